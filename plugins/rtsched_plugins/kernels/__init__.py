@@ -1,0 +1,1 @@
+"""The built-in policies' arithmetic: plain arrays in, plain arrays out."""

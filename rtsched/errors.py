@@ -1,0 +1,65 @@
+"""Every exception that rtsched raises on purpose.
+
+Each says in one sentence what happened, to what, and what to do, and carries the data behind it.
+The command line prints the sentence and exits with the class's `exit_status`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class RtschedError(Exception):
+    """What all errors of rtsched have in common."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class ShapeError(RtschedError):
+    """Arrays that belong together differ in length, or one has the wrong type."""
+
+
+class ConfigError(RtschedError):
+    """One or more settings are wrong; `problems` lists them all, each with its path."""
+
+    def __init__(self, problems: Sequence[str], source: str | Path | None = None) -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        where = f"{source}: " if source is not None else ""
+        super().__init__("\n".join(f"{where}{problem}" for problem in self.problems))
+
+
+class InputError(RtschedError):
+    """A log or cluster file cannot be read: which file, which line, and what to do about it."""
+
+    def __init__(self, path: str | Path, message: str, *, line: int | None = None) -> None:
+        self.path = path
+        self.line = line
+        where = f"{path}:{line}" if line is not None else f"{path}"
+        super().__init__(f"{where}: {message}")
+
+
+class PluginError(RtschedError):
+    """A plug-in is unusable: it raised, answered with a wrong shape, or breaks the hook contract."""
+
+    def __init__(self, plugin: str, message: str) -> None:
+        self.plugin = plugin
+        super().__init__(f"plug-in {plugin!r}: {message}")
+
+
+class MissingExtraError(RtschedError):
+    """A feature needs an optional dependency that is not installed."""
+
+    def __init__(self, feature: str, extra: str, cause: str) -> None:
+        self.extra = extra
+        super().__init__(f"{feature} needs `pip install 'rtsched[{extra}]'` ({cause})")
+
+
+class AdapterError(RtschedError):
+    """The batch system did not answer, or refused."""
+
+    exit_status: ClassVar[int] = 3

@@ -1,0 +1,1 @@
+"""Arithmetic on plain arrays: no objects, no input or output, no clock."""

@@ -1,0 +1,1 @@
+"""Read-only structures of arrays: everything that policies see and say."""

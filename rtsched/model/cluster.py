@@ -1,0 +1,109 @@
+"""The machine: its nodes, who may use them, and how they are wired."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+from rtsched.model.table import Column, Table, Text, read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+
+class NodeState(IntEnum):
+    """Whether a node takes jobs."""
+
+    UP = 0
+    DRAINED = 1
+    """Takes no new job; what runs there goes on."""
+    DOWN = 2
+    """Dead: what ran there is lost."""
+
+
+class Nodes(Table):
+    """One row per unit that is given to one job at a time: a node, a slot or a processor."""
+
+    name = Text("The batch system's name of the node or slot.")
+    host = Text("The computer it belongs to, where several rows share one.")
+    cores = Column(np.int32, 1, "Cores of this row.")
+    memory = Column(np.int64, -1, "Memory, bytes; -1: not said.")
+    speed = Column(
+        np.float64, 1.0, "Relative speed; a job takes 1/speed as long. SED's α = max/own."
+    )
+    foreign_load = Column(np.float64, 0.0, "Runnable processes that no job of ours owns.")
+    state = Column(np.int8, NodeState.UP, "A `NodeState`.")
+    cms = Column(np.float64, np.nan, "Seconds to send one unit of load to it; nan: the job's own.")
+    cps = Column(np.float64, np.nan, "Seconds to compute one unit on it; nan: the job's own.")
+    setup_link = Column(np.float64, np.nan, "Seconds to set up a transmission; nan: the job's own.")
+    setup_node = Column(np.float64, np.nan, "Seconds to set up a computation; nan: the job's own.")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """How nodes are linked: a hyper-grid, a graph, or both.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Sides of the hyper-grid in row-major node order, axis 0 highest; () if there is none.
+    link : int32[m, 2]
+        Node rows at both ends of each link.
+    bandwidth : float64[m]
+        Bytes per second of each link; 0 where a link is missing.
+    """
+
+    shape: tuple[int, ...] = ()
+    link: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 2), np.int32))
+    bandwidth: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        if self.link.shape != (len(self.bandwidth), 2):
+            raise ShapeError(f"{len(self.bandwidth)} bandwidths for links {self.link.shape}")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All nodes, the partitions over them, and the topology.
+
+    Attributes
+    ----------
+    nodes : Nodes
+        One row per allocatable unit.
+    partitions : mapping of str to bool[n]
+        Which nodes each partition may use. A partition that is not listed may use all.
+    topology : Topology
+        Links and hyper-grid.
+    version : int
+        Grows with every change of the nodes.
+    """
+
+    nodes: Nodes
+    partitions: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    topology: Topology = field(default_factory=Topology)
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        for name, mask in self.partitions.items():
+            if mask.shape != (len(self.nodes),):
+                raise ShapeError(f"partition {name!r} covers {mask.shape}, not every node")
+            read_only(mask)
+
+    @classmethod
+    def uniform(cls, n: int) -> Cluster:
+        """Return `n` equal nodes."""
+        return cls(Nodes.build(n))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Which nodes take new jobs."""
+        return self.nodes.state == NodeState.UP

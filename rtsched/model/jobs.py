@@ -1,0 +1,83 @@
+"""Jobs: what a user asked for, and what is known of it before it runs."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from rtsched.model.table import Column, Table, Text
+
+
+class Kind(IntEnum):
+    """How a job's run time depends on its size."""
+
+    RIGID = 0
+    """Runs on exactly `size` nodes for at most `wall_time`."""
+    MOLDABLE = 1
+    """Any size in `size_min..size_max`; T(n) = wall_time * size / n unless configured otherwise."""
+    DIVISIBLE = 2
+    """A load of `sigma` units cut at will over `size_min..size_max` nodes (papers: MCDF)."""
+
+
+class Jobs(Table):
+    """One row per job. Times are seconds since the epoch, durations seconds, memory bytes.
+
+    `size` counts rows of `Cluster.nodes`: whole nodes where the site allocates whole nodes, else
+    processors or slots. The adapter that fills the table chooses, and fills the cluster alike.
+    """
+
+    id = Column(np.int64, -1, "Unique key of the job in this table; ties are broken by it.")
+    label = Text("The batch system's own name of the job (`123_4`, `12.0`); the id if missing.")
+    submit = Column(np.float64, np.nan, "Seconds since the epoch at which it was submitted.")
+    begin = Column(np.float64, -np.inf, "Seconds since the epoch before which it must not start.")
+    wall_time = Column(np.float64, np.inf, "Requested run time at `size`, seconds; inf: no limit.")
+    deadline = Column(np.float64, np.inf, "Finish by, seconds since the epoch; inf: none.")
+    kind = Column(np.int8, Kind.RIGID, "A `Kind`: how run time depends on size.")
+    size = Column(np.int32, 1, "Nodes asked for.")
+    size_min = Column(np.int32, -1, "Fewest nodes it can use; -1: `size`.")
+    size_max = Column(np.int32, -1, "Most nodes it can use; -1: `size`.")
+    cores = Column(np.int32, -1, "Cores asked for in all; -1: not said.")
+    memory = Column(np.int64, -1, "Memory asked for per node, bytes; -1: not said.")
+    sigma = Column(np.float64, np.nan, "Divisible load: data units (paper: σ).")
+    cms = Column(np.float64, np.nan, "Divisible load: seconds to send one unit (paper: Cms).")
+    cps = Column(np.float64, np.nan, "Divisible load: seconds to compute one unit (paper: Cps).")
+    setup_link = Column(np.float64, 0.0, "Divisible load: seconds to set up one transmission.")
+    setup_node = Column(np.float64, 0.0, "Divisible load: seconds to set up the computation.")
+    user = Text("Who submitted it.")
+    account = Text("The account, group or accounting group that is charged.")
+    partition = Text("Partition or queue.")
+    qos = Text("Quality of service.")
+    association = Column(np.int32, -1, "Row of `Accounts` that is charged; -1: none.")
+    nice = Column(np.float64, 0.0, "The user's own downward adjustment of priority.")
+    dag = Column(np.int64, -1, "Key of the task graph it belongs to; -1: none (see `Edges`).")
+    pinned = Column(np.int32, -1, "The one node it must run on; -1: any.")
+    process_bytes = Column(np.int64, -1, "Size of one process, bytes, for migration; -1: unknown.")
+    checkpoints = Column(np.bool_, False, "Whether it may be requeued or moved while it runs.")
+    suspends = Column(np.bool_, False, "Whether it may be suspended and resumed.")
+
+    def labels(self) -> list[str]:
+        """Return what the batch system calls each job."""
+        return [
+            str(key) if label is None else label
+            for key, label in zip(self.id.tolist(), self.texts("label"), strict=True)
+        ]
+
+
+class Edges(Table):
+    """One row per dependency between two tasks of a graph."""
+
+    before = Column(np.int64, -1, "Job id of the task that must end first.")
+    after = Column(np.int64, -1, "Job id of the task that waits for it.")
+    message_time = Column(np.float64, 0.0, "Seconds its result travels to another node.")
+
+
+class Periodic(Table):
+    """One row per periodic job, which reserved work that new jobs must not disturb."""
+
+    id = Column(np.int64, -1, "Unique key.")
+    node = Column(np.int32, -1, "Row of `Cluster.nodes` on which it runs.")
+    exec_time = Column(np.float64, np.nan, "Seconds of work per instance (paper: C).")
+    period = Column(np.float64, np.nan, "Seconds between releases (paper: T).")
+    relative_deadline = Column(np.float64, np.nan, "Seconds from release to deadline (paper: d).")
+    phase = Column(np.float64, 0.0, "First release, seconds since the epoch.")

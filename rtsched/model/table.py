@@ -1,0 +1,213 @@
+"""A read-only structure of arrays, declared column by column.
+
+    class Jobs(Table):
+        size = Column(np.int32, 1, "Nodes asked for.")
+        user = Text("Who submitted it.")
+
+    jobs = Jobs.build(2, size=[4, 8], user=["ann", "bob"])
+    jobs.size                 # int32[2], not writable
+    jobs.take([1]).user       # codes; jobs.names("user") is the table behind them
+
+A column that is not given costs no memory: it is its missing value, broadcast. A view made by
+`take` gathers a column when it is first read, so a plug-in pays for the columns it uses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast, overload
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+S = TypeVar("S", bound=np.generic)
+
+
+class Column(Generic[S]):
+    """One array of a table: its dtype, the value that says "missing", and what it means."""
+
+    def __init__(self, dtype: type[S], missing: object, doc: str) -> None:
+        self.dtype = np.dtype(dtype)
+        self.missing = missing
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type[Table], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, table: None, owner: type[Table]) -> Self: ...
+    @overload
+    def __get__(self, table: Table, owner: type[Table]) -> NDArray[S]: ...
+    def __get__(self, table: Table | None, owner: type[Table]) -> Self | NDArray[S]:
+        if table is None:
+            return self
+        return cast("NDArray[S]", table.column(self.name))
+
+    def array(self, values: ArrayLike | None, n: int) -> NDArray[S]:
+        """Return `values` as a read-only array of this column, the missing value if None."""
+        if values is None:
+            return cast("NDArray[S]", np.broadcast_to(np.asarray(self.missing, self.dtype), (n,)))
+        array = np.asarray(values)
+        if array.dtype != self.dtype:
+            if array.size and not np.can_cast(array.dtype, self.dtype, casting="same_kind"):
+                raise ShapeError(
+                    f"column {self.name!r} holds {self.dtype}, not {array.dtype}; convert it first"
+                )
+            array = array.astype(self.dtype)
+        if array.ndim == 0:
+            array = np.broadcast_to(array, (n,))
+        if array.shape != (n,):
+            raise ShapeError(f"column {self.name!r} has shape {array.shape}, expected ({n},)")
+        return cast("NDArray[S]", read_only(array))
+
+
+class Text(Column[np.int32]):
+    """A column of texts, kept as codes into a table of names; -1 is "missing"."""
+
+    def __init__(self, doc: str) -> None:
+        super().__init__(np.int32, -1, doc)
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return `array` itself or a view of it, such that nobody can write through the result."""
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def encode(texts: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Return codes and names of `texts`, names in order of first appearance; None becomes -1."""
+    table: dict[str, int] = {}
+    codes = [-1 if text is None else table.setdefault(text, len(table)) for text in texts]
+    return np.array(codes, np.int32), tuple(table)
+
+
+class Table:
+    """The base of all structures of arrays. Rows are things, columns are arrays of one length."""
+
+    _columns: ClassVar[Mapping[str, Column[Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        found = {name: value for name, value in vars(cls).items() if isinstance(value, Column)}
+        cls._columns = {**cls._columns, **found}
+
+    _n: int
+    _arrays: dict[str, NDArray[Any]]
+    _names: Mapping[str, tuple[str, ...]]
+    _base: Table | None
+    _rows: NDArray[np.int64] | None
+
+    @classmethod
+    def build(
+        cls,
+        n: int,
+        *,
+        names: Mapping[str, Sequence[str]] | None = None,
+        **columns: ArrayLike | Sequence[str | None] | None,
+    ) -> Self:
+        """Return a table of `n` rows.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        names : mapping of column name to sequence of str, optional
+            The tables behind text columns that are given as codes.
+        **columns
+            One array of length `n` (or a scalar) per column; a text column may also be a sequence
+            of str and None. Columns left out hold their missing value.
+
+        Raises
+        ------
+        ShapeError
+            For an unknown column, a wrong length, or a type that would lose information.
+        """
+        unknown = columns.keys() - cls._columns.keys()
+        if unknown:
+            raise ShapeError(f"{cls.__name__} has no column {sorted(unknown)[0]!r}")
+        tables = {name: tuple(texts) for name, texts in (names or {}).items()}
+        arrays = {}
+        for name, column in cls._columns.items():
+            values = columns.get(name)
+            if isinstance(column, Text) and values is not None and name not in tables:
+                values, tables[name] = encode(cast("Iterable[str | None]", values))
+            arrays[name] = column.array(cast("ArrayLike | None", values), n)
+        return cls._make(n, arrays, tables)
+
+    @classmethod
+    def _make(
+        cls,
+        n: int,
+        arrays: dict[str, NDArray[Any]],
+        names: Mapping[str, tuple[str, ...]],
+        base: Table | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Self:
+        table = cls.__new__(cls)
+        table._n, table._arrays, table._names = n, arrays, names
+        table._base, table._rows = base, rows
+        return table
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._n} rows>"
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return the read-only array of one column."""
+        array = self._arrays.get(name)
+        if array is None:
+            if self._base is None:
+                raise ShapeError(f"{type(self).__name__} has no column {name!r}")
+            array = read_only(self._base.column(name)[self._rows])
+            self._arrays[name] = array
+        return array
+
+    @classmethod
+    def columns(cls) -> Mapping[str, Column[Any]]:
+        """Return the declared columns by name, in order."""
+        return cls._columns
+
+    def names(self, column: str) -> tuple[str, ...]:
+        """Return the table of names behind a text column."""
+        return self._names.get(column, ())
+
+    def texts(self, column: str) -> list[str | None]:
+        """Return a text column decoded, None where it is missing."""
+        names = self.names(column)
+        return [names[code] if code >= 0 else None for code in self.column(column).tolist()]
+
+    def take(self, rows: ArrayLike) -> Self:
+        """Return a view of the given rows, in that order; its columns are gathered when read."""
+        index = np.asarray(rows)
+        if index.dtype == np.bool_:
+            index = np.flatnonzero(index)
+        index = index.astype(np.int64, copy=False)
+        if self._base is not None:
+            index = cast("NDArray[np.int64]", self._rows)[index]
+        base = self if self._base is None else self._base
+        return self._make(len(index), {}, self._names, base, index)
+
+    def replace(self, **columns: ArrayLike | None) -> Self:
+        """Return a copy in which the given columns are other arrays; the rest is shared."""
+        unknown = columns.keys() - self._columns.keys()
+        if unknown:
+            raise ShapeError(f"{type(self).__name__} has no column {sorted(unknown)[0]!r}")
+        arrays = {
+            name: column.array(columns[name], self._n) if name in columns else self.column(name)
+            for name, column in self._columns.items()
+        }
+        return self._make(self._n, arrays, self._names)
+
+    def replace_text(self, column: str, codes: ArrayLike, names: Sequence[str]) -> Self:
+        """Return a copy in which one text column has other codes and another table of names."""
+        copy = self.replace(**{column: codes})
+        copy._names = {**self._names, column: tuple(names)}
+        return copy

@@ -1,0 +1,1 @@
+"""Replay a log against simulated batch systems, and measure what comes of it."""

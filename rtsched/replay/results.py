@@ -1,0 +1,137 @@
+"""What one policy made of a workload: the rows that measures, reports and `explain` read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.table import Column, Table, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.accounts import Accounts
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Edges, Jobs
+    from rtsched.model.log import Outcomes, Skipped
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A log made ready for replay: normalised, sorted by (submit, id), with every rule applied.
+
+    Attributes
+    ----------
+    jobs : Jobs
+        What policies may see, `n` rows.
+    run_time : float64[n]
+        Seconds each job really takes at `jobs.size` on nodes of speed 1; hidden from policies.
+    outcomes : Outcomes
+        The same rows: what the log records as having happened.
+    cluster, accounts, edges
+        The machine, who is charged with which share, dependencies.
+    assumptions : tuple of str
+        Everything that was assumed, one plain sentence each, for the table and the report.
+    skipped : Skipped
+        Records left out by reader and normalisation.
+    sources : tuple of str
+        The files.
+    format : str
+        The log's format.
+    """
+
+    jobs: Jobs
+    run_time: NDArray[np.float64]
+    outcomes: Outcomes
+    cluster: Cluster
+    accounts: Accounts
+    edges: Edges
+    assumptions: tuple[str, ...]
+    skipped: Skipped
+    sources: tuple[str, ...] = ()
+    format: str = ""
+
+
+class Fate(IntEnum):
+    """What a policy made of a job."""
+
+    FINISHED = 0
+    REJECTED = 1
+    """Turned away at submission."""
+    UNFINISHED = 2
+    """Never started, or lost: more nodes than the machine has up, or a node that died."""
+
+
+class Results(Table):
+    """One row per job of the workload, in the same order. Times are seconds since the epoch."""
+
+    start = Column(np.float64, np.nan, "When it started; nan: it did not.")
+    end = Column(np.float64, np.nan, "When it ended; nan: it did not.")
+    size = Column(np.int32, 0, "Nodes it ran on; 0: none.")
+    fate = Column(np.int8, Fate.FINISHED, "A `Fate`.")
+    first_node = Column(np.int32, -1, "Lowest node row it ran on; -1: none.")
+    promise = Column(np.float64, np.inf, "The deadline it was promised; inf: no promise.")
+    offer = Column(np.float64, np.inf, "Counter-offer: earliest feasible deadline; inf: none.")
+    reason = Text("Code of the reason that decided its rejection or wait; missing: none.")
+
+
+@dataclass(frozen=True)
+class HookUse:
+    """How often one plug-in was asked one hook, and what it said.
+
+    Attributes
+    ----------
+    calls : int
+        Times the hook was asked.
+    judged, changed, abstained : int
+        Rows handed over; rows on which it said something that changed the course; rows on which
+        it had no opinion. `judged` counts all rows, so `judged >= changed + abstained`.
+    seconds : float
+        Time spent in it (left out of compared files).
+    errors : int
+        Calls that raised or answered with a wrong shape.
+    """
+
+    calls: int = 0
+    judged: int = 0
+    changed: int = 0
+    abstained: int = 0
+    seconds: float = 0.0
+    errors: int = 0
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """One policy's replay.
+
+    Attributes
+    ----------
+    policy : str
+        Its name.
+    results : Results
+        Per job.
+    node_rows : (int64[n + 1], int32[k])
+        Per job the node rows it ran on: `rows[indptr[i]:indptr[i + 1]]`; empty when not recorded.
+    hooks : mapping of hook name to mapping of plug-in name to HookUse
+        The chain's books.
+    decisions : sequence of mapping
+        One record per finding of a plug-in: `job` (row), `plugin`, `verdict`, `reason` (code),
+        `text`, `numbers`.
+    settings : mapping
+        The policy's tables as they were used (system and plug-ins).
+    seconds : float
+        Wall time of the replay, left out of compared files.
+    """
+
+    policy: str
+    results: Results
+    node_rows: tuple[NDArray[np.int64], NDArray[np.int32]]
+    hooks: Mapping[str, Mapping[str, HookUse]] = field(default_factory=dict)
+    decisions: Sequence[Mapping[str, object]] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    seconds: float = 0.0
