@@ -44,7 +44,7 @@ class InputError(RtschedError):
 
 
 class PluginError(RtschedError):
-    """A plug-in is unusable: it raised, answered with a wrong shape, or breaks the hook contract."""
+    """A plug-in is unusable: it raised, answered wrongly, or breaks the hook contract."""
 
     def __init__(self, plugin: str, message: str) -> None:
         self.plugin = plugin

@@ -7,6 +7,8 @@ of its own compiled form: `plain(kernel)` returns it, and tests compare the two.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,13 +17,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-if os.environ.get("RTSCHED_COMPILE", "1") == "0":
-    numba = None
-else:
-    try:
-        import numba
-    except ImportError:
-        numba = None
+numba: Any = None
+if os.environ.get("RTSCHED_COMPILE", "1") != "0":
+    with contextlib.suppress(ImportError):
+        numba = importlib.import_module("numba")
 
 COMPILING: bool = numba is not None
 """Whether kernels are compiled in this process (`RTSCHED_COMPILE=0` turns it off)."""

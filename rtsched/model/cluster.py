@@ -34,9 +34,7 @@ class Nodes(Table):
     host = Text("The computer it belongs to, where several rows share one.")
     cores = Column(np.int32, 1, "Cores of this row.")
     memory = Column(np.int64, -1, "Memory, bytes; -1: not said.")
-    speed = Column(
-        np.float64, 1.0, "Relative speed; a job takes 1/speed as long. SED's α = max/own."
-    )
+    speed = Column(np.float64, 1.0, "Relative speed (SED: α = max/own); run time is 1/speed.")
     foreign_load = Column(np.float64, 0.0, "Runnable processes that no job of ours owns.")
     state = Column(np.int8, NodeState.UP, "A `NodeState`.")
     cms = Column(np.float64, np.nan, "Seconds to send one unit of load to it; nan: the job's own.")
@@ -106,4 +104,4 @@ class Cluster:
     @property
     def usable(self) -> NDArray[np.bool_]:
         """Which nodes take new jobs."""
-        return self.nodes.state == NodeState.UP
+        return np.equal(self.nodes.state, NodeState.UP)

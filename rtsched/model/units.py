@@ -24,9 +24,7 @@ def slurm_duration(text: str) -> float:
         return math.nan
     days, first, second, third, fraction = match.groups()
     numbers = [int(first), int(second or 0), int(third or 0)]
-    if days is not None:
-        hours, minutes, seconds = numbers
-    elif third is not None:
+    if days is not None or third is not None:
         hours, minutes, seconds = numbers
     else:
         hours, minutes, seconds = 0, numbers[0], numbers[1]
