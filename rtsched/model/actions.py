@@ -1,0 +1,111 @@
+"""What the batch system is asked to do: values, one per kind of request, each about many jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rtsched.model.schedule import Schedule
+    from rtsched.model.verdicts import Placement
+
+
+@dataclass(frozen=True)
+class Action:
+    """Base of all actions. `job` holds job ids, int64[n]."""
+
+    job: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Admit(Action):
+    """Let the jobs into the queue; `promise` is inf or the deadline promised, float64[n]."""
+
+    promise: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reject(Action):
+    """Turn the jobs away; `offer` is inf or the least acceptable deadline, `text` is for users."""
+
+    offer: NDArray[np.float64]
+    text: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Hold(Action):
+    """Keep the jobs from starting until released; `until` is -inf or when to ask again."""
+
+    until: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Release(Action):
+    """Let held jobs compete again."""
+
+
+@dataclass(frozen=True)
+class Cancel(Action):
+    """Remove the jobs; `text` is shown to their users."""
+
+    text: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SetPriority(Action):
+    """Order the queue: higher `value` is sooner, float64[n]."""
+
+    value: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Place(Action):
+    """Give the jobs these sizes and node sets, row by row."""
+
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Reserve(Action):
+    """Keep nodes for promised starts: the whole new plan, in place of the old one."""
+
+    plan: Schedule
+
+
+@dataclass(frozen=True)
+class SetNodeWeight(Action):
+    """Prefer nodes of lower weight: `weight` is float64[m], one per node; `job` is empty."""
+
+    weight: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Requeue(Action):
+    """Stop running jobs and queue them again, keeping their checkpoints."""
+
+
+@dataclass(frozen=True)
+class Move(Action):
+    """Migrate running jobs to other nodes."""
+
+    moves: Schedule
+
+
+@dataclass(frozen=True)
+class Suspend(Action):
+    """Stop running jobs, keeping them in memory."""
+
+
+@dataclass(frozen=True)
+class Resume(Action):
+    """Let suspended jobs go on."""
+
+
+@dataclass(frozen=True)
+class Tell(Action):
+    """Tell the jobs' users something; one `text` per job."""
+
+    text: tuple[str, ...]

@@ -1,0 +1,89 @@
+"""Everything that a policy may see at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.model.accounts import Accounts
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.table import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+
+
+def _no_jobs() -> Jobs:
+    return Jobs.build(0)
+
+
+def _no_accounts() -> Accounts:
+    return Accounts.build(0)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a batch system, live or simulated, at `now`.
+
+    Attributes
+    ----------
+    now : float
+        Seconds since the epoch. Kernels get times relative to it.
+    cluster : Cluster
+        The machine.
+    queued : Jobs
+        Jobs that wait, promised ones included, in order of (submit, id).
+    running : Jobs
+        Jobs that run, row by row with `allocations`.
+    allocations : Schedule
+        Nodes, start and latest end of every running job.
+    accounts : Accounts
+        Who is charged with which share.
+    promises : Promises
+        The ledger: promises not yet fulfilled.
+    plan : Schedule
+        How promised jobs that have not started will be kept.
+    edges : Edges
+        Dependencies between jobs.
+    periodic : Periodic
+        Reserved recurring work.
+    states : mapping of plug-in name to State
+        What each plug-in remembers.
+    version : int
+        Version of the ledger, for compare-and-swap.
+    """
+
+    now: float
+    cluster: Cluster
+    queued: Jobs = field(default_factory=_no_jobs)
+    running: Jobs = field(default_factory=_no_jobs)
+    allocations: Schedule = field(default_factory=Schedule.empty)
+    accounts: Accounts = field(default_factory=_no_accounts)
+    promises: Promises = field(default_factory=lambda: Promises.build(0))
+    plan: Schedule = field(default_factory=Schedule.empty)
+    edges: Edges = field(default_factory=lambda: Edges.build(0))
+    periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
+    states: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 0
+
+    @cached_property
+    def free_in(self) -> NDArray[np.float64]:
+        """Return float64[m]: seconds from now until each node is free of running jobs.
+
+        0 where it is free, inf where it takes no new job. A job past its requested end counts as
+        ending now.
+        """
+        free = np.where(self.cluster.nodes.state == NodeState.UP, 0.0, np.inf)
+        ends = self.allocations.entries.end - self.now
+        per_node = np.repeat(np.maximum(ends, 0.0), np.diff(self.allocations.indptr))
+        np.maximum.at(free, self.allocations.nodes, per_node)
+        return read_only(free)

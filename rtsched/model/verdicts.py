@@ -1,0 +1,250 @@
+"""What plug-ins answer: verdicts, priority terms, placements, delay classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+from rtsched.model.table import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from rtsched.model.schedule import Schedule
+
+
+class Verdict(IntEnum):
+    """What an admission plug-in says of one job; the strictest of all plug-ins wins."""
+
+    ABSTAIN = 0
+    """No opinion."""
+    ADMIT = 1
+    """Let it in; with a promise, if one is given."""
+    DEFER = 2
+    """Ask again, at `retry_at` or at the next cycle."""
+    REJECT = 3
+    """Final for this submission."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why: a stable dotted code, and a sentence with named numbers in it.
+
+    The code labels metrics, anchors the documentation and is asserted in tests.
+    """
+
+    code: str
+    template: str
+
+    def text(self, numbers: Mapping[str, float]) -> str:
+        """Return the sentence with its numbers; whole numbers are written without a point."""
+        shown = {
+            name: int(value) if float(value).is_integer() else round(float(value), 3)
+            for name, value in numbers.items()
+        }
+        return self.template.format(**shown)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason, the rows it holds for, and its numbers per row.
+
+    Attributes
+    ----------
+    reason : Reason
+        What was found.
+    rows : int64[k]
+        Positions in the answer this finding belongs to.
+    numbers : mapping of str to float64[k]
+        A value per row for every name in the reason's template.
+    """
+
+    reason: Reason
+    rows: NDArray[np.int64]
+    numbers: Mapping[str, NDArray[np.float64]]
+
+    @classmethod
+    def where(cls, mask: NDArray[np.bool_], reason: Reason, **numbers: ArrayLike) -> Finding:
+        """Return a finding on the rows of `mask`, numbers given for all rows or as scalars."""
+        rows = np.flatnonzero(mask).astype(np.int64)
+        full = {name: np.broadcast_to(values, mask.shape) for name, values in numbers.items()}
+        return cls(
+            reason, rows, {name: values[rows].astype(np.float64) for name, values in full.items()}
+        )
+
+    def text(self, position: int) -> str:
+        """Return the sentence of the finding's `position`-th row."""
+        return self.reason.text({k: float(v[position]) for k, v in self.numbers.items()})
+
+    def moved(self, rows: NDArray[np.int64]) -> Finding:
+        """Return the finding with row `i` of the answer standing for row `rows[i]` of another."""
+        return Finding(self.reason, rows[self.rows], self.numbers)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """An admission plug-in's answer on `n` jobs.
+
+    Attributes
+    ----------
+    code : int8[n]
+        A `Verdict` per job.
+    retry_at : float64[n]
+        Seconds since the epoch at which a deferred job is asked again; -inf: the next cycle.
+    promise : float64[n]
+        The deadline promised, seconds since the epoch; inf: no promise.
+    offer : float64[n]
+        Counter-offer: the least accepted deadline later than the asked one; inf: none.
+    findings : tuple of Finding
+        Reasons with their numbers.
+    plan : Schedule or None
+        The planner's new plan for all promised jobs that have not started, these included; None
+        where no promise is made.
+    """
+
+    code: NDArray[np.int8]
+    retry_at: NDArray[np.float64]
+    promise: NDArray[np.float64]
+    offer: NDArray[np.float64]
+    findings: tuple[Finding, ...] = ()
+    plan: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.code)
+        for name in ("retry_at", "promise", "offer"):
+            if getattr(self, name).shape != (n,):
+                raise ShapeError(f"verdicts on {n} jobs with {name}{getattr(self, name).shape}")
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+        object.__setattr__(self, "code", read_only(self.code))
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    @classmethod
+    def build(
+        cls,
+        code: ArrayLike,
+        *,
+        retry_at: ArrayLike = -np.inf,
+        promise: ArrayLike = np.inf,
+        offer: ArrayLike = np.inf,
+        findings: tuple[Finding, ...] = (),
+        plan: Schedule | None = None,
+    ) -> Verdicts:
+        """Return verdicts; scalars stand for all rows."""
+        codes = np.asarray(code, np.int8)
+        retry, promised, offered = (
+            np.broadcast_to(np.asarray(values, np.float64), codes.shape)
+            for values in (retry_at, promise, offer)
+        )
+        return cls(codes, retry, promised, offered, findings, plan)
+
+    @classmethod
+    def abstain(cls, n: int) -> Verdicts:
+        """Return no opinion on `n` jobs."""
+        return cls.build(np.zeros(n, np.int8))
+
+    @classmethod
+    def reject_where(
+        cls, mask: NDArray[np.bool_], reason: Reason, **numbers: ArrayLike
+    ) -> Verdicts:
+        """Return a rejection of the rows in `mask` and no opinion on the others."""
+        code = np.where(mask, Verdict.REJECT, Verdict.ABSTAIN).astype(np.int8)
+        return cls.build(code, findings=(Finding.where(mask, reason, **numbers),))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A fair-share plug-in's answer: named terms in [0, 1], per job or per account.
+
+    The plug-in's priority is the sum of `weights[name] * values[name]`; the chain weighs the
+    plug-ins against each other. Terms are kept, so the breakdown that `explain` shows is free.
+
+    Attributes
+    ----------
+    values : mapping of str to float64[n]
+        One array per term, in [0, 1]; higher is sooner.
+    weights : mapping of str to float
+        The weight of each term (1 where a name is missing).
+    per_account : bool
+        Whether rows are rows of `Accounts` rather than jobs.
+    offset : float64[n] or None
+        Added unweighted, in the same unit as the weights (Slurm's site factor and nice).
+    """
+
+    values: Mapping[str, NDArray[np.float64]]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    per_account: bool = False
+    offset: NDArray[np.float64] | None = None
+
+    def total(self) -> NDArray[np.float64]:
+        """Return the weighted sum of the terms, per row."""
+        parts = [self.weights.get(name, 1.0) * value for name, value in self.values.items()]
+        if self.offset is not None:
+            parts.append(self.offset)
+        return np.asarray(np.sum(parts, axis=0), np.float64)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A partition plug-in's answer on `n` jobs: how many nodes, and which.
+
+    Attributes
+    ----------
+    size : int32[n]
+        Nodes to give; 0: no opinion.
+    node_set : int32[n]
+        Code of the node set to take them from; -1: no opinion.
+    node_sets : tuple of int32 arrays
+        Node rows, most wanted first. A job starts on the first `size` free ones of its set; a set
+        leaves out the nodes that it may not use.
+    fractions : tuple of float64 arrays
+        Per node set the fraction of a divisible load for each node; () where nothing is divided.
+    moves : Schedule or None
+        New nodes for running jobs: migrations.
+    """
+
+    size: NDArray[np.int32]
+    node_set: NDArray[np.int32]
+    node_sets: tuple[NDArray[np.int32], ...] = ()
+    fractions: tuple[NDArray[np.float64], ...] = ()
+    moves: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        if self.size.shape != self.node_set.shape:
+            raise ShapeError(f"{len(self.size)} sizes for {len(self.node_set)} node sets")
+        if self.fractions and len(self.fractions) != len(self.node_sets):
+            raise ShapeError(f"{len(self.fractions)} fractions for {len(self.node_sets)} sets")
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @classmethod
+    def abstain(cls, n: int) -> Placement:
+        """Return no opinion on `n` jobs."""
+        return cls(np.zeros(n, np.int32), np.full(n, -1, np.int32))
+
+
+@dataclass(frozen=True)
+class DelayClasses:
+    """A delay-class plug-in's answer: how much slower each node would run a new process.
+
+    Attributes
+    ----------
+    factor : float64[m]
+        Delay factor per node, >= 1 for the fastest idle one (paper SED: d); inf: unusable.
+    bounds : float64[c]
+        The classes' delays, ascending (paper SED: δ-set).
+    per_job : float64[n, m] or None
+        Where a job sees other factors than the common ones; nan: the common one.
+    """
+
+    factor: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    per_job: NDArray[np.float64] | None = None
