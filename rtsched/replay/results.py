@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.chain import HookUse as HookUse
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
@@ -78,31 +79,6 @@ class Results(Table):
     promise = Column(np.float64, np.inf, "The deadline it was promised; inf: no promise.")
     offer = Column(np.float64, np.inf, "Counter-offer: earliest feasible deadline; inf: none.")
     reason = Text("Code of the reason that decided its rejection or wait; missing: none.")
-
-
-@dataclass(frozen=True)
-class HookUse:
-    """How often one plug-in was asked one hook, and what it said.
-
-    Attributes
-    ----------
-    calls : int
-        Times the hook was asked.
-    judged, changed, abstained : int
-        Rows handed over; rows on which it said something that changed the course; rows on which
-        it had no opinion. `judged` counts all rows, so `judged >= changed + abstained`.
-    seconds : float
-        Time spent in it (left out of compared files).
-    errors : int
-        Calls that raised or answered with a wrong shape.
-    """
-
-    calls: int = 0
-    judged: int = 0
-    changed: int = 0
-    abstained: int = 0
-    seconds: float = 0.0
-    errors: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,416 @@
+"""The chain: the only caller of hooks. It orders, times, isolates, attributes and checks.
+
+pluggy finds and validates implementations; it returns bare results and stops at the first
+exception, so the chain walks the implementations itself and yields one `Answer` each.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import pluggy
+
+from rtsched import hookspecs
+from rtsched.checks import CHECKS
+from rtsched.combine import first_classes, first_opinion, strictest, weighted_sum
+from rtsched.errors import ConfigError, PluginError, ShapeError
+from rtsched.model.verdicts import Finding, Placement, Reason, Verdict, Verdicts
+from rtsched.plugins import discover, instantiate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.config import Mode, PluginTable
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.state import State
+    from rtsched.model.verdicts import DelayClasses, Terms
+    from rtsched.plugins import Found
+
+T = TypeVar("T")
+
+HOOKS = ("delay_class", "admit", "fair_share", "partition", "observe")
+FAILED = Reason("plugin.failed", "a plug-in failed; the site defers jobs until it answers again")
+
+
+class Stage(Enum):
+    """Which implementations are asked."""
+
+    ALL = "all"
+    SETTLED = "settled"
+    """Those whose answer can never change: they name `jobs` and `cluster` only."""
+    OPEN = "open"
+    """The others, asked again at every decision."""
+
+
+@dataclass
+class HookUse:
+    """How often one plug-in was asked one hook, and what it said.
+
+    Attributes
+    ----------
+    calls : int
+        Times the hook was asked.
+    judged, changed, abstained : int
+        Rows handed over; rows on which its answer asks for another course than without it (a
+        rejection, a deferral or a promise; another place in the order; a size or node set);
+        rows on which it had no opinion.
+    seconds : float
+        Time spent in it (left out of compared files).
+    errors : int
+        Calls that raised or answered wrongly.
+    """
+
+    calls: int = 0
+    judged: int = 0
+    changed: int = 0
+    abstained: int = 0
+    seconds: float = 0.0
+    errors: int = 0
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """What one plug-in said: a value, no opinion (None), or an error."""
+
+    plugin: str
+    mode: Mode
+    value: T | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One plug-in of a chain, as configured."""
+
+    name: str
+    plugin: Any
+    mode: Mode = "enforce"
+    on_error: str = "abstain"
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Hook:
+    """One plug-in's implementation of one hook."""
+
+    member: Member
+    function: Callable[..., Any]
+    arguments: tuple[str, ...]
+
+    @property
+    def settled(self) -> bool:
+        return set(self.arguments) <= {"jobs", "cluster"}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What admission came to: the combined verdicts, and who said what.
+
+    Attributes
+    ----------
+    verdicts : Verdicts
+        One row per job; its findings are those of enforced plug-ins.
+    answers : tuple of Answer
+        Every plug-in's own verdicts, of shadow and warning ones too, on the same rows.
+    """
+
+    verdicts: Verdicts
+    answers: tuple[Answer[Verdicts], ...]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What fair share came to: a priority per job, and the terms behind it."""
+
+    value: NDArray[np.float64]
+    answers: tuple[Answer[Terms], ...]
+
+
+@dataclass
+class Chain:
+    """Plug-ins in the configured order.
+
+    Attributes
+    ----------
+    members : sequence of Member
+        In order; members whose mode is `off` are left out.
+    planner : str or None
+        The member that owns the plan; asked to admit last, on the rows that survived.
+    books : dict of hook to dict of plug-in to HookUse
+        Counted while the chain is used.
+    """
+
+    members: Sequence[Member]
+    planner: str | None = None
+    books: dict[str, dict[str, HookUse]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.members = [member for member in self.members if member.mode != "off"]
+        self._hooks = _resolve(self.members)
+        for hook, implementations in self._hooks.items():
+            for implementation in implementations:
+                self.books.setdefault(hook, {})[implementation.member.name] = HookUse()
+        if self.planner is not None and not any(
+            implementation.member.name == self.planner for implementation in self._hooks["admit"]
+        ):
+            raise ConfigError([f"planner: {self.planner!r} is not among the admission plug-ins"])
+
+    @classmethod
+    def load(
+        cls,
+        tables: Sequence[PluginTable],
+        planner: str | None = None,
+        found: Mapping[str, Found] | None = None,
+    ) -> Chain:
+        """Return the chain that a configuration describes.
+
+        Raises
+        ------
+        ConfigError
+            Listing every table that is wrong.
+        PluginError
+            If a plug-in cannot be made or breaks the hook contract.
+        """
+        found = discover() if found is None else found
+        members: list[Member] = []
+        problems: list[str] = []
+        for index, table in enumerate(tables):
+            if table.mode == "off":
+                continue
+            if any(member.name == table.name for member in members):
+                problems.append(f"plugin[{index}].name: {table.name!r} is listed twice")
+                continue
+            try:
+                plugin = instantiate(table, found, f"plugin[{index}]")
+            except ConfigError as error:
+                problems.extend(error.problems)
+                continue
+            members.append(Member(table.name, plugin, table.mode, table.on_error, table.weight))
+        if problems:
+            raise ConfigError(problems)
+        return cls(members, planner)
+
+    def asks(self, hook: str, stage: Stage = Stage.ALL) -> tuple[str, ...]:
+        """Return the names of the plug-ins that a hook would be put to."""
+        return tuple(entry.member.name for entry in self._hooks[hook] if _in_stage(entry, stage))
+
+    def member(self, name: str) -> Member:
+        """Return a member by name."""
+        return next(member for member in self.members if member.name == name)
+
+    def delay_class(self, jobs: Jobs, snapshot: Snapshot) -> DelayClasses | None:
+        """Ask for delay classes; None where nobody has an opinion."""
+        answers: list[Answer[DelayClasses]] = self._ask(
+            "delay_class", len(jobs), jobs=jobs, snapshot=snapshot
+        )
+        return first_classes(_counted(answers))
+
+    def admit(
+        self,
+        jobs: Jobs,
+        snapshot: Snapshot,
+        classes: DelayClasses | None = None,
+        stage: Stage = Stage.ALL,
+    ) -> Judgement:
+        """Judge jobs; the planner is asked last, on the rows that nobody turned away."""
+        n = len(jobs)
+        given: dict[str, Any] = {"snapshot": snapshot, "classes": classes, "stage": stage}
+        answers: list[Answer[Verdicts]] = self._ask(
+            "admit", n, jobs=jobs, leave_out=self.planner, **given
+        )
+        verdicts = strictest(_counted(answers), n)
+        if self.planner is None:
+            return Judgement(verdicts, tuple(answers))
+        rows = np.flatnonzero(verdicts.code < Verdict.DEFER)
+        if n and not len(rows):
+            return Judgement(verdicts, tuple(answers))
+        planned: list[Answer[Verdicts]] = self._ask(
+            "admit", len(rows), jobs=jobs.take(rows), only=self.planner, **given
+        )
+        answers += [
+            Answer(answer.plugin, answer.mode, _spread(answer.value, rows, n), answer.error)
+            for answer in planned
+        ]
+        return Judgement(strictest(_counted(answers), n), tuple(answers))
+
+    def fair_share(self, jobs: Jobs, snapshot: Snapshot, stage: Stage = Stage.ALL) -> Order:
+        """Return a priority per job: the weighted sum of all terms."""
+        answers: list[Answer[Terms]] = self._ask(
+            "fair_share", len(jobs), jobs=jobs, snapshot=snapshot, stage=stage
+        )
+        weighed = [
+            (self.member(answer.plugin).weight, answer.value)
+            for answer in answers
+            if answer.value is not None and answer.mode == "enforce"
+        ]
+        return Order(weighted_sum(weighed, jobs.association), tuple(answers))
+
+    def partition(
+        self,
+        jobs: Jobs,
+        snapshot: Snapshot,
+        classes: DelayClasses | None = None,
+        stage: Stage = Stage.ALL,
+    ) -> Placement:
+        """Return size and node set per job, by first opinion."""
+        answers: list[Answer[Placement]] = self._ask(
+            "partition", len(jobs), jobs=jobs, snapshot=snapshot, classes=classes, stage=stage
+        )
+        return first_opinion(_counted(answers), len(jobs))
+
+    def observe(self, events: Events, snapshot: Snapshot) -> dict[str, State]:
+        """Tell everybody what happened; return the states after it, by plug-in."""
+        states = dict(snapshot.states)
+        for entry in self._hooks["observe"]:
+            name = entry.member.name
+            answers: list[Answer[State]] = self._ask(
+                "observe",
+                len(events),
+                only=name,
+                events=events,
+                snapshot=snapshot,
+                state=states.get(name),
+            )
+            states.update({a.plugin: a.value for a in answers if a.value is not None})
+        return states
+
+    def _ask(
+        self,
+        hook: str,
+        n: int,
+        *,
+        stage: Stage = Stage.ALL,
+        only: str | None = None,
+        leave_out: str | None = None,
+        **given: Any,
+    ) -> list[Answer[Any]]:
+        """Put one hook to its implementations, one answer each."""
+        snapshot: Snapshot = given["snapshot"]
+        given.update(cluster=snapshot.cluster, accounts=snapshot.accounts)
+        answers = []
+        for entry in self._hooks[hook]:
+            name = entry.member.name
+            if name == leave_out or only not in {None, name} or not _in_stage(entry, stage):
+                continue
+            book = self.books[hook][name]
+            value, error, begun = None, "", time.perf_counter()
+            try:
+                value = entry.function(**{key: given[key] for key in entry.arguments})
+                if value is not None:
+                    CHECKS[hook](value, n, snapshot)
+            except ShapeError as cause:
+                value, error = None, str(cause)
+            except Exception as cause:  # a plug-in may raise anything; the others go on
+                value, error = None, f"{type(cause).__name__}: {cause}"
+            book.seconds += time.perf_counter() - begun
+            book.calls += 1
+            book.judged += n
+            if error:
+                book.errors += 1
+                if hook == "admit" and entry.member.on_error == "defer":
+                    value = _deferred(n)
+            changed, abstained = _course(hook, value, n)
+            book.changed += changed
+            book.abstained += abstained
+            answers.append(Answer(name, entry.member.mode, value, error))
+        return answers
+
+
+def _resolve(members: Sequence[Member]) -> dict[str, list[_Hook]]:
+    """Return each hook's implementations in the members' order.
+
+    Raises
+    ------
+    PluginError
+        For an unknown hook or argument, or an implementation that asks for a place of its own.
+    """
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    for member in members:
+        try:
+            manager.register(member.plugin, member.name)
+            manager.check_pending()
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise PluginError(member.name, f"breaks the hook contract: {error}") from error
+    by_name = {member.name: member for member in members}
+    hooks: dict[str, list[_Hook]] = {}
+    for hook in HOOKS:
+        found = {
+            implementation.plugin_name: implementation
+            for implementation in getattr(manager.hook, f"rtsched_{hook}").get_hookimpls()
+        }
+        for name, implementation in found.items():
+            if (
+                implementation.tryfirst
+                or implementation.trylast
+                or implementation.wrapper
+                or implementation.hookwrapper
+            ):
+                raise PluginError(
+                    name,
+                    f"rtsched_{hook} asks to be first, last or a wrapper; "
+                    "the order comes from the configuration alone",
+                )
+        hooks[hook] = [
+            _Hook(by_name[name], found[name].function, tuple(found[name].argnames))
+            for name in by_name
+            if name in found
+        ]
+    return hooks
+
+
+def _in_stage(entry: _Hook, stage: Stage) -> bool:
+    return stage is Stage.ALL or entry.settled == (stage is Stage.SETTLED)
+
+
+def _counted(answers: Sequence[Answer[T]]) -> list[T]:
+    """Return the values that count: enforced ones."""
+    return [a.value for a in answers if a.value is not None and a.mode == "enforce"]
+
+
+def _deferred(n: int) -> Verdicts:
+    return Verdicts.build(
+        np.full(n, Verdict.DEFER, np.int8),
+        findings=(Finding.where(np.ones(n, np.bool_), FAILED),),
+    )
+
+
+def _spread(value: Verdicts | None, rows: NDArray[np.int64], n: int) -> Verdicts | None:
+    """Return verdicts on `rows` as verdicts on all `n` rows, abstaining on the others."""
+    if value is None or len(rows) == n:
+        return value
+    code, retry_at = np.zeros(n, np.int8), np.full(n, -np.inf)
+    promise, offer = np.full(n, np.inf), np.full(n, np.inf)
+    code[rows], retry_at[rows] = value.code, value.retry_at
+    promise[rows], offer[rows] = value.promise, value.offer
+    findings = tuple(finding.moved(rows) for finding in value.findings)
+    return Verdicts(code, retry_at, promise, offer, findings, value.plan)
+
+
+def _course(hook: str, value: Any, n: int) -> tuple[int, int]:
+    """Return on how many of `n` rows an answer changes the course, and on how many it abstains."""
+    if value is None:
+        return 0, n
+    if hook == "admit":
+        steers = (value.code >= Verdict.DEFER) | np.isfinite(value.promise)
+        return int(np.count_nonzero(steers)), int(np.count_nonzero(value.code == Verdict.ABSTAIN))
+    if hook == "fair_share":
+        if value.per_account or n < 2:
+            return 0, 0
+        order = np.argsort(-value.total(), kind="stable")
+        return int(np.count_nonzero(order != np.arange(n))), 0
+    if hook == "partition":
+        steers = (value.size > 0) | (value.node_set >= 0)
+        changed = int(np.count_nonzero(steers))
+        return changed, n - changed
+    if hook == "delay_class":
+        return (n if bool((value.factor != 1.0).any()) else 0), 0
+    return n, 0

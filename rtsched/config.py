@@ -1,0 +1,140 @@
+"""Settings: TOML to typed structures, every mistake reported with its path, schema export."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import Meta
+
+from rtsched.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+Mode = Literal["off", "shadow", "warn", "enforce"]
+
+
+class PluginTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[plugin]]` table. The order of the tables is the order of the plug-ins."""
+
+    name: Annotated[str, Meta(description="Name of the plug-in, as `rtsched plugins` lists it.")]
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="`off`: not loaded. `shadow`: judged and recorded, never counted. `warn`: "
+            "the user is told, the job passes. `enforce`: counted."
+        ),
+    ] = "enforce"
+    on_error: Annotated[
+        Literal["abstain", "defer"],
+        Meta(description="What a failing plug-in's answer counts as."),
+    ] = "abstain"
+    weight: Annotated[
+        float, Meta(ge=0, description="Weight of its fair-share terms against other plug-ins'.")
+    ] = 1.0
+    settings: Annotated[
+        dict[str, Any], Meta(description="The plug-in's own settings; see its page.")
+    ] = {}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read or is not TOML; the sentence names the line.
+    """
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as cause:
+        raise ConfigError([f"cannot be read: {cause.strerror}"], path) from cause
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+        raise ConfigError([f"is not TOML: {cause}"], path) from cause
+
+
+def convert(raw: object, kind: type[T], path: str, problems: list[str]) -> T | None:
+    """Return `raw` as `kind`, or None after adding every mistake in it to `problems`.
+
+    Parameters
+    ----------
+    raw : object
+        A table as TOML gives it.
+    kind : type
+        The msgspec structure that describes it.
+    path : str
+        Where the table stands, to begin each problem with; may be empty.
+    problems : list of str
+        One sentence per mistake is appended.
+    """
+    before = len(problems)
+    _collect(raw, kind, path, problems)
+    if len(problems) > before:
+        return None
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as cause:
+        problems.append(_sentence(path, str(cause)))
+        return None
+
+
+def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
+    inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if msgspec.inspect.is_struct_type(inner) and isinstance(raw, dict):
+        _collect_fields(raw, inner, f"{path}." if path else "", problems)
+    elif get_origin(inner) is list and isinstance(raw, list):
+        for index, value in enumerate(raw):
+            _collect(value, get_args(inner)[0], f"{path}[{index}]", problems)
+    elif get_origin(inner) is dict and isinstance(raw, dict):
+        for name, value in raw.items():
+            _collect(value, get_args(inner)[1], f"{path}.{name}", problems)
+    else:
+        try:
+            msgspec.convert(raw, kind)
+        except msgspec.ValidationError as cause:
+            problems.append(_sentence(path, str(cause)))
+
+
+def _collect_fields(
+    raw: dict[str, Any], kind: type[msgspec.Struct], prefix: str, problems: list[str]
+) -> None:
+    hints = get_type_hints(kind, include_extras=True)
+    known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for name in raw:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+            )
+            problems.append(f"{prefix}{name}: unknown setting; {hint}")
+    for name, field in known.items():
+        if name in raw:
+            _collect(raw[name], hints[field.name], f"{prefix}{name}", problems)
+        elif field.required:
+            problems.append(f"{prefix}{name}: is required")
+
+
+def _sentence(path: str, message: str) -> str:
+    """Return msgspec's message with our path in front and its own spliced in."""
+    text, _, inner = message.partition(" - at `$")
+    inner = inner.rstrip("`")
+    return f"{path}{inner}: {text[:1].lower()}{text[1:]}" if path or inner else text
+
+
+def schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON schema of a settings structure, for editors."""
+    return msgspec.json.schema(kind)
