@@ -1,0 +1,248 @@
+"""Divisible-load arithmetic: how one load is cut over many nodes, and how long it then takes.
+
+A head node sends chunk 1, then chunk 2, ... of one load to `n` nodes; each node computes its
+chunk once it has all of it, and the fractions are such that all nodes end together. Everything
+here is per task and knows no clock: times are float64 seconds (any common unit will do).
+
+Symbols of the source: sigma data units; cms, cps time to send and to compute one unit;
+set-up times of one transmission (`setup_link`) and of one computation (`setup_node`);
+q = cms/(cms + cps) and beta = 1 - q; work = sigma (cms + cps). sigma > 0 and cms + cps > 0.
+
+References
+----------
+Lin, Lu, Deogun, Goddard, 2005: Real-Time Divisible Load Scheduling for Cluster Computing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+
+TOLERANCE: float = 1e-9
+"""Relative and absolute slack of every comparison of a time with a deadline."""
+
+LEAST_GAIN: float = 2.5e-13
+"""A relative gain in E(n) below this is rounding: a further node is not worth having."""
+
+SERIES_BELOW: float = 1e-2
+"""Below this n q the set-up term is summed as a series (its closed form cancels)."""
+
+
+@compiled
+def at_most(a: float, b: float) -> bool:
+    """Return whether a <= b but for rounding: a <= b + 1e-9 max(1, |a|, |b|)."""
+    return a <= b + TOLERANCE * max(1.0, abs(a), abs(b))
+
+
+@compiled
+def split_ratio(cms: float, cps: float) -> tuple[float, float]:
+    """Return q = cms/(cms + cps) and ln beta = ln(1 - q), which is -inf where cps = 0."""
+    q = cms / (cms + cps)
+    if cps == 0.0:
+        return q, -math.inf
+    return q, math.log1p(-q)
+
+
+@compiled
+def chain_time(
+    n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
+) -> float:
+    """Return E(n) from `work` and `split_ratio`, which a caller may keep (see `exec_time`).
+
+    With x = 1 - beta^n: E = ST + SC + work q/x + ST (n/x - 1/q). Both factors are evaluated
+    through expm1, so that they hold for beta near 1 too; q = 0 and q = 1 are their limits.
+    """
+    base = setup_link + setup_node
+    if q == 0.0:
+        return base + work / n + setup_link * (n - 1) / 2.0
+    x = -math.expm1(n * log_beta)
+    if setup_link == 0.0:
+        return base + work * q / x
+    if n * q < SERIES_BELOW:
+        term = n * (n - 1) / 2.0 * q * q
+        gap = 0.0  # n q - x = C(n,2) q^2 - C(n,3) q^3 + ...
+        for k in range(2, 9):
+            gap += term
+            term *= -(n - k) * q / (k + 1)
+    else:
+        gap = n * q - x
+    return base + work * q / x + setup_link * (gap / (x * q))
+
+
+@compiled
+def exec_time(
+    n: int,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float = 0.0,
+    setup_node: float = 0.0,
+) -> float:
+    """Return E(n), the time from the first transmission to the common end on `n` nodes.
+
+    E(n) = ST + SC + sigma (cms + cps) B(n) with B(n) the first fraction. Beyond
+    `fastest_count` the value is that of the formula, whose last fractions are not positive.
+    Parameters and references are those of the module.
+    """
+    q, log_beta = split_ratio(cms, cps)
+    return chain_time(n, sigma * (cms + cps), q, log_beta, setup_link, setup_node)
+
+
+@compiled
+def cost(
+    n: int,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float = 0.0,
+    setup_node: float = 0.0,
+) -> float:
+    """Return W(n) = n E(n) in node-seconds; it rises in n."""
+    return n * exec_time(n, sigma, cms, cps, setup_link, setup_node)
+
+
+@compiled
+def cost_derivative(
+    n: int,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float = 0.0,
+    setup_node: float = 0.0,
+) -> float:
+    """Return DC = W(n + 1) - W(n), by formula even where n + 1 nodes would not be used."""
+    more = cost(n + 1, sigma, cms, cps, setup_link, setup_node)
+    return more - cost(n, sigma, cms, cps, setup_link, setup_node)
+
+
+@compiled
+def fastest_of(
+    limit: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
+) -> int:
+    """Return n* in 1..limit from `work` and `split_ratio` (see `fastest_count`)."""
+    low, high = 1, limit  # E still falls at low, no longer at high + 1
+    n = limit
+    while low < high:
+        here = chain_time(n, work, q, log_beta, setup_link, setup_node)
+        before = chain_time(n - 1, work, q, log_beta, setup_link, setup_node)
+        if here < before * (1.0 - LEAST_GAIN):
+            low = n
+        else:
+            high = n - 1
+        n = (low + high + 1) // 2
+    return low
+
+
+@compiled
+def fastest_count(
+    limit: int,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float = 0.0,
+    setup_node: float = 0.0,
+) -> int:
+    """Return n* <= limit: the largest n with a positive last fraction, where E is least.
+
+    E falls up to n* and rises after it (T5.2), so the search is a bisection. Without set-up
+    time E falls for ever; the count where a further node gains less than rounding is taken.
+    """
+    q, log_beta = split_ratio(cms, cps)
+    return fastest_of(limit, sigma * (cms + cps), q, log_beta, setup_link, setup_node)
+
+
+@compiled
+def slack_floor(
+    sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
+) -> float:
+    """Return what the slack must exceed for any number of nodes to do.
+
+    Without set-up of transmissions E(n) stays above sigma cms, so gamma = 1 - sigma cms/slack
+    must be positive whatever the tolerance says; otherwise the slack need only be positive.
+    """
+    if setup_link == 0.0 and cps > 0.0:
+        return setup_node + sigma * cms
+    return 0.0
+
+
+@compiled
+def least_count(
+    slack: float,
+    limit: int,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float = 0.0,
+    setup_node: float = 0.0,
+    low: int = 1,
+) -> int:
+    """Return n_min, the smallest n in low..min(limit, n*) with E(n) <= slack.
+
+    Parameters
+    ----------
+    slack : float
+        Seconds left until the deadline.
+    limit : int
+        Most nodes there are.
+    low : int
+        Fewest nodes allowed.
+
+    Returns
+    -------
+    int
+        0 where no such count exists.
+
+    References
+    ----------
+    Section 4.2 of the source, with E(n) <= slack read as `at_most`.
+    """
+    if slack <= slack_floor(sigma, cms, cps, setup_link, setup_node):
+        return 0
+    work = sigma * (cms + cps)
+    q, log_beta = split_ratio(cms, cps)
+    high = fastest_of(limit, work, q, log_beta, setup_link, setup_node)
+    if high < low or not at_most(
+        chain_time(high, work, q, log_beta, setup_link, setup_node), slack
+    ):
+        return 0
+    while low < high:
+        middle = (low + high) // 2
+        if at_most(chain_time(middle, work, q, log_beta, setup_link, setup_node), slack):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled
+def fractions(
+    n: int,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float = 0.0,
+    setup_node: float = 0.0,
+) -> Floats:
+    """Return float64[n]: each node's fraction in sending order; the sum is 1.
+
+    alpha_1 = B(n), alpha_{j+1} = beta alpha_j - phi with phi = ST/(sigma (cms + cps)).
+    All are positive exactly when n <= n*; `setup_node` only shifts the common end.
+    """
+    work = sigma * (cms + cps)
+    q, log_beta = split_ratio(cms, cps)
+    alpha = np.empty(n)
+    alpha[0] = (
+        chain_time(n, work, q, log_beta, setup_link, setup_node) - setup_link - setup_node
+    ) / work
+    for j in range(1, n):
+        alpha[j] = (1.0 - q) * alpha[j - 1] - setup_link / work
+    return alpha
