@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.chain import HookUse as HookUse
+from rtsched.chain import HookUse
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Edges, Jobs
     from rtsched.model.log import Outcomes, Skipped
+
+
+__all__ = ["Fate", "HookUse", "PolicyRun", "Results", "Workload"]
 
 
 @dataclass(frozen=True)
