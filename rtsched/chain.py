@@ -66,6 +66,8 @@ class HookUse:
         Time spent in it (left out of compared files).
     errors : int
         Calls that raised or answered wrongly.
+    first_error : str
+        What the first of them said.
     """
 
     calls: int = 0
@@ -74,6 +76,7 @@ class HookUse:
     abstained: int = 0
     seconds: float = 0.0
     errors: int = 0
+    first_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -315,6 +318,7 @@ class Chain:
             book.judged += n
             if error:
                 book.errors += 1
+                book.first_error = book.first_error or error
                 if hook == "admit" and entry.member.on_error == "defer":
                     value = _deferred(n)
             changed, abstained = _course(hook, value, n)

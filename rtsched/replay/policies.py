@@ -1,0 +1,129 @@
+"""Policies: a simulated batch system's loop plus plug-ins, as tables of a configuration file."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rtsched.adapters.simulated.exclusive import SystemSettings
+from rtsched.config import PluginTable, convert, read_toml
+from rtsched.errors import ConfigError
+from rtsched.plugins import discover, settings
+from rtsched.replay.workload import WorkloadOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rtsched.plugins import Found
+
+SITE = "site"
+"""Name of the policy that stands at a site.toml's top level."""
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A batch system's own loop, and the plug-ins that steer it."""
+
+    description: Annotated[str, Meta(description="One line for tables and reports.")] = ""
+    system: Annotated[
+        SystemSettings, Meta(description="The simulated batch system's own loop.")
+    ] = SystemSettings()
+    planner: Annotated[
+        str | None, Meta(description="The admission plug-in whose plan keeps the promises.")
+    ] = None
+    plugin: Annotated[
+        list[PluginTable], Meta(description="The plug-ins, in the order in which they are asked.")
+    ] = []
+
+
+class Site(Policy, frozen=True, forbid_unknown_fields=True):
+    """A site.toml: how logs are prepared, the site's own policy, and others to compare with."""
+
+    workload: Annotated[
+        WorkloadOptions, Meta(description="How a log is made ready for replay.")
+    ] = WorkloadOptions()
+    policy: Annotated[
+        dict[str, Policy], Meta(description="Further policies by name, for `--policy NAME`.")
+    ] = {}
+
+    def policies(self) -> dict[str, Policy]:
+        """Return the site's policies by name, its own as `site`."""
+        own = Policy(self.description, self.system, self.planner, self.plugin)
+        return {SITE: own, **self.policy}
+
+
+def presets() -> dict[str, Policy]:
+    """Return the policies that rtsched ships, by name."""
+    path = files("rtsched.replay") / "presets.toml"
+    raw = tomllib.loads(path.read_text("utf-8"))
+    return msgspec.convert(raw["policy"], dict[str, Policy])
+
+
+def load_site(path: Path, found: Mapping[str, Found] | None = None) -> Site:
+    """Return a site.toml, checked down to the settings of its plug-ins.
+
+    Raises
+    ------
+    ConfigError
+        Listing every mistake in the file with its path.
+    """
+    raw = read_toml(path)
+    problems: list[str] = []
+    site = convert(raw, Site, "", problems)
+    _check_policies(raw, discover() if found is None else found, problems)
+    if problems or site is None:
+        raise ConfigError(problems, path)
+    return site
+
+
+def choose(names: Sequence[str], site: Site | None) -> dict[str, Policy]:
+    """Return the policies of these names, the site's before the presets, in the order asked.
+
+    Raises
+    ------
+    ConfigError
+        For a name that is neither in the site's file nor a preset.
+    """
+    known = {**presets(), **({} if site is None else site.policies())}
+    problems = []
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            problems.append(f"no policy {name!r}; {hint}known: {', '.join(known)}")
+    if problems:
+        raise ConfigError(problems)
+    return {name: known[name] for name in names}
+
+
+def _check_policies(
+    raw: Mapping[str, Any], found: Mapping[str, Found], problems: list[str]
+) -> None:
+    """Add what is wrong with plug-in settings and planners, in the site's and other policies."""
+    tables = {"": raw}
+    others = raw.get("policy")
+    if isinstance(others, dict):
+        tables.update(
+            {f"policy.{name}.": table for name, table in others.items() if isinstance(table, dict)}
+        )
+    for prefix, table in tables.items():
+        entries = table.get("plugin")
+        names = []
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            path = f"{prefix}plugin[{index}]"
+            try:
+                plugin = msgspec.convert(entry, PluginTable)
+            except msgspec.ValidationError:
+                continue  # reported with its path by the conversion of the whole file
+            if plugin.name in names:
+                problems.append(f"{path}.name: {plugin.name!r} is listed twice")
+            names.append(plugin.name)
+            settings(plugin, found, path, problems)
+        planner = table.get("planner")
+        if isinstance(planner, str) and planner not in names:
+            problems.append(f"{prefix}planner: {planner!r} is not among this policy's plug-ins")
