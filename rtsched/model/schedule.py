@@ -12,6 +12,8 @@ from rtsched.errors import ShapeError
 from rtsched.model.table import Column, Table, read_only
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -79,6 +81,42 @@ class Schedule:
     def nodes_of(self, row: int) -> NDArray[np.int32]:
         """Return the nodes of one entry."""
         return self.nodes[self.indptr[row] : self.indptr[row + 1]]
+
+    def shares(self) -> NDArray[np.float64]:
+        """Return float64[k]: the fraction of the load on each node, equal where undivided."""
+        if len(self.fractions):
+            return self.fractions
+        sizes = np.diff(self.indptr)
+        return np.repeat(1.0 / np.maximum(sizes, 1), sizes)
+
+    def take(self, rows: NDArray[np.int64]) -> Schedule:
+        """Return the schedule of some of the entries, in the given order."""
+        sizes = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
+        chosen = np.repeat(self.indptr[rows], sizes) + within
+        fractions = self.fractions[chosen] if len(self.fractions) else self.fractions
+        return Schedule(self.entries.take(rows), indptr, self.nodes[chosen], fractions)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Schedule]) -> Schedule:
+        """Return the entries of all parts in one schedule; undivided ones share equally."""
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return cls.empty()
+        if len(parts) == 1:
+            return parts[0]
+        sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+        divided = any(len(part.fractions) for part in parts)
+        shares = [part.shares() for part in parts]
+        return cls.build(
+            np.concatenate([part.entries.job for part in parts]),
+            np.concatenate([part.entries.start for part in parts]),
+            np.concatenate([part.entries.end for part in parts]),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+            np.concatenate([part.nodes for part in parts]),
+            np.concatenate(shares) if divided else None,
+        )
 
 
 _EMPTY = Schedule(Entries.build(0), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))

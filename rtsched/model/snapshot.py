@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Edges, Jobs, Periodic
@@ -74,6 +75,23 @@ class Snapshot:
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
     states: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
+
+    @cached_property
+    def planned(self) -> Jobs:
+        """Return the queued jobs whose start the plan owns, row by row with the plan.
+
+        Raises
+        ------
+        ShapeError
+            If the plan names a job that does not wait.
+        """
+        order = np.argsort(self.queued.id, kind="stable")
+        ids = self.queued.id[order]
+        wanted = self.plan.entries.job
+        place = np.searchsorted(ids, wanted)
+        if len(wanted) and (place.max() >= len(ids) or (ids[place] != wanted).any()):
+            raise ShapeError("the plan names a job that does not wait")
+        return self.queued.take(order[place])
 
     @cached_property
     def free_in(self) -> NDArray[np.float64]:

@@ -1,0 +1,133 @@
+"""Deadline admission by a complete plan: MCDF, with FIFO and EDF over two node rules as baselines.
+
+A job with a deadline is admitted if one plan keeps every promise given so far and its own; that
+plan then replaces the old one. Rigid, moldable and divisible jobs pass the same test. Jobs without
+a deadline are not judged: they are best effort and run around the plan.
+
+The cluster is taken as one pool of equal nodes per partition. Where partitions overlap, the plans
+of the others stand while one is planned anew, so nothing promised is broken, though a plan over
+both could admit more.
+
+References
+----------
+Lin, Lu, Deogun, Goddard, 2005: Real-Time Divisible Load Scheduling for Cluster Computing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from rtsched.hookspecs import hookimpl
+from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched_plugins.kernels.admission import (
+    BY_ARRIVAL,
+    BY_COST,
+    BY_DEADLINE,
+    FASTEST_NODES,
+    LEAST_NODES,
+)
+from rtsched_plugins.ledger import Ledger
+
+if TYPE_CHECKING:
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+ORDERS = {"cost-derivative": BY_COST, "arrival": BY_ARRIVAL, "deadline": BY_DEADLINE}
+NODE_RULES = {"fewest": LEAST_NODES, "fastest": FASTEST_NODES}
+
+
+class Mcdf:
+    """Admit a job with a deadline if a plan keeps it and every earlier promise."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        order: Annotated[
+            Literal["cost-derivative", "arrival", "deadline"],
+            Meta(
+                description="Who is planned first: the job for which one node more costs most "
+                "(MCDF; a later job may overtake one that does not fit), the first come (FIFO), "
+                "or the earliest deadline (EDF)."
+            ),
+        ] = "cost-derivative"
+        nodes: Annotated[
+            Literal["fewest", "fastest"],
+            Meta(description="Give the fewest nodes that meet the deadline, or the fastest count."),
+        ] = "fewest"
+        efficiency: Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=1,
+                description="Moldable jobs: run time on n nodes is wall time (size/n)^efficiency.",
+            ),
+        ] = 1.0
+        offer_tests: Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="Admission tests that one counter-offer may cost; 0: no counter-offer. "
+                "When they are used up a later deadline that was tested is offered.",
+            ),
+        ] = 64
+
+    impossible = Reason(
+        "mcdf.impossible",
+        "cannot end by its deadline even on an idle machine: {left} s are left",
+    )
+    no_room = Reason(
+        "mcdf.no-room",
+        "every plan that keeps the {promises} promises given ends it too late; {left} s are left "
+        "and {free} of {nodes} nodes are free",
+    )
+    breaks_promise = Reason(
+        "mcdf.breaks-promise",
+        "with it job {other} would miss its promised deadline; {promises} promises are given",
+    )
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or self.Config()
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+        """Judge one by one in order of (submit, id), each against all admitted before it."""
+        judged = np.flatnonzero(np.isfinite(jobs.deadline))
+        if not len(jobs):
+            return self._improve(snapshot)
+        if not len(judged):
+            return None
+        ledger = self._ledger(snapshot, jobs.take(judged))
+        code = np.full(len(jobs), Verdict.ABSTAIN, np.int8)
+        promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
+        findings = []
+        for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
+            row = judged[k]
+            refusal = ledger.admit(k)
+            if refusal is None:
+                code[row], promise[row] = Verdict.ADMIT, jobs.deadline[row]
+                continue
+            code[row] = Verdict.REJECT
+            if self.config.offer_tests:
+                offer[row] = ledger.offer(k, self.config.offer_tests)
+            reason = getattr(self, refusal.why)
+            numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
+            findings.append(Finding(reason, np.array([row]), numbers))
+        plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
+        return Verdicts(code, np.full(len(jobs), -np.inf), promise, offer, tuple(findings), plan)
+
+    def _improve(self, snapshot: Snapshot) -> Verdicts | None:
+        """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
+        if not len(snapshot.plan):
+            return None
+        ledger = self._ledger(snapshot, snapshot.queued.take([]))
+        return Verdicts.build([], plan=ledger.schedule()) if ledger.improve() else None
+
+    def _ledger(self, snapshot: Snapshot, jobs: Jobs) -> Ledger:
+        config = self.config
+        return Ledger(
+            snapshot, jobs, ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency
+        )
