@@ -12,7 +12,7 @@ from rtsched.errors import ShapeError
 from rtsched.model.table import read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -229,6 +229,31 @@ class Placement:
     def abstain(cls, n: int) -> Placement:
         """Return no opinion on `n` jobs."""
         return cls(np.zeros(n, np.int32), np.full(n, -1, np.int32))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Placement]) -> Placement:
+        """Return the rows of all parts one after the other; equal node sets become one."""
+        codes: dict[tuple[bytes, bytes], int] = {}
+        sets: list[NDArray[np.int32]] = []
+        fractions: list[NDArray[np.float64]] = []
+        node_set = []
+        for part in parts:
+            shares = part.fractions or (np.empty(0),) * len(part.node_sets)
+            recoded = np.full(len(part.node_sets) + 1, -1, np.int32)  # the last serves code -1
+            for old, (nodes, share) in enumerate(zip(part.node_sets, shares, strict=True)):
+                new = codes.setdefault((nodes.tobytes(), share.tobytes()), len(codes))
+                if new == len(sets):
+                    sets.append(nodes)
+                    fractions.append(share)
+                recoded[old] = new
+            node_set.append(recoded[part.node_set])
+        divided = any(len(share) for share in fractions)
+        return cls(
+            np.concatenate([part.size for part in parts]),
+            np.concatenate(node_set),
+            tuple(sets),
+            tuple(fractions) if divided else (),
+        )
 
 
 @dataclass(frozen=True)

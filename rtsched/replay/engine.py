@@ -1,0 +1,233 @@
+"""Replay a workload under a policy: one discrete-event loop around the same cycle as live.
+
+The simulated batch system runs by itself until something must be decided: jobs arrived that a
+plug-in judges, jobs wait that a plug-in orders or places, something changed under the plan. Then
+the cycle is asked as the daemon would ask it, and its actions are applied as Slurm's or HTCondor's
+adapter would apply them.
+
+What cannot change while a job waits is asked once per job, in large batches, before the run; what
+a plug-in offers in compiled form is asked from the system's own compiled loop, at each decision.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from rtsched.adapters.simulated.exclusive import ExclusiveNodes
+from rtsched.adapters.simulated.interface import Asks, Settled
+from rtsched.chain import Chain, Stage
+from rtsched.cycle import judge, observe, steer
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Placement, Verdict
+from rtsched.replay.decisions import Decisions
+from rtsched.replay.results import PolicyRun, Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rtsched.kernels.hooks import CompiledHook
+    from rtsched.plugins import Found
+    from rtsched.replay.policies import Policy
+    from rtsched.replay.results import Workload
+
+BLOCK = 1 << 16
+"""Jobs judged in one batch where the answer depends on the jobs alone."""
+
+
+@dataclass
+class Replay:
+    """One policy's replay of one workload, from settled answers to results."""
+
+    name: str
+    workload: Workload
+    chain: Chain
+    policy: Policy
+    record_nodes: bool = True
+    decisions: Decisions = field(default_factory=Decisions)
+
+    def __post_init__(self) -> None:
+        jobs = self.workload.jobs
+        self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
+        self.states: Mapping[str, Any] = {}
+        self.compiled = self._compiled_hooks()
+        self.asks = Asks(
+            arrivals=bool(self.chain.asks("admit", Stage.OPEN)),
+            passes=self._open("partition") or (self._open("fair_share") and not self.compiled),
+            early_ends=self.chain.planner is not None,
+        )
+        observed = bool(self.chain.asks("observe")) and not self.compiled
+        self.system = ExclusiveNodes(
+            self.workload.jobs,
+            self.workload.run_time,
+            self.workload.cluster,
+            self.policy.system,
+            accounts=self.workload.accounts,
+            edges=self.workload.edges,
+            asks=self.asks,
+            settled=self._settle(),
+            compiled=self.compiled,
+            record_events=observed,
+            record_nodes=self.record_nodes,
+        )
+
+    def run(self, progress: Callable[[float], None] | None = None) -> None:
+        """Run to the end, answering what the system asks."""
+        arrived, total = 0, max(len(self.workload.jobs), 1)
+        while not (instant := self.system.advance()).done:
+            snapshot = self._observed()
+            if len(instant.arrivals) or instant.early_end:
+                jobs = self.workload.jobs.take(instant.arrivals)
+                cycle = judge(snapshot, self.chain, jobs, Stage.OPEN)
+                if cycle.judgement is not None:
+                    self.decisions.add(cycle.judgement, instant.arrivals)
+                self.system.apply(cycle.actions)
+                snapshot = self.system.snapshot(self.states)
+            if instant.passes:
+                self.system.apply(steer(snapshot, self.chain).actions)
+            if progress is not None and instant.arrived - arrived >= total // 200:
+                arrived = instant.arrived
+                progress(arrived / total)
+        if progress is not None:
+            progress(1.0)
+
+    def _open(self, hook: str) -> bool:
+        return bool(self.chain.asks(hook, Stage.OPEN))
+
+    def _observed(self) -> Snapshot:
+        """Return the system's snapshot after telling the plug-ins what happened."""
+        snapshot = self.system.snapshot(self.states)
+        events = self.system.events()
+        snapshot, self.states = observe(snapshot, self.chain, events)
+        return snapshot
+
+    def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
+        """Return the compiled hooks, if every open question on priorities has such a form."""
+        names = self.chain.asks("fair_share", Stage.OPEN)
+        if len(names) != 1 or self._open("partition"):
+            return {}
+        if set(self.chain.asks("observe")) - set(names):
+            return {}
+        offer = getattr(self.chain.member(names[0]).plugin, "compiled_hooks", None)
+        if offer is None:
+            return {}
+        work = self.workload
+        hooks: Mapping[str, CompiledHook] = offer(
+            work.jobs, work.accounts, work.cluster, self.origin
+        )
+        return hooks
+
+    def _settle(self) -> Settled:
+        """Ask, in large batches, everything that cannot change while a job waits."""
+        n = len(self.workload.jobs)
+        asked = {
+            hook: bool(self.chain.asks(hook, Stage.SETTLED)) and not self._open(hook)
+            for hook in ("fair_share", "partition")
+        }
+        asked["admit"] = bool(self.chain.asks("admit", Stage.SETTLED))
+        reject = np.zeros(n, np.bool_) if asked["admit"] else None
+        priority = np.zeros(n) if asked["fair_share"] else None
+        placements = []
+        snapshot = Snapshot(
+            self.origin, self.workload.cluster, accounts=self.workload.accounts, states={}
+        )
+        for first in range(0, n if any(asked.values()) else 0, BLOCK):
+            rows = np.arange(first, min(first + BLOCK, n))
+            batch = self.workload.jobs.take(rows)
+            if reject is not None:
+                judgement = self.chain.admit(batch, snapshot, stage=Stage.SETTLED)
+                self.decisions.add(judgement, rows)
+                reject[rows] = judgement.verdicts.code == Verdict.REJECT
+            if priority is not None:
+                priority[rows] = self.chain.fair_share(batch, snapshot, Stage.SETTLED).value
+            if asked["partition"]:
+                placements.append(self.chain.partition(batch, snapshot, stage=Stage.SETTLED))
+        return Settled(reject, priority, Placement.joined(placements) if placements else None)
+
+    def outcome(self, seconds: float) -> PolicyRun:
+        """Return the results, with the chain's books completed by those of compiled hooks."""
+        course = self.system.results()
+        reason, reasons = self.decisions.reasons(len(self.workload.jobs))
+        results = Results.build(
+            len(self.workload.jobs),
+            names={"reason": reasons},
+            start=course.start,
+            end=course.end,
+            size=course.size,
+            fate=course.fate,
+            first_node=course.first_node,
+            promise=course.promise,
+            offer=course.offer,
+            reason=reason,
+        )
+        self._count_compiled()
+        return PolicyRun(
+            self.name,
+            results,
+            self.system.node_rows(),
+            self.chain.books,
+            self.decisions,
+            msgspec.to_builtins(self.policy),
+            seconds,
+        )
+
+    def _count_compiled(self) -> None:
+        calls = self.system.hook_calls()
+        for name in self.chain.asks("fair_share", Stage.OPEN) if self.compiled else ():
+            book = self.chain.books["fair_share"][name]
+            book.calls += calls.fair_share_calls
+            book.judged += calls.fair_share_judged
+            book.changed += calls.fair_share_changed
+            book.abstained += calls.fair_share_abstained
+        for name in self.chain.asks("observe") if self.compiled else ():
+            book = self.chain.books["observe"][name]
+            book.calls += calls.observe_calls
+            book.judged += calls.observe_calls
+            book.changed += calls.observe_calls
+
+
+def replay(
+    workload: Workload,
+    name: str,
+    policy: Policy,
+    *,
+    found: Mapping[str, Found] | None = None,
+    record_nodes: bool = True,
+    progress: Callable[[float], None] | None = None,
+) -> PolicyRun:
+    """Replay a workload under one policy.
+
+    Parameters
+    ----------
+    workload : Workload
+        Jobs, machine and accounts, from `prepare`.
+    name : str
+        What to call the policy.
+    policy : Policy
+        Its loop and plug-ins.
+    found : mapping of str to Found, optional
+        Installed plug-ins; found anew if None.
+    record_nodes : bool
+        Whether to keep every job's node list.
+    progress : callable, optional
+        Called now and then with the fraction of jobs that have arrived.
+
+    Returns
+    -------
+    PolicyRun
+        Equal for equal arguments, but for its times.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        If the policy's plug-ins cannot be loaded.
+    """
+    chain = Chain.load(policy.plugin, policy.planner, found)
+    begun = time.perf_counter()
+    run = Replay(name, workload, chain, policy, record_nodes)
+    run.run(progress)
+    return run.outcome(time.perf_counter() - begun)
