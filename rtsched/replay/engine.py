@@ -30,6 +30,8 @@ from rtsched.replay.results import PolicyRun, Results
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
+
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.plugins import Found
     from rtsched.replay.policies import Policy
@@ -59,8 +61,9 @@ class Replay:
             arrivals=bool(self.chain.asks("admit", Stage.OPEN)),
             passes=self._open("partition") or (self._open("fair_share") and not self.compiled),
             early_ends=self.chain.planner is not None,
+            nodes=self.chain.planner is not None,
         )
-        observed = bool(self.chain.asks("observe")) and not self.compiled
+        self._told = bool(self.chain.asks("observe")) and not self.compiled
         self.system = ExclusiveNodes(
             self.workload.jobs,
             self.workload.run_time,
@@ -71,29 +74,30 @@ class Replay:
             asks=self.asks,
             settled=self._settle(),
             compiled=self.compiled,
-            record_events=observed,
+            record_events=self._told,
             record_nodes=self.record_nodes,
         )
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
         """Run to the end, answering what the system asks."""
-        arrived, total = 0, max(len(self.workload.jobs), 1)
-        while not (instant := self.system.advance()).done:
-            snapshot = self._observed()
-            if len(instant.arrivals) or instant.early_end:
-                jobs = self.workload.jobs.take(instant.arrivals)
-                cycle = judge(snapshot, self.chain, jobs, Stage.OPEN)
-                if cycle.judgement is not None:
-                    self.decisions.add(cycle.judgement, instant.arrivals)
-                self.system.apply(cycle.actions)
-                snapshot = self.system.snapshot(self.states)
+        total = max(len(self.workload.jobs), 1)
+        step = max(total // 200, 1) if self._told or progress is not None else None
+        while not (instant := self.system.advance(step)).done:
+            if len(instant.arrivals) or instant.early_end or instant.nodes_changed:
+                self._judge(instant.arrivals)
             if instant.passes:
-                self.system.apply(steer(snapshot, self.chain).actions)
-            if progress is not None and instant.arrived - arrived >= total // 200:
-                arrived = instant.arrived
-                progress(arrived / total)
-        if progress is not None:
-            progress(1.0)
+                self.system.apply(steer(self._observed(), self.chain).actions)
+            if self._told:
+                self._observed()
+            if progress is not None:
+                progress(instant.arrived / total)
+
+    def _judge(self, rows: NDArray[np.int64]) -> None:
+        """Ask about the jobs in these rows of the workload, or with none about the plan."""
+        cycle = judge(self._observed(), self.chain, self.workload.jobs.take(rows), Stage.OPEN)
+        if cycle.judgement is not None:
+            self.decisions.add(cycle.judgement, rows)
+        self.system.apply(cycle.actions)
 
     def _open(self, hook: str) -> bool:
         return bool(self.chain.asks(hook, Stage.OPEN))
@@ -101,8 +105,8 @@ class Replay:
     def _observed(self) -> Snapshot:
         """Return the system's snapshot after telling the plug-ins what happened."""
         snapshot = self.system.snapshot(self.states)
-        events = self.system.events()
-        snapshot, self.states = observe(snapshot, self.chain, events)
+        if self._told:
+            snapshot, self.states = observe(snapshot, self.chain, self.system.events())
         return snapshot
 
     def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
@@ -150,7 +154,7 @@ class Replay:
 
     def outcome(self, seconds: float) -> PolicyRun:
         """Return the results, with the chain's books completed by those of compiled hooks."""
-        course = self.system.results()
+        course = self.system.course()
         reason, reasons = self.decisions.reasons(len(self.workload.jobs))
         results = Results.build(
             len(self.workload.jobs),

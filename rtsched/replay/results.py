@@ -12,7 +12,7 @@ from rtsched.chain import HookUse
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -98,7 +98,7 @@ class PolicyRun:
         Per job the node rows it ran on: `rows[indptr[i]:indptr[i + 1]]`; empty when not recorded.
     hooks : mapping of hook name to mapping of plug-in name to HookUse
         The chain's books.
-    decisions : sequence of mapping
+    decisions : iterable of mapping
         One record per finding of a plug-in: `job` (row), `plugin`, `verdict`, `reason` (code),
         `text`, `numbers`.
     settings : mapping
@@ -111,6 +111,6 @@ class PolicyRun:
     results: Results
     node_rows: tuple[NDArray[np.int64], NDArray[np.int32]]
     hooks: Mapping[str, Mapping[str, HookUse]] = field(default_factory=dict)
-    decisions: Sequence[Mapping[str, object]] = ()
+    decisions: Iterable[Mapping[str, object]] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: float = 0.0
