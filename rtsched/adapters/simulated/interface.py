@@ -1,0 +1,140 @@
+"""What a simulated batch system is told before it runs, and what it hands back."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rtsched.model.verdicts import Placement
+
+
+class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The simulated batch system's own loop: which waiting job starts next."""
+
+    loop: Annotated[
+        Literal["fcfs", "easy", "conservative", "serial"],
+        Meta(
+            description="`fcfs`: in queue order, a job that does not fit holds up the rest. "
+            "`easy`: later jobs may pass if the first in the queue is not delayed. "
+            "`conservative`: every queued job has a reservation, none is ever delayed. "
+            "`serial`: one job at a time on the whole machine."
+        ),
+    ] = "easy"
+    order: Annotated[
+        Literal["arrival", "deadline", "priority"],
+        Meta(
+            description="How the queue is ordered: by submission, by the earliest deadline, or by "
+            "the priority that fair-share plug-ins give. Ties: submission, then job id."
+        ),
+    ] = "arrival"
+    depth: Annotated[
+        int,
+        Meta(ge=0, description="How many queued jobs backfilling looks at; 0: all of them."),
+    ] = 0
+    requeue: Annotated[
+        bool,
+        Meta(description="Whether a job whose node died is queued again; else it is lost."),
+    ] = True
+
+
+class Asks(NamedTuple):
+    """At which occasions the system stops and asks."""
+
+    arrivals: bool = False
+    """Jobs came that must be judged."""
+    passes: bool = False
+    """Jobs wait and nodes are free: their priorities or node sets are wanted."""
+    early_ends: bool = False
+    """A job ended before its requested end while a plan exists."""
+    nodes: bool = False
+    """A node went down, was drained or came back."""
+
+
+class Settled(NamedTuple):
+    """Answers given before the run, because they cannot change while a job waits."""
+
+    reject: NDArray[np.bool_] | None = None
+    """bool[n]: turned away on arrival."""
+    priority: NDArray[np.float64] | None = None
+    """float64[n]: higher is sooner; used where the queue is ordered by priority."""
+    placement: Placement | None = None
+    """Sizes and node sets, row by row with the jobs."""
+
+
+class NodeEvent(NamedTuple):
+    """A node changes its state."""
+
+    time: float
+    """Seconds since the epoch."""
+    node: int
+    """Row of `Cluster.nodes`."""
+    state: int
+    """A `NodeState`."""
+
+
+class Instant(NamedTuple):
+    """Where the system stopped, and what it wants to know there."""
+
+    time: float
+    """Seconds since the epoch."""
+    arrivals: NDArray[np.int64]
+    """Rows of jobs to be judged, in order of (submit, id)."""
+    passes: bool
+    """Whether priorities and node sets of the waiting jobs are wanted."""
+    early_end: bool
+    """Whether a job ended early while a plan exists."""
+    nodes_changed: bool
+    """Whether a node changed its state."""
+    arrived: int
+    """Jobs submitted so far."""
+    done: bool
+    """Whether nothing more will happen."""
+
+
+class Outcome(Enum):
+    """What became of an action."""
+
+    DONE = "done"
+    UNSUPPORTED = "unsupported"
+    PARTLY = "partly"
+    """Done for some jobs; the others no longer are in a state that allows it."""
+
+
+class Course(NamedTuple):
+    """What happened to each job, `n` rows; times in seconds since the epoch."""
+
+    start: NDArray[np.float64]
+    """nan: it did not start."""
+    end: NDArray[np.float64]
+    """nan: it did not end."""
+    size: NDArray[np.int32]
+    """Nodes it ran on; 0: none."""
+    fate: NDArray[np.int8]
+    """0: finished, 1: rejected, 2: unfinished."""
+    first_node: NDArray[np.int32]
+    """Lowest node it ran on; -1: none."""
+    promise: NDArray[np.float64]
+    """Deadline promised; inf: none."""
+    offer: NDArray[np.float64]
+    """Counter-offer with its rejection; inf: none."""
+    restarts: NDArray[np.int32]
+    """How often a dead node sent it back to the queue."""
+
+
+class HookCalls(NamedTuple):
+    """How often the compiled hooks were called from within the loop."""
+
+    fair_share_calls: int
+    fair_share_judged: int
+    """Rows handed over."""
+    fair_share_changed: int
+    """Rows whose place in the queue changed."""
+    fair_share_abstained: int
+    observe_calls: int

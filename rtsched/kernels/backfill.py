@@ -1,0 +1,128 @@
+"""One scheduling pass over a pool in which every free node is as good as another.
+
+FCFS starts jobs in queue order until one does not fit. EASY then gives that job, the head, the
+earliest time at which the requested ends of the running jobs leave it enough nodes (its shadow
+time), and lets later jobs start if they end by then or fit the nodes that the head leaves over.
+
+References
+----------
+Lifka, 1995: The ANL/IBM SP scheduling system (EASY backfilling).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.pool import GONE, Pool, start_job, take_lowest
+from rtsched.kernels.pool_queue import close_up, leave
+
+
+@compiled
+def launch(pool: Pool, at: int) -> None:
+    """Start the job at one place of the queue on the lowest free nodes."""
+    slot = pool.queue[at]
+    row = slot.row
+    first = take_lowest(pool.nodes, pool.words, pool.top, row, slot.size)
+    leave(pool, at)
+    start_job(pool, row, first)
+
+
+@compiled
+def start_heads(pool: Pool) -> None:
+    """Start jobs in queue order until one does not fit or none waits."""
+    state = pool.state[0]
+    while state.waiting > 0 and pool.queue[state.head].size <= state.free:
+        launch(pool, state.head)
+
+
+@compiled
+def find_shadow(pool: Pool, size: int) -> None:
+    """Find when the head can start by the requested ends, and how many nodes it leaves over then.
+
+    Jobs that end at one instant all count; `extra` is what is free then less `size`.
+    """
+    state, running = pool.state[0], pool.running
+    free, i = state.free, 0
+    while i < state.running and free < size:
+        state.shadow = running[i].time
+        free += running[i].size
+        i += 1
+    while i < state.running and running[i].time == state.shadow:
+        free += running[i].size
+        i += 1
+    state.extra = free - size
+
+
+@compiled
+def backfill(pool: Pool, first: int) -> None:
+    """Start the jobs from place `first` on that do not delay the head."""
+    state, queue = pool.state[0], pool.queue
+    at = first
+    while at < state.tail and state.free > 0:
+        block = pool.blocks[at >> 6]
+        stop = min(state.tail, ((at >> 6) + 1) << 6)
+        if block.size > state.free or (
+            state.now + block.time > state.shadow and block.size > state.extra
+        ):
+            at = stop
+            continue
+        whole = at & 63 == 0
+        least, shortest = GONE, np.inf
+        while at < stop and state.free > 0:
+            size, wall = queue[at].size, queue[at].wall
+            if size <= state.free:
+                in_time = state.now + wall <= state.shadow
+                if in_time or size <= state.extra:
+                    launch(pool, at)
+                    if not in_time:
+                        state.extra -= size
+                    at += 1
+                    continue
+            least = min(least, size)
+            shortest = min(shortest, wall)
+            at += 1
+        if whole and at == stop:
+            block.size = least
+            block.time = shortest
+
+
+@compiled
+def backfill_within(pool: Pool, depth: int) -> None:
+    """Start those of the first `depth` jobs behind the head that do not delay it."""
+    state, queue = pool.state[0], pool.queue
+    at, looked = state.head + 1, 0
+    while at < state.tail and state.free > 0 and looked < depth:
+        size = queue[at].size
+        if size != GONE:
+            looked += 1
+            in_time = state.now + queue[at].wall <= state.shadow
+            if size <= state.free and (in_time or size <= state.extra):
+                launch(pool, at)
+                if not in_time:
+                    state.extra -= size
+        at += 1
+
+
+@compiled
+def easy_pass(pool: Pool) -> None:
+    """Start what EASY lets start now.
+
+    As long as no job ended and the head is the same, jobs that did not fit at the last pass do not
+    fit now: only those that came since are looked at.
+    """
+    state = pool.state[0]
+    if not state.settled:
+        if state.tail - state.head > 2 * state.waiting + 64:
+            close_up(pool)
+        start_heads(pool)
+        if state.waiting == 0 or state.free == 0:
+            return
+        find_shadow(pool, pool.queue[state.head].size)
+        if state.depth > 0:
+            backfill_within(pool, state.depth)
+            return
+        state.seen = state.head + 1
+        state.settled = 1
+    backfill(pool, state.seen)
+    state.seen = state.tail

@@ -1,0 +1,370 @@
+"""A pool of nodes, each given to one job at a time: its state as records, and who takes which node.
+
+The records are rows of structured arrays, so that compiled code touches one place per job and the
+same source runs plainly. Times are float64 seconds relative to the first submission.
+
+Which nodes: the free ones are bits of 32-bit words under one summary level, and the nodes of a
+running job form a linked list through `NODE.next`, so starting a job allocates nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Where a job stands (JOB.status).
+FUTURE, ASKED, QUEUED, SLEEPING, HELD, PLANNED, RUNNING, ENDED = 0, 1, 2, 3, 4, 5, 6, 7
+REJECTED, CANCELLED, LOST, TOO_WIDE = 8, 9, 10, 11
+
+# The loops (STATE.loop).
+FCFS, EASY, CONSERVATIVE, SERIAL = 0, 1, 2, 3
+
+# Why the loop stopped: bits; 0 is the end.
+ASK_ARRIVALS, ASK_PASS, ASK_EARLY_END, ASK_NODES, FULL, PAUSED = 1, 2, 4, 8, 16, 32
+
+# What happened (EVENT.kind), as in the model.
+ARRIVED, TURNED_AWAY, STARTED, STOPPED, NODE_CHANGED = 0, 1, 2, 3, 4
+
+# A node's state, as in the model; and the size of an emptied place in the queue.
+UP, DRAINED, DOWN = 0, 1, 2
+GONE = 2**31 - 1
+
+
+def _record(*fields: tuple[str, str]) -> np.dtype[Any]:
+    """Return an aligned record type whose rows have attributes."""
+    return np.dtype((np.record, np.dtype(list(fields), align=True)))
+
+
+JOB = _record(
+    ("submit", "f8"),
+    ("run", "f8"),
+    ("wall", "f8"),
+    ("start", "f8"),
+    ("end", "f8"),
+    ("size", "i4"),
+    ("first", "i4"),
+    ("status", "i1"),
+)
+"""One per job: 56 bytes. `first` is its lowest node, where its linked list begins."""
+
+MORE = _record(("key", "f8"), ("begin", "f8"), ("group", "i4"), ("restarts", "i4"))
+"""One per job where a run needs it, else a single row: queue key, begin time, node set."""
+
+NODE = _record(("speed", "f8"), ("window", "f8"), ("next", "i4"), ("row", "i4"), ("state", "i1"))
+"""One per node: `next` node of the same job (-1: last), the `row` that runs there (-1: none)."""
+
+SLOT = _record(("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("size", "i4"))
+"""One place in the queue, in order of (key, row); size `GONE`: emptied."""
+
+TIMED = _record(("time", "f8"), ("row", "i4"), ("size", "i4"))
+"""A row and a time: entry of a heap, of the running list, of the node events."""
+
+EVENT = _record(("time", "f8"), ("row", "i4"), ("size", "i4"), ("node", "i4"), ("kind", "i1"))
+"""One thing that happened."""
+
+PLANNED_START = _record(("start", "f8"), ("end", "f8"), ("at", "i8"), ("row", "i4"), ("size", "i4"))
+"""One entry of the plan: its nodes are `plan_nodes[at:at + size]`; row -1: dispatched."""
+
+SPAN = _record(("start", "f8"), ("end", "f8"))
+"""One interval reserved on one node."""
+
+STATE = _record(
+    *((name, "f8") for name in ("now", "shadow", "next_reserved")),
+    *(
+        (name, "i8")
+        for name in (
+            "loop depth free extra phase settled "
+            "head tail seen waiting upcoming pause_at running sleeping again asked "
+            "planned plan_left node_event node_level by_key extended uneven requeue "
+            "keeps_shadow early changed ask_arrivals ask_passes ask_early ask_nodes "
+            "recording keeping observing events told logging logged "
+            "ranking calls judged abstained moved observed profile"
+        ).split()
+    ),
+)
+"""The scalars of the whole system."""
+
+
+class Pool(NamedTuple):
+    """The state of a pool of exclusive nodes; the arrays are changed in place."""
+
+    state: NDArray[Any]
+    """STATE[1]."""
+    jobs: NDArray[Any]
+    """JOB[n]."""
+    more: NDArray[Any]
+    """MORE[n] or MORE[1]."""
+    queue: NDArray[Any]
+    """SLOT[n + 1]."""
+    blocks: NDArray[Any]
+    """TIMED, one per 64 places of the queue: its shortest wall time and least size, or less."""
+    nodes: NDArray[Any]
+    """NODE[m]."""
+    words: NDArray[np.int64]
+    """Bit b of word w: node 32 w + b is free."""
+    top: NDArray[np.int64]
+    """Bit b of word w: word 32 w + b is not 0."""
+    ends: NDArray[Any]
+    """TIMED[m + 1]: heap of the running jobs' ends."""
+    running: NDArray[Any]
+    """TIMED[m + 1]: the running jobs in order of (requested end, row)."""
+    sleepers: NDArray[Any]
+    """TIMED: heap of jobs that come back at a time (begin time, or held until then)."""
+    again: NDArray[np.int64]
+    """Rows to be asked about at the next instant."""
+    asked: NDArray[np.int64]
+    """Rows that the present stop asks about."""
+    node_events: NDArray[Any]
+    """TIMED: `row` is a node, `size` its new state."""
+    events: NDArray[Any]
+    """EVENT: the record of what happened."""
+    log_nodes: NDArray[np.int32]
+    """Nodes of every start, one after the other."""
+    log_at: NDArray[np.int64]
+    """Where a job's last start begins in `log_nodes`."""
+    plan: NDArray[Any]
+    """PLANNED_START, in order of (start, row)."""
+    plan_nodes: NDArray[np.int32]
+    """Nodes of the plan's entries."""
+    span_of: NDArray[np.int64]
+    """Node i has the reserved intervals `spans[span_of[i]:span_of[i + 1]]`, in order of start."""
+    spans: NDArray[Any]
+    """SPAN."""
+    group_of: NDArray[np.int64]
+    """Node set g holds `group_nodes[group_of[g]:group_of[g + 1]]`, most wanted first."""
+    group_nodes: NDArray[np.int32]
+    """Nodes of the node sets."""
+    profile: NDArray[Any]
+    """TIMED: free nodes (`size`) from each time on (conservative only)."""
+    rows: NDArray[np.int64]
+    """Scratch: rows handed to a hook."""
+    values: NDArray[np.float64]
+    """Scratch: what the hook says of them."""
+    picks: NDArray[np.int64]
+    """Scratch of m entries: nodes chosen for a job."""
+
+
+_DE_BRUIJN = np.zeros(32, np.int64)
+for _bit in range(32):
+    _DE_BRUIJN[((0x077CB531 << _bit) & 0xFFFFFFFF) >> 27] = _bit
+
+
+@compiled
+def bit_index(low: int) -> int:
+    """Return which bit is set in `low`, one power of two below 2**32 (de Bruijn sequence)."""
+    return int(_DE_BRUIJN[((low * 0x077CB531) & 0xFFFFFFFF) >> 27])
+
+
+@compiled
+def set_free(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> None:
+    """Mark one node free."""
+    word = node >> 5
+    words[word] |= 1 << (node & 31)
+    top[word >> 5] |= 1 << (word & 31)
+
+
+@compiled
+def set_busy(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> None:
+    """Mark one node not free."""
+    word = node >> 5
+    words[word] &= ~(1 << (node & 31))
+    if words[word] == 0:
+        top[word >> 5] &= ~(1 << (word & 31))
+
+
+@compiled
+def is_free(words: NDArray[np.int64], node: int) -> bool:
+    """Return whether a node is free."""
+    return bool((words[node >> 5] >> (node & 31)) & 1)
+
+
+@compiled
+def take_lowest(
+    nodes: NDArray[Any], words: NDArray[np.int64], top: NDArray[np.int64], row: int, count: int
+) -> int:
+    """Give the `count` lowest free nodes to a job and return the first; that many must be free."""
+    first, last, left = -1, -1, count
+    for group in range(len(top)):
+        while left > 0 and top[group] != 0:
+            mark = top[group] & -top[group]
+            word = group * 32 + bit_index(mark)
+            bits = words[word]
+            while bits != 0 and left > 0:
+                low = bits & -bits
+                node = word * 32 + bit_index(low)
+                bits ^= low
+                left -= 1
+                nodes[node].row = row
+                if last < 0:
+                    first = node
+                else:
+                    nodes[last].next = node
+                last = node
+            words[word] = bits
+            if bits == 0:
+                top[group] ^= mark
+        if left == 0:
+            break
+    if last >= 0:
+        nodes[last].next = -1
+    return first
+
+
+@compiled
+def take_picks(pool: Pool, row: int, count: int) -> int:
+    """Give the nodes `pool.picks[:count]` to a job, in that order, and return the first."""
+    nodes, picks = pool.nodes, pool.picks
+    for i in range(count):
+        node = picks[i]
+        set_busy(pool.words, pool.top, node)
+        nodes[node].row = row
+        nodes[node].next = picks[i + 1] if i + 1 < count else -1
+    return int(picks[0])
+
+
+@compiled
+def push(heap: NDArray[Any], count: int, time: float, row: int) -> None:
+    """Add (time, row) to a binary heap of `count` entries."""
+    at = count
+    while at > 0:
+        up = (at - 1) >> 1
+        if heap[up].time < time or (heap[up].time == time and heap[up].row < row):
+            break
+        heap[at] = heap[up]
+        at = up
+    heap[at].time = time
+    heap[at].row = row
+
+
+@compiled
+def sift(heap: NDArray[Any], count: int, at: int, time: float, row: int) -> None:
+    """Put (time, row) at place `at` of a heap of `count` entries, or further down."""
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and (
+            heap[child + 1].time < heap[child].time
+            or (heap[child + 1].time == heap[child].time and heap[child + 1].row < heap[child].row)
+        ):
+            child += 1
+        if time < heap[child].time or (time == heap[child].time and row < heap[child].row):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at].time = time
+    heap[at].row = row
+
+
+@compiled
+def pop(heap: NDArray[Any], count: int) -> int:
+    """Remove the first entry of a heap of `count` entries and return its row."""
+    row = heap[0].row
+    last = count - 1
+    if last > 0:
+        sift(heap, last, 0, heap[last].time, heap[last].row)
+    return int(row)
+
+
+@compiled
+def place_of(running: NDArray[Any], count: int, time: float, row: int) -> int:
+    """Return the first place of the running list that is not before (time, row)."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        entry = running[middle]
+        if entry.time < time or (entry.time == time and entry.row < row):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def record(pool: Pool, kind: int, row: int, size: int, node: int) -> None:
+    """Write down one event at the present time."""
+    state = pool.state[0]
+    event = pool.events[state.events]
+    event.time = state.now
+    event.kind = kind
+    event.row = row
+    event.size = size
+    event.node = node
+    state.events += 1
+
+
+@compiled
+def slowest(nodes: NDArray[Any], first: int) -> float:
+    """Return the least speed among the nodes of a job."""
+    speed, node = np.inf, first
+    while node >= 0:
+        speed = min(speed, nodes[node].speed)
+        node = nodes[node].next
+    return speed
+
+
+@compiled
+def start_job(pool: Pool, row: int, first: int) -> None:
+    """Start a job on the linked nodes from `first` on, which it has been given."""
+    state, job = pool.state[0], pool.jobs[row]
+    run = job.run
+    if state.uneven:
+        run = run / slowest(pool.nodes, first)
+    job.start = state.now
+    job.end = state.now + min(run, job.wall)
+    job.first = first
+    job.status = RUNNING
+    state.free -= job.size
+    push(pool.ends, state.running, job.end, row)
+    if state.keeps_shadow:
+        until = state.now + job.wall
+        running = pool.running
+        at = state.running
+        while at > 0 and (
+            running[at - 1].time > until
+            or (running[at - 1].time == until and running[at - 1].row > row)
+        ):
+            running[at] = running[at - 1]
+            at -= 1
+        running[at].time = until
+        running[at].row = row
+        running[at].size = job.size
+    state.running += 1
+    if state.logging:
+        pool.log_at[row] = state.logged
+        node = first
+        while node >= 0:
+            pool.log_nodes[state.logged] = node
+            state.logged += 1
+            node = pool.nodes[node].next
+    if state.recording:
+        record(pool, STARTED, row, job.size, -1)
+
+
+@compiled
+def release(pool: Pool, row: int) -> None:
+    """Free the nodes of a job that stops and forget it in the running list (not in the heap)."""
+    state, job = pool.state[0], pool.jobs[row]
+    nodes = pool.nodes
+    node = job.first
+    while node >= 0:
+        nodes[node].row = -1
+        if nodes[node].state == UP:
+            set_free(pool.words, pool.top, node)
+            state.free += 1
+        node = nodes[node].next
+    if state.keeps_shadow:
+        running = pool.running
+        at = place_of(running, state.running, job.start + job.wall, row)
+        for i in range(at, state.running - 1):
+            running[i] = running[i + 1]
+    state.running -= 1
+    state.settled = 0
+    if state.recording:
+        record(pool, STOPPED, row, job.size, -1)

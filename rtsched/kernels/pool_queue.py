@@ -1,0 +1,163 @@
+"""The queue of a pool: places in order of (key, row), with emptied ones among them.
+
+A started job leaves an emptied place behind, whose size fits nowhere; places are closed up when
+too many are empty. Per block of 64 places a lower bound of size and wall time lets a scan pass
+over blocks in which nothing can start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.pool import GONE, QUEUED, Pool
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@compiled
+def bound(pool: Pool, at: int) -> None:
+    """Lower the bounds of a place's block to what stands there."""
+    slot, block = pool.queue[at], pool.blocks[at >> 6]
+    block.size = min(block.size, slot.size)
+    block.time = min(block.time, slot.wall)
+
+
+@compiled
+def occupy(pool: Pool, at: int) -> None:
+    """Bound the block of a place that is the last one of the queue so far."""
+    if at & 63 == 0:
+        pool.blocks[at >> 6].size = GONE
+        pool.blocks[at >> 6].time = np.inf
+    bound(pool, at)
+
+
+@compiled
+def close_up(pool: Pool) -> None:
+    """Move the waiting jobs to the front of the queue, without gaps."""
+    state, queue = pool.state[0], pool.queue
+    to, seen = 0, 0
+    for at in range(state.head, state.tail):
+        if at == state.seen:
+            seen = to
+        if queue[at].size != GONE:
+            if to != at:
+                queue[to] = queue[at]
+            occupy(pool, to)
+            to += 1
+    state.seen = to if state.seen >= state.tail else seen
+    state.head = 0
+    state.tail = to
+
+
+@compiled
+def enqueue(pool: Pool, row: int) -> None:
+    """Put a job into the queue at its place in order of (key, row)."""
+    state, queue, job = pool.state[0], pool.queue, pool.jobs[row]
+    if state.waiting == 0:
+        state.head = 0
+        state.tail = 0
+        state.seen = 0
+        state.settled = 0
+    elif state.tail >= len(queue) or state.head > 2 * (state.tail - state.head) + 1024:
+        close_up(pool)
+    key = pool.more[row].key if state.by_key else 0.0
+    job.status = QUEUED
+    at = state.tail
+    state.tail += 1
+    state.waiting += 1
+    while at > state.head and (
+        queue[at - 1].key > key or (queue[at - 1].key == key and queue[at - 1].row > row)
+    ):
+        queue[at] = queue[at - 1]
+        at -= 1
+    slot = queue[at]
+    slot.key = key
+    slot.row = row
+    slot.size = job.size
+    slot.wall = job.wall
+    slot.reserved = np.inf
+    occupy(pool, state.tail - 1)
+    if at < state.tail - 1:
+        state.settled = 0
+        for i in range(at, state.tail - 1):
+            bound(pool, i)
+
+
+@compiled
+def leave(pool: Pool, at: int) -> None:
+    """Empty one place of the queue; the head moves on to the next job that waits."""
+    state, queue = pool.state[0], pool.queue
+    queue[at].size = GONE
+    queue[at].wall = np.inf
+    state.waiting -= 1
+    if at == state.head:
+        while state.head < state.tail and queue[state.head].size == GONE:
+            state.head += 1
+        state.settled = 0
+
+
+@compiled
+def find(pool: Pool, row: int) -> int:
+    """Return the place of a queued job, -1 if it does not wait."""
+    state, queue = pool.state[0], pool.queue
+    key = pool.more[row].key if state.by_key else 0.0
+    low, high = state.head, state.tail
+    while low < high:
+        middle = (low + high) >> 1
+        if queue[middle].key < key or (queue[middle].key == key and queue[middle].row < row):
+            low = middle + 1
+        else:
+            high = middle
+    while low < state.tail and queue[low].key == key and queue[low].row == row:
+        if queue[low].size != GONE:
+            return int(low)
+        low += 1
+    return -1
+
+
+@compiled
+def withdraw(pool: Pool, row: int) -> bool:
+    """Take a job out of the queue; return whether it was there."""
+    at = find(pool, row)
+    if at < 0:
+        return False
+    leave(pool, at)
+    pool.state[0].settled = 0
+    return True
+
+
+@compiled
+def rerank(pool: Pool, values: NDArray[np.float64]) -> int:
+    """Order the closed-up queue by priority, higher first, and return how many jobs moved.
+
+    Parameters
+    ----------
+    pool : Pool
+        `close_up` has just been called.
+    values : float64[waiting]
+        The priorities, in the queue's present order.
+    """
+    state, queue = pool.state[0], pool.queue
+    moved = 0
+    for i in range(state.tail):
+        row, size, wall, reserved = queue[i].row, queue[i].size, queue[i].wall, queue[i].reserved
+        key = -values[i]
+        pool.more[row].key = key
+        at = i
+        while at > 0 and (
+            queue[at - 1].key > key or (queue[at - 1].key == key and queue[at - 1].row > row)
+        ):
+            queue[at] = queue[at - 1]
+            at -= 1
+        if at != i:
+            moved += 1
+        slot = queue[at]
+        slot.key, slot.row, slot.size, slot.wall, slot.reserved = key, row, size, wall, reserved
+    for i in range(state.tail):
+        occupy(pool, i)
+    state.settled = 0
+    return moved
