@@ -1,0 +1,140 @@
+"""The compiled admission test in FIFO or EDF order: a task that does not fit stops the walk."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched_plugins.kernels.admission import BY_DEADLINE
+from rtsched_plugins.kernels.admission_events import (
+    Prepared,
+    Quest,
+    Trace,
+    accepted,
+    empty_trace,
+    first_unfit,
+    keep_up,
+    next_instant,
+    rejected,
+    release_nodes,
+    start_task,
+)
+from rtsched_plugins.kernels.admission_rows import (
+    DEADLINE,
+    LOW,
+    earlier,
+    least_deadline,
+    least_size,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+
+@compiled
+def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
+    """Return whether the new task comes before waiting task `other` in the queue."""
+    real = prepared.rows.real
+    if prepared.order == BY_DEADLINE and real[new, DEADLINE] != real[other, DEADLINE]:
+        return bool(real[new, DEADLINE] < real[other, DEADLINE])
+    return earlier(prepared.rows, new, other)
+
+
+@compiled
+def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
+    """Return the least deadline with which the new task no longer comes before `other`."""
+    if prepared.order != BY_DEADLINE:
+        return math.inf
+    deadline = float(prepared.rows.real[other, DEADLINE])
+    if earlier(prepared.rows, new, other):
+        return float(np.nextafter(deadline, math.inf))
+    return deadline
+
+
+@compiled
+def _walk(
+    prepared: Prepared,
+    trace: Trace,
+    ends: list[tuple[float, int]],
+    place: int,
+    pending: bool,
+    t: float,
+    available: int,
+) -> tuple[int, int, int, int]:
+    """Start what fits at t, in order, up to the first task that does not.
+
+    Returns the place in the queue that was reached, how many nodes are left and, if the new
+    task came up, how many were free then and how many it takes (else 0).
+    """
+    rows, new = prepared.rows, len(prepared.queue)
+    room = size = 0
+    while available > 0 and (place < new or pending):
+        is_new = pending and (place == new or _goes_first(prepared, new, prepared.queue[place]))
+        i = new if is_new else prepared.queue[place]
+        n = least_size(rows, i, rows.whole[i, LOW], t)
+        if is_new:
+            room, size = available, n
+        if n > available:
+            break
+        available = start_task(rows, trace, ends, i, n, t, available)
+        if is_new:
+            pending = False
+        else:
+            place += 1
+    return place, available, room, size
+
+
+@compiled
+def _next_in_queue(
+    prepared: Prepared, place: int, started: bool, room: int, n: int, t: float
+) -> float:
+    """Return the least later deadline that would change what the new task did in a walk at t.
+
+    It came up when `room` nodes were free, and either started on n nodes or stopped the walk.
+    With a later deadline it may need fewer nodes, or come after the task at `place`, the first
+    of the others that did not start. (To come after one that did makes no difference.)
+    """
+    rows, new = prepared.rows, len(prepared.queue)
+    known = math.inf
+    fewer = n - 1 if started else min(n - 1, room)
+    if fewer >= rows.whole[new, LOW]:
+        known = least_deadline(rows, new, fewer, t)
+    if place < new:
+        other = prepared.queue[place]
+        if started or least_size(rows, other, rows.whole[other, LOW], t) <= room:
+            known = min(known, _overtaken_at(prepared, new, other))
+    return known
+
+
+@compiled
+def run_in_queue(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> Trace:
+    """Run the test in FIFO or EDF order over the waiting tasks and, if any, the new one."""
+    rows, release = prepared.rows, prepared.release
+    new = len(prepared.queue)
+    trace = empty_trace(new + 1 if has_new else new)
+    ends = [(np.inf, 0)]
+    released = available = place = 0
+    known = math.inf
+    t = max(now, release[0]) if len(release) else now
+    while trace.done[0] < len(trace.placed):
+        released, freed = release_nodes(release, released, ends, t)
+        available += freed
+        pending = has_new and not trace.placed[new]
+        if prepared.latest[place] < t and first_unfit(rows, trace.placed[:new], t) >= 0:
+            return rejected(rows, trace, t, known)
+        if pending:
+            alive, known = keep_up(rows, new, t, known, quest)
+            if not alive:
+                return rejected(rows, trace, t, known)
+        place, available, room, n = _walk(prepared, trace, ends, place, pending, t, available)
+        if room > 0 and quest.active:
+            later = _next_in_queue(prepared, place, trace.placed[new], room, n, t)
+            known = min(known, later)
+        t = next_instant(release, released, ends)
+    return accepted(trace, rows.real[new, DEADLINE], known)

@@ -1,0 +1,180 @@
+"""What the compiled admission test knows of each task: everything that does not depend on t.
+
+One row of floats and one of integers per task, so that a task's numbers share a cache line.
+`exec_of`, `derivative_of` and `least_size` agree with the reference in `admission` to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.dlt import (
+    TOLERANCE,
+    at_most,
+    chain_time,
+    fastest_of,
+    slack_floor,
+    split_ratio,
+)
+from rtsched_plugins.kernels.admission import FASTEST_NODES, MOLDABLE, RIGID, Tasks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+DEADLINE, ARRIVAL, FLOOR, SCALE, RATIO, LOG_BETA, SETUP_LINK, SETUP_NODE = range(8)
+"""Columns of `Rows.real`: the slack must exceed FLOOR; SCALE is the work or wall time."""
+
+KIND, LOW, HIGH, RANK = range(4)
+"""Columns of `Rows.whole`: sizes LOW..HIGH are allowed, none if HIGH < LOW."""
+
+
+class Rows(NamedTuple):
+    """Tasks as rows."""
+
+    real: Floats
+    """float64[n, 8]."""
+    whole: Integers
+    """int64[n, 4]."""
+    efficiency: float
+
+
+@compiled
+def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int) -> None:
+    """Write `tasks` into `rows` from row `first` on, for a cluster of `usable` nodes."""
+    for k in range(len(tasks.arrival)):
+        real, whole = rows.real[first + k], rows.whole[first + k]
+        kind = int(tasks.kind[k])
+        low, high = int(tasks.size_min[k]), min(int(tasks.size_max[k]), usable)
+        real[DEADLINE] = tasks.deadline[k]
+        real[ARRIVAL] = tasks.arrival[k]
+        real[FLOOR] = -math.inf
+        real[SCALE] = tasks.wall[k]
+        if kind == RIGID:
+            low, high = int(tasks.size[k]), min(int(tasks.size[k]), usable)
+        elif kind == MOLDABLE:
+            real[SCALE] = tasks.wall[k] * float(tasks.size[k]) ** rows.efficiency
+        else:
+            sigma, cms, cps = tasks.sigma[k], tasks.cms[k], tasks.cps[k]
+            link, node = tasks.setup_link[k], tasks.setup_node[k]
+            q, log_beta = split_ratio(cms, cps)
+            work = sigma * (cms + cps)
+            real[FLOOR] = slack_floor(sigma, cms, cps, link, node)
+            real[SCALE] = work
+            real[RATIO], real[LOG_BETA] = q, log_beta
+            real[SETUP_LINK], real[SETUP_NODE] = link, node
+            if high >= 1:
+                high = fastest_of(high, work, q, log_beta, link, node)
+        if node_rule == FASTEST_NODES:
+            low = max(low, high)
+        whole[KIND], whole[LOW], whole[HIGH], whole[RANK] = kind, low, high, tasks.rank[k]
+
+
+@compiled
+def exec_of(rows: Rows, i: int, n: int) -> float:
+    """Return E(n) of task i, seconds."""
+    real = rows.real
+    kind = rows.whole[i, KIND]
+    if kind == RIGID:
+        return float(real[i, SCALE])
+    if kind == MOLDABLE:
+        if rows.efficiency == 1.0:
+            return float(real[i, SCALE] / n)
+        return float(real[i, SCALE] / float(n) ** rows.efficiency)
+    return chain_time(
+        n,
+        real[i, SCALE],
+        real[i, RATIO],
+        real[i, LOG_BETA],
+        real[i, SETUP_LINK],
+        real[i, SETUP_NODE],
+    )
+
+
+@compiled
+def derivative_of(rows: Rows, i: int, n: int) -> float:
+    """Return W(n + 1) - W(n) of task i, node-seconds; the run time where that is fixed."""
+    kind = rows.whole[i, KIND]
+    if kind == RIGID:
+        return float(rows.real[i, SCALE])
+    if kind == MOLDABLE:
+        power = 1.0 - rows.efficiency
+        if power == 0.0:
+            return 0.0
+        scale = rows.real[i, SCALE]
+        return float(scale * float(n + 1) ** power - scale * float(n) ** power)
+    return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
+
+
+@compiled
+def meets(rows: Rows, i: int, n: int, t: float) -> bool:
+    """Return whether task i, started at t on n nodes, ends by its deadline."""
+    slack = rows.real[i, DEADLINE] - t
+    return slack > rows.real[i, FLOOR] and at_most(exec_of(rows, i, n), slack)
+
+
+@compiled
+def least_size(rows: Rows, i: int, low: int, t: float) -> int:
+    """Return the fewest nodes >= `low` with which task i meets its deadline from t on, or 0.
+
+    Doubling steps up from `low`, then bisection: sizes mostly grow by little.
+    """
+    high = int(rows.whole[i, HIGH])
+    if low > high:
+        return 0
+    if meets(rows, i, low, t):
+        return low
+    if low == high or not meets(rows, i, high, t):
+        return 0
+    step = 1  # low does not do, high does
+    while low + step < high:
+        if meets(rows, i, low + step, t):
+            high = low + step
+            break
+        low += step
+        step *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if meets(rows, i, middle, t):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@compiled
+def safe_until(rows: Rows, i: int, n: int) -> float:
+    """Return an instant up to which n nodes surely do for task i, at most rounding too early."""
+    deadline = rows.real[i, DEADLINE]
+    if deadline == math.inf:
+        return math.inf
+    time = exec_of(rows, i, n)
+    need = max(time - TOLERANCE * max(1.0, time), rows.real[i, FLOOR])
+    return float(deadline - need - 1e-12 * max(1.0, abs(deadline), time))
+
+
+@compiled
+def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
+    """Return the least float deadline that task i meets when started at t on n nodes."""
+    time = exec_of(rows, i, n)
+    floor = rows.real[i, FLOOR]
+    deadline = t + max(time - TOLERANCE * max(1.0, time), floor)
+    while deadline - t > floor and at_most(time, deadline - t):
+        deadline = np.nextafter(deadline, -math.inf)
+    while not (deadline - t > floor and at_most(time, deadline - t)):
+        deadline = np.nextafter(deadline, math.inf)
+    return float(deadline)
+
+
+@compiled
+def earlier(rows: Rows, i: int, j: int) -> bool:
+    """Return whether task i comes before task j by (arrival, rank)."""
+    if rows.real[i, ARRIVAL] != rows.real[j, ARRIVAL]:
+        return bool(rows.real[i, ARRIVAL] < rows.real[j, ARRIVAL])
+    return bool(rows.whole[i, RANK] < rows.whole[j, RANK])
