@@ -53,29 +53,46 @@ def split_ratio(cms: float, cps: float) -> tuple[float, float]:
 
 
 @compiled
+def chain_factors(n: int, q: float, log_beta: float) -> tuple[float, float]:
+    """Return (b, s) with B(n) = b + phi s, the first fraction, and E = ST + SC + work b + ST s.
+
+    With x = 1 - beta^n they are b = q/x and s = n/x - 1/q, evaluated through expm1 so that they
+    hold for beta near 1 too; q = 0 and q = 1 are their limits.
+    """
+    if q == 0.0:
+        return 1.0 / n, (n - 1) / 2.0
+    x = -math.expm1(n * log_beta)
+    if n * q >= SERIES_BELOW:
+        return q / x, (n * q - x) / (x * q)
+    term = n * (n - 1) / 2.0 * q * q
+    gap = 0.0  # n q - x = C(n,2) q^2 - C(n,3) q^3 + ...
+    for k in range(2, 9):
+        gap += term
+        term *= -(n - k) * q / (k + 1)
+    return q / x, gap / (x * q)
+
+
+@compiled
 def chain_time(
     n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
 ) -> float:
-    """Return E(n) from `work` and `split_ratio`, which a caller may keep (see `exec_time`).
+    """Return E(n) from `work` and `split_ratio`, which a caller may keep (see `exec_time`)."""
+    b, s = chain_factors(n, q, log_beta)
+    return setup_link + setup_node + work * b + setup_link * s
 
-    With x = 1 - beta^n: E = ST + SC + work q/x + ST (n/x - 1/q). Both factors are evaluated
-    through expm1, so that they hold for beta near 1 too; q = 0 and q = 1 are their limits.
+
+@compiled
+def chain_derivative(
+    n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
+) -> float:
+    """Return W(n + 1) - W(n) from `work` and `split_ratio` (see `cost_derivative`).
+
+    With q = 0 the work cancels, exactly: loads without send time must tie in an order by cost.
     """
-    base = setup_link + setup_node
     if q == 0.0:
-        return base + work / n + setup_link * (n - 1) / 2.0
-    x = -math.expm1(n * log_beta)
-    if setup_link == 0.0:
-        return base + work * q / x
-    if n * q < SERIES_BELOW:
-        term = n * (n - 1) / 2.0 * q * q
-        gap = 0.0  # n q - x = C(n,2) q^2 - C(n,3) q^3 + ...
-        for k in range(2, 9):
-            gap += term
-            term *= -(n - k) * q / (k + 1)
-    else:
-        gap = n * q - x
-    return base + work * q / x + setup_link * (gap / (x * q))
+        return setup_link + setup_node + setup_link * n
+    more = (n + 1) * chain_time(n + 1, work, q, log_beta, setup_link, setup_node)
+    return more - n * chain_time(n, work, q, log_beta, setup_link, setup_node)
 
 
 @compiled
@@ -120,8 +137,8 @@ def cost_derivative(
     setup_node: float = 0.0,
 ) -> float:
     """Return DC = W(n + 1) - W(n), by formula even where n + 1 nodes would not be used."""
-    more = cost(n + 1, sigma, cms, cps, setup_link, setup_node)
-    return more - cost(n, sigma, cms, cps, setup_link, setup_node)
+    q, log_beta = split_ratio(cms, cps)
+    return chain_derivative(n, sigma * (cms + cps), q, log_beta, setup_link, setup_node)
 
 
 @compiled
@@ -230,7 +247,7 @@ def fractions(
     cms: float,
     cps: float,
     setup_link: float = 0.0,
-    setup_node: float = 0.0,
+    setup_node: float = 0.0,  # noqa: ARG001 - a load's numbers go to every function alike
 ) -> Floats:
     """Return float64[n]: each node's fraction in sending order; the sum is 1.
 
@@ -240,9 +257,8 @@ def fractions(
     work = sigma * (cms + cps)
     q, log_beta = split_ratio(cms, cps)
     alpha = np.empty(n)
-    alpha[0] = (
-        chain_time(n, work, q, log_beta, setup_link, setup_node) - setup_link - setup_node
-    ) / work
+    b, s = chain_factors(n, q, log_beta)
+    alpha[0] = b + setup_link / work * s
     for j in range(1, n):
         alpha[j] = (1.0 - q) * alpha[j - 1] - setup_link / work
     return alpha

@@ -15,6 +15,7 @@ from rtsched.kernels.compiling import compiled
 from rtsched.kernels.dlt import (
     TOLERANCE,
     at_most,
+    chain_derivative,
     chain_time,
     fastest_of,
     slack_floor,
@@ -109,7 +110,15 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
             return 0.0
         scale = rows.real[i, SCALE]
         return float(scale * float(n + 1) ** power - scale * float(n) ** power)
-    return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
+    real = rows.real
+    return chain_derivative(
+        n,
+        real[i, SCALE],
+        real[i, RATIO],
+        real[i, LOG_BETA],
+        real[i, SETUP_LINK],
+        real[i, SETUP_NODE],
+    )
 
 
 @compiled
