@@ -17,7 +17,7 @@ Lin, Lu, Deogun, Goddard, 2005: Real-Time Divisible Load Scheduling for Cluster 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -73,6 +73,16 @@ class Tasks(NamedTuple):
     """Seconds to set up one computation."""
 
 
+KINDS: dict[str, type[np.number[Any]]] = dict.fromkeys(Tasks._fields, np.float64) | {
+    "rank": np.int64,
+    "kind": np.int8,
+    "size": np.int32,
+    "size_min": np.int32,
+    "size_max": np.int32,
+}
+"""Element type of each column of `Tasks`."""
+
+
 class Plan(NamedTuple):
     """The outcome of one admission test; per-task arrays are empty if it failed."""
 
@@ -111,13 +121,8 @@ def task_table(n: int, **columns: ArrayLike) -> Tasks:
     values |= {"rank": np.arange(n), "deadline": np.inf, "sigma": 1.0, "cps": 1.0}
     values |= {"kind": RIGID, "size": 1, "size_min": 1, "size_max": ANY_SIZE}
     values |= columns
-    small = dict.fromkeys(("size", "size_min", "size_max"), np.int32)
-    kinds = {"rank": np.int64, "kind": np.int8} | small
     return Tasks(
-        *(
-            np.ascontiguousarray(np.broadcast_to(values[name], n), kinds.get(name, np.float64))
-            for name in Tasks._fields
-        )
+        *(np.array(np.broadcast_to(values[name], n), KINDS[name]) for name in Tasks._fields)
     )
 
 

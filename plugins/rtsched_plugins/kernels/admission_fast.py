@@ -16,6 +16,7 @@ from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import (
     BY_COST,
     BY_DEADLINE,
+    KINDS,
     LEAST_NODES,
     Plan,
     Tasks,
@@ -67,6 +68,11 @@ def _last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
         latest[place] = min(last, latest[place + 1])
 
 
+def _uniform(tasks: Tasks) -> Tasks:
+    """Return `tasks` as contiguous, writable arrays: numba compiles for each other mixture anew."""
+    return Tasks(*(np.require(tasks[k], kind, ("C", "W")) for k, kind in enumerate(KINDS.values())))
+
+
 def prepare(
     free: Floats,
     waiting: Tasks,
@@ -89,10 +95,11 @@ def prepare(
         Exponent of a moldable task's speed-up, > 0.
     """
     n = len(waiting.arrival)
+    free = np.require(free, np.float64, ("C", "W"))
     by_release = np.argsort(free).astype(np.int64, copy=False)
     usable = int(np.isfinite(free).sum())
     rows = Rows(np.zeros((n + 1, 8)), np.zeros((n + 1, 4), np.int64), float(efficiency))
-    fill_rows(rows, 0, waiting, usable, node_rule)
+    fill_rows(rows, 0, _uniform(waiting), usable, node_rule)
     due, latest = np.empty(n), np.empty(n + 1)
     queue = due_order = np.arange(n)
     tree = empty_tree(0)
@@ -109,7 +116,7 @@ def prepare(
         order,
         node_rule,
         usable,
-        np.asarray(free, np.float64),
+        free,
         by_release,
         release,
         rows,
@@ -125,7 +132,7 @@ def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
     n = len(prepared.queue)
     rows = Rows(prepared.rows.real.copy(), prepared.rows.whole.copy(), prepared.rows.efficiency)
-    fill_rows(rows, n, new, prepared.usable, prepared.node_rule)
+    fill_rows(rows, n, _uniform(new), prepared.usable, prepared.node_rule)
     return prepared._replace(rows=rows)
 
 

@@ -1,0 +1,445 @@
+"""The admission test: worked cases, invariants, fast against reference, counter-offers."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from admission_states import (
+    State,
+    Stream,
+    admitted_ones,
+    random_state,
+    random_tasks,
+    run_stream,
+    taken,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtsched.kernels import dlt
+from rtsched_plugins.kernels import order_tree
+from rtsched_plugins.kernels.admission import (
+    BY_ARRIVAL,
+    BY_COST,
+    BY_DEADLINE,
+    DIVISIBLE,
+    FASTEST_NODES,
+    LEAST_NODES,
+    MOLDABLE,
+    RIGID,
+    Plan,
+    Tasks,
+    plan_reference,
+    task_table,
+)
+from rtsched_plugins.kernels.admission_fast import admit, plan, prepare
+from rtsched_plugins.kernels.counter_offer import counter_offer
+
+CASES = json.loads((Path(__file__).parents[1] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]
+POLICIES = {
+    "MCDF": (BY_COST, LEAST_NODES),
+    "FIFO-MN": (BY_ARRIVAL, LEAST_NODES),
+    "EDF-MN": (BY_DEADLINE, LEAST_NODES),
+    "FIFO-AN": (BY_ARRIVAL, FASTEST_NODES),
+    "EDF-AN": (BY_DEADLINE, FASTEST_NODES),
+}
+PLANNERS = pytest.mark.parametrize("planner", [plan_reference, plan])
+
+examples = settings(deadline=None, max_examples=100)
+"""A first call compiles, so no example has a deadline."""
+
+seeds = st.integers(0, 2**32)
+
+
+def cases(kind: str) -> list[Any]:
+    """Return the worked cases of one kind, each under every policy, as test parameters."""
+    return [
+        pytest.param(case, policy, id=f"{case['case_id']}-{policy}")
+        for case in CASES
+        if case["kind"] == kind
+        for policy in POLICIES
+    ]
+
+
+def assert_same(found: Plan, expected: Plan) -> None:
+    """Check that two plans are equal to the bit."""
+    assert (found.accepted, found.failed) == (expected.accepted, expected.failed)
+    assert found.failed_at == expected.failed_at or found.accepted
+    for name in ("start", "end", "size", "position", "indptr", "nodes"):
+        mine, other = getattr(found, name), getattr(expected, name)
+        assert mine.dtype == other.dtype, name
+        assert np.array_equal(mine, other), name
+
+
+@PLANNERS
+@pytest.mark.parametrize(("case", "policy"), cases("plan"))
+def test_worked_plans(case: dict[str, Any], policy: str, planner: Any) -> None:
+    """The plan has the placement order, times and sizes of the worked case, or fails as there."""
+    stream, now = Stream.of(case["input"]), case["input"]["now"]
+    free = np.array(case["input"]["node_free_times"], float) - now
+    table = stream.table(list(range(len(stream.ids))), now)
+    found = planner(free, table, *POLICIES[policy])
+    expected = case["expected"]["schedule_by_policy"][policy]
+    assert found.accepted == (expected is not None)
+    if expected is None:
+        assert math.isfinite(found.failed_at)
+        return
+    order = np.argsort(found.position)
+    assert stream.ids[order].tolist() == [row["id"] for row in expected]
+    assert found.size[order].tolist() == [row["nodes_used"] for row in expected]
+    assert found.start[order] + now == pytest.approx([row["start_time"] for row in expected])
+    assert found.end[order] + now == pytest.approx([row["finish_time"] for row in expected])
+
+
+@PLANNERS
+@pytest.mark.parametrize(("case", "policy"), cases("sim"))
+def test_worked_runs(case: dict[str, Any], policy: str, planner: Any) -> None:
+    """A run over arriving batches admits the tasks of the worked case and starts them as there."""
+    stream = Stream.of(case["input"])
+    begun = run_stream(stream, planner, *POLICIES[policy])
+    expected = case["expected"]["by_policy"][policy]
+    assert sorted(begun) == sorted(expected["accepted_ids"])
+    assert len(stream.ids) - len(begun) == expected["rejected"]
+    starts = {str(row): start for row, (start, _) in begun.items()}
+    assert starts == pytest.approx(expected["starts"])
+    deadlines = dict(zip(stream.ids.tolist(), stream.deadline, strict=True))
+    assert all(end <= deadlines[row] + 1e-6 for row, (_, end) in begun.items())
+
+
+@PLANNERS
+def test_kinds_side_by_side(planner: Any) -> None:
+    """By hand: cost derivatives 8 (rigid), 2/3 of 60 (divisible on 2 of n), 0 (moldable)."""
+    tasks = task_table(
+        3,
+        kind=[MOLDABLE, RIGID, DIVISIBLE],
+        size=[2, 1, 1],
+        size_max=[4, 1, 9],
+        wall=[6.0, 8.0, 0.0],
+        sigma=6.0,
+        cms=1.0,
+        cps=1.0,
+        deadline=[3.0, 8.0, 8.0],
+    )
+    found = planner(np.zeros(7), tasks, BY_COST, LEAST_NODES)
+    assert found.size.tolist() == [4, 1, 2]
+    assert found.end.tolist() == pytest.approx([3.0, 8.0, 8.0])
+    assert found.position.tolist() == [2, 0, 1]
+    nodes = [found.nodes[found.indptr[i] : found.indptr[i + 1]].tolist() for i in range(3)]
+    assert nodes == [[3, 4, 5, 6], [0], [1, 2]]
+
+
+@PLANNERS
+def test_released_nodes_count_within_the_plan(planner: Any) -> None:
+    """The second task waits for a node that the first one, placed in this test, gives back."""
+    tasks = task_table(2, wall=[5.0, 4.0], deadline=[5.0, 9.0])
+    found = planner(np.array([np.inf, 0.0]), tasks, BY_COST, LEAST_NODES)
+    assert found.start.tolist() == [0.0, 5.0]
+    assert found.nodes.tolist() == [1, 1]
+    late = planner(np.array([np.inf, 0.0]), tasks._replace(deadline=np.array([5.0, 8.9])))
+    assert (late.accepted, late.failed, late.failed_at) == (False, 1, 5.0)
+
+
+@PLANNERS
+def test_only_cost_order_overtakes(planner: Any) -> None:
+    """One node is free: MCDF skips the task that needs two, FIFO lets it hold up the other."""
+    tasks = task_table(2, size=[2, 1], wall=[9.0, 1.0], deadline=50.0)
+    free = np.array([0.0, 4.0])
+    assert planner(free, tasks, BY_COST).start.tolist() == [4.0, 0.0]
+    assert planner(free, tasks, BY_ARRIVAL).start.tolist() == [4.0, 13.0]
+
+
+@PLANNERS
+def test_more_nodes_than_are_usable(planner: Any) -> None:
+    """Nodes that are down count neither for a rigid task nor for the fastest size."""
+    free = np.array([0.0, np.inf, 0.0])
+    wide = planner(free, task_table(1, size=3, wall=1.0), BY_COST)
+    assert (wide.accepted, wide.failed, wide.failed_at) == (False, 0, 0.0)
+    load = task_table(1, kind=DIVISIBLE, sigma=10.0, cps=1.0)
+    assert planner(free, load, BY_COST, FASTEST_NODES).size.tolist() == [2]
+    assert not planner(np.array([np.inf]), load, BY_DEADLINE).accepted
+    assert planner(np.array([np.inf]), task_table(0), BY_DEADLINE).accepted
+
+
+@examples
+@given(seeds)
+def test_fast_equals_reference(seed: int) -> None:
+    """Event by event, with or without preparing the waiting tasks, nothing differs."""
+    state = random_state(seed)
+    expected = state.planned(plan_reference)
+    assert_same(state.planned(plan), expected)
+    if len(state.tasks.arrival):
+        waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
+        prepared = prepare(
+            state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
+        )
+        for _ in range(2):  # a test leaves what was prepared as it was
+            assert_same(admit(prepared, new, now=state.now), expected)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seeds)
+def test_fast_equals_reference_in_long_queues(seed: int) -> None:
+    """The same with more tasks than nodes, wide ranges of sizes and a plan of many steps."""
+    rng = np.random.default_rng(seed)
+    state = random_state(seed, most_nodes=70)
+    tasks = random_tasks(rng, 40, float(rng.choice([30.0, 100.0])))
+    tasks.size_max[:] = rng.integers(4, 60, 40)
+    assert_same(state.planned(plan, tasks), state.planned(plan_reference, tasks))
+
+
+def _exec_time(state: State, i: int, n: int) -> float:
+    tasks = state.tasks
+    if tasks.kind[i] == RIGID:
+        return float(tasks.wall[i])
+    if tasks.kind[i] == MOLDABLE:
+        return float(tasks.wall[i] * (tasks.size[i] / n) ** state.efficiency)
+    columns = (tasks.sigma, tasks.cms, tasks.cps, tasks.setup_link, tasks.setup_node)
+    return dlt.exec_time(n, *(float(column[i]) for column in columns))
+
+
+@examples
+@given(seeds)
+def test_accepted_plans_keep_every_promise(seed: int) -> None:
+    """No node serves two tasks at once or before it is free, and no task is late or torn."""
+    state = random_state(seed)
+    found = state.planned(plan)
+    if not found.accepted:
+        return
+    assert (found.start >= state.now).all()
+    assert (found.end <= state.tasks.deadline + 1e-9 * np.maximum(1.0, found.end)).all()
+    assert sorted(found.position.tolist()) == list(range(len(found.start)))
+    assert np.array_equal(np.diff(found.indptr), found.size)
+    busy_until = state.free.copy()
+    for i in np.argsort(found.position):
+        nodes = found.nodes[found.indptr[i] : found.indptr[i + 1]]
+        assert len(np.unique(nodes)) == found.size[i]
+        assert (busy_until[nodes] <= found.start[i]).all()
+        busy_until[nodes] = found.end[i]
+        time = _exec_time(state, i, int(found.size[i]))
+        assert found.end[i] == pytest.approx(found.start[i] + time)
+
+
+@examples
+@given(seeds)
+def test_no_smaller_size_would_do(seed: int) -> None:
+    """Under MN a task gets the fewest nodes that meet its deadline from its start on."""
+    state = random_state(seed)._replace(node_rule=LEAST_NODES)
+    found = state.planned(plan)
+    for i, n in enumerate(found.size.tolist()):
+        if state.tasks.kind[i] != RIGID and n > state.tasks.size_min[i]:
+            end = found.start[i] + _exec_time(state, i, n - 1)
+            assert end > state.tasks.deadline[i] or (
+                state.tasks.kind[i] == DIVISIBLE and end > state.tasks.deadline[i] - 1e-6
+            )
+
+
+@examples
+@given(seeds)
+def test_a_test_changes_nothing(seed: int) -> None:
+    """Accepted or failed, a test leaves its inputs and what was prepared untouched."""
+    state = random_state(seed)
+    if not len(state.tasks.arrival):
+        return
+    for column in (state.free, *state.tasks):
+        column.setflags(write=False)
+    waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
+    prepared = prepare(state.free, waiting, state.order, state.node_rule)
+    before = [np.copy(x) for x in (*prepared.rows[:2], *prepared.tree[:2], prepared.due)]
+    admit(prepared, new)
+    counter_offer(prepared, new, max_tests=3)
+    after = (*prepared.rows[:2], *prepared.tree[:2], prepared.due)
+    assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
+
+
+@examples
+@given(seeds)
+def test_row_order_is_irrelevant(seed: int) -> None:
+    """Permuted rows give permuted answers: ties go by arrival and rank, never by row."""
+    state = random_state(seed)
+    shuffle = np.random.default_rng(seed).permutation(len(state.tasks.arrival))
+    one, other = state.planned(plan), state.planned(plan, taken(state.tasks, shuffle))
+    assert one.accepted == other.accepted
+    if one.accepted:
+        for name in ("start", "end", "size", "position"):
+            assert np.array_equal(getattr(one, name)[shuffle], getattr(other, name))
+    else:
+        assert (shuffle[other.failed], other.failed_at) == (one.failed, one.failed_at)
+
+
+@examples
+@given(st.lists(st.tuples(st.integers(0, 14), st.integers(1, 5), st.integers(0, 3)), max_size=60))
+def test_order_tree_is_a_sorted_list(steps: list[tuple[int, int, int]]) -> None:
+    """Whatever is inserted and erased, the first that fits is that of a sorted list."""
+    tree = order_tree.empty_tree(15)
+    held: dict[int, tuple[int, int, int]] = {}
+    for i, size, derivative in steps:
+        if i in held:
+            order_tree.erase(tree, i)
+            del held[i]
+        else:
+            order_tree.set_keys(tree, i, size, float(derivative), float(i % 3), i)
+            order_tree.insert(tree, i)
+            held[i] = (-derivative, i % 3, i)
+    built = order_tree.copy_tree(tree)
+    built.link[15, order_tree.LEFT] = 15
+    order_tree.build(built, np.array(sorted(held, key=lambda i: held[i]), np.int64))
+    for available in (2, 1, 4, 3, 5, 2, 5):
+        fitting = [i for i in held if tree.link[i, order_tree.SIZE] <= available]
+        expected = min(fitting, key=lambda i: held[i], default=15)
+        assert order_tree.take_first(tree, available) == expected
+        assert order_tree.take_first(built, available) == expected
+        held.pop(expected, None)
+
+
+def accepts(state: State, waiting: Tasks, new: Tasks, deadline: float) -> bool:
+    """Return whether the reference admits the new task with another deadline."""
+    asked = new._replace(deadline=np.array([deadline]))
+    both = Tasks(*(np.concatenate(pair) for pair in zip(waiting, asked, strict=True)))
+    return state.planned(plan, both).accepted
+
+
+def offer_case(seed: int) -> tuple[State, Tasks, Tasks, float]:
+    """Return a state, its admitted tasks, a new one that asks for much, and a grid base."""
+    rng = np.random.default_rng(seed)
+    state = random_state(seed, most_nodes=9)
+    waiting = admitted_ones(state, plan)
+    new = random_tasks(rng, 1, 0.0)
+    new.rank[0] = rng.choice([-1, 99])
+    new.deadline[0] = rng.choice([0.0, 1.0, 3.0, 8.0, 20.5])
+    return state, waiting, new, float(rng.choice([0.0, -0.3]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds, st.sampled_from([1.0, 0.25]))
+def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
+    """Trying every deadline of the grid finds none before the offered one."""
+    state, waiting, new, base = offer_case(seed)
+    prepared = prepare(
+        state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
+    )
+    offer = counter_offer(
+        prepared, new, now=state.now, base=base, resolution=resolution, max_tests=10**6
+    )
+    first = math.ceil((new.deadline[0] - base) / resolution)
+    grid = [base + (first + k) * resolution for k in range(int(130 / resolution))]
+    tried = (deadline for deadline in grid if accepts(state, waiting, new, deadline))
+    assert offer.exact
+    assert offer.deadline == next(tried, math.inf)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_exact_offers_are_the_least_of_all(seed: int) -> None:
+    """Without a grid the offer is accepted, the float below it is not, nor is any sample."""
+    state, waiting, new, _ = offer_case(seed)
+    prepared = prepare(
+        state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
+    )
+    offer = counter_offer(prepared, new, now=state.now, resolution=0.0, max_tests=10**6)
+    asked = float(new.deadline[0])
+    samples = np.linspace(asked, min(offer.deadline, 130.0), 300, endpoint=False)
+    assert offer.exact
+    if offer.deadline == asked:
+        assert accepts(state, waiting, new, asked)
+        return
+    assert not any(accepts(state, waiting, new, float(deadline)) for deadline in samples)
+    if offer.deadline < math.inf:
+        assert accepts(state, waiting, new, offer.deadline)
+        assert not accepts(state, waiting, new, math.nextafter(offer.deadline, 0.0))
+
+
+def gap() -> tuple[np.ndarray[Any, Any], Tasks, Tasks]:
+    """Return a state in which EDF accepts deadlines in [20, 40) and from 45 on, not between.
+
+    The waiting task needs both nodes for 20 of its 45 seconds. The new one halves its 40
+    seconds on both: then it may go first. From 40 on one node will do, and keeps the other
+    task waiting until 40; from 45 on it comes second, and both fit again.
+    """
+    waiting = task_table(1, size=2, wall=20.0, deadline=45.0, arrival=-1.0)
+    return np.zeros(2), waiting, task_table(1, kind=MOLDABLE, size_max=2, wall=40.0, rank=1)
+
+
+@pytest.mark.parametrize(("asked", "offered"), [(5, 20), (20, 20), (39, 39), (40, 45), (60, 60)])
+def test_acceptance_has_gaps(asked: float, offered: float) -> None:
+    """An offer is the least later deadline even where acceptance is not monotone."""
+    free, waiting, new = gap()
+    new.deadline[0] = asked
+    prepared = prepare(free, waiting, BY_DEADLINE)
+    assert admit(prepared, new).accepted == (asked == offered)
+    assert counter_offer(prepared, new).deadline == offered
+
+
+def test_offers_lie_on_whole_absolute_seconds() -> None:
+    """With the clock at .25 of a second, offers are at .75 from now."""
+    prepared = prepare(np.array([3.5]), task_table(0), BY_COST)
+    new = task_table(1, wall=2.0, deadline=1.0)
+    assert counter_offer(prepared, new, base=-0.25).deadline == 5.75
+    assert counter_offer(prepared, new, base=-0.5).deadline == 5.5
+    assert counter_offer(prepared, new, resolution=0.0).deadline == pytest.approx(5.5)
+
+
+def test_no_offer_where_none_exists() -> None:
+    """More nodes than there are: no deadline helps, and that is known at once."""
+    prepared = prepare(np.zeros(3), task_table(0), BY_COST)
+    offer = counter_offer(prepared, task_table(1, size=4, wall=1.0, deadline=9.0))
+    assert offer == (math.inf, True, 1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds, st.integers(0, 3))
+def test_offers_within_a_budget_are_verified(seed: int, max_tests: int) -> None:
+    """When the budget ends first, the offer is accepted all the same, at or after the least."""
+    state, waiting, new, _ = offer_case(seed)
+    prepared = prepare(
+        state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
+    )
+    best = counter_offer(prepared, new, now=state.now, max_tests=10**6)
+    offer = counter_offer(prepared, new, now=state.now, max_tests=max_tests)
+    assert offer.deadline >= best.deadline
+    assert offer.exact <= (offer.deadline == best.deadline)
+    if offer.deadline < math.inf:
+        assert accepts(state, waiting, new, offer.deadline)
+
+
+def test_benchmark_states_stay_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states that timings are taken on are what they claim: loaded, and all are admitted."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import states
+
+    for seed in range(3):
+        free, tasks = states.random_state(100, 1000, seed)
+        assert plan(free, tasks).accepted
+        assert np.mean(free > 0) > 0.8
+
+
+UNCOMPILED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from admission_states import random_state
+from rtsched.kernels.compiling import COMPILING
+from rtsched_plugins.kernels.admission import plan_reference
+from rtsched_plugins.kernels.admission_fast import plan
+assert not COMPILING
+for seed in range(60):
+    state = random_state(seed)
+    one, other = state.planned(plan_reference), state.planned(plan)
+    assert one.accepted == other.accepted and one.nodes.tolist() == other.nodes.tolist()
+    assert one.end.tolist() == other.end.tolist()
+print("same")
+"""
+
+
+def test_works_without_compiling() -> None:
+    """Without numba the same source gives the same answers."""
+    environment = os.environ | {"RTSCHED_COMPILE": "0"}
+    command = [sys.executable, "-W", "error", "-c", UNCOMPILED, str(Path(__file__).parent)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "same\n", done.stderr
