@@ -3,18 +3,31 @@
 A plug-in may offer, besides a hook's Python form, the kernel that this form calls. A simulated
 system then calls the kernel from its own compiled loop, at the same instants, with the same
 arrays; both forms must answer alike (the conformance test compares them).
+
+The plug-in offers it by a method besides its hooks:
+
+    def compiled_hooks(
+        self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
+    ) -> Mapping[str, CompiledHook]
+
+The answer maps `"fair_share"` and `"observe"` to a `CompiledHook` each, both with the same `state`
+array, as it is before the first event. `jobs` are all jobs of the run, and the `rows` that a
+kernel is called with are theirs. Times are seconds relative to `origin`; the codes in
+`association`, `partition` and `qos` are those of `jobs`, so look-up tables are made from its
+names. A plug-in that cannot answer this run in compiled form returns an empty mapping.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from rtsched.kernels.compiling import COMPILING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -29,6 +42,27 @@ class JobColumns(NamedTuple):
     association: NDArray[np.int32]
     partition: NDArray[np.int32]
     qos: NDArray[np.int32]
+
+
+_RECORD = np.dtype(
+    [(name, np.float64) for name in JobColumns._fields[:4]]
+    + [(name, np.int32) for name in JobColumns._fields[4:]]
+)
+_TIMES = ("submit", "deadline")
+
+
+def job_columns(jobs: Any, origin: float = 0.0) -> JobColumns:
+    """Return the columns of `jobs` (a `Jobs`) as kernels take them, times relative to `origin`.
+
+    They are fields of one record array, so that one compiled form fits whatever the arrays behind
+    `jobs` look like. A table of fewer than two rows is padded.
+    """
+    records = np.zeros(max(len(jobs), 2), _RECORD)
+    for name in JobColumns._fields:
+        shift = origin if name in _TIMES else 0
+        records[name][: len(jobs)] = getattr(jobs, name) - shift
+    records.flags.writeable = False
+    return JobColumns(*(records[name] for name in JobColumns._fields))
 
 
 class CompiledHook(NamedTuple):
