@@ -1,0 +1,141 @@
+"""Slurm's multifactor priority: age, association, fair share, job size, partition, QOS and nice.
+
+The names and meanings of the settings are those of slurm.conf without `Priority`. What Slurm has
+beside them (TRES weights, the site factor, resets of usage) has no counterpart in a job's columns.
+Slurm cuts the sum to an integer; here it is left as it is, so ties are rarer.
+
+A job's nodes are charged to its association and to every account above it from its start to its
+end. `Accounts.usage` of users (rows without rows below) is where usage begins; rows that are added
+later begin at 0. A top level account named `root` stands for the machine and takes no part.
+
+References
+----------
+Slurm manual: priority_multifactor, fair_tree, classic_fair_share.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
+
+from rtsched.hookspecs import hookimpl
+from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook, job_columns
+from rtsched.model.state import State
+from rtsched.model.verdicts import Terms
+from rtsched_plugins.accounting import Settings, begin, lay_out, resume
+from rtsched_plugins.kernels import multifactor as kernel
+from rtsched_plugins.kernels.usage import KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rtsched.model.accounts import Accounts
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+
+class Usage(State, frozen=True):
+    """What has been charged: one row for the machine, then one per row of `Accounts`.
+
+    The columns of `charges`: node-seconds used when the row's present period began, decayed;
+    node-seconds since; nodes held now; up to when (seconds since the epoch); that period's number.
+    """
+
+    charges: NDArray[np.float64]
+
+
+class Multifactor:
+    """Order jobs as Slurm's multifactor priority does."""
+
+    name = "multifactor"
+
+    class Config(Settings, frozen=True, forbid_unknown_fields=True):
+        """Settings, with slurm.conf's defaults and the weights of its manual's example."""
+
+        weight_age: Annotated[float, Meta(ge=0, description="Weight of the time waited.")] = 1000.0
+        weight_association: Annotated[
+            float, Meta(ge=0, description="Weight of the account's own priority.")
+        ] = 0.0
+        weight_fair_share: Annotated[
+            float, Meta(ge=0, description="Weight of the fair-share factor.")
+        ] = 10000.0
+        weight_job_size: Annotated[float, Meta(ge=0, description="Weight of the job's size.")] = (
+            1000.0
+        )
+        weight_partition: Annotated[
+            float, Meta(ge=0, description="Weight of the partition's priority.")
+        ] = 1000.0
+        weight_qos: Annotated[
+            float, Meta(ge=0, description="Weight of the quality of service's priority.")
+        ] = 0.0
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.weights: dict[str, float] = {
+            name: getattr(config, f"weight_{name}") for name in kernel.FACTORS
+        }
+
+    @hookimpl
+    def rtsched_fair_share(
+        self, jobs: Jobs, cluster: Cluster, accounts: Accounts, snapshot: Snapshot
+    ) -> Terms | None:
+        """Give one term per factor; nice is taken off."""
+        if not len(jobs):
+            return None
+        params, tables = lay_out(self.config, self.weights, jobs, accounts, cluster)
+        state = self._state(snapshot.states.get(self.name), accounts, cluster)
+        rows, values = np.arange(len(jobs)), np.empty((len(kernel.FACTORS), len(jobs)))
+        kernel.factors(snapshot.now, rows, job_columns(jobs), params, tables, state, values)
+        by_name = dict(zip(kernel.FACTORS, values, strict=True))
+        return Terms(by_name, self.weights, offset=-jobs.nice)
+
+    @hookimpl
+    def rtsched_observe(
+        self, events: Events, snapshot: Snapshot, state: Usage | None
+    ) -> Usage | None:
+        """Charge associations for the nodes that their jobs hold."""
+        kind, account = events.rows.kind, events.jobs.association
+        charged = np.isin(kind, (kernel.STARTED, kernel.ENDED)) & (account >= 0)
+        if not charged.any():
+            return None
+        accounts, cluster = snapshot.accounts, snapshot.cluster
+        params, tables = lay_out(self.config, self.weights, events.jobs, accounts, cluster)
+        after = self._state(state, accounts, cluster)
+        times, sizes = events.rows.time[charged], events.rows.size[charged]
+        kernel.charge_events(times, kind[charged], account[charged], sizes, params, tables, after)
+        return Usage(after[:KEPT].copy())
+
+    def compiled_hooks(
+        self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
+    ) -> Mapping[str, CompiledHook]:
+        """Return both hooks in compiled form; see `rtsched.kernels.hooks`."""
+        arrays = lay_out(self.config, self.weights, jobs, accounts, cluster, origin)
+        state = begin(accounts, cluster)
+        return {
+            "fair_share": CompiledHook(_priorities(), *arrays, state),
+            "observe": CompiledHook(_observed(), *arrays, state),
+        }
+
+    @staticmethod
+    def _state(state: Usage | None, accounts: Accounts, cluster: Cluster) -> NDArray[np.float64]:
+        """Return the kernels' array: as remembered, or as it is before anything is charged."""
+        fresh = begin(accounts, cluster)
+        return fresh if state is None else resume(state.charges, fresh)
+
+
+@cache
+def _priorities() -> Callable[..., Any]:
+    """Return the kernel of `rtsched_fair_share`, compiled when first needed."""
+    return compiled_hook(FAIR_SHARE)(kernel.priorities)
+
+
+@cache
+def _observed() -> Callable[..., Any]:
+    """Return the kernel of `rtsched_observe`, compiled when first needed."""
+    return compiled_hook(OBSERVE)(kernel.observed)
