@@ -1,0 +1,60 @@
+"""Give the fastest (or the slowest) nodes first.
+
+Each job's node set is all nodes of its partition that take jobs, by speed, then by row. The job
+starts on the first free ones among them; nothing is said about how many. Set `slow` where fast
+nodes should stay free for those who ask for them.
+
+References
+----------
+Slurm orders nodes the same way by `Weight` (slurm.conf), HTCondor by a job's `Rank`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from rtsched.hookspecs import hookimpl
+from rtsched.model.verdicts import Placement
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+
+
+class Fastest:
+    """Place jobs on the fastest nodes that are free."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        prefer: Annotated[
+            Literal["fast", "slow"], Meta(description="Which nodes are taken first.")
+        ] = "fast"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @hookimpl
+    def rtsched_partition(self, jobs: Jobs, cluster: Cluster) -> Placement | None:
+        """Order the nodes of each partition; no opinion on a job wider than all of them."""
+        if not len(jobs):
+            return None
+        partitions = (*jobs.names("partition"), None)
+        codes, used = np.unique(jobs.partition, return_inverse=True)
+        sets = tuple(self._ordered(cluster, partitions[code]) for code in codes.tolist())
+        fits = jobs.size <= np.array([len(nodes) for nodes in sets])[used]
+        node_set = np.where(fits, used, -1).astype(np.int32)
+        return Placement(np.zeros(len(jobs), np.int32), node_set, sets)
+
+    def _ordered(self, cluster: Cluster, partition: str | None) -> NDArray[np.int32]:
+        """Return the nodes of a partition that take jobs, most wanted first."""
+        members = cluster.partitions.get(partition or "", cluster.usable)
+        nodes = np.flatnonzero(cluster.usable & members).astype(np.int32)
+        speed = cluster.nodes.speed[nodes]
+        return nodes[np.argsort(-speed if self.config.prefer == "fast" else speed, kind="stable")]
