@@ -64,6 +64,8 @@ class Topology:
     def __post_init__(self) -> None:
         if self.link.shape != (len(self.bandwidth), 2):
             raise ShapeError(f"{len(self.bandwidth)} bandwidths for links {self.link.shape}")
+        for name in ("link", "bandwidth"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ class Cluster:
         for name, mask in self.partitions.items():
             if mask.shape != (len(self.nodes),):
                 raise ShapeError(f"partition {name!r} covers {mask.shape}, not every node")
-            read_only(mask)
+        masks = {name: read_only(mask) for name, mask in self.partitions.items()}
+        object.__setattr__(self, "partitions", masks)
 
     @classmethod
     def uniform(cls, n: int) -> Cluster:

@@ -52,8 +52,8 @@ class Schedule:
             raise ShapeError(f"{len(self.entries)} entries with node offsets {self.indptr.shape}")
         if len(self.fractions) not in {0, len(self.nodes)}:
             raise ShapeError(f"{len(self.fractions)} fractions for {len(self.nodes)} nodes")
-        for array in (self.indptr, self.nodes, self.fractions):
-            read_only(array)
+        for name in ("indptr", "nodes", "fractions"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @classmethod
     def empty(cls) -> Schedule:

@@ -185,10 +185,10 @@ class Terms:
 
     def total(self) -> NDArray[np.float64]:
         """Return the weighted sum of the terms, per row."""
-        parts = [self.weights.get(name, 1.0) * value for name, value in self.values.items()]
-        if self.offset is not None:
-            parts.append(self.offset)
-        return np.asarray(np.sum(parts, axis=0), np.float64)
+        total = np.zeros(1)  # added one by one: a batch of one rounds like any other
+        for name, value in self.values.items():
+            total = total + self.weights.get(name, 1.0) * value
+        return total if self.offset is None else total + self.offset
 
 
 @dataclass(frozen=True)
