@@ -191,15 +191,15 @@ def run_by_cost(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> 
         pending = has_new and not trace.placed[new]
         cursor = _grow(prepared, tree, trace.placed, growing, cursor, t)
         if cursor < 0:
-            return rejected(rows, trace, t, known)
+            return rejected(rows, trace, t, known, 1)
         if pending:
             alive, known = keep_up(rows, new, t, known, quest)
             if not alive:
-                return rejected(rows, trace, t, known)
+                return rejected(rows, trace, t, known, 1)
             _resize(rows, tree, new, least_size(rows, new, rows.whole[new, LOW], t))
         first = trace.done[0]
         available = _walk(rows, tree, trace, ends, t, available)
         if pending and quest.active:
             known = _next_by_cost(rows, tree, trace, first, available, t, known)
         t = next_instant(release, released, ends)
-    return accepted(trace, rows.real[new, DEADLINE], known)
+    return accepted(trace, rows.real[new, DEADLINE], 1)

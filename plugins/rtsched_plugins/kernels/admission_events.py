@@ -76,6 +76,7 @@ class Quest(NamedTuple):
     active: bool
     base: float
     resolution: float
+    max_tests: int
 
 
 class Trace(NamedTuple):
@@ -88,6 +89,8 @@ class Trace(NamedTuple):
     """Of the new task: as given, or raised within this test by a quest."""
     next_deadline: float
     """No deadline between the given and this one does better (+inf: none at all)."""
+    tests: int
+    """How many tests a quest made of this one."""
     start: Floats
     end: Floats
     size: Integers
@@ -205,6 +208,7 @@ def empty_trace(total: int) -> Trace:
         np.nan,
         np.inf,
         np.inf,
+        1,
         np.zeros(total),
         np.zeros(total),
         counts,
@@ -216,21 +220,27 @@ def empty_trace(total: int) -> Trace:
 
 
 @compiled
-def accepted(trace: Trace, deadline: float, known: float) -> Trace:
+def accepted(trace: Trace, deadline: float, tests: int) -> Trace:
     """Return the trace of a test that placed all tasks."""
-    return _closed(trace, True, -1, math.nan, deadline, known)
+    return _closed(trace, True, -1, math.nan, deadline, deadline, tests)
 
 
 @compiled
-def rejected(rows: Rows, trace: Trace, t: float, known: float) -> Trace:
+def rejected(rows: Rows, trace: Trace, t: float, known: float, tests: int) -> Trace:
     """Return the trace of a test in which some task can no longer meet its deadline at t."""
     failed = first_unfit(rows, trace.placed, t)
-    return _closed(trace, False, failed, t, math.inf, known)
+    return _closed(trace, False, failed, t, math.inf, known, tests)
 
 
 @compiled
 def _closed(
-    trace: Trace, success: bool, failed: int, t: float, deadline: float, known: float
+    trace: Trace,
+    success: bool,
+    failed: int,
+    t: float,
+    deadline: float,
+    known: float,
+    tests: int,
 ) -> Trace:
     return Trace(
         success,
@@ -238,6 +248,7 @@ def _closed(
         t,
         deadline,
         known,
+        tests,
         trace.start,
         trace.end,
         trace.size,

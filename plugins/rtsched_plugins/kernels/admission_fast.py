@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
-NO_QUEST = Quest(False, 0.0, 0.0)
+NO_QUEST = Quest(False, 0.0, 0.0, 1)
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +19,7 @@ from rtsched_plugins.kernels.admission_events import (
     first_unfit,
     keep_up,
     next_instant,
+    on_grid,
     rejected,
     release_nodes,
     start_task,
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
+
+
+Moment: TypeAlias = tuple[float, float, int, int, int, int]
+"""When the new task came up: the least deadline that would change what it did then, the instant,
+and before anything started at it: releases, free nodes, place in the queue, placements."""
 
 
 @compiled
@@ -113,28 +120,80 @@ def _next_in_queue(
 
 
 @compiled
+def _go_back(
+    trace: Trace, ends: list[tuple[float, int]], moments: list[Moment], deadline: float
+) -> tuple[float, int, int, int]:
+    """Undo the plan from the first moment on at which a new deadline makes a difference.
+
+    Returns that instant, the releases and the free nodes by then, and the place in the queue.
+    """
+    k = 0
+    while moments[k][0] > deadline:
+        k += 1
+    _, t, released, available, place, done = moments[k]
+    for j in range(done, trace.done[0]):
+        trace.placed[trace.order[j]] = False
+    trace.done[0] = done
+    while len(moments) > k:
+        moments.pop()
+    ends.clear()
+    ends.append((np.inf, 0))
+    for j in range(done):
+        i = trace.order[j]
+        if trace.end[i] > t:
+            ends.append((trace.end[i], trace.size[i]))
+    heapq.heapify(ends)
+    return t, released, available, place
+
+
+@compiled
+def _earliest(moments: list[Moment]) -> float:
+    """Return the least deadline at which anything would come out differently."""
+    known = math.inf
+    for moment in moments:
+        known = min(known, moment[0])
+    return known
+
+
+@compiled
 def run_in_queue(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> Trace:
-    """Run the test in FIFO or EDF order over the waiting tasks and, if any, the new one."""
+    """Run the test in FIFO or EDF order over the waiting tasks and, if any, the new one.
+
+    A quest that is rejected goes on with the next deadline from where that makes a difference:
+    most of the plan before the new task comes up need not be made again.
+    """
     rows, release = prepared.rows, prepared.release
     new = len(prepared.queue)
     trace = empty_trace(new + 1 if has_new else new)
     ends = [(np.inf, 0)]
+    moments = [(np.inf, 0.0, 0, 0, 0, 0)]
     released = available = place = 0
-    known = math.inf
+    known, tests = math.inf, 1
     t = max(now, release[0]) if len(release) else now
     while trace.done[0] < len(trace.placed):
         released, freed = release_nodes(release, released, ends, t)
         available += freed
         pending = has_new and not trace.placed[new]
-        if prepared.latest[place] < t and first_unfit(rows, trace.placed[:new], t) >= 0:
-            return rejected(rows, trace, t, known)
-        if pending:
-            alive, known = keep_up(rows, new, t, known, quest)
-            if not alive:
-                return rejected(rows, trace, t, known)
+        alive, following = True, known
+        if prepared.latest[place] < t:
+            alive = first_unfit(rows, trace.placed[:new], t) < 0
+        if alive and pending:
+            alive, following = keep_up(rows, new, t, known, quest)
+        if not alive:
+            deadline = on_grid(following, quest.base, quest.resolution)
+            if not quest.active or deadline == math.inf or tests >= quest.max_tests:
+                return rejected(rows, trace, t, following, tests)
+            tests += 1
+            rows.real[new, DEADLINE] = deadline
+            t, released, available, place = _go_back(trace, ends, moments, deadline)
+            known = _earliest(moments)
+            continue
+        moment = (t, released, available, place, trace.done[0])
         place, available, room, n = _walk(prepared, trace, ends, place, pending, t, available)
         if room > 0 and quest.active:
             later = _next_in_queue(prepared, place, trace.placed[new], room, n, t)
-            known = min(known, later)
+            if later < math.inf:
+                moments.append((later, *moment))
+                known = min(known, later)
         t = next_instant(release, released, ends)
-    return accepted(trace, rows.real[new, DEADLINE], known)
+    return accepted(trace, rows.real[new, DEADLINE], tests)

@@ -129,10 +129,28 @@ def meets(rows: Rows, i: int, n: int, t: float) -> bool:
 
 
 @compiled
+def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
+    """Return n so that no fewer than n nodes can do, from E(n) without its set-up term."""
+    scale, q = rows.real[i, SCALE], rows.real[i, RATIO]
+    slack += 2.0 * TOLERANCE * max(1.0, slack)
+    bound = 0.0
+    if rows.whole[i, KIND] == MOLDABLE:
+        if rows.efficiency == 1.0:
+            bound = scale / slack
+    else:
+        slack -= rows.real[i, SETUP_LINK] + rows.real[i, SETUP_NODE]
+        if q == 0.0:
+            bound = scale / max(slack, TOLERANCE)
+        elif slack > scale * q * 1.000001:
+            bound = math.log1p(-scale * q / slack) / rows.real[i, LOG_BETA]
+    return int(bound * (1.0 - 1e-9))
+
+
+@compiled
 def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     """Return the fewest nodes >= `low` with which task i meets its deadline from t on, or 0.
 
-    Doubling steps up from `low`, then bisection: sizes mostly grow by little.
+    From a lower bound that is mostly one too few, doubling steps up and then bisection.
     """
     high = int(rows.whole[i, HIGH])
     if low > high:
@@ -141,6 +159,11 @@ def least_size(rows: Rows, i: int, low: int, t: float) -> int:
         return low
     if low == high or not meets(rows, i, high, t):
         return 0
+    few = min(_surely_too_few(rows, i, rows.real[i, DEADLINE] - t), high)
+    if few > low:
+        low = few
+        if meets(rows, i, low, t):
+            return low
     step = 1  # low does not do, high does
     while low + step < high:
         if meets(rows, i, low + step, t):
