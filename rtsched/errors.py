@@ -43,6 +43,14 @@ class InputError(RtschedError):
         super().__init__(f"{where}: {message}")
 
 
+class OutputError(RtschedError):
+    """A result cannot be written or replaced: which file or directory, why, and what to do."""
+
+    def __init__(self, path: str | Path, message: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}")
+
+
 class PluginError(RtschedError):
     """A plug-in is unusable: it raised, answered wrongly, or breaks the hook contract."""
 

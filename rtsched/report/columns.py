@@ -1,0 +1,290 @@
+"""Tables as files: Parquet where pyarrow is there, else CSV; one column per measured thing.
+
+Column names carry their unit (`wait_s`), instants are seconds since the epoch, and a missing value
+is null or an empty cell. The bytes depend on the values alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
+
+import numpy as np
+
+from rtsched.errors import InputError, MissingExtraError
+from rtsched.model.table import Table, Text, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from enum import IntEnum
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+T = TypeVar("T", bound=Table)
+
+TableFormat = Literal["parquet", "csv"]
+
+SECONDS = frozenset(
+    {"submit", "begin", "wall_time", "deadline", "start", "end", "run_time", "wait", "promise"}
+    | {"offer", "cms", "cps", "setup_link", "setup_node"}
+)
+"""Columns of tables that hold seconds."""
+
+TEXTS = frozenset(
+    {"job", "label", "user", "account", "partition", "qos", "kind", "fate", "reason"}
+    | {"logged_ending", "logged_nodes"}
+)
+"""Columns of a CSV file that hold text even where they look like numbers."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """One column of a file.
+
+    Attributes
+    ----------
+    values : array[n]
+        Numbers, or codes into `names`, or for lists all values one after the other.
+    present : bool[n]
+        Where there is a value.
+    names : tuple of str or None
+        The texts behind the codes.
+    indptr : int64[n + 1] or None
+        For lists: row `i` has `values[indptr[i]:indptr[i + 1]]`.
+    """
+
+    values: NDArray[Any]
+    present: NDArray[np.bool_]
+    names: tuple[str, ...] | None = None
+    indptr: NDArray[np.int64] | None = None
+
+
+def titled(column: str) -> str:
+    """Return a table's column name with its unit."""
+    if column in SECONDS:
+        return f"{column}_s"
+    return "memory_bytes" if column == "memory" else column
+
+
+def number_cells(values: NDArray[Any], missing: object = np.nan) -> Cells:
+    """Return numbers as cells; nan, infinities and `missing` are no values."""
+    if values.dtype.kind == "f":
+        return Cells(values, np.isfinite(values))
+    return Cells(values, values != missing)
+
+
+def choice_cells(codes: NDArray[Any], choices: type[IntEnum]) -> Cells:
+    """Return codes of an enumeration as cells of its names in lower case."""
+    members = list(choices)
+    values = np.searchsorted([member.value for member in members], codes).astype(np.int32)
+    names = tuple(member.name.lower() for member in members)
+    return Cells(values, np.ones(len(codes), np.bool_), names)
+
+
+def text_cells(codes: NDArray[np.int32], names: Sequence[str]) -> Cells:
+    """Return a text column as cells; what UTF-8 cannot hold is written out."""
+    clean = tuple(name.encode("utf-8", "backslashreplace").decode() for name in names)
+    return Cells(codes, codes >= 0, clean)
+
+
+def table_cells(
+    table: Table, choices: Mapping[str, type[IntEnum]], always: Sequence[str] = ()
+) -> dict[str, Cells]:
+    """Return a table's columns as cells by name with unit.
+
+    A column without any value is left out, unless it is among `always`.
+    """
+    cells: dict[str, Cells] = {}
+    for name, column in table.columns().items():
+        values = table.column(name)
+        if isinstance(column, Text):
+            made = text_cells(values, table.names(name))
+        elif name in choices:
+            made = choice_cells(values, choices[name])
+        else:
+            made = number_cells(values, -1 if column.missing == -1 else np.nan)
+        default = np.asarray(column.missing, column.dtype)
+        kept = name in always or not np.array_equal(
+            values, np.broadcast_to(default, values.shape), equal_nan=column.dtype.kind == "f"
+        )
+        if kept:
+            cells[titled(name)] = made
+    return cells
+
+
+def table_from(
+    kind: type[T], n: int, cells: Mapping[str, Cells], choices: Mapping[str, type[IntEnum]]
+) -> T:
+    """Return the table that `table_cells` made these cells of; other cells are left alone."""
+    values: dict[str, NDArray[Any]] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    for name, column in kind.columns().items():
+        cell = cells.get(titled(name))
+        if cell is None:
+            continue
+        if isinstance(column, Text):
+            names[name] = cell.names or ()
+            values[name] = np.where(cell.present, cell.values, -1).astype(np.int32)
+            continue
+        found = cell.values
+        if name in choices and cell.names is not None:
+            codes = [choices[name][text.upper()].value for text in cell.names]
+            found = np.array([*codes, column.missing])[np.where(cell.present, found, -1)]
+        absent = np.asarray(column.missing, column.dtype)
+        values[name] = np.where(cell.present, found, absent).astype(column.dtype)
+    return kind.build(n, names=names, **values)
+
+
+def ranges(rows: NDArray[np.int32]) -> str:
+    """Return ascending node rows as text: `0-3,7`."""
+    if not len(rows):
+        return ""
+    ends = np.append(np.flatnonzero(np.diff(rows) != 1), len(rows) - 1)
+    begins = np.append(0, ends[:-1] + 1)
+    pairs = zip(rows[begins].tolist(), rows[ends].tolist(), strict=True)
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pairs)
+
+
+def rows_of(text: str) -> list[int]:
+    """Return the node rows of `0-3,7`."""
+    rows: list[int] = []
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        rows += range(int(low), int(high or low) + 1)
+    return rows
+
+
+def writer_of(table_format: TableFormat) -> Callable[[BinaryIO, Mapping[str, Cells]], None]:
+    """Return what writes a file of this format.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is Parquet and pyarrow is not installed.
+    """
+    if table_format == "csv":
+        return _write_csv
+    _arrow()
+    return _write_parquet
+
+
+def read_cells(path: Path) -> dict[str, Cells]:
+    """Return the columns of a file by name.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read as what its name says.
+    MissingExtraError
+        If it is Parquet and pyarrow is not installed.
+    """
+    try:
+        return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+    except (OSError, ValueError, IndexError, UnicodeError, csv.Error) as error:
+        raise InputError(path, f"is no table that rtsched wrote ({error}); replay again") from error
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("reading and writing Parquet", "replay", str(error)) from error
+    return pyarrow, pyarrow.parquet
+
+
+def _write_parquet(file: BinaryIO, cells: Mapping[str, Cells]) -> None:
+    pa, parquet = _arrow()
+    arrays = []
+    for cell in cells.values():
+        absent = None if cell.present.all() else ~cell.present
+        if cell.indptr is not None:
+            offsets = pa.array(cell.indptr.astype(np.int32))
+            arrays.append(pa.ListArray.from_arrays(offsets, pa.array(cell.values)))
+        elif cell.names is not None:
+            codes = pa.array(cell.values, pa.int32(), mask=absent)
+            arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array(cell.names, pa.string())))
+        else:
+            arrays.append(pa.array(cell.values, mask=absent))
+    table = pa.Table.from_arrays(arrays, names=list(cells))
+    parquet.write_table(table, file, compression="zstd", use_dictionary=True)
+
+
+def _read_parquet(path: Path) -> dict[str, Cells]:
+    pa, parquet = _arrow()
+    with path.open("rb") as file:
+        table = parquet.read_table(file)
+    cells = {}
+    for name, chunked in zip(table.column_names, table.columns, strict=True):
+        array = pa.concat_arrays(chunked.chunks) if chunked.num_chunks else chunked.combine_chunks()
+        present = array.is_valid().to_numpy(zero_copy_only=False)
+        if pa.types.is_list(array.type):
+            values, indptr = array.values.to_numpy(), array.offsets.to_numpy().astype(np.int64)
+            cells[name] = Cells(values, present, indptr=indptr)
+            continue
+        names = None
+        if pa.types.is_dictionary(array.type):
+            names = tuple(array.dictionary.to_pylist())
+            array = array.indices
+        if array.null_count:
+            array = array.fill_null(-1 if pa.types.is_integer(array.type) else 0)
+        cells[name] = Cells(array.to_numpy(zero_copy_only=False), present, names)
+    return cells
+
+
+def _texts(cell: Cells) -> list[Any]:
+    """Return one column as what the CSV writer takes."""
+    if cell.indptr is not None:
+        pairs = zip(cell.indptr[:-1].tolist(), cell.indptr[1:].tolist(), strict=True)
+        return [ranges(cell.values[low:high]) for low, high in pairs]
+    if cell.names is not None:
+        names = (*cell.names, "")
+        return [names[code] for code in np.where(cell.present, cell.values, -1).tolist()]
+    values = cell.values
+    if values.dtype.kind == "f":
+        filled = np.where(cell.present, values, 0.0)
+        if bool((filled == np.floor(filled)).all()) and bool((np.abs(filled) < 2**53).all()):
+            values = filled.astype(np.int64)
+    listed: list[Any] = values.tolist()
+    if cell.present.all():
+        return listed
+    return [
+        value if there else "" for value, there in zip(listed, cell.present.tolist(), strict=True)
+    ]
+
+
+def _write_csv(file: BinaryIO, cells: Mapping[str, Cells]) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(cells)
+    writer.writerows(zip(*map(_texts, cells.values()), strict=True))
+    text.flush()
+    text.detach()
+
+
+def _read_csv(path: Path) -> dict[str, Cells]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, None)
+        if not header:
+            raise ValueError("it is empty")
+        columns = list(zip(*reader, strict=True)) or [()] * len(header)
+    return {name: _parsed(name, texts) for name, texts in zip(header, columns, strict=True)}
+
+
+def _parsed(name: str, texts: Sequence[str]) -> Cells:
+    present = np.array([text != "" for text in texts], np.bool_)
+    if name == "nodes":
+        lists = [rows_of(text) for text in texts]
+        indptr = np.concatenate([[0], np.cumsum([len(rows) for rows in lists])]).astype(np.int64)
+        flat = np.array([row for rows in lists for row in rows], np.int32)
+        return Cells(flat, np.ones(len(texts), np.bool_), indptr=indptr)
+    if name in TEXTS:
+        codes, names = encode(text or None for text in texts)
+        return Cells(codes, present, names)
+    if {"true", "false"} >= {text.lower() for text in texts}:
+        return Cells(np.array([text.lower() == "true" for text in texts], np.bool_), present)
+    return Cells(np.array([float(text or "nan") for text in texts]), present)

@@ -1,0 +1,98 @@
+"""The comparison of policies, row by row, the same on a terminal and on the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rtsched.replay.measures import MEASURES
+from rtsched.report.wording import MISSING, count, decimal, percent, quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LOGGED = "as logged"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the comparison.
+
+    Attributes
+    ----------
+    label : str
+        What it is called.
+    measure : str
+        The measure that is compared.
+    count, total : str
+        Where `measure` is a ratio: the count that it comes from, shown beside it, and what it is
+        a part of where that is not all jobs.
+    optional : bool
+        Whether the line goes where all have nothing or 0.
+    """
+
+    label: str
+    measure: str
+    count: str = ""
+    total: str = ""
+    optional: bool = False
+
+    def cell(self, measures: Mapping[str, Any]) -> str:
+        """Return the value as people read it."""
+        value = measures.get(self.measure)
+        if self.total:
+            whole = measures.get(self.total) or 0
+            return f"{count(value)} of {count(whole)}" if whole else MISSING
+        if self.count:
+            return f"{count(measures.get(self.count))} ({percent(value)})"
+        unit = MEASURES[self.measure].unit
+        if unit == "node s":  # the label has the unit, so the column stays narrow
+            return decimal(None if value is None else value / 3600)
+        return quantity(value, self.measure, unit)
+
+
+ROWS = (
+    Row("jobs", "jobs"),
+    Row("rejected", "reject_ratio", "rejected", optional=True),
+    Row("rejected work", "rejected_work_ratio", optional=True),
+    Row("missed deadlines", "miss_ratio", "missed"),
+    Row("promises kept", "promises_kept", total="promises", optional=True),
+    Row("never finished", "unfinished", optional=True),
+    Row("wait, mean", "mean_wait_s"),
+    Row("wait, median", "median_wait_s"),
+    Row("wait, 95 % below", "p95_wait_s"),
+    Row("wait, longest", "max_wait_s"),
+    Row("response, mean", "mean_response_s"),
+    Row("bounded slowdown", "mean_bounded_slowdown"),
+    Row("utilisation", "utilisation"),
+    Row("makespan", "makespan_s"),
+    Row("user error, node-h", "user_error_rms_node_s"),
+    Row("acct error, node-h", "account_error_rms_node_s", optional=True),
+)
+
+
+def shown(columns: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return the rows that say something about these measures."""
+    return [
+        row
+        for row in ROWS
+        if not row.optional or any(measures.get(row.total or row.measure) for measures in columns)
+    ]
+
+
+def best(row: Row, columns: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return which of the columns have the best value; none where all are equal, or one is alone.
+
+    Values are compared as they are shown, so nobody wins by what nobody sees.
+    """
+    better = MEASURES[row.measure].better
+    values = [measures.get(row.measure) for measures in columns]
+    known = [value for value in values if value is not None]
+    if not better or len(known) < 2:
+        return set()
+    target = max(known) if better > 0 else min(known)
+    cells = [row.cell(measures) for measures in columns]
+    winner = cells[values.index(target)]
+    if len({cell for cell, value in zip(cells, values, strict=True) if value is not None}) < 2:
+        return set()
+    return {place for place, cell in enumerate(cells) if cell == winner}

@@ -1,0 +1,203 @@
+"""The summary of a replay: the one object that `--json` prints, and that tables and page show."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from rtsched.replay.measures import logged, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.chain import HookUse
+    from rtsched.replay.results import PolicyRun, Workload
+
+NOT_MEASURES = frozenset({"hooks", "settings", "seconds"})
+"""What stands in a policy's object beside its measures."""
+
+
+TOPICS = (
+    ("deadline", "deadline"),
+    ("divisible", "job_kind"),
+    ("moldable", "job_kind"),
+    ("run time", "run_time"),
+    ("ran longer", "run_time"),
+    ("time limit", "run_time"),
+    ("share", "shares"),
+    ("speed", "node_speed"),
+    ("time zone", "time_zone"),
+    ("machine", "machine"),
+    ("node", "machine"),
+    ("processor", "machine"),
+)
+"""The word that tells what an assumption is about, first match, and the key it gets."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a replay came to, in plain JSON types.
+
+    Attributes
+    ----------
+    log : dict
+        Sources, format, jobs, users, span, machine, skipped records, and under `as_logged` the
+        measures of what the log itself records.
+    assumptions : dict
+        Sentences by topic.
+    policies : dict
+        Per policy its measures by name, then `hooks`, `settings`, and `seconds` if it was asked
+        for.
+    """
+
+    log: dict[str, Any]
+    assumptions: dict[str, str]
+    policies: dict[str, dict[str, Any]]
+
+    def encode(self) -> bytes:
+        """Return the object as indented JSON text, the same bytes for the same values."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def without_timings(self) -> Summary:
+        """Return the summary without anything that differs from run to run."""
+        return Summary(
+            self.log,
+            self.assumptions,
+            {name: _without_timings(entry) for name, entry in self.policies.items()},
+        )
+
+    def measures(self, policy: str | None = None) -> dict[str, Any]:
+        """Return the measures of a policy, or with None those of the log itself."""
+        if policy is None:
+            found: dict[str, Any] = self.log["as_logged"]
+            return found
+        entry = self.policies[policy]
+        return {name: value for name, value in entry.items() if name not in NOT_MEASURES}
+
+
+def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = False) -> Summary:
+    """Return the summary of a replay.
+
+    Parameters
+    ----------
+    workload : Workload
+        The log.
+    runs : sequence of PolicyRun
+        What each policy made of it.
+    timings : bool
+        Whether to tell how long the replay and each plug-in took.
+    """
+    policies = {}
+    for run in runs:
+        entry: dict[str, Any] = _plain(measure(workload, run.results))
+        entry["hooks"] = {
+            hook: {plugin: _book(book, timings) for plugin, book in books.items()}
+            for hook, books in run.hooks.items()
+            if books
+        }
+        entry["settings"] = _plain(run.settings)
+        if timings:
+            entry["seconds"] = round(run.seconds, 6)
+        policies[_text(run.policy)] = entry
+    return Summary(_log(workload), _assumptions(workload.assumptions), policies)
+
+
+def _log(workload: Workload) -> dict[str, Any]:
+    jobs, outcomes, skipped = workload.jobs, workload.outcomes, workload.skipped
+    first = float(jobs.submit.min()) if len(jobs) else math.nan
+    ends = np.concatenate([jobs.submit, outcomes.end[np.isfinite(outcomes.end)]])
+    last = float(ends.max()) if len(ends) else math.nan
+    log: dict[str, Any] = {
+        "sources": list(workload.sources),
+        "format": workload.format,
+        "jobs": len(jobs),
+        "users": _distinct(jobs.user),
+        "accounts": _distinct(jobs.account),
+        "jobs_with_deadline": int(np.count_nonzero(np.isfinite(jobs.deadline))),
+        "first_submit_s": first,
+        "last_end_s": last,
+        "span_s": last - first,
+        "machine_nodes": len(workload.cluster),
+        "machine_cores": int(workload.cluster.nodes.cores.sum()),
+        "skipped": {
+            reason: {"records": times, "first": skipped.first.get(reason, "")}
+            for reason, times in skipped.count.items()
+        },
+        "as_logged": logged(workload),
+    }
+    plain: dict[str, Any] = _plain(log)
+    return plain
+
+
+def _distinct(codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:
+    used = np.unique(codes)
+    return int(np.count_nonzero(used >= 0))
+
+
+def _book(book: HookUse, timings: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "calls": book.calls,
+        "judged": book.judged,
+        "changed": book.changed,
+        "abstained": book.abstained,
+        "errors": book.errors,
+    }
+    if book.first_error:
+        entry["first_error"] = _text(book.first_error)
+    if timings:
+        entry["seconds"] = round(book.seconds, 6)
+    return entry
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` in JSON's types: nan and infinities become None, keys text."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, str):
+        return _text(value)
+    if hasattr(value, "items"):
+        return {_text(str(key)): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        entries = sorted(value) if isinstance(value, set | frozenset) else value
+        return [_plain(entry) for entry in entries]
+    return None if value is None else _text(str(value))
+
+
+def _text(text: str) -> str:
+    """Return `text` such that UTF-8 can hold it."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _without_timings(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a policy's entry without its own seconds and those of its plug-ins."""
+    hooks = {
+        hook: {
+            plugin: {name: value for name, value in book.items() if name != "seconds"}
+            for plugin, book in books.items()
+        }
+        for hook, books in entry["hooks"].items()
+    }
+    rest = {name: value for name, value in entry.items() if name != "seconds"}
+    return {**rest, "hooks": hooks}
+
+
+def _assumptions(sentences: Sequence[str]) -> dict[str, str]:
+    """Return sentences by their topics, numbered where several share one."""
+    keyed: dict[str, str] = {}
+    for sentence in sentences:
+        lower = sentence.lower()
+        topic = next((key for word, key in TOPICS if word in lower), "other")
+        key, number = topic, 1
+        while key in keyed:
+            number += 1
+            key = f"{topic}_{number}"
+        keyed[key] = _text(sentence)
+    return keyed

@@ -1,0 +1,194 @@
+"""What an admin wants to see on a terminal: policies side by side, and what stands behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rtsched.report.rows import LOGGED, best, shown
+from rtsched.report.wording import (
+    compact,
+    count,
+    duration,
+    instant,
+    shortened,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console, RenderableType
+
+    from rtsched.report.summary import Summary
+
+NAME_WIDTH = 16
+"""Characters of a policy's name that a column shows."""
+
+_LABEL_WIDTH = 18
+_GAP = 3
+
+
+def show(summary: Summary, console: Console) -> None:
+    """Print a summary: the log, the comparison, plug-ins, assumptions and skipped records."""
+    for part in parts(summary, console.width):
+        console.print(part, highlight=False, markup=False, emoji=False)
+
+
+def parts(summary: Summary, width: int = 100) -> Iterator[RenderableType]:
+    """Return what `show` prints, for a terminal of `width` columns.
+
+    Every text out of a log or a configuration goes through `visible` into a `Text`, which obeys
+    no markup.
+    """
+    yield _headline(summary.log)
+    yield from comparison(summary, width)
+    if any(entry["hooks"] for entry in summary.policies.values()):
+        yield _title("Plug-ins")
+        yield books(summary)
+        yield from _failures(summary)
+    if summary.assumptions:
+        yield _title("Assumed")
+        yield from (_item(sentence) for sentence in summary.assumptions.values())
+    if summary.log["skipped"]:
+        yield _title("Skipped records")
+        yield skipped(summary.log["skipped"])
+
+
+def comparison(summary: Summary, width: int) -> Iterator[Table]:
+    """Return tables with a row per measure and a column per policy, as many as fit side by side.
+
+    The first column is always what the log itself records.
+    """
+    logged = summary.measures()
+    columns = {name: summary.measures(name) for name in summary.policies}
+    rows = shown([logged, *columns.values()])
+    wins = [best(row, [logged, *columns.values()]) for row in rows]
+    cells = {name: [row.cell(measures) for row in rows] for name, measures in columns.items()}
+    own = [row.cell(logged) for row in rows]
+    for group in _groups(own, cells, width):
+        table = _table()
+        table.add_column("")
+        for name in (LOGGED, *group):
+            table.add_column(Text(shortened(name, NAME_WIDTH)), justify="right", no_wrap=True)
+        places = {name: place for place, name in enumerate(columns, 1)}
+        for k, row in enumerate(rows):
+            values = [_marked(own[k], 0 in wins[k])]
+            values += [_marked(cells[name][k], places[name] in wins[k]) for name in group]
+            table.add_row(Text(row.label), *values)
+        yield table
+
+
+def books(summary: Summary) -> Table:
+    """Return a table of what each plug-in was asked and said, per policy and hook."""
+    timed = any("seconds" in entry for entry in summary.policies.values())
+    table = _table()
+    table.add_column("policy", no_wrap=True)
+    table.add_column("plug-in", no_wrap=True)
+    table.add_column("hook", no_wrap=True)
+    numbers = ["calls", "judged", "changed", "abstained"] + (["time"] if timed else [])
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    for policy, entry in summary.policies.items():
+        first = True
+        for hook, plugins in entry["hooks"].items():
+            for plugin, book in plugins.items():
+                cells = [compact(book[name]) for name in numbers[:4]]
+                if timed:
+                    cells.append(duration(round(book["seconds"], 3)))
+                table.add_row(
+                    Text(shortened(policy, 12) if first else ""),
+                    Text(shortened(plugin, 15)),
+                    Text(hook.replace("_", "-")),
+                    *cells,
+                )
+                first = False
+        table.add_section()
+    return table
+
+
+def skipped(records: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return a table of the records left out, by reason, each with its first place."""
+    table = _table()
+    table.add_column("records", justify="right", no_wrap=True)
+    table.add_column("reason")
+    table.add_column("first", overflow="fold")
+    for reason, entry in records.items():
+        table.add_row(
+            Text(count(entry["records"])), Text(visible(reason)), Text(visible(entry["first"]))
+        )
+    return table
+
+
+def _headline(log: Mapping[str, Any]) -> Text:
+    """Return in two lines which log this is."""
+    sources = ", ".join(visible(source) for source in log["sources"])
+    begin = log["first_submit_s"]
+    since = f" from {instant(begin)}" if begin is not None else ""
+    left_out = sum(entry["records"] for entry in log["skipped"].values())
+    facts = [
+        f"{count(log['jobs'])} jobs",
+        f"{count(log['users'])} users",
+        f"{count(log['machine_nodes'])} nodes",
+        f"{duration(log['span_s'])}{since}",
+    ]
+    if left_out:
+        facts.append(f"{count(left_out)} records skipped")
+    return Text.assemble((sources or "log", "bold"), "\n", " · ".join(facts))
+
+
+def _groups(
+    own: Sequence[str], cells: Mapping[str, Sequence[str]], width: int
+) -> Iterator[list[str]]:
+    """Return the policies in groups whose columns fit into `width` beside the fixed ones."""
+
+    def needed(name: str, values: Sequence[str]) -> int:
+        return max(len(shortened(name, NAME_WIDTH)), *map(len, values)) + _GAP
+
+    room = width - _LABEL_WIDTH - needed(LOGGED, own)
+    group: list[str] = []
+    taken = 0
+    for name, values in cells.items():
+        size = needed(name, values)
+        if group and taken + size > room:
+            yield group
+            group, taken = [], 0
+        group.append(name)
+        taken += size
+    yield group
+
+
+def _failures(summary: Summary) -> Iterator[RenderableType]:
+    """Return one sentence per plug-in that failed."""
+    for policy, entry in summary.policies.items():
+        for hook, plugins in entry["hooks"].items():
+            for plugin, book in plugins.items():
+                if book["errors"]:
+                    calls = "call" if book["errors"] == 1 else "calls"
+                    yield _item(
+                        f"{policy}: {plugin} failed in {count(book['errors'])} {calls} of "
+                        f"{hook.replace('_', '-')}; the first said: {book.get('first_error', '')}"
+                    )
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _item(sentence: str) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_row("-", Text(visible(sentence)))
+    return table
+
+
+def _marked(cell: str, wins: bool) -> Text:
+    return Text(cell, style="bold green" if wins else "")
