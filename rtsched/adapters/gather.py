@@ -1,0 +1,135 @@
+"""Columns that grow block by block, and what every reader does with them at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+def counted(sentence: str, n: int) -> str:
+    """Return `sentence` with "(n jobs)" behind it."""
+    return f"{sentence} ({n:,} job{'' if n == 1 else 's'})"
+
+
+MOST = 2**31 - 1
+"""Largest number of processors (int32)."""
+
+_SMALL_TABLE = 1 << 22
+
+
+class Columns:
+    """Named columns of one length, appended to and at last taken out one by one.
+
+    Taking a column out frees its pieces, so that the peak is one column above the result.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[NDArray[Any]]] = {}
+        self.rows = 0
+
+    def append(self, rows: int, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Append `rows` rows; every call names the same columns."""
+        if rows:
+            for name, values in columns.items():
+                self._pieces.setdefault(name, []).append(values)
+            self.rows += rows
+
+    def look(self, name: str) -> NDArray[Any]:
+        """Return a whole column."""
+        pieces = self._pieces[name]
+        if len(pieces) > 1:
+            self._pieces[name] = pieces = [np.concatenate(pieces)]
+        return pieces[0]
+
+    def take(self, name: str) -> NDArray[Any]:
+        """Return a whole column and forget it."""
+        whole = self.look(name)
+        del self._pieces[name]
+        return whole
+
+
+class Coder:
+    """Codes for texts, one by one, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._table: dict[str, int] = {}
+
+    def code(self, text: str | None) -> int:
+        """Return the code of a text, -1 for None and for nothing."""
+        return self._table.setdefault(text, len(self._table)) if text else -1
+
+    def names(self) -> tuple[str, ...]:
+        """Return the texts behind the codes."""
+        return tuple(self._table)
+
+
+def unless_constant(values: NDArray[Any], constant: Any) -> NDArray[Any] | None:
+    """Return `values`, or None (the table's own constant) if all are `constant`."""
+    different = ~np.isnan(values) if constant != constant else values != constant
+    return values if different.any() else None
+
+
+def compact(values: NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.int32]:
+    """Return whole numbers as int32 if they fit, else as int64."""
+    if len(values) and (np.abs(values) > MOST).any():
+        return values.astype(np.int64)
+    return values.astype(np.int32)
+
+
+def number_codes(
+    numbers: NDArray[np.int64] | NDArray[np.int32], names: Mapping[int, str]
+) -> tuple[NDArray[np.int32], tuple[str, ...]] | None:
+    """Return codes and names of what a log numbers; negative numbers are missing.
+
+    Parameters
+    ----------
+    numbers : int[n]
+        User, group or queue numbers.
+    names : mapping of int to str
+        What the log's header calls them; others are named by their number.
+
+    Returns
+    -------
+    codes : int32[n], names : tuple of str
+        In ascending order of the numbers; None if all are missing.
+    """
+    if len(numbers) == 0 or (highest := int(numbers.max())) < 0:
+        return None
+    if highest < max(_SMALL_TABLE, len(numbers)):
+        occurs = np.zeros(highest + 2, np.bool_)  # the last place is for the missing
+        occurs[np.where(numbers < 0, highest + 1, numbers)] = True
+        occurs[-1] = False
+        known = np.flatnonzero(occurs)
+        place = np.full(highest + 2, -1, np.int32)
+        place[known] = np.arange(len(known), dtype=np.int32)
+        codes = place[np.where(numbers < 0, highest + 1, numbers)]
+    else:
+        known, found = np.unique(numbers, return_inverse=True)
+        missing = int(np.searchsorted(known, 0))
+        known = known[missing:]
+        codes = np.maximum(found.astype(np.int32) - np.int32(missing), np.int32(-1))
+    return codes, tuple(names.get(number, str(number)) for number in known.tolist())
+
+
+def unique_ids(numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return None if all numbers differ, else their ranks (equal ones in order of rows)."""
+    if (numbers[1:] > numbers[:-1]).all():
+        return None
+    order = np.argsort(numbers, kind="stable")
+    if (numbers[order[1:]] != numbers[order[:-1]]).all():
+        return None
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[order] = np.arange(len(numbers))
+    return ranks
+
+
+def whole(values: ArrayLike, most: float = MOST) -> NDArray[np.int32]:
+    """Return whole numbers, rounded up and clipped to 0..`most`; nan becomes 0."""
+    numbers = np.ceil(np.clip(np.asarray(values, np.float64), 0, most))
+    return np.where(np.isnan(numbers), 0, numbers).astype(np.int32)

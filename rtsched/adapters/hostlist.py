@@ -1,0 +1,57 @@
+"""Node lists as Slurm writes them: `fast[1-5,7],login`.
+
+Source: manual page scontrol (show hostnames).
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+MOST_NODES = 1_000_000
+"""A list of more nodes is taken for damage."""
+
+_PART = re.compile(r"([^\[\],\s]*)((?:\[[^\[\]]*\][^\[\],\s]*)*)(?:,|$)")
+_BRACKET = re.compile(r"\[([^\[\]]*)\]([^\[\]]*)")
+_RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
+
+
+def expand(text: str) -> list[str]:
+    """Return the names in a node list, in order.
+
+    Raises
+    ------
+    ValueError
+        If brackets or numbers are wrong, or there are more than `MOST_NODES` names.
+    """
+    names: list[str] = []
+    at, text = 0, text.strip()
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None or match.end() == at:
+            raise ValueError(f"{text[:80]!r} is no node list")
+        at = match.end()
+        pieces = [[match[1]]]
+        count = 1
+        for inside, after in _BRACKET.findall(match[2]):
+            choices = _numbers(inside)
+            count *= len(choices)
+            if len(names) + count > MOST_NODES:
+                raise ValueError(f"more than {MOST_NODES:,} nodes in one list")
+            pieces.append([number + after for number in choices])
+        names += [name for name in map("".join, product(*pieces)) if name]
+    return names
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the numbers of `1-5,007`, with their leading zeros."""
+    found: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"{part[:80]!r} is no range of node numbers")
+        first, last = match[1], match[2] or match[1]
+        if int(last) - int(first) + len(found) >= MOST_NODES:
+            raise ValueError(f"more than {MOST_NODES:,} nodes in one list")
+        found += [str(i).zfill(len(first)) for i in range(int(first), int(last) + 1)]
+    return found

@@ -1,0 +1,161 @@
+"""What Slurm's words mean: job states, submit lines, the deadline in Extra or Comment.
+
+Sources: the manual pages sacct (JOB STATE CODES), sbatch and srun.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rtsched.model.log import Ending
+
+ENDINGS: dict[str, Ending] = {
+    "BOOT_FAIL": Ending.NODE_FAILURE,
+    "CANCELLED": Ending.CANCELLED,
+    "COMPLETED": Ending.COMPLETED,
+    "COMPLETING": Ending.RUNNING,
+    "CONFIGURING": Ending.RUNNING,
+    "DEADLINE": Ending.MISSED,
+    "FAILED": Ending.FAILED,
+    "LAUNCH_FAILED": Ending.FAILED,
+    "NODE_FAIL": Ending.NODE_FAILURE,
+    "OUT_OF_MEMORY": Ending.FAILED,
+    "PENDING": Ending.PENDING,
+    "PREEMPTED": Ending.PREEMPTED,
+    "RECONFIG_FAIL": Ending.NODE_FAILURE,
+    "REQUEUED": Ending.UNKNOWN,
+    "REQUEUE_FED": Ending.PENDING,
+    "REQUEUE_HOLD": Ending.PENDING,
+    "RESIZING": Ending.RUNNING,
+    "RESV_DEL_HOLD": Ending.PENDING,
+    "REVOKED": Ending.CANCELLED,
+    "RUNNING": Ending.RUNNING,
+    "SIGNALING": Ending.RUNNING,
+    "SPECIAL_EXIT": Ending.FAILED,
+    "STAGE_OUT": Ending.RUNNING,
+    "STOPPED": Ending.RUNNING,
+    "SUSPENDED": Ending.RUNNING,
+    "TIMEOUT": Ending.TIMEOUT,
+}
+"""What each job state means here."""
+
+_WORDS = (
+    "bell contiguous exclusive get-user-env help hold ignore-pbs immediate join-output "
+    "kill-on-bad-exit label multi-prog nice no-allocate no-bell no-kill no-requeue no-shell "
+    "no-rotate oom-kill-step overcommit overlap oversubscribe parsable preserve-env propagate pty "
+    "quiet quit-on-interrupt reboot requeue share spread-job stepmgr test-only unbuffered usage "
+    "use-min-nodes verbose version wait wait-all-nodes x11 exact external disable-status "
+    "export-all interactive-step"
+)
+_FLAGS = frozenset(_WORDS.split())
+"""Long options that take no value in the next word."""
+
+_SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
+
+_DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGNORECASE)
+_NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
+_COUNT = re.compile(r"(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SubmitLine:
+    """What a submit line says beside the columns of the log.
+
+    Attributes
+    ----------
+    deadline : str
+        What `--deadline` says; empty if it is not there.
+    nodes : (int, int) or None
+        Least and most nodes (`-N`), if the number of processors grows with them.
+    per_node : int
+        Processors per node that were asked for.
+    """
+
+    deadline: str = ""
+    nodes: tuple[int, int] | None = None
+    per_node: int = 1
+
+
+@lru_cache(maxsize=8192)
+def submit_line(text: str) -> SubmitLine:
+    """Return what a command line of sbatch, srun or salloc asks for.
+
+    The log has lost the quotes around words. Options of the job's own command do not count; after
+    `--wrap`, whose value cannot be told from further options, only a deadline does.
+    """
+    options = _options(text.split()[1:])
+    deadline = options.get("deadline", "")
+    match = _NODES.fullmatch(options.get("nodes", ""))
+    fixed = options.keys() & {"ntasks", "exclusive"}
+    if match is None or match[3] is None or fixed:
+        return SubmitLine(deadline)
+    least, most = (int(match[i]) * (1024 if match[i + 1] else 1) for i in (1, 3))
+    per_node = _count(options.get("ntasks-per-node")) * _count(options.get("cpus-per-task"))
+    if not 0 < least < most:
+        return SubmitLine(deadline)
+    return SubmitLine(deadline, (least, most), per_node)
+
+
+def _count(text: str | None) -> int:
+    match = _COUNT.fullmatch(text or "")
+    return max(1, int(match[1])) if match else 1
+
+
+_LONG = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task"}
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Return the values of the options before the job's command."""
+    options: dict[str, str] = {}
+    wrapped = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        follows = words[at] if at < len(words) else ""
+        if word.startswith("--"):
+            name, given, value = word[2:].partition("=")
+            if not given and name not in _FLAGS and not follows.startswith("-"):
+                value = follows
+                at += 1
+            if not wrapped or name == "deadline":
+                options[name] = value
+            wrapped |= name == "wrap"
+        elif word.startswith("-") and len(word) > 1 and not wrapped:
+            letter = word[1]
+            value = word[2:].removeprefix("=")
+            if letter not in _SHORT_FLAGS and not value:
+                value = follows
+                at += 1
+            options[_LONG.get(letter, letter)] = value
+        elif not wrapped and word != ":":
+            break
+    return options
+
+
+def deadline_in(*texts: str) -> str:
+    """Return what the first of some free texts says after `deadline=`; empty if none does.
+
+    The syntax is `rt:deadline=2026-11-21T17:40` or `RtDeadline=1795282800`, words separated by
+    white space, comma or semicolon.
+    """
+    for text in texts:
+        match = _DEADLINE.search(text)
+        if match is not None:
+            return match[1]
+    return ""
+
+
+def ending(state: str) -> Ending:
+    """Return what a state such as `CANCELLED by 1001` means; UNKNOWN if it is none."""
+    words = state.upper().split()
+    return ENDINGS.get(words[0].rstrip("+"), Ending.UNKNOWN) if words else Ending.UNKNOWN
+
+
+def minutes(text: str) -> float:
+    """Return the seconds of a number of minutes (TimelimitRaw); inf for anything else."""
+    return (
+        float(text) * 60.0 if text.isascii() and text.isdigit() and len(text) < 12 else float("inf")
+    )

@@ -1,0 +1,139 @@
+"""One input file, opened once and read in blocks: plain or gzip, checked, with clear errors."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import zlib
+from typing import IO, TYPE_CHECKING, Self
+
+from rtsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+BLOCK = 4 << 20
+"""Bytes read at a time."""
+
+HEAD = 1 << 16
+"""Bytes looked at to tell the format."""
+
+LONGEST_LINE = 32 << 20
+"""A longer line is no line of an accounting log."""
+
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_OTHER = {
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ\x00": ("xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"PK\x03\x04": ("zip", "unzip"),
+}
+_WHY = {
+    errno.ENOENT: "there is no such file; check the name",
+    errno.EISDIR: "this is a directory; name the log files in it",
+    errno.EACCES: "permission denied; read it as a user who may, or copy it",
+    errno.EPERM: "permission denied; read it as a user who may, or copy it",
+}
+
+
+class Source:
+    """A file being read. `head` is its first piece; `blocks` gives all of it, head included."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = os.fspath(path)
+        try:
+            # A file object that outlives this call; `close` is the context manager's task.
+            self._file: IO[bytes] = open(self.path, "rb")  # noqa: SIM115
+        except OSError as error:
+            raise self._unreadable(error) from error
+        except ValueError as error:
+            raise InputError(self.path, "this is no file name; check it") from error
+        self._packed = self._file
+        try:
+            self.head = self._start()
+        except InputError:
+            self.close()
+            raise
+
+    def _start(self) -> bytes:
+        """Return the first bytes, unpacked, without a byte order mark."""
+        try:
+            packed = self._file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if packed:
+            self._file = gzip.GzipFile(fileobj=self._file, mode="rb")  # type: ignore[assignment]
+        head = self._read(HEAD)
+        for magic, (name, tool) in _OTHER.items():
+            if head.startswith(magic):
+                raise InputError(self.path, f"packed with {name}; unpack it first ({tool})")
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise InputError(
+                self.path, "text in UTF-16; convert it first (iconv -f UTF-16 -t UTF-8)"
+            )
+        return head.removeprefix(_BOM)
+
+    def _unreadable(self, error: OSError) -> InputError:
+        why = _WHY.get(error.errno or 0, f"cannot be read ({error.strerror or error}); check it")
+        return InputError(self.path, why)
+
+    def _read(self, size: int) -> bytes:
+        """Return up to `size` bytes, fewer only at the end."""
+        pieces = []
+        try:
+            while size > 0 and (piece := self._file.read(size)):
+                pieces.append(piece)
+                size -= len(piece)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(
+                self.path, f"damaged gzip data ({error}); fetch it again, or unpack what is left"
+            ) from error
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return b"".join(pieces)
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the whole text piece by piece."""
+        if self.head:
+            yield self.head
+        while block := self._read(BLOCK):
+            yield block
+
+    def line_blocks(self) -> Iterator[bytes]:
+        """Yield the whole text in pieces that end with a line, or with the file."""
+        rest = b""
+        for block in self.blocks():
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                yield rest + block[:cut]
+                rest = block[cut:]
+            else:
+                rest += block
+            if len(rest) > LONGEST_LINE:
+                raise InputError(
+                    self.path,
+                    f"a line is longer than {LONGEST_LINE >> 20} MB, so this is no "
+                    "accounting log; check the file",
+                )
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        self._packed.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
