@@ -80,18 +80,22 @@ class Snapshot:
     def planned(self) -> Jobs:
         """Return the queued jobs whose start the plan owns, row by row with the plan.
 
+        Their deadline is the promised one, where a promise was given.
+
         Raises
         ------
         ShapeError
             If the plan names a job that does not wait.
         """
-        order = np.argsort(self.queued.id, kind="stable")
-        ids = self.queued.id[order]
         wanted = self.plan.entries.job
-        place = np.searchsorted(ids, wanted)
-        if len(wanted) and (place.max() >= len(ids) or (ids[place] != wanted).any()):
+        place, known = _places(self.queued.id, wanted)
+        if not known.all():
             raise ShapeError("the plan names a job that does not wait")
-        return self.queued.take(order[place])
+        jobs = self.queued.take(place)
+        promise, promised = _places(self.promises.job, wanted)
+        deadline = jobs.deadline.copy()
+        deadline[promised] = self.promises.deadline[promise[promised]]
+        return jobs.with_column("deadline", deadline)
 
     @cached_property
     def free_in(self) -> NDArray[np.float64]:
@@ -105,3 +109,15 @@ class Snapshot:
         per_node = np.repeat(np.maximum(ends, 0.0), np.diff(self.allocations.indptr))
         np.maximum.at(free, self.allocations.nodes, per_node)
         return read_only(free)
+
+
+def _places(
+    ids: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where in `ids` each wanted one stands, and whether it is there at all."""
+    if not len(ids):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    order = np.argsort(ids, kind="stable")
+    rank = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
+    place = order[rank]
+    return place, ids[place] == wanted

@@ -166,7 +166,8 @@ class Table:
         if array is None:
             if self._base is None:
                 raise ShapeError(f"{type(self).__name__} has no column {name!r}")
-            array = read_only(self._base.column(name)[self._rows])
+            array = self._base.column(name)
+            array = array if self._rows is None else read_only(array[self._rows])
             self._arrays[name] = array
         return array
 
@@ -190,10 +191,14 @@ class Table:
         if index.dtype == np.bool_:
             index = np.flatnonzero(index)
         index = index.astype(np.int64, copy=False)
-        if self._base is not None:
-            index = cast("NDArray[np.int64]", self._rows)[index]
-        base = self if self._base is None else self._base
-        return self._make(len(index), {}, self._names, base, index)
+        if self._rows is None:
+            return self._make(len(index), {}, self._names, self, index)
+        return self._make(len(index), {}, self._names, self._base, self._rows[index])
+
+    def with_column(self, name: str, values: ArrayLike) -> Self:
+        """Return a view with one other column; nothing else is gathered or copied."""
+        array = self._columns[name].array(values, self._n)
+        return self._make(self._n, {name: array}, self._names, self)
 
     def replace(self, **columns: ArrayLike | None) -> Self:
         """Return a copy in which the given columns are other arrays; the rest is shared."""

@@ -1,0 +1,41 @@
+"""Every worked case whose kind has a runner passes through the code that the policies run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import run_cases
+
+from rtsched.kernels import dlt
+from rtsched.kernels.compiling import plain
+
+CASES = Path(__file__).parent.parent / "data" / "cases"
+MCDF = run_cases.read_cases(CASES / "mcdf.json")
+
+
+@pytest.mark.parametrize("case", MCDF, ids=[case["case_id"] for case in MCDF])
+def test_worked_case(case: run_cases.Case) -> None:
+    """The case's expected values come out."""
+    assert run_cases.check(case) == []
+
+
+def test_all_kinds_of_mcdf_have_a_runner() -> None:
+    """No case of this algorithm is passed over."""
+    assert {case["kind"] for case in MCDF} <= run_cases.RUNNERS.keys()
+
+
+def test_runner_reports_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong expectation is found, named and counted."""
+    case = dict(MCDF[0], expected={"exec_time": 1.0})
+    wrong = run_cases.check(case)
+    assert wrong == [f".exec_time: expected 1.0, found {dlt.exec_time(1, 100.0, 10.0, 10.0)}"]
+    assert run_cases.main([str(CASES / "mcdf.json")]) == 0
+    assert "plan: 5 passed, 0 failed" in capsys.readouterr().out
+
+
+def test_a_broken_kernel_fails_cases_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner and a replay both stand on the same kernel."""
+    monkeypatch.setattr(dlt, "exec_time", lambda *load: plain(dlt.exec_time)(*load) * 1.01)
+    dlt_case = next(case for case in MCDF if case["kind"] == "dlt")
+    assert run_cases.check(dlt_case) != []

@@ -1,0 +1,204 @@
+"""The mcdf plug-in: verdicts, promises, plans, reasons and counter-offers, through the chain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rtsched.chain import Chain, Member
+from rtsched.cycle import judge
+from rtsched.model.actions import Admit, Reject, Reserve
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Verdict
+from rtsched_plugins.mcdf import Mcdf
+
+NOW = 1_795_000_000.0
+
+
+def rigid(*rows: tuple[float, int, float], first: int = 0) -> Jobs:
+    """Return rigid jobs from (relative deadline, size, wall time)."""
+    deadline, size, wall = zip(*rows, strict=True)
+    return Jobs.build(
+        len(rows),
+        id=np.arange(first, first + len(rows)),
+        submit=NOW,
+        deadline=NOW + np.array(deadline),
+        size=np.array(size),
+        wall_time=np.array(wall, np.float64),
+    )
+
+
+def chain(**settings: object) -> Chain:
+    """Return a chain of the one plug-in, as planner."""
+    return Chain([Member("mcdf", Mcdf(Mcdf.Config(**settings)))], "mcdf")  # type: ignore[arg-type]
+
+
+def test_admitted_jobs_get_their_deadline_promised_and_a_place_in_the_plan() -> None:
+    """Two jobs fit side by side, the third after the first that ends."""
+    jobs = rigid((100, 1, 100), (50, 1, 50), (100, 1, 50))
+    cycle = judge(Snapshot(NOW, Cluster.uniform(2)), chain(), jobs)
+    admit, reserve = cycle.actions
+    assert isinstance(admit, Admit)
+    assert isinstance(reserve, Reserve)
+    assert admit.promise.tolist() == jobs.deadline.tolist()
+    entries = reserve.plan.entries
+    assert entries.job.tolist() == [0, 1, 2]
+    assert (entries.start - NOW).tolist() == [0, 0, 50]
+    assert (entries.end - NOW).tolist() == [100, 50, 100]
+    assert reserve.plan.nodes.tolist() == [0, 1, 1]
+
+
+def test_batch_is_judged_in_order_of_submission_and_id_whatever_the_rows() -> None:
+    """Of two jobs that exclude each other the lower id gets in, also from the second row."""
+    jobs = rigid((10, 1, 10), (10, 1, 10)).take([1, 0])
+    verdicts = chain().admit(jobs, Snapshot(NOW, Cluster.uniform(1))).verdicts
+    assert verdicts.code.tolist() == [Verdict.REJECT, Verdict.ADMIT]
+
+
+def test_jobs_without_deadline_are_not_judged() -> None:
+    """Best effort is none of the planner's business."""
+    jobs = rigid((np.inf, 1, 10), (20, 1, 10))
+    verdicts = chain().admit(jobs, Snapshot(NOW, Cluster.uniform(1))).verdicts
+    assert verdicts.code.tolist() == [Verdict.ABSTAIN, Verdict.ADMIT]
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [((5, 1, 10), "mcdf.impossible"), ((99, 3, 10), "mcdf.impossible")],
+    ids=["too long", "too wide"],
+)
+def test_hopeless_jobs_are_told_so(job: tuple[float, int, float], code: str) -> None:
+    """A job that an idle machine could not finish in time gets its own reason."""
+    judgement = chain().admit(rigid(job), Snapshot(NOW, Cluster.uniform(2)))
+    assert [finding.reason.code for finding in judgement.verdicts.findings] == [code]
+
+
+def with_promise() -> tuple[Snapshot, Jobs]:
+    """Return a one-node cluster where job 0 is promised and planned at once for 100 s."""
+    waiting = rigid((100, 1, 100))
+    plan = Schedule.build([0], [NOW], [NOW + 100], np.array([0, 1]), np.array([0], np.int32))
+    promises = Promises.build(1, job=[0], deadline=[NOW + 100], made_at=NOW)
+    snapshot = Snapshot(NOW, Cluster.uniform(1), waiting, promises=promises, plan=plan)
+    return snapshot, waiting
+
+
+def test_no_room_names_the_numbers_and_offers_the_least_deadline() -> None:
+    """The machine is promised away for 100 s, so a 10 s job can end at 110 s at the earliest."""
+    snapshot, _ = with_promise()
+    cycle = judge(snapshot, chain(), rigid((60, 1, 10), first=1))
+    (reject,) = cycle.actions
+    assert isinstance(reject, Reject)
+    assert (reject.offer - NOW).tolist() == [110]
+    assert cycle.judgement is not None
+    (finding,) = cycle.judgement.verdicts.findings
+    assert finding.reason.code in {"mcdf.no-room", "mcdf.breaks-promise"}
+    assert finding.numbers["promises"].tolist() == [1]
+
+
+def test_breaking_a_promise_names_whose() -> None:
+    """First in the order, a new job would push the promised one past its deadline."""
+    snapshot, _ = with_promise()
+    judgement = chain(order="deadline").admit(rigid((60, 1, 10), first=7), snapshot)
+    (finding,) = judgement.verdicts.findings
+    assert finding.reason.code == "mcdf.breaks-promise"
+    assert finding.numbers["other"].tolist() == [0]
+
+
+def test_counter_offers_can_be_switched_off() -> None:
+    """With no tests to spend there is no offer."""
+    snapshot, _ = with_promise()
+    judgement = chain(offer_tests=0).admit(rigid((60, 1, 10), first=1), snapshot)
+    assert judgement.verdicts.offer.tolist() == [np.inf]
+
+
+def test_rejection_leaves_the_plan_alone() -> None:
+    """A failed test answers without a plan, so the old one stands."""
+    snapshot, _ = with_promise()
+    assert chain().admit(rigid((60, 1, 10), first=1), snapshot).verdicts.plan is None
+
+
+def test_divisible_job_gets_its_fractions() -> None:
+    """On two equal nodes with Cms = Cps the first gets twice the second's share."""
+    job = Jobs.build(
+        1, id=[0], submit=NOW, deadline=NOW + 1400, kind=Kind.DIVISIBLE, sigma=100.0, cms=10.0,
+        cps=10.0,
+    )  # fmt: skip
+    plan = chain().admit(job, Snapshot(NOW, Cluster.uniform(2))).verdicts.plan
+    assert plan is not None
+    assert plan.fractions == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_empty_batch_takes_up_time_that_came_free() -> None:
+    """The planned job could start now: the planner says so, and says nothing a second time."""
+    waiting = rigid((100, 1, 20))
+    late = Schedule.build([0], [NOW + 30], [NOW + 50], np.array([0, 1]), np.array([0], np.int32))
+    snapshot = Snapshot(NOW, Cluster.uniform(1), waiting, plan=late)
+    plan = chain().admit(waiting.take([]), snapshot).verdicts.plan
+    assert plan is not None
+    assert plan.entries.start.tolist() == [NOW]
+    again = Snapshot(NOW, Cluster.uniform(1), waiting, plan=plan)
+    assert chain().admit(waiting.take([]), again).verdicts.plan is None
+
+
+def test_lost_nodes_drop_the_promises_that_cannot_be_kept() -> None:
+    """With one of two nodes down only one of two full-length jobs still fits its deadline."""
+    waiting = rigid((100, 1, 90), (100, 1, 90))
+    plan = Schedule.build(
+        [0, 1], [NOW, NOW], [NOW + 90] * 2, np.array([0, 1, 2]), np.array([0, 1], np.int32)
+    )
+    nodes = Nodes.build(2, state=[NodeState.UP, NodeState.DOWN])
+    snapshot = Snapshot(NOW, Cluster(nodes), waiting, plan=plan)
+    kept = chain().admit(waiting.take([]), snapshot).verdicts.plan
+    assert kept is not None
+    assert len(kept) == 1
+    assert kept.nodes.tolist() == [0]
+
+
+def partitioned() -> Cluster:
+    """Return four nodes: `left` has 0 and 1, `right` 2 and 3, `most` 1 to 3."""
+    masks = {"left": [1, 1, 0, 0], "right": [0, 0, 1, 1], "most": [0, 1, 1, 1]}
+    return Cluster(Nodes.build(4), {name: np.array(mask, np.bool_) for name, mask in masks.items()})
+
+
+def in_partition(jobs: Jobs, *names: str | None) -> Jobs:
+    """Return the jobs in these partitions."""
+    table = tuple(dict.fromkeys(name for name in names if name is not None))
+    codes = [-1 if name is None else table.index(name) for name in names]
+    return jobs.replace_text("partition", np.array(codes, np.int32), table)
+
+
+def test_partitions_are_planned_on_their_own_nodes() -> None:
+    """Each job is planned within its partition."""
+    jobs = in_partition(rigid((10, 2, 10), (10, 2, 10)), "left", "right")
+    plan = chain().admit(jobs, Snapshot(NOW, partitioned())).verdicts.plan
+    assert plan is not None
+    assert [plan.nodes_of(row).tolist() for row in range(2)] == [[0, 1], [2, 3]]
+
+
+def test_overlapping_partitions_never_share_a_node_at_one_time() -> None:
+    """What one partition has planned is busy for another that overlaps it."""
+    cluster = partitioned()
+    first = in_partition(rigid((10, 2, 10)), "right")
+    plan = chain().admit(first, Snapshot(NOW, cluster)).verdicts.plan
+    assert plan is not None
+    snapshot = Snapshot(NOW, cluster, first, plan=plan)
+    wide = in_partition(rigid((10, 3, 10), first=1), "most")
+    assert chain().admit(wide, snapshot).verdicts.code.tolist() == [Verdict.REJECT]
+    narrow = in_partition(rigid((10, 1, 10), first=1), "most")
+    joint = chain().admit(narrow, snapshot).verdicts.plan
+    assert joint is not None
+    nodes = [joint.nodes_of(row).tolist() for row in range(2)]
+    assert dict(zip(joint.entries.job.tolist(), nodes, strict=True)) == {0: [2, 3], 1: [1]}
+
+
+def test_the_promised_deadline_counts_not_the_job_s_own() -> None:
+    """A job that took a counter-offer is planned against what it was promised."""
+    waiting = rigid((50, 1, 100))
+    plan = Schedule.build([0], [NOW], [NOW + 100], np.array([0, 1]), np.array([0], np.int32))
+    promises = Promises.build(1, job=[0], deadline=[NOW + 200], made_at=NOW)
+    snapshot = Snapshot(NOW, Cluster.uniform(1), waiting, promises=promises, plan=plan)
+    verdicts = chain(order="deadline").admit(rigid((60, 1, 10), first=1), snapshot).verdicts
+    assert verdicts.code.tolist() == [Verdict.ADMIT]
