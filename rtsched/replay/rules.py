@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -157,19 +157,6 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
         bits *= np.uint64(factor)
     bits ^= bits >> np.uint64(31)
     return bits
-
-
-class Kinds(NamedTuple):
-    """Columns of `Jobs` that say how run time depends on size; None: the missing value."""
-
-    kind: NDArray[np.int8] | None
-    size_min: NDArray[np.int32] | None
-    size_max: NDArray[np.int32] | None
-    sigma: Floats | None
-    cms: Floats | None
-    cps: Floats | None
-    setup_link: Floats | None
-    setup_node: Floats | None
 
 
 def kinds(jobs: Jobs, rule: KindRule, machine: int) -> tuple[dict[str, object], list[str]]:

@@ -1,73 +1,183 @@
-"""Make a log ready for replay: normalise it, sort it, and apply the rules for what it lacks.
+"""Make a log ready for replay: drop what cannot be replayed, fill in what it does not say.
 
-Every rule that had to be applied is said as an assumption. The normalisation is the usual one of
-the Parallel Workloads Archive: keep jobs that ran and that fit the machine; the size is the
-requested one, else the allocated one; the requested time is never below the run time.
+Everything dropped is counted by reason, everything filled in is said in a sentence.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import math
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.errors import InputError
-from rtsched.model.cluster import Cluster, Nodes
+from rtsched.errors import ConfigError, InputError
+from rtsched.model.cluster import Cluster
 from rtsched.model.log import Skipped
+from rtsched.replay.machine import charge, peak_use, with_speeds
+from rtsched.replay.normalise import (
+    filled,
+    gathered,
+    in_units,
+    ordered,
+    replayable,
+    run_times,
+    sizes,
+)
 from rtsched.replay.results import Workload
-from rtsched.replay.rules import accounts_of, with_deadlines, with_kinds, with_speeds
+from rtsched.replay.rules import (
+    CHOICE_DRAW,
+    DEADLINE_PATTERN,
+    KIND_PATTERN,
+    DeadlineRule,
+    KindRule,
+    draw,
+    kinds,
+    relative_deadlines,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.log import Log, Outcomes
+    from rtsched.model.accounts import Accounts
+    from rtsched.model.jobs import Edges, Jobs
+    from rtsched.model.log import Log
+
+HEADER = "RtschedWorkload"
+"""Name of the SWF header line that holds settings of this module as a TOML inline table."""
+
+Positive = Annotated[float, Meta(gt=0)]
 
 
 class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a log is made ready: what to assume where it says nothing."""
+    """How a log is made ready for replay: the `[workload]` table of a site.toml."""
 
-    seed: Annotated[int, Meta(ge=0, description="Seed of every rule that draws at random.")] = 0
+    unit: Annotated[
+        Literal["core", "node"],
+        Meta(
+            description="What is given to one job at a time. `core`: jobs share nodes, so a "
+            "cluster of 30 nodes with 4 cores is 120 rows. `node`: a job has its nodes to itself; "
+            "what it asks for is rounded up to whole nodes."
+        ),
+    ] = "core"
     deadline_rule: Annotated[
         str,
         Meta(
-            pattern=r"^(none|uniform|slowdown:[0-9]+(\.[0-9]+)?)$",
-            description="Deadline of jobs whose log has none. `none`. `slowdown:F`: F times the "
-            "requested time after submission. `uniform`: the relative deadline is uniform between "
-            "the job's least and greatest run time over its sizes; for a rigid job, between its "
-            "requested time and what one node would take.",
+            pattern=DEADLINE_PATTERN,
+            description="Deadlines of jobs for which the log has none. `none`; `slowdown:F`: F "
+            "times the requested time after submission; `uniform`: drawn between the least and "
+            "the greatest execution time of a moldable or divisible job, `uniform:F`: of a rigid "
+            "one between the requested time and F times it (4 if not given).",
         ),
     ] = "slowdown:4"
     deadline_fraction: Annotated[
         float,
-        Meta(ge=0, le=1, description="Fraction of jobs that the deadline rule gives one."),
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the jobs without a deadline that get one by the rule, drawn "
+            "by seed and job id; the others are best effort.",
+        ),
     ] = 1.0
     jobs_are: Annotated[
         str,
         Meta(
-            pattern=r"^(rigid|moldable:[0-9.]+-[0-9.]+|divisible:[0-9.]+)$",
-            description="What jobs are that the log does not tell more of. `rigid`. "
-            "`moldable:LOW-HIGH`: any size between LOW and HIGH times the requested one. "
-            "`divisible:R`: a load with Cms/Cps = R that takes its requested time at its size.",
+            pattern=KIND_PATTERN,
+            description="What jobs are of which the log says no more than a size. `rigid`; "
+            "`moldable:LOW-HIGH`: any size between these multiples of the requested one, run time "
+            "in inverse proportion; `divisible:CMS:CPS` or `divisible:CMS:CPS:ST:SC`: loads cut "
+            "at will, with seconds to send and to compute a unit and to set up both.",
         ),
     ] = "rigid"
-    unit: Annotated[
-        str,
-        Meta(
-            pattern="^(core|node)$",
-            description="What is given to one job at a time: each core, or whole nodes.",
-        ),
-    ] = "core"
     shares: Annotated[
-        dict[str, Annotated[float, Meta(gt=0)]],
-        Meta(description="Shares of accounts and users by name; 1 where a name is missing."),
+        dict[str, Positive],
+        Meta(
+            description="Shares per `ACCOUNT`, `ACCOUNT/USER` or `*/USER` against their "
+            "siblings; 1 where nothing is said."
+        ),
     ] = {}
     speeds: Annotated[
-        dict[str, Annotated[float, Meta(gt=0)]],
-        Meta(description="Speed of nodes by a pattern of their names, such as `slow*` = 0.5."),
+        dict[str, Positive],
+        Meta(
+            description="Speed factors per pattern of node names (`fast*`) or per share of the "
+            "machine (`25%`: the first quarter of the nodes that no earlier entry took); 1 where "
+            "nothing is said."
+        ),
     ] = {}
+    seed: Annotated[
+        int, Meta(ge=0, description="Where chance decides, equal seeds give equal workloads.")
+    ] = 0
+
+    def rules(self) -> tuple[DeadlineRule, KindRule]:
+        """Return the two rules, parsed.
+
+        Raises
+        ------
+        ConfigError
+            Listing every mistake with its path.
+        """
+        problems: list[str] = []
+        found: list[Any] = []
+        for name, rule in (("deadline_rule", DeadlineRule), ("jobs_are", KindRule)):
+            try:
+                found.append(rule.parse(getattr(self, name)))
+            except ConfigError as error:
+                problems += [f"workload.{name}: {problem}" for problem in error.problems]
+        if not 0 <= self.deadline_fraction <= 1:
+            problems.append(
+                f"workload.deadline_fraction: {self.deadline_fraction} is not between 0 and 1"
+            )
+        for name in ("shares", "speeds"):
+            for entry, value in getattr(self, name).items():
+                if not 0 < value < math.inf:
+                    problems.append(f"workload.{name}.{entry!r}: {value} is not above 0")
+        for entry in self.speeds:
+            if entry.endswith("%") and not _is_percentage(entry[:-1]):
+                problems.append(f"workload.speeds.{entry!r}: is no share between 0% and 100%")
+        if problems:
+            raise ConfigError(problems)
+        return found[0], found[1]
+
+
+def _is_percentage(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 100
+    except ValueError:
+        return False
+
+
+def header_settings(lines: Iterable[str]) -> dict[str, Any]:
+    """Return the settings that an SWF file's own header proposes, {} if none.
+
+    SWF has no place for what a job is and when it is due. `rtsched synth` therefore writes the
+    rules that give its jobs back, as `; RtschedWorkload: { jobs_are = "divisible:1:100" }`. They
+    are defaults: what the user says comes first.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The file's lines, at least its comments.
+
+    Raises
+    ------
+    ConfigError
+        If the line is no TOML inline table.
+    """
+    for line in lines:
+        name, _, value = line.strip().lstrip(";").partition(":")
+        if name.strip() == HEADER:
+            try:
+                table = tomllib.loads(f"settings = {value}")["settings"]
+            except tomllib.TOMLDecodeError as cause:
+                raise ConfigError([f"header line {HEADER}: is not TOML: {cause}"]) from cause
+            if not isinstance(table, dict):
+                raise ConfigError([f"header line {HEADER}: is no table of settings"])
+            return table
+    return {}
 
 
 def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) -> Workload:
@@ -76,161 +186,138 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     Parameters
     ----------
     log : Log
-        What a reader made of the files.
+        As read; sizes count processors.
     options : WorkloadOptions
-        The rules for what the log lacks.
+        The rules.
     cluster : Cluster, optional
-        The machine; else the log's own; else the peak use seen in the log.
-
-    Returns
-    -------
-    Workload
-        Jobs in order of (submit, id), with everything assumed said in a sentence.
+        The machine, in place of the one that the log describes.
 
     Raises
     ------
+    ConfigError
+        If a rule is wrong.
     InputError
         If no job is left.
     """
+    deadline_rule, kind_rule = options.rules()
     said = list(log.assumptions)
     skipped = Skipped(log.skipped.count.copy(), dict(log.skipped.first))
-    machine = _machine(log, cluster, options, said)
-    jobs, outcomes = _kept(log, len(machine), skipped)
-    jobs = _requested(jobs, outcomes, said)
-    if not len(jobs):
+    log, known = in_units(log, options.unit, cluster or log.cluster, said)
+    machine = _machine(log, known, said)
+    machine, sentences = with_speeds(machine, options.speeds)
+    said += sentences
+    rows = ordered(log.jobs, replayable(log, int(machine.usable.sum()), skipped))
+    if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(
-            ", ".join(log.sources), "no job in it ran on this machine; nothing to replay"
+            log.sources[0] if log.sources else "log",
+            f"no job is left to replay: {_why(skipped)}; check the log and the machine",
         )
-    machine = with_speeds(machine, options.speeds, said)
-    accounts, jobs = accounts_of(jobs, options.shares, said)
-    jobs = with_kinds(jobs, options.jobs_are, len(machine), said)
-    rule, fraction = options.deadline_rule, options.deadline_fraction
-    jobs = with_deadlines(jobs, rule, fraction, options.seed, len(machine), said)
+    run_time = run_times(log.outcomes)
+    run_time = run_time if rows is None else run_time[rows]
+    jobs = filled(log.jobs, rows, sizes(log.jobs, log.outcomes), run_time, said)
+    jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
     return Workload(
-        jobs,
-        outcomes.run_time,
-        outcomes,
-        machine,
-        accounts,
-        log.edges,
-        tuple(said),
-        skipped,
-        log.sources,
-        log.format,
+        jobs=jobs,
+        run_time=run_time,
+        outcomes=log.outcomes if rows is None else gathered(log.outcomes, rows),
+        cluster=machine,
+        accounts=accounts,
+        edges=_edges(log.edges, jobs, skipped),
+        assumptions=tuple(said),
+        skipped=skipped,
+        sources=log.sources,
+        format=log.format,
     )
 
 
-def _machine(
-    log: Log, cluster: Cluster | None, options: WorkloadOptions, said: list[str]
-) -> Cluster:
-    """Return the machine in units that are given to one job at a time."""
-    if cluster is not None:
-        return by_core(cluster) if options.unit == "core" else cluster
-    if log.cluster is not None:
-        return log.cluster
-    peak = peak_use(log.outcomes)
+def _machine(log: Log, known: Cluster | None, said: list[str]) -> Cluster:
+    """Return the machine as it is known, else as large as the log's jobs show it to be."""
+    if known is not None:
+        unusable = len(known) - int(known.usable.sum())
+        if unusable:
+            said.append(f"{unusable} of {len(known)} nodes are down or drained and take no jobs.")
+        return known
+    rows = replayable(log, np.iinfo(np.int32).max, Skipped())
+    outcomes = log.outcomes if rows is None else log.outcomes.take(rows)
+    size = sizes(log.jobs, log.outcomes)
+    size = size if rows is None else size[rows]
+    most = peak_use(outcomes, np.where(outcomes.size > 0, outcomes.size, size))
     said.append(
-        f"The log does not describe the machine: it is taken to have {peak} processors, the most "
-        "that ran at one time (say otherwise with --cluster)."
+        f"The log does not describe the machine: {most} processors, the most that its jobs held "
+        "at once, are taken."
     )
-    return Cluster.uniform(peak)
+    return Cluster.uniform(most)
 
 
-def by_core(cluster: Cluster) -> Cluster:
-    """Return a cluster with a row for every core, which keeps its node's name as `host`."""
-    nodes = cluster.nodes
-    cores = np.maximum(nodes.cores, 1)
-    if (cores == 1).all():
-        return cluster
-    rows = np.repeat(np.arange(len(nodes)), cores)
-    split = nodes.take(rows)
-    columns = {
-        name: split.column(name) for name in Nodes.columns() if name not in {"host", "cores"}
-    }
-    names = {"name": nodes.names("name"), "host": nodes.names("name")}
-    table = Nodes.build(len(rows), names=names, host=split.name, cores=1, **columns)
-    masks = {name: mask[rows] for name, mask in cluster.partitions.items()}
-    return Cluster(table, masks, version=cluster.version)
+def _why(skipped: Skipped) -> str:
+    if not skipped.count:
+        return "the log is empty"
+    reason, times = skipped.count.most_common(1)[0]
+    return f"{skipped.count.total()} records were left out, {times} because {reason}"
 
 
-def peak_use(outcomes: Outcomes) -> int:
-    """Return the most processors that were in use at one time, by what the log records."""
-    ran = np.isfinite(outcomes.start) & np.isfinite(outcomes.end) & (outcomes.size > 0)
-    ran &= outcomes.end > outcomes.start
-    size = outcomes.size[ran].astype(np.int64)
-    if not len(size):
-        return 0
-    times = np.concatenate([outcomes.end[ran], outcomes.start[ran]])
-    steps = np.concatenate([-size, size])
-    order = np.lexsort((steps > 0, times))  # at one instant ends come first
-    return int(np.cumsum(steps[order]).max())
+def _ruled(
+    jobs: Jobs,
+    deadline_rule: DeadlineRule,
+    kind_rule: KindRule,
+    machine: int,
+    options: WorkloadOptions,
+    said: list[str],
+) -> tuple[Jobs, Accounts]:
+    """Return the jobs with kinds, deadlines and accounts, noting what was assumed."""
+    columns, sentences = kinds(jobs, kind_rule, machine)
+    said += sentences
+    jobs = gathered(jobs, None, columns)
+    deadline, sentences = _deadlines(jobs, deadline_rule, machine, options)
+    said += sentences
+    accounts, association, sentences = charge(jobs, options.shares)
+    said += sentences
+    return gathered(jobs, None, {"deadline": deadline, "association": association}), accounts
 
 
-def _kept(log: Log, machine: int, skipped: Skipped) -> tuple[Jobs, Outcomes]:
-    """Return the jobs that ran and fit, in order of (submit, id); count the others by reason."""
-    jobs, run, size = log.jobs, log.outcomes.run_time, _size(log)
-    where = log.sources[0] if log.sources else "?"
-    reasons = {
-        "submit time is missing or negative": ~(jobs.submit >= 0.0),
-        "did not run": ~(run > 0.0),
-        "asks for no processors": size <= 0,
-        f"asks for more than the machine's {machine} processors": size > machine,
-    }
-    bad = np.zeros(len(jobs), np.bool_)
-    for reason, mask in reasons.items():
-        skipped.add(reason, where, int(np.count_nonzero(mask & ~bad)))
-        bad |= mask
-    rows = np.flatnonzero(~bad)
-    key, submit = jobs.id[rows], jobs.submit[rows]
-    if not _ascending(submit, key):
-        rows = rows[np.lexsort((key, submit))]
-    whole = len(rows) == len(jobs) and bool((np.diff(rows) > 0).all())
-    kept, outcomes = (jobs, log.outcomes) if whole else (jobs.take(rows), log.outcomes.take(rows))
-    size = size[rows]
-    if (kept.size != size).any():
-        kept = kept.replace(size=size)
-    return _unique(kept), outcomes
+def _deadlines(
+    jobs: Jobs, rule: DeadlineRule, machine: int, options: WorkloadOptions
+) -> tuple[NDArray[np.float64] | None, list[str]]:
+    """Return the deadlines (None: as the log has them), and what was assumed."""
+    n, known = len(jobs), np.isfinite(jobs.deadline)
+    missing = n - int(known.sum())
+    if not missing:
+        return None, []
+    if rule.name == "none" or options.deadline_fraction == 0:
+        return None, [f"{missing} of {n} jobs have no deadline: they are best effort."]
+    rows: NDArray[np.int64] | slice = slice(None) if missing == n else np.flatnonzero(~known)
+    relative = relative_deadlines(jobs, rule, machine, options.seed, rows)
+    if options.deadline_fraction < 1:
+        chosen = draw(jobs.id[rows], options.seed, CHOICE_DRAW) < options.deadline_fraction
+        relative = np.where(chosen, relative, np.inf)
+        missing = int(chosen.sum())
+    relative += jobs.submit[rows]
+    if missing == n:
+        deadline = relative
+    else:
+        deadline = jobs.deadline.copy()
+        deadline[rows] = relative
+    return deadline, [_deadline_sentence(missing, n, rule, options.seed)]
 
 
-def _size(log: Log) -> NDArray[np.int32]:
-    """Return each job's requested size, else the allocated one."""
-    asked = log.jobs.size
-    if (asked > 0).all():
-        return asked
-    return np.where(asked > 0, asked, log.outcomes.size).astype(np.int32)
+def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int) -> str:
+    start = f"{count} of {n} jobs got a deadline that the log does not give: "
+    if rule.name == "slowdown":
+        return f"{start}{rule.factor:g} times the requested time after submission."
+    return (
+        f"{start}drawn (seed {seed}) between the least and the greatest execution time, for "
+        f"rigid jobs between the requested time and {rule.factor:g} times it."
+    )
 
 
-def _ascending(submit: NDArray[np.float64], key: NDArray[np.int64]) -> bool:
-    later = np.diff(submit)
-    return bool(((later > 0) | ((later == 0) & (np.diff(key) > 0))).all())
-
-
-def _unique(jobs: Jobs) -> Jobs:
-    """Return jobs with unique ids; where several files share ids, labels keep the names."""
-    ids = jobs.id
-    if (np.diff(ids) > 0).all() or len(np.unique(ids)) == len(ids):
-        return jobs
-    labels = jobs.labels()
-    table = {name: code for code, name in enumerate(dict.fromkeys(labels))}
-    codes = np.array([table[label] for label in labels], np.int32)
-    return jobs.replace(id=np.arange(len(jobs))).replace_text("label", codes, tuple(table))
-
-
-def _requested(jobs: Jobs, outcomes: Outcomes, said: list[str]) -> Jobs:
-    """Return jobs whose requested time is at least their run time, and known."""
-    wall, run = jobs.wall_time, outcomes.run_time
-    unknown = ~np.isfinite(wall)
-    if unknown.any():
-        said.append(
-            f"{np.count_nonzero(unknown)} jobs asked for no run time: theirs stands in for it, as "
-            "if their users had known it."
-        )
-    short = ~unknown & (wall < run)
-    if short.any():
-        said.append(
-            f"{np.count_nonzero(short)} jobs ran longer than they asked for: they are taken to "
-            "have asked for their run time."
-        )
-    if not (unknown | short).any():
-        return jobs
-    return jobs.replace(wall_time=np.where(unknown, run, np.maximum(wall, run)))
+def _edges(edges: Edges, jobs: Jobs, skipped: Skipped) -> Edges:
+    """Return the dependencies between jobs that are left."""
+    if not len(edges):
+        return edges
+    both = np.isin(edges.before, jobs.id) & np.isin(edges.after, jobs.id)
+    lost = np.flatnonzero(~both)
+    if not len(lost):
+        return edges
+    first = f"job {int(edges.after[lost[0]])}"
+    skipped.add("a dependency on or of a job that is left out", first, len(lost))
+    return edges.take(both)

@@ -1,0 +1,226 @@
+"""Which records of a log are jobs that can be replayed, in which order, in which unit.
+
+The rules are those of the Parallel Workloads Archive's users: jobs that ran, on at least one and
+at most all processors; requested size, else the allocated one; requested time no less than the run
+time; in order of (submission, job number).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from rtsched.model.log import Ending
+from rtsched.model.table import Table, Text
+from rtsched.replay.machine import by_core, cores_per_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.log import Log, Outcomes, Skipped
+
+    Rows = NDArray[np.int64] | None  # None: all rows, as they stand
+
+T = TypeVar("T", bound=Table)
+
+
+def gathered(table: T, rows: Rows, new: dict[str, Any] | None = None) -> T:
+    """Return `rows` of a table with other columns in place of some (None: no change).
+
+    A column that holds one value throughout stays a single value, so it costs no memory.
+    """
+    columns: dict[str, Any] = {}
+    for name, column in table.columns().items():
+        values = (new or {}).get(name)
+        if values is not None:
+            columns[name] = values
+        elif not isinstance(column, Text) or table.names(name):
+            old = table.column(name)
+            single = len(old) > 0 and old.strides == (0,)
+            columns[name] = old[0] if single else old if rows is None else old[rows]
+    names = {name: table.names(name) for name in columns if table.names(name)}
+    n = len(table) if rows is None else len(rows)
+    return type(table).build(n, names=names, **columns)
+
+
+def in_units(
+    log: Log, unit: str, machine: Cluster | None, said: list[str]
+) -> tuple[Log, Cluster | None]:
+    """Return log and machine in the same unit, cores or whole nodes, noting what was assumed."""
+    if machine is None:
+        if unit == "node":
+            said.append(
+                "Neither log nor options say how many cores a node has: a processor of the log "
+                "counts as a node."
+            )
+        return log, None
+    if unit == "core":
+        cores = by_core(machine)
+        if len(cores) != len(machine):
+            said.append(
+                f"Jobs share nodes: {len(machine)} nodes are taken as {len(cores)} single cores."
+            )
+        return log, cores
+    each = cores_per_node(machine)
+    if each == 1:
+        return log, machine
+    said.append(f"Jobs have nodes to themselves: every {each} processors asked for are one node.")
+    sizes = {
+        name: np.where(values > 0, -(-values // each), values)
+        for name in ("size", "size_min", "size_max")
+        if len(values := log.jobs.column(name)) and values.strides != (0,)
+    }
+    memory = log.jobs.memory
+    if (memory >= 0).any():
+        sizes["memory"] = np.where(memory >= 0, memory * each, -1)
+    jobs = gathered(log.jobs, None, sizes)
+    outcomes = gathered(log.outcomes, None, {"size": -(-log.outcomes.size // each)})
+    return replace(log, jobs=jobs, outcomes=outcomes), machine
+
+
+def run_times(outcomes: Outcomes) -> NDArray[np.float64]:
+    """Return how long each job ran, by the log or by its start and end; nan: unknown."""
+    missing = np.isnan(outcomes.run_time)
+    if not missing.any():
+        return outcomes.run_time
+    return np.where(missing, outcomes.end - outcomes.start, outcomes.run_time)
+
+
+def sizes(jobs: Jobs, outcomes: Outcomes) -> NDArray[np.int32]:
+    """Return the units each job asked for, else those it was given."""
+    if (jobs.size > 0).all():
+        return jobs.size
+    return np.where(jobs.size > 0, jobs.size, outcomes.size)
+
+
+def _flaws(jobs: Jobs, outcomes: Outcomes, most: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield each reason for which a job cannot be replayed, and the jobs it holds for."""
+    run, start = run_times(outcomes), outcomes.start
+    yield "its submit time is missing or negative", ~((jobs.submit >= 0) & (jobs.submit < np.inf))
+    open_ended = (outcomes.ending == Ending.PENDING) | (outcomes.ending == Ending.RUNNING)
+    yield "it had not ended when the log was written", open_ended
+    yield "it starts before it is submitted", start < jobs.submit
+    yield "it ends before it starts", (outcomes.end < start) | (run < 0)
+    unknown = np.isnan(run)
+    if unknown.any():
+        yield "it never started", unknown & np.isnan(start)
+        yield "how long it ran is not known", unknown
+    yield "it ran for no time", run == 0
+    yield "its run time is infinite", np.isinf(run)
+    size = sizes(jobs, outcomes)
+    yield "it asks for no processors", size <= 0
+    yield "it asks for more processors than the machine has", size > most
+
+
+def replayable(log: Log, most: int, skipped: Skipped) -> Rows:
+    """Return the rows of jobs that can be replayed; the others are counted in `skipped`.
+
+    Parameters
+    ----------
+    log : Log
+        As read.
+    most : int
+        Units that the machine has.
+    skipped : Skipped
+        Grows.
+    """
+    jobs, keep = log.jobs, None
+    for reason, fails in _flaws(jobs, log.outcomes, most):
+        if not fails.any():
+            continue
+        if keep is None:
+            keep = np.ones(len(jobs), np.bool_)
+        lost = np.flatnonzero(fails & keep)
+        if len(lost):
+            skipped.add(reason, f"job {_label(jobs, int(lost[0]))}", len(lost))
+            keep[lost] = False
+    return None if keep is None else np.flatnonzero(keep)
+
+
+def _label(jobs: Jobs, row: int) -> str:
+    code = int(jobs.label[row])
+    return jobs.names("label")[code] if code >= 0 else str(int(jobs.id[row]))
+
+
+def ordered(jobs: Jobs, rows: Rows) -> Rows:
+    """Return `rows` in order of (submit, id)."""
+    submit = jobs.submit if rows is None else jobs.submit[rows]
+    ids = jobs.id if rows is None else jobs.id[rows]
+    in_order = submit[1:] > submit[:-1]
+    if not in_order.all():
+        in_order |= (submit[1:] == submit[:-1]) & (ids[1:] >= ids[:-1])
+    if in_order.all():
+        return rows
+    order = np.lexsort((ids, submit))
+    return order if rows is None else rows[order]
+
+
+def filled(
+    jobs: Jobs,
+    rows: Rows,
+    size: NDArray[np.int32],
+    run_time: NDArray[np.float64],
+    said: list[str],
+) -> Jobs:
+    """Return the jobs of `rows` with sizes, requested times and unique ids, noting assumptions.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        As read.
+    rows : int64[k] or None
+        Which, in order.
+    size : int32[n]
+        See `sizes`.
+    run_time : float64[k]
+        Seconds each ran.
+    said : list of str
+        Grows.
+    """
+    new: dict[str, Any] = {}
+    if size is not jobs.size:
+        new["size"] = size if rows is None else size[rows]
+    wall = jobs.wall_time if rows is None else jobs.wall_time[rows]
+    known = np.isfinite(wall) & (wall > 0)
+    short = wall < run_time
+    unknown, exceeded = int((~known).sum()), int((known & short).sum())
+    if unknown:
+        said.append(
+            f"{unknown} of {len(wall)} jobs had no requested time; their run time stands in."
+        )
+    if exceeded:
+        said.append(
+            f"{exceeded} of {len(wall)} jobs ran longer than requested; their run time counts as "
+            "requested."
+        )
+    if unknown == len(wall):
+        new["wall_time"] = run_time
+    elif unknown or exceeded:
+        new["wall_time"] = np.where(short | ~known, run_time, wall)
+    return _told_apart(gathered(jobs, rows, new), said)
+
+
+def _told_apart(jobs: Jobs, said: list[str]) -> Jobs:
+    """Return the jobs with unique ids: the first of each keeps its own, labels stay."""
+    ids = jobs.id
+    if (ids[1:] > ids[:-1]).all():
+        return jobs
+    order = np.argsort(ids, kind="stable")
+    again = np.sort(order[1:][ids[order[1:]] == ids[order[:-1]]])
+    if not len(again):
+        return jobs
+    said.append(f"{len(again)} jobs have the number of another job and got a new one.")
+    fresh = ids.copy()
+    fresh[again] = max(int(ids.max()), 0) + 1 + np.arange(len(again))
+    labels, names = jobs.label.copy(), list(jobs.names("label"))
+    for row in again[labels[again] < 0].tolist():
+        labels[row] = len(names)
+        names.append(str(int(ids[row])))
+    columns = {"id": fresh}
+    return gathered(jobs, None, columns).replace_text("label", labels, names)

@@ -1,0 +1,374 @@
+"""Synthetic logs, for `rtsched synth`: each generator is a table of settings that makes a `Log`.
+
+    log = Lublin(jobs=10_000, nodes=256, seed=1).log()
+
+Equal settings give equal logs. Jobs are known but for what a scheduler decides: a log has run times
+and no starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from rtsched.errors import ConfigError
+from rtsched.kernels.execution_range import execution_ranges
+from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.log import Ending, Log, Outcomes
+from rtsched.replay import lublin
+from rtsched.replay.normalise import gathered
+from rtsched.replay.rules import DeadlineRule, KindRule, relative_deadlines
+from rtsched.replay.workload import HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+MILLENNIUM = 978_307_200
+"""2001-01-01 00:00 UTC, a Monday: the first day of synthetic logs with dates."""
+
+ROUND_REQUESTS = 60.0 * np.array(
+    [1, 2, 5, 10, 15, 20, 30, 45, *(60 * np.array([1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96]))]
+)
+"""Seconds that people ask for."""
+
+
+class Generator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What makes a synthetic log: a table of settings."""
+
+    name: ClassVar[str] = ""
+
+    jobs: Annotated[int, Meta(ge=1, description="Number of jobs.")] = 10_000
+    nodes: Annotated[int, Meta(ge=1, description="Nodes of the machine.")] = 256
+    seed: Annotated[int, Meta(ge=0, description="Equal seeds give equal logs.")] = 0
+
+    def log(self) -> Log:
+        """Return the log."""
+        raise NotImplementedError
+
+    def header(self) -> dict[str, str]:
+        """Return the lines that its SWF file's header should have, by name."""
+        return {
+            "Computer": "synthetic",
+            "Note": f"rtsched synth {self.name}: {self.text()}",
+        }
+
+    def text(self) -> str:
+        """Return the settings in words."""
+        values = msgspec.structs.asdict(self)
+        return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+
+    def _made(self, jobs: Jobs, run_time: Floats) -> Log:
+        """Return the log of these jobs, which all ran to their end at an unknown time."""
+        outcomes = Outcomes.build(
+            len(jobs), run_time=run_time, size=jobs.size, ending=np.int8(Ending.COMPLETED)
+        )
+        said = f"The log is synthetic: {self.name} with {self.text()}."
+        machine = Cluster.uniform(self.nodes)
+        return Log(
+            jobs,
+            outcomes,
+            (f"synth {self.name}",),
+            "synthetic",
+            cluster=machine,
+            assumptions=(said,),
+        )
+
+
+class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
+    """Divisible loads with deadlines, as the paper on MCDF simulates them.
+
+    Bursts of 1 to 10 tasks come in exponential gaps; a task's size is normal, its relative
+    deadline uniform between the least and the greatest execution time on the cluster.
+
+    References
+    ----------
+    Lin, Lu, Deogun, Goddard, 2005: Real-Time Divisible Load Scheduling for Cluster Computing.
+    """
+
+    name: ClassVar[str] = "papers-mcdf"
+
+    preset: Annotated[
+        Literal["equal10", "one100"],
+        Meta(description="Time to send and to compute a unit: 10 and 10, or 1 and 100."),
+    ] = "one100"
+    mode: Annotated[
+        Literal["literal", "normalised"],
+        Meta(
+            description="`literal`: the mean gap between bursts is as the paper states it, which "
+            "offers 5.5 times the nominal load; `normalised`: the gap is 5.5 times that."
+        ),
+    ] = "literal"
+    load: Annotated[
+        float, Meta(gt=0, description="Nominal load: sum of least execution times over time.")
+    ] = 0.5
+    jobs: Annotated[int, Meta(ge=1, description="Number of tasks.")] = 1500
+    nodes: Annotated[int, Meta(ge=1, description="Nodes of the cluster.")] = 16
+    setup: Annotated[
+        float,
+        Meta(ge=0, description="Seconds to set up a transmission, and also a computation."),
+    ] = 0.0
+    mean_size: Annotated[
+        float, Meta(gt=0, description="Mean and deviation of the normal task size, units.")
+    ] = 100.0
+    cms: Annotated[
+        float | None, Meta(description="Seconds to send a unit, in place of the preset's.")
+    ] = None
+    cps: Annotated[
+        float | None, Meta(description="Seconds to compute a unit, in place of the preset's.")
+    ] = None
+
+    def costs(self) -> tuple[float, float]:
+        """Return seconds to send and to compute a unit.
+
+        Raises
+        ------
+        ConfigError
+            If one is negative or both are 0.
+        """
+        cms, cps = {"equal10": (10.0, 10.0), "one100": (1.0, 100.0)}[self.preset]
+        cms = cms if self.cms is None else self.cms
+        cps = cps if self.cps is None else self.cps
+        if cms < 0 or cps <= 0:
+            raise ConfigError(
+                [f"synth.cms, synth.cps: {cms:g} and {cps:g}; take cms >= 0, cps > 0"]
+            )
+        return cms, cps
+
+    def log(self) -> Log:
+        """Return the log; jobs are divisible, on one node by their SWF size, with deadlines."""
+        n, (cms, cps) = self.jobs, self.costs()
+        random = np.random.default_rng(self.seed)
+        sigma = random.normal(self.mean_size, self.mean_size, n)
+        while len(rows := np.flatnonzero(sigma <= 0.001 * self.mean_size)):
+            sigma[rows] = random.normal(self.mean_size, self.mean_size, len(rows))
+        loads = (sigma, *(np.full(n, value) for value in (cms, cps, self.setup, self.setup)))
+        ones = np.ones(n, np.int64)
+        least, most = execution_ranges(ones, ones * self.nodes, *loads)
+        burst = np.repeat(np.arange(n), random.integers(1, 11, n))[:n]
+        gap = least.mean() / self.load * (5.5 if self.mode == "normalised" else 1.0)
+        submit = np.cumsum(random.exponential(gap, n))[burst]
+        columns: dict[str, Any] = dict(
+            zip(("sigma", "cms", "cps", "setup_link", "setup_node"), loads, strict=True)
+        )
+        jobs = Jobs.build(
+            n,
+            id=np.arange(1, n + 1),
+            submit=submit,
+            wall_time=most,
+            kind=Kind.DIVISIBLE,
+            size=1,
+            size_min=1,
+            size_max=self.nodes,
+            **columns,
+        )
+        due = relative_deadlines(jobs, DeadlineRule("uniform"), self.nodes, self.seed, slice(None))
+        jobs = jobs.replace(deadline=submit + due)
+        return self._made(jobs, most)
+
+    def header(self) -> dict[str, str]:
+        """Return header lines with the rules that give sizes and deadlines back."""
+        rule = KindRule("divisible", 0.5, 2.0, *self.costs(), self.setup, self.setup).text()
+        rules = f'{{ jobs_are = "{rule}", deadline_rule = "uniform", seed = {self.seed} }}'
+        return {**super().header(), HEADER: rules}
+
+
+class _Batch(Generator, frozen=True, forbid_unknown_fields=True):
+    """What the generators of batch jobs have in common."""
+
+    overestimate: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Requested times are uniform between the run time and 1 + this many times "
+            "it (0: exact).",
+        ),
+    ] = 4.0
+    round_requests: Annotated[
+        bool,
+        Meta(description="Round requested times up to what people ask for: 5 min, 1 h, 12 h ..."),
+    ] = True
+    users: Annotated[
+        int, Meta(ge=0, description="Number of users; user k has 1/k of the first one's jobs.")
+    ] = 64
+    accounts: Annotated[
+        int, Meta(ge=0, description="Number of accounts, between which the users are dealt out.")
+    ] = 8
+
+    def _finish(
+        self, submit: Floats, run_time: Floats, size: NDArray[np.int32], queue: Any = None
+    ) -> Log:
+        """Return the log of jobs with these submissions, run times and sizes."""
+        n, random = len(submit), np.random.default_rng([self.seed, 1])
+        wall = run_time * random.uniform(1.0, 1.0 + self.overestimate, n)
+        if self.round_requests:
+            place = np.searchsorted(ROUND_REQUESTS, wall)
+            rounded = ROUND_REQUESTS[np.minimum(place, len(ROUND_REQUESTS) - 1)]
+            wall = np.where(place < len(ROUND_REQUESTS), rounded, np.ceil(wall / 86400) * 86400)
+        who, names = self._people(n, random)
+        if queue is not None:
+            who["partition"], names["partition"] = queue
+        order = np.argsort(submit, kind="stable")
+        jobs = Jobs.build(
+            n,
+            names=names,
+            id=np.arange(1, n + 1),
+            submit=submit[order],
+            wall_time=np.ceil(wall)[order],
+            size=size[order],
+            **{name: codes[order] for name, codes in who.items()},
+        )
+        return self._made(jobs, run_time[order])
+
+    def _people(
+        self, n: int, random: np.random.Generator
+    ) -> tuple[dict[str, NDArray[np.int32]], dict[str, list[str]]]:
+        """Return codes and names of who submits each job."""
+        if not self.users:
+            return {}, {}
+        weight = 1.0 / np.arange(1, self.users + 1)
+        user = random.choice(self.users, n, p=weight / weight.sum()).astype(np.int32)
+        codes = {"user": user}
+        names = {"user": [str(number) for number in range(1, self.users + 1)]}
+        if self.accounts:
+            codes["account"] = user % np.int32(self.accounts)
+            used = min(self.accounts, self.users)
+            names["account"] = [str(number) for number in range(1, used + 1)]
+        return codes, names
+
+
+class Lublin(_Batch, frozen=True, forbid_unknown_fields=True):
+    """Rigid batch jobs by the model of Lublin and Feitelson (2003).
+
+    The model says nothing of requested times and of users; those follow the rules of the settings
+    `overestimate` and `users`.
+    """
+
+    name: ClassVar[str] = "lublin"
+
+    kind: Annotated[
+        Literal["batch", "interactive", "both", "all"],
+        Meta(
+            description="`batch` or `interactive`: the model of these jobs; `both`: the two side "
+            "by side, each in its queue; `all`: the model fitted without telling them apart."
+        ),
+    ] = "batch"
+    load: Annotated[
+        float | None,
+        Meta(
+            description="Offered load to which the times between arrivals are stretched, without "
+            "regard to the hour; not given: the model's own."
+        ),
+    ] = None
+
+    def log(self) -> Log:
+        """Return the log; times count from midnight of a Monday."""
+        kinds = ["interactive", "batch"] if self.kind == "both" else [self.kind]
+        parts = []
+        for code, kind in enumerate(kinds):
+            model, random = lublin.MODELS[kind], np.random.default_rng([self.seed, 2 + code])
+            size = lublin.sizes(model, self.jobs, self.nodes, random)
+            run_time = lublin.run_times(model, size, random)
+            submit = lublin.arrivals(model, self.jobs, random)
+            parts.append((submit, run_time, size, np.full(self.jobs, code, np.int32)))
+        submit, run_time, size, queue = (np.concatenate(part) for part in zip(*parts, strict=True))
+        first = np.argsort(submit, kind="stable")[: self.jobs]
+        submit, run_time, size = submit[first], run_time[first], size[first]
+        submit = _stretched(submit, float((size * run_time).sum()), self.nodes, self.load)
+        queues = (queue[first], kinds) if self.kind == "both" else None
+        return self._finish(np.floor(submit) + MILLENNIUM, run_time, size, queues)
+
+
+class Poisson(_Batch, frozen=True, forbid_unknown_fields=True):
+    """A simple workload: exponential gaps, log-normal run times, sizes mostly powers of two."""
+
+    name: ClassVar[str] = "poisson"
+
+    load: Annotated[float, Meta(gt=0, description="Offered load: work over nodes and time.")] = 0.8
+    median_run: Annotated[float, Meta(gt=0, description="Median run time, seconds.")] = 900.0
+    spread: Annotated[float, Meta(ge=0, description="Deviation of the logarithm of run times.")] = (
+        1.8
+    )
+    longest: Annotated[float, Meta(ge=1, description="Run times are cut here, seconds.")] = (
+        172_800.0
+    )
+    serial: Annotated[float, Meta(ge=0, le=1, description="Share of jobs of one node.")] = 0.3
+
+    def log(self) -> Log:
+        """Return the log; times count from midnight of a Monday."""
+        n, random = self.jobs, np.random.default_rng([self.seed, 2])
+        run_time = np.ceil(self.median_run * np.exp(self.spread * random.standard_normal(n)))
+        run_time = np.clip(run_time, 1.0, self.longest)
+        widest = max(int(self.nodes).bit_length() - 2, 0)
+        size = np.exp2(random.integers(0, widest + 1, n))
+        size += np.where(random.random(n) < 0.2, random.integers(0, size.astype(np.int64)), 0)
+        size = np.where(random.random(n) < self.serial, 1, np.clip(size, 1, self.nodes))
+        submit = np.cumsum(random.exponential(1.0, n))
+        submit = _stretched(submit, float((size * run_time).sum()), self.nodes, self.load)
+        return self._finish(np.floor(submit) + MILLENNIUM, run_time, size.astype(np.int32))
+
+
+GENERATORS: Mapping[str, type[Generator]] = {
+    kind.name: kind for kind in (PapersMcdf, Lublin, Poisson)
+}
+"""The generators by name."""
+
+
+def _stretched(submit: Floats, work: float, nodes: int, load: float | None) -> Floats:
+    """Return submissions from 0 on such that `work` over nodes and time is `load` (None: as is)."""
+    if load is None:
+        return submit
+    if not load > 0:
+        raise ConfigError([f"synth.load: {load} is not above 0"])
+    span = float(submit[-1])
+    return submit * (work / (nodes * load * span)) if span > 0 else submit
+
+
+def repeat(log: Log, n_jobs: int) -> Log:
+    """Return `n_jobs` jobs: the log again and again, each time after the last submission.
+
+    The next round begins one mean gap after the last submission. Jobs are numbered anew from 1;
+    dependencies are left out.
+
+    Parameters
+    ----------
+    log : Log
+        In order of submission.
+    n_jobs : int
+        Number of jobs; the last round may be cut short.
+    """
+    n = len(log.jobs)
+    if n == 0:
+        raise ConfigError(["repeat: the log has no job to repeat"])
+    submit = log.jobs.submit
+    span = float(submit.max() - submit.min())
+    period = max(np.ceil(span + span / max(n - 1, 1)), 1.0)
+    rows, shift = np.arange(n_jobs) % n, np.arange(n_jobs) // n * period
+    jobs, outcomes = log.jobs, log.outcomes
+    moved: dict[str, Any] = {
+        name: jobs.column(name)[rows] + shift
+        for name in ("submit", "begin", "deadline")
+        if np.isfinite(jobs.column(name)).any()
+    }
+    moved["id"] = np.arange(1, n_jobs + 1)
+    happened = {
+        name: outcomes.column(name)[rows] + shift
+        for name in ("start", "end")
+        if np.isfinite(outcomes.column(name)).any()
+    }
+    return Log(
+        gathered(jobs, rows, moved),
+        gathered(outcomes, rows, happened),
+        log.sources,
+        log.format,
+        cluster=log.cluster,
+        assumptions=(*log.assumptions, f"The log's {n} jobs are repeated to {n_jobs}."),
+        skipped=log.skipped,
+    )
