@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
 from rtsched.kernels.pool import GONE, Pool, start_job, take_lowest
+from rtsched.kernels.pool_compiling import part
 from rtsched.kernels.pool_queue import close_up, leave
 
 
-@compiled
+@part
 def launch(pool: Pool, at: int) -> None:
     """Start the job at one place of the queue on the lowest free nodes."""
     slot = pool.queue[at]
@@ -28,7 +28,7 @@ def launch(pool: Pool, at: int) -> None:
     start_job(pool, row, first)
 
 
-@compiled
+@part
 def start_heads(pool: Pool) -> None:
     """Start jobs in queue order until one does not fit or none waits."""
     state = pool.state[0]
@@ -36,7 +36,7 @@ def start_heads(pool: Pool) -> None:
         launch(pool, state.head)
 
 
-@compiled
+@part
 def find_shadow(pool: Pool, size: int) -> None:
     """Find when the head can start by the requested ends, and how many nodes it leaves over then.
 
@@ -54,7 +54,7 @@ def find_shadow(pool: Pool, size: int) -> None:
     state.extra = free - size
 
 
-@compiled
+@part
 def backfill(pool: Pool, first: int) -> None:
     """Start the jobs from place `first` on that do not delay the head."""
     state, queue = pool.state[0], pool.queue
@@ -87,7 +87,7 @@ def backfill(pool: Pool, first: int) -> None:
             block.time = shortest
 
 
-@compiled
+@part
 def backfill_within(pool: Pool, depth: int) -> None:
     """Start those of the first `depth` jobs behind the head that do not delay it."""
     state, queue = pool.state[0], pool.queue
@@ -104,7 +104,7 @@ def backfill_within(pool: Pool, depth: int) -> None:
         at += 1
 
 
-@compiled
+@part
 def easy_pass(pool: Pool) -> None:
     """Start what EASY lets start now.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
+from rtsched.kernels.pool_compiling import part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,13 +51,28 @@ JOB = _record(
     ("first", "i4"),
     ("status", "i1"),
 )
-"""One per job: 56 bytes. `first` is its lowest node, where its linked list begins."""
+"""One per job: 56 bytes. `first` is where its nodes' linked list begins; once it ended, the lowest."""
 
 MORE = _record(("key", "f8"), ("begin", "f8"), ("group", "i4"), ("restarts", "i4"))
 """One per job where a run needs it, else a single row: queue key, begin time, node set."""
 
-NODE = _record(("speed", "f8"), ("window", "f8"), ("next", "i4"), ("row", "i4"), ("state", "i1"))
-"""One per node: `next` node of the same job (-1: last), the `row` that runs there (-1: none)."""
+NODE = _record(
+    ("speed", "f8"),
+    ("window", "f8"),
+    ("limit", "f8"),
+    ("until", "f8"),
+    ("span", "i8"),
+    ("next", "i4"),
+    ("row", "i4"),
+    ("state", "i1"),
+    ("wanted", "i1"),
+)
+"""One per node: `next` node of the same job (-1: last), the `row` that runs there (-1: none).
+
+`window` is the start of its next reservation, the one at `spans[span]`. For the length of a pass:
+`limit` is when a job started now must end, `until` when it is free by the requested ends, and
+`wanted` whether the job in question may use it.
+"""
 
 SLOT = _record(("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("size", "i4"))
 """One place in the queue, in order of (key, row); size `GONE`: emptied."""
@@ -68,25 +83,31 @@ TIMED = _record(("time", "f8"), ("row", "i4"), ("size", "i4"))
 EVENT = _record(("time", "f8"), ("row", "i4"), ("size", "i4"), ("node", "i4"), ("kind", "i1"))
 """One thing that happened."""
 
-PLANNED_START = _record(("start", "f8"), ("end", "f8"), ("at", "i8"), ("row", "i4"), ("size", "i4"))
-"""One entry of the plan: its nodes are `plan_nodes[at:at + size]`; row -1: dispatched."""
+PLANNED_START = _record(
+    ("start", "f8"),
+    ("run", "f8"),
+    ("wall", "f8"),
+    ("at", "i8"),
+    ("row", "i4"),
+    ("size", "i4"),
+)
+"""One entry of the plan: its nodes are `plan_nodes[at:at + size]`; row -1: no longer waits."""
 
 SPAN = _record(("start", "f8"), ("end", "f8"))
 """One interval reserved on one node."""
 
+_TIMES = "now shadow next_reserved"
+_COUNTS = """
+    loop depth by_key extended uneven requeue keeps_shadow node_level
+    ask_arrivals ask_passes ask_early ask_nodes pause_at phase
+    free extra settled head tail seen waiting upcoming running sleeping again asked
+    planned plan_left node_event early changed
+    steps base squeeze rebuild
+    recording keeping events told logging logged
+    ranking calls judged abstained moved observing observed
+"""
 STATE = _record(
-    *((name, "f8") for name in ("now", "shadow", "next_reserved")),
-    *(
-        (name, "i8")
-        for name in (
-            "loop depth free extra phase settled "
-            "head tail seen waiting upcoming pause_at running sleeping again asked "
-            "planned plan_left node_event node_level by_key extended uneven requeue "
-            "keeps_shadow early changed ask_arrivals ask_passes ask_early ask_nodes "
-            "recording keeping observing events told logging logged "
-            "ranking calls judged abstained moved observed profile"
-        ).split()
-    ),
+    *((name, "f8") for name in _TIMES.split()), *((name, "i8") for name in _COUNTS.split())
 )
 """The scalars of the whole system."""
 
@@ -148,6 +169,8 @@ class Pool(NamedTuple):
     """Scratch: what the hook says of them."""
     picks: NDArray[np.int64]
     """Scratch of m entries: nodes chosen for a job."""
+    sweep: NDArray[Any]
+    """TIMED, scratch: changes in the number of nodes that a job could use."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)
@@ -155,13 +178,13 @@ for _bit in range(32):
     _DE_BRUIJN[((0x077CB531 << _bit) & 0xFFFFFFFF) >> 27] = _bit
 
 
-@compiled
+@part
 def bit_index(low: int) -> int:
     """Return which bit is set in `low`, one power of two below 2**32 (de Bruijn sequence)."""
     return int(_DE_BRUIJN[((low * 0x077CB531) & 0xFFFFFFFF) >> 27])
 
 
-@compiled
+@part
 def set_free(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> None:
     """Mark one node free."""
     word = node >> 5
@@ -169,7 +192,7 @@ def set_free(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> Non
     top[word >> 5] |= 1 << (word & 31)
 
 
-@compiled
+@part
 def set_busy(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> None:
     """Mark one node not free."""
     word = node >> 5
@@ -178,13 +201,13 @@ def set_busy(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> Non
         top[word >> 5] &= ~(1 << (word & 31))
 
 
-@compiled
+@part
 def is_free(words: NDArray[np.int64], node: int) -> bool:
     """Return whether a node is free."""
     return bool((words[node >> 5] >> (node & 31)) & 1)
 
 
-@compiled
+@part
 def take_lowest(
     nodes: NDArray[Any], words: NDArray[np.int64], top: NDArray[np.int64], row: int, count: int
 ) -> int:
@@ -216,7 +239,7 @@ def take_lowest(
     return first
 
 
-@compiled
+@part
 def take_picks(pool: Pool, row: int, count: int) -> int:
     """Give the nodes `pool.picks[:count]` to a job, in that order, and return the first."""
     nodes, picks = pool.nodes, pool.picks
@@ -228,7 +251,7 @@ def take_picks(pool: Pool, row: int, count: int) -> int:
     return int(picks[0])
 
 
-@compiled
+@part
 def push(heap: NDArray[Any], count: int, time: float, row: int) -> None:
     """Add (time, row) to a binary heap of `count` entries."""
     at = count
@@ -242,7 +265,7 @@ def push(heap: NDArray[Any], count: int, time: float, row: int) -> None:
     heap[at].row = row
 
 
-@compiled
+@part
 def sift(heap: NDArray[Any], count: int, at: int, time: float, row: int) -> None:
     """Put (time, row) at place `at` of a heap of `count` entries, or further down."""
     while True:
@@ -262,7 +285,7 @@ def sift(heap: NDArray[Any], count: int, at: int, time: float, row: int) -> None
     heap[at].row = row
 
 
-@compiled
+@part
 def pop(heap: NDArray[Any], count: int) -> int:
     """Remove the first entry of a heap of `count` entries and return its row."""
     row = heap[0].row
@@ -272,7 +295,7 @@ def pop(heap: NDArray[Any], count: int) -> int:
     return int(row)
 
 
-@compiled
+@part
 def place_of(running: NDArray[Any], count: int, time: float, row: int) -> int:
     """Return the first place of the running list that is not before (time, row)."""
     low, high = 0, count
@@ -286,7 +309,7 @@ def place_of(running: NDArray[Any], count: int, time: float, row: int) -> int:
     return low
 
 
-@compiled
+@part
 def record(pool: Pool, kind: int, row: int, size: int, node: int) -> None:
     """Write down one event at the present time."""
     state = pool.state[0]
@@ -299,7 +322,7 @@ def record(pool: Pool, kind: int, row: int, size: int, node: int) -> None:
     state.events += 1
 
 
-@compiled
+@part
 def slowest(nodes: NDArray[Any], first: int) -> float:
     """Return the least speed among the nodes of a job."""
     speed, node = np.inf, first
@@ -309,7 +332,7 @@ def slowest(nodes: NDArray[Any], first: int) -> float:
     return speed
 
 
-@compiled
+@part
 def start_job(pool: Pool, row: int, first: int) -> None:
     """Start a job on the linked nodes from `first` on, which it has been given."""
     state, job = pool.state[0], pool.jobs[row]
@@ -347,18 +370,20 @@ def start_job(pool: Pool, row: int, first: int) -> None:
         record(pool, STARTED, row, job.size, -1)
 
 
-@compiled
+@part
 def release(pool: Pool, row: int) -> None:
     """Free the nodes of a job that stops and forget it in the running list (not in the heap)."""
     state, job = pool.state[0], pool.jobs[row]
     nodes = pool.nodes
-    node = job.first
+    node = lowest = job.first
     while node >= 0:
+        lowest = min(lowest, node)
         nodes[node].row = -1
         if nodes[node].state == UP:
             set_free(pool.words, pool.top, node)
             state.free += 1
         node = nodes[node].next
+    job.first = lowest
     if state.keeps_shadow:
         running = pool.running
         at = place_of(running, state.running, job.start + job.wall, row)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rtsched.kernels.backfill import easy_pass, start_heads
-from rtsched.kernels.compiling import compiled, numba
+from rtsched.kernels.compiling import numba
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, JobColumns, compiled_hook
 from rtsched.kernels.pool import (
     ARRIVED,
@@ -32,6 +32,7 @@ from rtsched.kernels.pool import (
     REJECTED,
     SERIAL,
     SLEEPING,
+    TOO_WIDE,
     TURNED_AWAY,
     Pool,
     pop,
@@ -39,7 +40,11 @@ from rtsched.kernels.pool import (
     record,
     release,
 )
+from rtsched.kernels.pool_compiling import OPTIONS, part
+from rtsched.kernels.pool_nodes import change_nodes, group_of, start_planned
+from rtsched.kernels.pool_profile import conservative_pass, give_back
 from rtsched.kernels.pool_queue import close_up, enqueue, rerank
+from rtsched.kernels.pool_windows import serial_pass, window_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +55,7 @@ NEXT, ASK, ACT = 0, 1, 2
 """Where the loop goes on (STATE.phase)."""
 
 
-@compiled
+@part
 def next_time(pool: Pool) -> float:
     """Return the next instant at which something happens, inf if nothing will."""
     state = pool.state[0]
@@ -64,15 +69,15 @@ def next_time(pool: Pool) -> float:
     if state.node_event < len(pool.node_events):
         time = min(time, pool.node_events[state.node_event].time)
     if state.loop == CONSERVATIVE:
-        time = min(time, state.next_reserved)
+        time = min(time, max(state.next_reserved, state.now))
     for i in range(state.planned, len(pool.plan)):
         if pool.plan[i].row >= 0 and pool.plan[i].start > state.now:
             time = min(time, pool.plan[i].start)
             break
-    return max(time, state.now)
+    return float(time)
 
 
-@compiled
+@part
 def has_room(pool: Pool, time: float) -> bool:
     """Return whether the records hold all that can happen at one instant."""
     state, m = pool.state[0], len(pool.nodes)
@@ -87,7 +92,7 @@ def has_room(pool: Pool, time: float) -> bool:
     return bool(len(pool.events) - state.events >= most)
 
 
-@compiled
+@part
 def end_jobs(pool: Pool) -> None:
     """End the jobs whose time has come and free their nodes."""
     state = pool.state[0]
@@ -96,11 +101,14 @@ def end_jobs(pool: Pool) -> None:
         job = pool.jobs[row]
         release(pool, row)
         job.status = ENDED
-        if job.start + job.wall > state.now:
+        until = job.start + job.wall
+        if until > state.now:
             state.early = 1
+            if state.loop == CONSERVATIVE:
+                give_back(pool, until, job.size)
 
 
-@compiled
+@part
 def come_in(pool: Pool, row: int) -> None:
     """Let a job into the queue, or have it wait for its begin time."""
     state = pool.state[0]
@@ -109,10 +117,23 @@ def come_in(pool: Pool, row: int) -> None:
         push(pool.sleepers, state.sleeping, pool.more[row].begin, row)
         state.sleeping += 1
     else:
+        admit_to_queue(pool, row)
+
+
+@part
+def admit_to_queue(pool: Pool, row: int) -> None:
+    """Let a job into the queue, unless it can never start."""
+    group = group_of(pool, row)
+    most = len(pool.nodes)
+    if group >= 0:
+        most = pool.group_of[group + 1] - pool.group_of[group]
+    if pool.jobs[row].size > most:
+        pool.jobs[row].status = TOO_WIDE
+    else:
         enqueue(pool, row)
 
 
-@compiled
+@part
 def ask_about(pool: Pool, row: int) -> None:
     """Put a job on the list of those to be judged at this instant."""
     state = pool.state[0]
@@ -121,7 +142,7 @@ def ask_about(pool: Pool, row: int) -> None:
     state.asked += 1
 
 
-@compiled
+@part
 def come_back(pool: Pool) -> None:
     """Wake the jobs whose begin time or next hearing has come."""
     state = pool.state[0]
@@ -134,12 +155,12 @@ def come_back(pool: Pool) -> None:
         state.sleeping -= 1
         status = pool.jobs[row].status
         if status == SLEEPING:
-            enqueue(pool, row)
+            admit_to_queue(pool, row)
         elif status == HELD:
             ask_about(pool, row)
 
 
-@compiled
+@part
 def arrive(pool: Pool) -> None:
     """Take in the jobs submitted at this instant."""
     state, jobs = pool.state[0], pool.jobs
@@ -157,16 +178,16 @@ def arrive(pool: Pool) -> None:
             record(pool, TURNED_AWAY, row, jobs[row].size, -1)
 
 
-@compiled
+@part
 def questions(pool: Pool) -> int:
     """Return what must be answered at this instant before jobs are started."""
     state = pool.state[0]
     asks = 0
     if state.asked > 0:
         asks |= ASK_ARRIVALS
-    if state.ask_passes and state.waiting + state.asked > 0:
-        if state.loop > EASY or state.free > 0:
-            asks |= ASK_PASS
+    some = state.waiting + state.asked > 0 and (state.loop > EASY or state.free > 0)
+    if state.ask_passes and some:
+        asks |= ASK_PASS
     if state.ask_early and state.early and state.plan_left > 0:
         asks |= ASK_EARLY_END
     if state.ask_nodes and state.changed:
@@ -174,7 +195,7 @@ def questions(pool: Pool) -> int:
     return asks
 
 
-@compiled
+@part
 def settle_asked(pool: Pool) -> None:
     """Let in the jobs that were asked about and of which nothing was said."""
     state = pool.state[0]
@@ -184,17 +205,23 @@ def settle_asked(pool: Pool) -> None:
     state.asked = 0
 
 
-@compiled
+@part
 def start_waiting(pool: Pool) -> None:
     """Make one scheduling pass of the system's own loop."""
     state = pool.state[0]
-    if state.loop == EASY:
+    if state.loop == CONSERVATIVE:
+        conservative_pass(pool)
+    elif state.loop == SERIAL:
+        serial_pass(pool)
+    elif state.node_level or state.plan_left > 0:
+        window_pass(pool)
+    elif state.loop == EASY:
         easy_pass(pool)
     else:
         start_heads(pool)
 
 
-@compiled
+@part
 def next_instant(pool: Pool) -> int:
     """Go to the next instant and let happen what needs no answer; return 0, FULL, PAUSED or -1."""
     state = pool.state[0]
@@ -209,6 +236,10 @@ def next_instant(pool: Pool) -> int:
     state.early = 0
     state.changed = 0
     end_jobs(pool)
+    if state.node_event < len(pool.node_events):
+        change_nodes(pool)
+    if state.plan_left > 0:
+        start_planned(pool)
     if state.again or state.sleeping:
         come_back(pool)
     arrive(pool)
@@ -246,9 +277,7 @@ def advance(
     submit, wall_time, deadline, nice, size, association, partition, qos
         What the hooks see of the jobs (`JobColumns`).
     """
-    columns = JobColumns(
-        submit, wall_time, deadline, nice, size, association, partition, qos
-    )
+    columns = JobColumns(submit, wall_time, deadline, nice, size, association, partition, qos)
     state = pool.state[0]
     while True:
         if state.phase == NEXT:
@@ -283,7 +312,12 @@ def advance(
         state.phase = NEXT
         if state.asked:
             settle_asked(pool)
-        if state.waiting == 0 or (state.free == 0 and state.loop <= EASY):
+        if state.plan_left > 0:
+            start_planned(pool)
+        if state.waiting == 0:
+            state.next_reserved = np.inf
+            continue
+        if state.free == 0 and state.loop <= EASY:
             continue
         if state.ranking:
             close_up(pool)
@@ -325,7 +359,7 @@ NO_OBSERVER = CompiledHook(_no_observer, np.zeros(1), np.zeros((1, 1)), np.zeros
 def _compiled_advance(pool: Any) -> Callable[..., int]:
     hooks = (FAIR_SHARE, *FAIR_SHARE.signature.args[3:6], OBSERVE, *OBSERVE.signature.args[5:8])
     signature = numba.types.int64(pool, *hooks, *OBSERVE.signature.args[4].types)
-    return cast("Callable[..., int]", numba.njit(signature, cache=True)(advance))
+    return cast("Callable[..., int]", numba.njit(signature, **OPTIONS)(advance))
 
 
 def loop_for(pool: Pool) -> Callable[..., int]:

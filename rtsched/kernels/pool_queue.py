@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
 from rtsched.kernels.pool import GONE, QUEUED, Pool
+from rtsched.kernels.pool_compiling import part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@compiled
+@part
 def bound(pool: Pool, at: int) -> None:
     """Lower the bounds of a place's block to what stands there."""
     slot, block = pool.queue[at], pool.blocks[at >> 6]
@@ -26,7 +26,7 @@ def bound(pool: Pool, at: int) -> None:
     block.time = min(block.time, slot.wall)
 
 
-@compiled
+@part
 def occupy(pool: Pool, at: int) -> None:
     """Bound the block of a place that is the last one of the queue so far."""
     if at & 63 == 0:
@@ -35,7 +35,7 @@ def occupy(pool: Pool, at: int) -> None:
     bound(pool, at)
 
 
-@compiled
+@part
 def close_up(pool: Pool) -> None:
     """Move the waiting jobs to the front of the queue, without gaps."""
     state, queue = pool.state[0], pool.queue
@@ -53,7 +53,7 @@ def close_up(pool: Pool) -> None:
     state.tail = to
 
 
-@compiled
+@part
 def enqueue(pool: Pool, row: int) -> None:
     """Put a job into the queue at its place in order of (key, row)."""
     state, queue, job = pool.state[0], pool.queue, pool.jobs[row]
@@ -87,7 +87,7 @@ def enqueue(pool: Pool, row: int) -> None:
             bound(pool, i)
 
 
-@compiled
+@part
 def leave(pool: Pool, at: int) -> None:
     """Empty one place of the queue; the head moves on to the next job that waits."""
     state, queue = pool.state[0], pool.queue
@@ -100,7 +100,7 @@ def leave(pool: Pool, at: int) -> None:
         state.settled = 0
 
 
-@compiled
+@part
 def find(pool: Pool, row: int) -> int:
     """Return the place of a queued job, -1 if it does not wait."""
     state, queue = pool.state[0], pool.queue
@@ -119,7 +119,7 @@ def find(pool: Pool, row: int) -> int:
     return -1
 
 
-@compiled
+@part
 def withdraw(pool: Pool, row: int) -> bool:
     """Take a job out of the queue; return whether it was there."""
     at = find(pool, row)
@@ -130,7 +130,7 @@ def withdraw(pool: Pool, row: int) -> bool:
     return True
 
 
-@compiled
+@part
 def rerank(pool: Pool, values: NDArray[np.float64]) -> int:
     """Order the closed-up queue by priority, higher first, and return how many jobs moved.
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.simulated.sizes import fastest, scaled
 from rtsched.errors import ShapeError
 from rtsched.kernels import pool as kernel
-from rtsched.kernels.hooks import JobColumns
+from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.simulated.interface import Asks, NodeEvent, Settled, SystemSettings
+    from rtsched.adapters.simulated.nodesets import NodeSets
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
 
@@ -27,11 +29,6 @@ LOOPS = {
 }
 
 
-def zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return `n` records of a kind, at least one; memory is used as rows are touched."""
-    return np.zeros(max(n, 1), kind)
-
-
 def lay_out(
     jobs: Jobs,
     run_time: NDArray[np.float64],
@@ -40,6 +37,7 @@ def lay_out(
     asks: Asks,
     settled: Settled,
     node_events: Sequence[NodeEvent],
+    sets: NodeSets,
     origin: float,
 ) -> kernel.Pool:
     """Return the pool before its first instant.
@@ -47,27 +45,79 @@ def lay_out(
     Raises
     ------
     ShapeError
-        If arrays differ in length or jobs are not in order of (submit, id).
+        If arrays differ in length, jobs are not in order of (submit, id), or a node set or node
+        event names a node that does not exist.
     """
-    n, m = len(jobs), len(cluster)
-    if run_time.shape != (n,):
-        raise ShapeError(f"{n} jobs with run times {run_time.shape}")
-    late = np.diff(jobs.submit) < 0
-    if late.any() or (np.diff(jobs.id)[np.diff(jobs.submit) == 0] <= 0).any():
+    _check(jobs, run_time, cluster, settled, node_events)
+    group = sets.of_jobs(jobs, cluster)
+    if settled.placement is not None:
+        placed = sets.of_placement(settled.placement)
+        group = np.where(placed >= 0, placed, group)
+    extended = bool(
+        settings.order != "arrival"
+        or len(sets)
+        or len(node_events)
+        or (len(jobs) and (jobs.begin > jobs.submit).any())
+    )
+    pool = _blank(len(jobs), len(cluster), extended, settings.loop == "conservative")
+    _fill_jobs(pool, jobs, run_time, settled)
+    _resize(pool, jobs, run_time, settings, settled, len(cluster))
+    if extended:
+        _fill_more(pool, jobs, settings, settled, group, origin)
+    _fill_nodes(pool, cluster)
+    _fill_state(pool, settings, asks, extended)
+    pool.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
+    group_of, group_nodes = sets.arrays()
+    return pool._replace(
+        group_of=group_of, group_nodes=group_nodes, node_events=_events(node_events, origin)
+    )
+
+
+def _check(
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    cluster: Cluster,
+    settled: Settled,
+    node_events: Sequence[NodeEvent],
+) -> None:
+    n = len(jobs)
+    given: dict[str, NDArray[Any] | None] = {
+        "run times": run_time,
+        "rejections": settled.reject,
+        "priorities": settled.priority,
+    }
+    if settled.placement is not None:
+        given["sizes"] = settled.placement.size
+    for name, array in given.items():
+        if array is not None and array.shape != (n,):
+            raise ShapeError(f"{n} jobs with {name} {array.shape}")
+    step = np.diff(jobs.submit)
+    if (step < 0).any() or (np.diff(jobs.id)[step == 0] <= 0).any():
         raise ShapeError("jobs must be in order of (submit, id)")
+    if any(not 0 <= event.node < len(cluster) for event in node_events):
+        raise ShapeError("a node event names a node that does not exist")
+
+
+def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return `n` records of a kind, at least one; memory is used as rows are touched."""
+    return np.zeros(max(n, 1), kind)
+
+
+def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
+    """Return a pool of `n` jobs and `m` nodes with nothing filled in."""
     words = -(-m // 32)
-    pool = kernel.Pool(
-        state=zeros(1, kernel.STATE),
+    return kernel.Pool(
+        state=_zeros(1, kernel.STATE),
         jobs=np.zeros(n, kernel.JOB),
-        more=zeros(n if _extended(jobs, settings, settled, node_events) else 1, kernel.MORE),
-        queue=zeros(n + 1, kernel.SLOT),
-        blocks=zeros(n // 64 + 1, kernel.TIMED),
-        nodes=zeros(m, kernel.NODE),
+        more=_zeros(n if extended else 1, kernel.MORE),
+        queue=_zeros(n + 1, kernel.SLOT),
+        blocks=_zeros(n // 64 + 1, kernel.TIMED),
+        nodes=_zeros(m, kernel.NODE),
         words=np.zeros(words, np.int64),
         top=np.zeros(-(-words // 32), np.int64),
-        ends=zeros(m + 1, kernel.TIMED),
-        running=zeros(m + 1, kernel.TIMED),
-        sleepers=zeros(n + 1, kernel.TIMED),
+        ends=_zeros(m + 1, kernel.TIMED),
+        running=_zeros(m + 1, kernel.TIMED),
+        sleepers=_zeros(n + 1, kernel.TIMED),
         again=np.zeros(n, np.int64),
         asked=np.zeros(n, np.int64),
         node_events=np.zeros(0, kernel.TIMED),
@@ -80,39 +130,21 @@ def lay_out(
         spans=np.zeros(0, kernel.SPAN),
         group_of=np.zeros(1, np.int64),
         group_nodes=np.zeros(0, np.int32),
-        profile=zeros(2 * (n + m) + 8 if settings.loop == "conservative" else 1, kernel.TIMED),
+        profile=_zeros(2 * (n + m) + 8 if conservative else 1, kernel.TIMED),
         rows=np.zeros(n, np.int64),
         values=np.zeros(n, np.float64),
         picks=np.zeros(m, np.int64),
-    )
-    _fill_jobs(pool, jobs, run_time, settings, settled, origin)
-    _fill_nodes(pool, cluster)
-    _fill_state(pool, settings, asks, settled)
-    return pool
-
-
-def _extended(
-    jobs: Jobs, settings: SystemSettings, settled: Settled, node_events: Sequence[NodeEvent]
-) -> bool:
-    """Return whether a run needs the further columns of each job."""
-    return bool(
-        settings.order != "arrival"
-        or settled.placement is not None
-        or len(node_events)
-        or (len(jobs) and (jobs.begin > jobs.submit).any())
+        sweep=_zeros(2 * m, kernel.TIMED),
     )
 
 
 def _fill_jobs(
-    pool: kernel.Pool,
-    jobs: Jobs,
-    run_time: NDArray[np.float64],
-    settings: SystemSettings,
-    settled: Settled,
-    origin: float,
+    pool: kernel.Pool, jobs: Jobs, run_time: NDArray[np.float64], settled: Settled
 ) -> None:
-    table, more = pool.jobs, pool.more
-    table["submit"] = jobs.submit - origin
+    table = pool.jobs
+    table["submit"] = jobs.submit
+    if len(jobs):
+        table["submit"] -= jobs.submit[0]
     table["run"] = run_time
     table["wall"] = jobs.wall_time
     table["size"] = jobs.size
@@ -120,18 +152,48 @@ def _fill_jobs(
     table["first"] = -1
     if settled.reject is not None:
         table["status"][settled.reject] = kernel.REJECTED
-    if len(more) == len(jobs):
-        more["begin"] = jobs.begin - origin
-        more["group"] = -1
-        if settings.order == "deadline":
-            more["key"] = jobs.deadline
-        elif settings.order == "priority" and settled.priority is not None:
-            more["key"] = -settled.priority
+
+
+def _resize(
+    pool: kernel.Pool,
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    settings: SystemSettings,
+    settled: Settled,
+    nodes: int,
+) -> None:
+    """Give jobs the sizes settled beforehand, or in a serial system the fastest ones."""
+    size = None if settled.placement is None else settled.placement.size
+    if settings.loop == "serial" and nodes > 0:
+        best = fastest(jobs, nodes)
+        size = best if size is None else np.where(size > 0, size, best)
+    if size is not None and size.any():
+        table = pool.jobs
+        table["size"], table["run"], table["wall"] = scaled(jobs, run_time, size)
+
+
+def _fill_more(
+    pool: kernel.Pool,
+    jobs: Jobs,
+    settings: SystemSettings,
+    settled: Settled,
+    group: NDArray[np.int32],
+    origin: float,
+) -> None:
+    more = pool.more[: len(jobs)]
+    more["begin"] = jobs.begin - origin
+    more["group"] = group
+    if settings.order == "deadline":
+        more["key"] = jobs.deadline
+    elif settings.order == "priority" and settled.priority is not None:
+        more["key"] = -settled.priority
 
 
 def _fill_nodes(pool: kernel.Pool, cluster: Cluster) -> None:
     nodes, m = pool.nodes, len(cluster)
     nodes["row"] = nodes["next"] = -1
+    nodes["window"] = np.inf
+    nodes["state"] = NodeState.DOWN
     nodes["speed"][:m] = cluster.nodes.speed
     nodes["state"][:m] = cluster.nodes.state
     usable = np.flatnonzero(cluster.usable)
@@ -139,19 +201,17 @@ def _fill_nodes(pool: kernel.Pool, cluster: Cluster) -> None:
     filled = np.flatnonzero(pool.words)
     np.bitwise_or.at(pool.top, filled >> 5, np.int64(1) << (filled & 31))
     pool.state[0].free = len(usable)
-    pool.state[0].uneven = int((cluster.nodes.speed != 1.0).any())
+    pool.state[0].uneven = bool((cluster.nodes.speed != 1.0).any())
 
 
-def _fill_state(
-    pool: kernel.Pool, settings: SystemSettings, asks: Asks, settled: Settled
-) -> None:
+def _fill_state(pool: kernel.Pool, settings: SystemSettings, asks: Asks, extended: bool) -> None:
     state = pool.state[0]
     state.loop = LOOPS[settings.loop]
     state.depth = settings.depth
     state.by_key = settings.order != "arrival"
-    state.extended = len(pool.more) == len(pool.jobs)
+    state.extended = extended
     state.requeue = settings.requeue
-    state.keeps_shadow = settings.loop in {"easy", "conservative"}
+    state.keeps_shadow = 1
     state.now = -np.inf
     state.next_reserved = np.inf
     state.pause_at = len(pool.jobs) + 1
@@ -159,15 +219,9 @@ def _fill_state(
     state.ask_early, state.ask_nodes = asks.early_ends, asks.nodes
 
 
-def columns_of(jobs: Jobs, origin: float) -> JobColumns:
-    """Return what compiled hooks see of the jobs, times relative to the origin."""
-    return JobColumns(
-        submit=jobs.submit - origin,
-        wall_time=jobs.wall_time,
-        deadline=jobs.deadline - origin,
-        nice=jobs.nice,
-        size=jobs.size,
-        association=jobs.association,
-        partition=jobs.partition,
-        qos=jobs.qos,
-    )
+def _events(node_events: Sequence[NodeEvent], origin: float) -> NDArray[Any]:
+    """Return node events in order of time, those of one instant in the order given."""
+    table = np.zeros(len(node_events), kernel.TIMED)
+    for entry, event in zip(table, sorted(node_events, key=lambda event: event.time), strict=True):
+        entry["time"], entry["row"], entry["size"] = event.time - origin, event.node, event.state
+    return table

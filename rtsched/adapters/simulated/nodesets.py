@@ -1,0 +1,71 @@
+"""The node sets that jobs are bound to: by a placement, by their partition, or to one node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.verdicts import Placement
+
+
+class NodeSets:
+    """Distinct node sets and their codes. Equal sets share a code; the order of nodes counts."""
+
+    def __init__(self, nodes: int) -> None:
+        self._most = nodes
+        self._codes: dict[bytes, int] = {}
+        self._sets: list[NDArray[np.int32]] = []
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def code(self, nodes: NDArray[np.int32]) -> int:
+        """Return the code of a node set.
+
+        Raises
+        ------
+        ShapeError
+            If it names a node that the cluster does not have, or one twice.
+        """
+        nodes = np.ascontiguousarray(nodes, np.int32)
+        key = nodes.tobytes()
+        if key not in self._codes:
+            inside = (nodes >= 0) & (nodes < self._most)
+            if not inside.all() or len(np.unique(nodes)) != len(nodes):
+                raise ShapeError("a node set names a node twice, or one that does not exist")
+            self._codes[key] = len(self._sets)
+            self._sets.append(nodes)
+        return self._codes[key]
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return offsets and nodes of all sets, one after the other."""
+        offsets = np.zeros(len(self._sets) + 1, np.int64)
+        np.cumsum([len(nodes) for nodes in self._sets], out=offsets[1:])
+        nodes = np.concatenate(self._sets) if self._sets else np.zeros(0, np.int32)
+        return offsets, nodes
+
+    def of_jobs(self, jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
+        """Return each job's node set by partition or pinned node, -1 where it may use all."""
+        group = np.full(len(jobs), -1, np.int32)
+        for code, name in enumerate(jobs.names("partition")):
+            mask = cluster.partitions.get(name)
+            if mask is not None and not mask.all():
+                nodes = np.flatnonzero(mask).astype(np.int32)
+                group[jobs.partition == code] = self.code(nodes)
+        pinned = jobs.pinned
+        for node in np.unique(pinned[pinned >= 0]):
+            group[pinned == node] = self.code(np.array([node], np.int32))
+        return group
+
+    def of_placement(self, placement: Placement) -> NDArray[np.int32]:
+        """Return the code of each row's node set, -1 where the placement has no opinion."""
+        codes = [self.code(nodes) for nodes in placement.node_sets]
+        return np.array([*codes, -1], np.int32)[placement.node_set]

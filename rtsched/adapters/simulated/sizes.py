@@ -1,0 +1,49 @@
+"""How long a job runs on another number of nodes than it asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.kernels.dlt import exec_time, fastest_count
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Jobs
+
+    Floats = NDArray[np.float64]
+
+
+def scaled(
+    jobs: Jobs, run_time: Floats, size: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], Floats, Floats]:
+    """Return size, run time and wall time of jobs that are given `size` nodes each.
+
+    A rigid job keeps its own size; a moldable one runs `run_time * jobs.size / size`; a divisible
+    one E(n) by the divisible-load formula, where it is given another size than its own.
+    """
+    given = np.where((size > 0) & (jobs.kind != Kind.RIGID), size, jobs.size).astype(np.int32)
+    factor = jobs.size / np.maximum(given, 1)
+    run, wall = run_time * factor, jobs.wall_time * factor
+    divided = (jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma) & (given != jobs.size)
+    for row in np.flatnonzero(divided).tolist():
+        run[row] = wall[row] = exec_time(int(given[row]), *load(jobs, row))
+    return given, run, wall
+
+
+def load(jobs: Jobs, row: int) -> tuple[float, float, float, float, float]:
+    """Return the numbers of one divisible load, as the divisible-load kernels take them."""
+    columns = (jobs.sigma, jobs.cms, jobs.cps, jobs.setup_link, jobs.setup_node)
+    sigma, cms, cps, link, node = (float(column[row]) for column in columns)
+    return sigma, cms, cps, link, node
+
+
+def fastest(jobs: Jobs, nodes: int) -> NDArray[np.int32]:
+    """Return the size at which each divisible job ends soonest on a cluster, 0 for other jobs."""
+    size = np.zeros(len(jobs), np.int32)
+    for row in np.flatnonzero((jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma)).tolist():
+        size[row] = fastest_count(nodes, *load(jobs, row))
+    return size

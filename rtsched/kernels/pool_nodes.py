@@ -1,0 +1,226 @@
+"""Nodes of a pool that differ: reserved for later, in a job's node set, down or drained.
+
+Which nodes a job may use now follows from each node's *limit*: a job started now must end by then.
+It is the start of the node's next reservation, and on nodes that the head of the queue needs, the
+head's shadow time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.kernels.pool import (
+    DOWN,
+    LOST,
+    NODE_CHANGED,
+    UP,
+    Pool,
+    bit_index,
+    is_free,
+    record,
+    release,
+    set_busy,
+    set_free,
+    sift,
+    start_job,
+    take_picks,
+)
+from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.pool_queue import enqueue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@part
+def group_of(pool: Pool, row: int) -> int:
+    """Return the node set a job is bound to, -1 if to none."""
+    return int(pool.more[row].group) if pool.state[0].extended else -1
+
+
+@part
+def usable_count(pool: Pool, group: int) -> int:
+    """Return how many nodes of a node set (-1: of all) take new jobs, now or when they are free."""
+    nodes, count = pool.nodes, 0
+    if group < 0:
+        for node in range(len(nodes)):
+            count += nodes[node].state == UP
+    else:
+        for i in range(pool.group_of[group], pool.group_of[group + 1]):
+            count += nodes[pool.group_nodes[i]].state == UP
+    return count
+
+
+@part
+def before(nodes: NDArray[Any], a: int, b: int) -> bool:
+    """Return whether node `a` is the tighter fit: less time to its limit, then the lower index."""
+    return bool(nodes[a].limit < nodes[b].limit or (nodes[a].limit == nodes[b].limit and a < b))
+
+
+@outline
+def sort_picks(nodes: NDArray[Any], picks: NDArray[np.int64], count: int) -> None:
+    """Order the first `count` picks by (limit, index): heap sort, in place."""
+    for at in range(count // 2 - 1, -1, -1):
+        sink(nodes, picks, count, at)
+    for last in range(count - 1, 0, -1):
+        picks[0], picks[last] = picks[last], picks[0]
+        sink(nodes, picks, last, 0)
+
+
+@part
+def sink(nodes: NDArray[Any], picks: NDArray[np.int64], count: int, at: int) -> None:
+    """Let the pick at a place of a heap (the loosest fit on top) sink to where it belongs."""
+    node = picks[at]
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and before(nodes, picks[child], picks[child + 1]):
+            child += 1
+        if before(nodes, picks[child], node):
+            break
+        picks[at] = picks[child]
+        at = child
+    picks[at] = node
+
+
+@outline
+def choose(pool: Pool, size: int, wall: float, group: int) -> bool:
+    """Choose `size` free nodes for a job of `wall` seconds; return whether there are as many.
+
+    In a node set, its first ones; else those of the tightest limit, then of the lowest index.
+    """
+    state, nodes, picks = pool.state[0], pool.nodes, pool.picks
+    end, count = state.now + wall, 0
+    if group >= 0:
+        for i in range(pool.group_of[group], pool.group_of[group + 1]):
+            node = pool.group_nodes[i]
+            if is_free(pool.words, node) and end <= nodes[node].limit:
+                picks[count] = node
+                count += 1
+                if count == size:
+                    return True
+        return False
+    same = True
+    for word in range(len(pool.words)):
+        bits = pool.words[word]
+        while bits != 0:
+            low = bits & -bits
+            bits ^= low
+            node = word * 32 + bit_index(low)
+            if end <= nodes[node].limit:
+                picks[count] = node
+                same = same and nodes[node].limit == nodes[picks[0]].limit
+                count += 1
+    if count < size:
+        return False
+    if not same:
+        sort_picks(nodes, picks, count)
+    return True
+
+
+@part
+def start_on_picks(pool: Pool, row: int, size: int) -> None:
+    """Start a job on the nodes just chosen."""
+    start_job(pool, row, take_picks(pool, row, size))
+
+
+@part
+def next_span(pool: Pool, node: int) -> None:
+    """Let a node go on to its next reservation."""
+    entry = pool.nodes[node]
+    entry.span += 1
+    entry.window = np.inf
+    if entry.span < pool.span_of[node + 1]:
+        entry.window = pool.spans[entry.span].start
+
+
+@outline
+def start_planned(pool: Pool) -> None:
+    """Start the planned jobs that are due on their nodes.
+
+    One whose nodes are still busy starts when they are free; one of whose nodes is out of service
+    loses its place in the plan and waits in the queue.
+    """
+    state, plan, picks = pool.state[0], pool.plan, pool.picks
+    for i in range(state.planned, len(plan)):
+        entry = plan[i]
+        if entry.start > state.now:
+            break
+        if entry.row < 0:
+            continue
+        ready, in_service = True, True
+        for k in range(entry.size):
+            node = pool.plan_nodes[entry.at + k]
+            picks[k] = node
+            ready = ready and is_free(pool.words, node)
+            in_service = in_service and pool.nodes[node].state == UP
+        if in_service and not ready:
+            continue
+        row = int(entry.row)
+        for k in range(entry.size):
+            next_span(pool, picks[k])
+        entry.row = -1
+        state.plan_left -= 1
+        if in_service:
+            job = pool.jobs[row]
+            job.size, job.run, job.wall = entry.size, entry.run, entry.wall
+            start_on_picks(pool, row, job.size)
+        else:
+            enqueue(pool, row)
+    while state.planned < len(plan) and plan[state.planned].row < 0:
+        state.planned += 1
+
+
+@outline
+def remove_end(ends: NDArray[Any], count: int, row: int) -> None:
+    """Take a job out of the heap of ends, wherever it stands."""
+    at = 0
+    while at < count and ends[at].row != row:
+        at += 1
+    ends[at] = ends[count - 1]
+    for k in range((count - 1) // 2 - 1, -1, -1):
+        sift(ends, count - 1, k, ends[k].time, ends[k].row)
+
+
+@part
+def kill(pool: Pool, row: int) -> None:
+    """Stop a job whose node died; it is queued again at its old place, or lost."""
+    state, job = pool.state[0], pool.jobs[row]
+    remove_end(pool.ends, state.running, row)
+    release(pool, row)
+    if state.requeue:
+        job.start = np.nan
+        job.end = np.nan
+        job.first = -1
+        pool.more[row].restarts += 1
+        enqueue(pool, row)
+    else:
+        job.end = state.now
+        job.status = LOST
+
+
+@outline
+def change_nodes(pool: Pool) -> None:
+    """Let the node events happen that are due."""
+    state, events = pool.state[0], pool.node_events
+    while state.node_event < len(events) and events[state.node_event].time <= state.now:
+        node = int(events[state.node_event].row)
+        entry = pool.nodes[node]
+        if entry.state == UP and entry.row < 0:
+            set_busy(pool.words, pool.top, node)
+            state.free -= 1
+        entry.state = events[state.node_event].size
+        if entry.state == DOWN and entry.row >= 0:
+            kill(pool, int(entry.row))
+        if entry.state == UP and entry.row < 0:
+            set_free(pool.words, pool.top, node)
+            state.free += 1
+        if state.recording:
+            record(pool, NODE_CHANGED, -1, 0, node)
+        state.node_event += 1
+        state.changed = 1
+        state.settled = 0
+        state.rebuild = 1

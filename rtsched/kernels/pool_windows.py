@@ -1,0 +1,248 @@
+"""One scheduling pass, FCFS or EASY, over nodes that differ (see `pool_nodes`).
+
+EASY's shadow time is the earliest time from which on enough of the head's nodes are free for its
+whole requested time, between the reservations. Of these nodes the head keeps those that become
+free latest; what it must keep of the nodes free now, a later job may use until the shadow time.
+Where all nodes are alike this is EASY by counting (`rtsched.kernels.backfill`), job by job.
+
+References
+----------
+Lifka, 1995: The ANL/IBM SP scheduling system (EASY backfilling).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.kernels.pool import EASY, GONE, UP, Pool, is_free
+from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.pool_nodes import choose, group_of, start_on_picks, usable_count
+from rtsched.kernels.pool_queue import close_up, leave
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@part
+def launch_on_picks(pool: Pool, at: int) -> None:
+    """Start the job at one place of the queue on the nodes just chosen."""
+    row = int(pool.queue[at].row)
+    leave(pool, at)
+    start_on_picks(pool, row, pool.jobs[row].size)
+
+
+@part
+def start_first(pool: Pool) -> int:
+    """Start jobs in queue order and return the place of the first that must wait, -1 if none.
+
+    A job with more nodes than are in service in its node set is passed over: it waits for them and
+    holds up nobody.
+    """
+    state, queue = pool.state[0], pool.queue
+    for at in range(state.head, state.tail):
+        size = queue[at].size
+        if size == GONE:
+            continue
+        group = group_of(pool, queue[at].row)
+        if size <= state.free and choose(pool, size, queue[at].wall, group):
+            launch_on_picks(pool, at)
+        elif size <= usable_count(pool, group):
+            return at
+    return -1
+
+
+@part
+def want(pool: Pool, group: int) -> None:
+    """Mark the nodes in service that a node set (-1: everybody) may use, and when they are free."""
+    state, nodes = pool.state[0], pool.nodes
+    for node in range(len(nodes)):
+        nodes[node].wanted = group < 0 and nodes[node].state == UP
+        nodes[node].until = state.now
+    if group >= 0:
+        for i in range(pool.group_of[group], pool.group_of[group + 1]):
+            node = pool.group_nodes[i]
+            nodes[node].wanted = nodes[node].state == UP
+    for i in range(state.running):
+        node = pool.jobs[pool.running[i].row].first
+        while node >= 0:
+            nodes[node].until = pool.running[i].time
+            node = nodes[node].next
+
+
+@part
+def shadow_by_ends(pool: Pool, size: int) -> float:
+    """Return when `size` wanted nodes are free by the requested ends, without reservations."""
+    state, nodes = pool.state[0], pool.nodes
+    count = 0
+    for node in range(len(nodes)):
+        count += nodes[node].wanted and nodes[node].row < 0
+    shadow = np.inf
+    for i in range(state.running):
+        if count >= size:
+            break
+        node = pool.jobs[pool.running[i].row].first
+        while node >= 0:
+            if nodes[node].wanted:
+                count += 1
+                shadow = pool.running[i].time
+            node = nodes[node].next
+    return shadow if count >= size else np.inf
+
+
+@part
+def later(a: Any, b: Any) -> bool:
+    """Return whether change `a` comes after `b`: by time, more nodes before fewer."""
+    return bool(a.time > b.time or (a.time == b.time and a.size < b.size))
+
+
+@part
+def sink_change(sweep: NDArray[Any], count: int, at: int) -> None:
+    """Let a change sink in a heap with the latest on top."""
+    time, size = sweep[at].time, sweep[at].size
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and later(sweep[child + 1], sweep[child]):
+            child += 1
+        if time > sweep[child].time or (time == sweep[child].time and size <= sweep[child].size):
+            break
+        sweep[at] = sweep[child]
+        at = child
+    sweep[at].time = time
+    sweep[at].size = size
+
+
+@part
+def sort_changes(sweep: NDArray[Any], count: int) -> None:
+    """Order changes by time, more nodes before fewer: heap sort, in place."""
+    for at in range(count // 2 - 1, -1, -1):
+        sink_change(sweep, count, at)
+    for last in range(count - 1, 0, -1):
+        time, size = sweep[0].time, sweep[0].size
+        sweep[0] = sweep[last]
+        sweep[last].time = time
+        sweep[last].size = size
+        sink_change(sweep, last, 0)
+
+
+@part
+def add_gap(sweep: NDArray[Any], count: int, start: float, end: float, wall: float) -> int:
+    """Note a gap in which a job of `wall` seconds could start; return the changes so far."""
+    if start + wall > end:
+        return count
+    sweep[count].time = start
+    sweep[count].size = 1
+    sweep[count + 1].time = max(start, end - wall) if end < np.inf else np.inf
+    sweep[count + 1].size = -1
+    return count + 2
+
+
+@part
+def shadow_by_gaps(pool: Pool, size: int, wall: float) -> float:
+    """Return when `size` wanted nodes are free for `wall` seconds between reservations."""
+    nodes, sweep, spans = pool.nodes, pool.sweep, pool.spans
+    count = 0
+    for node in range(len(nodes)):
+        if nodes[node].wanted:
+            start = nodes[node].until
+            for i in range(nodes[node].span, pool.span_of[node + 1]):
+                count = add_gap(sweep, count, start, spans[i].start, wall)
+                start = max(start, spans[i].end)
+            count = add_gap(sweep, count, start, np.inf, wall)
+    sort_changes(sweep, count)
+    usable = 0
+    for i in range(count):
+        usable += sweep[i].size
+        if usable >= size:
+            return float(sweep[i].time)
+    return np.inf
+
+
+@part
+def is_open(pool: Pool, node: int, start: float, end: float) -> bool:
+    """Return whether a wanted node is free from `start` to `end` by requested ends and plan."""
+    if pool.nodes[node].until > start:
+        return False
+    for i in range(pool.nodes[node].span, pool.span_of[node + 1]):
+        if pool.spans[i].start < end and pool.spans[i].end > start:
+            return False
+    return True
+
+
+@outline
+def protect(pool: Pool, at: int) -> None:
+    """Find the head's shadow time and let the nodes it must keep end their jobs by then."""
+    state, nodes = pool.state[0], pool.nodes
+    slot = pool.queue[at]
+    want(pool, group_of(pool, slot.row))
+    if state.plan_left > 0:
+        state.shadow = shadow_by_gaps(pool, slot.size, slot.wall)
+    else:
+        state.shadow = shadow_by_ends(pool, slot.size)
+    if state.shadow == np.inf:
+        return
+    end = state.shadow + slot.wall
+    keep = slot.size
+    for node in range(len(nodes)):
+        if nodes[node].wanted and nodes[node].row >= 0 and is_open(pool, node, state.shadow, end):
+            keep -= 1
+    for node in range(len(nodes) - 1, -1, -1):
+        if keep <= 0:
+            break
+        if (
+            nodes[node].wanted
+            and is_free(pool.words, node)
+            and is_open(pool, node, state.shadow, end)
+        ):
+            nodes[node].limit = min(nodes[node].limit, state.shadow)
+            keep -= 1
+
+
+@outline
+def window_pass(pool: Pool) -> None:
+    """Start what FCFS or EASY lets start now, on nodes that differ.
+
+    Without a plan, jobs that did not fit at the last pass are not looked at again before a job
+    ends, as in `easy_pass`; with one, what fits changes with time alone.
+    """
+    state, queue = pool.state[0], pool.queue
+    if not state.settled:
+        if state.tail - state.head > 2 * state.waiting + 64:
+            close_up(pool)
+        for node in range(len(pool.nodes)):
+            pool.nodes[node].limit = pool.nodes[node].window
+        first = start_first(pool)
+        if first < 0 or state.loop != EASY or state.free == 0:
+            return
+        protect(pool, first)
+        state.seen = first + 1
+        state.settled = state.plan_left == 0 and state.depth == 0
+    looked = 0
+    for at in range(state.seen, state.tail):
+        if state.free == 0 or (state.depth > 0 and looked == state.depth):
+            break
+        size = queue[at].size
+        if size == GONE:
+            continue
+        looked += 1
+        if size <= state.free and choose(pool, size, queue[at].wall, group_of(pool, queue[at].row)):
+            launch_on_picks(pool, at)
+    state.seen = state.tail
+
+
+@outline
+def serial_pass(pool: Pool) -> None:
+    """Start the first job that fits, if none runs."""
+    state, queue = pool.state[0], pool.queue
+    if state.running > 0:
+        return
+    for node in range(len(pool.nodes)):
+        pool.nodes[node].limit = pool.nodes[node].window
+    for at in range(state.head, state.tail):
+        size, group = queue[at].size, group_of(pool, queue[at].row)
+        if size <= state.free and choose(pool, size, queue[at].wall, group):
+            launch_on_picks(pool, at)
+            return
