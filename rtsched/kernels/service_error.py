@@ -1,11 +1,17 @@
 """Service-time error of users or accounts: what they got, less what their share entitled them to.
 
+    error_A(t) = W_A(t) - ideal_A(t),    d ideal_A = dt C S_A / sum of the shares of active users
+
+W_A is the service received in node-seconds, S_A the share; a user is active while a job of theirs
+waits or runs. C is the number of nodes that serve these users at the instant, so what is handed
+out is what is shared out: the errors of all users add up to 0 at every instant, a lone user's
+error is 0, and with one node the definition is that of a single server.
+
 References
 ----------
 Lopez and Raja: A dynamic error based fair scheduling algorithm for a computational grid; the
-error goes back to Nieh, Vaill and Zhong, 2001. Here the ideal service accrues while the set of
-active users changes: d ideal_A = dt C S_A / sum of the shares of active users, where a user is
-active while a job of theirs waits or runs, and C is the machine's capacity.
+error goes back to Nieh, Vaill and Zhong, 2001: Virtual-Time Round-Robin. There the set of users is
+fixed; here the ideal service accrues while the set changes.
 """
 
 from __future__ import annotations
@@ -24,9 +30,9 @@ class ServiceError(NamedTuple):
     """Errors of `u` users in node-seconds; positive: more than the share."""
 
     least: NDArray[np.float64]
-    """float64[u], over the user's own instants (submissions, starts, ends)."""
+    """float64[u], over the user's own instants (submissions, starts, ends); inf: none."""
     most: NDArray[np.float64]
-    """float64[u]."""
+    """float64[u]; -inf: none."""
     squares: NDArray[np.float64]
     """float64[u], sum of squares over these instants."""
     instants: NDArray[np.int64]
@@ -34,7 +40,7 @@ class ServiceError(NamedTuple):
     final: NDArray[np.float64]
     """float64[u], after the last event."""
     course: NDArray[np.float64]
-    """float64[g, u], at the instants of the grid."""
+    """float64[g, k], of the watched users at the instants of the grid."""
 
 
 @compiled
@@ -42,97 +48,109 @@ def service_error(
     submit: NDArray[np.float64],
     start: NDArray[np.float64],
     end: NDArray[np.float64],
+    by_submit: NDArray[np.int64],
     by_start: NDArray[np.int64],
     by_end: NDArray[np.int64],
     size: NDArray[np.int32],
     user: NDArray[np.int32],
     share: NDArray[np.float64],
-    capacity: float,
     grid: NDArray[np.float64],
+    watched: NDArray[np.int64],
 ) -> ServiceError:
     """Return the errors, by one pass over submissions, starts and ends in order of time.
 
     Parameters
     ----------
-    submit : float64[n]
-        Ascending; jobs that were turned away are left out.
-    start, end : float64[n]
-        inf where a job never started or never ended.
-    by_start, by_end : int64[n]
-        Jobs in ascending order of start and of end.
+    submit, start, end : float64[n]
+        Seconds from any origin: only differences matter.
+    by_submit, by_start, by_end : int64[k], int64[s], int64[e]
+        The jobs that were submitted, that started, that ended, each in order of that time. A job
+        that ended has started; one that started and did not end is served on.
     size : int32[n]
         Nodes each job ran on.
     user : int32[n]
-        Whose job it is, 0..u-1.
+        Whose job it is, 0..u-1; -1: nobody's, it is left out.
     share : float64[u]
         Shares, > 0.
-    capacity : float
-        Nodes of the machine.
     grid : float64[g]
-        Instants, ascending, at which the course is wanted.
+        Instants, ascending, at which the course is wanted ...
+    watched : int64[k]
+        ... and of which users.
 
     Notes
     -----
-    At one instant ends come first, then submissions, then starts, so a user whose next job
-    arrives at that instant stays active only in the limit, which changes no error.
+    The errors are continuous in time, so the order of events at one instant changes none of them.
+    Ends come first, then submissions, then starts.
     """
-    users, n = len(share), len(submit)
+    users = len(share)
     got, ideal, since = np.zeros(users), np.zeros(users), np.zeros(users)
     busy, active = np.zeros(users), np.zeros(users, np.int64)
     accrued = np.zeros(users)  # `entitled` when the user's ideal was last brought up to date
     least, most = np.full(users, np.inf), np.full(users, -np.inf)
     squares, instants = np.zeros(users), np.zeros(users, np.int64)
-    course = np.zeros((len(grid), users))
-    entitled, total, now = 0.0, 0.0, 0.0
+    course = np.zeros((len(grid), len(watched)))
+    entitled, total, serving, now = 0.0, 0.0, 0.0, -np.inf  # `entitled`: per unit of share
     a = s = e = g = 0
-    while a < n or s < n or e < n:
-        t_end = end[by_end[e]] if e < n else np.inf
-        t_submit = submit[a] if a < n else np.inf
-        t_start = start[by_start[s]] if s < n else np.inf
+    while a < len(by_submit) or s < len(by_start) or e < len(by_end):
+        t_end = end[by_end[e]] if e < len(by_end) else np.inf
+        t_submit = submit[by_submit[a]] if a < len(by_submit) else np.inf
+        t_start = start[by_start[s]] if s < len(by_start) else np.inf
         t = min(t_end, t_submit, t_start)
-        if t == np.inf:
-            break
         while g < len(grid) and grid[g] <= t:
-            ahead = entitled + (capacity * (grid[g] - now) / total if total > 0.0 else 0.0)
-            for u in range(users):
-                have = got[u] + busy[u] * (grid[g] - since[u])
-                due = ideal[u] + (share[u] * (ahead - accrued[u]) if active[u] > 0 else 0.0)
-                course[g, u] = have - due
+            ahead = entitled
+            if serving > 0.0:
+                ahead += serving * (grid[g] - now) / total
+            for k in range(len(watched)):
+                u = watched[k]
+                course[g, k] = got[u] - ideal[u]
+                if active[u] > 0:
+                    course[g, k] += busy[u] * (grid[g] - since[u])
+                    course[g, k] -= share[u] * (ahead - accrued[u])
             g += 1
-        if total > 0.0:
-            entitled += capacity * (t - now) / total
+        if serving > 0.0:
+            entitled += serving * (t - now) / total
         now = t
-        if t_end <= t:
+        ends = t_end <= t
+        submits = not ends and t_submit <= t
+        if ends:
             job = by_end[e]
-        elif t_submit <= t:
-            job = a
+            e += 1
+        elif submits:
+            job = by_submit[a]
+            a += 1
         else:
             job = by_start[s]
+            s += 1
         u = user[job]
-        got[u] += busy[u] * (t - since[u])
-        since[u] = t
+        if u < 0:
+            continue
         if active[u] > 0:
+            got[u] += busy[u] * (t - since[u])
             ideal[u] += share[u] * (entitled - accrued[u])
-        accrued[u] = entitled
-        if t_end <= t:
-            e += 1
+        since[u], accrued[u] = t, entitled
+        if ends:
             busy[u] -= size[job]
+            serving -= size[job]
             active[u] -= 1
             if active[u] == 0:
                 total -= share[u]
-        elif t_submit <= t:
-            a += 1
+        elif submits:
             active[u] += 1
             if active[u] == 1:
                 total += share[u]
         else:
-            s += 1
             busy[u] += size[job]
+            serving += size[job]
         error = got[u] - ideal[u]
         least[u], most[u] = min(least[u], error), max(most[u], error)
         squares[u] += error * error
         instants[u] += 1
+    for u in range(users):
+        if active[u] > 0:
+            got[u] += busy[u] * (now - since[u])
+            ideal[u] += share[u] * (entitled - accrued[u])
+    final = got - ideal
     while g < len(grid):
-        course[g] = got - ideal
+        course[g] = final[watched]
         g += 1
-    return ServiceError(least, most, squares, instants, got - ideal, course)
+    return ServiceError(least, most, squares, instants, final, course)

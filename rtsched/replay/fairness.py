@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,13 @@ from rtsched.replay.results import Fate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.model.accounts import Accounts
     from rtsched.replay.results import Results, Workload
 
-LEVELS = ("user", "account")
+Level = Literal["user", "account"]
+LEVELS: tuple[Level, ...] = ("user", "account")
+
+_NO_TIMES, _NOBODY = np.empty(0), np.empty(0, np.int64)
 
 
 class Course(NamedTuple):
@@ -25,86 +29,138 @@ class Course(NamedTuple):
     error: NDArray[np.float64]
     """float64[g, k], node-seconds; positive: more than the share."""
     names: tuple[str, ...]
-    """The `k` users or accounts, the ones with the most service first."""
+    """The `k` users or accounts, the ones with the largest errors first."""
 
 
 class Errors(NamedTuple):
     """The errors of all users or accounts of one level."""
 
+    rows: NDArray[np.int64]
+    """int64[u], their rows in `Accounts`."""
     names: tuple[str, ...]
     error: ServiceError
 
 
-def errors(
-    workload: Workload, results: Results, level: str, grid: NDArray[np.float64] | None = None
-) -> Errors | None:
-    """Return the service-time errors at a level, `user` or `account`; None without such names.
+class Order(NamedTuple):
+    """Jobs in order of submission, of start and of end; those that have no such time left out."""
 
-    Users of the same name in several accounts count apart, as their shares do.
+    submit: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+def in_order(workload: Workload, results: Results) -> Order:
+    """Return the jobs that were let in, in order of their times."""
+    let_in = np.not_equal(results.fate, Fate.REJECTED)
+    started = let_in & np.isfinite(results.start)
+    ended = started & np.isfinite(results.end)
+    return Order(
+        _sorted(workload.jobs.submit, let_in),
+        _sorted(results.start, started),
+        _sorted(results.end, ended),
+    )
+
+
+def _sorted(time: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the counted rows in order of time; those already in order are not sorted again."""
+    rows = np.flatnonzero(counted)
+    known = time if len(rows) == len(time) else time[rows]
+    if (known[1:] >= known[:-1]).all():
+        return rows
+    order = np.argsort(known, kind="stable")
+    return order if len(rows) == len(time) else rows[order]
+
+
+def errors(
+    workload: Workload,
+    results: Results,
+    level: Level,
+    order: Order | None = None,
+    grid: NDArray[np.float64] = _NO_TIMES,
+    watched: NDArray[np.int64] = _NOBODY,
+) -> Errors | None:
+    """Return the service-time errors at a level; None where no job has such a name.
+
+    Users of the same name in several accounts count apart, as their shares do. An account is the
+    one that a job is charged to, whatever stands above it.
+
+    Parameters
+    ----------
+    workload, results
+        What was to be done, and what was.
+    level : str
+        `user` or `account`.
+    order : Order, optional
+        See `in_order`, if the caller has it.
+    grid : float64[g]
+        Seconds since the epoch, ascending, at which the course is wanted ...
+    watched : int64[k]
+        ... and whose: places in what is returned.
     """
-    accounts, jobs = workload.accounts, workload.jobs
-    fraction = accounts.share()
-    if level == "user":
-        rows, group = np.flatnonzero(accounts.is_user), jobs.association
-    else:
-        rows = np.flatnonzero((accounts.parent < 0) & ~accounts.is_user)
-        group = jobs.account
-    if not len(rows) or not len(jobs):
+    accounts = workload.accounts
+    group = _groups(accounts, level)
+    known = np.flatnonzero(group >= 0)
+    rows, place = np.unique(group[known], return_inverse=True)
+    place_of = np.full(len(accounts) + 1, -1, np.int32)
+    place_of[known] = place
+    whose = place_of[workload.jobs.association]
+    if not (whose >= 0).any():
         return None
-    place = np.full(len(accounts) + 1, -1, np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    whose = place[group]
-    counted = (results.fate != Fate.REJECTED) & (whose >= 0)
-    some = np.flatnonzero(counted)
-    if not len(some):
-        return None
-    origin = float(jobs.submit[some[0]])
-    start = np.nan_to_num(results.start[some] - origin, nan=np.inf)
-    end = np.nan_to_num(results.end[some] - origin, nan=np.inf)
     error = service_error(
-        jobs.submit[some] - origin,
-        start,
-        end,
-        np.argsort(start, kind="stable"),
-        np.argsort(end, kind="stable"),
-        results.size[some],
-        whose[some],
-        fraction[rows],
-        float(len(workload.cluster)),
-        np.empty(0) if grid is None else grid - origin,
+        workload.jobs.submit,
+        results.start,
+        results.end,
+        *(order or in_order(workload, results)),
+        results.size,
+        whose,
+        accounts.share()[rows],
+        grid,
+        watched,
     )
     names = accounts.texts("name")
-    return Errors(tuple(names[row] or "?" for row in rows.tolist()), error)
+    return Errors(rows, tuple(names[row] or "?" for row in rows.tolist()), error)
+
+
+def _groups(accounts: Accounts, level: Level) -> NDArray[np.int64]:
+    """Return for each row of the accounts the row that stands for it at a level; -1: none."""
+    row = np.arange(len(accounts))
+    if level == "user":
+        return np.where(accounts.is_user, row, -1)
+    return np.where(accounts.is_user, accounts.parent, row)
 
 
 def fairness(workload: Workload, results: Results) -> dict[str, float | int | None]:
     """Return min, max and RMS of the errors of users and accounts, node-seconds."""
     found: dict[str, float | int | None] = {}
+    order = in_order(workload, results) if len(workload.accounts) else None
     for level in LEVELS:
-        some = errors(workload, results, level)
-        values: tuple[float | None, float | None, float | None] = (None, None, None)
-        if some is not None:
+        some = errors(workload, results, level, order=order)
+        values: tuple[float | None, ...] = (None, None, None)
+        if some is not None and some.error.instants.any():
             error = some.error
-            seen = error.instants > 0
-            rms = float(np.sqrt(error.squares.sum() / error.instants.sum()))
-            values = float(error.least[seen].min()), float(error.most[seen].max()), rms
+            rms = np.sqrt(error.squares.sum() / error.instants.sum())
+            values = float(error.least.min()), float(error.most.max()), float(rms)
         for what, value in zip(("min", "max", "rms"), values, strict=True):
             found[f"{level}_error_{what}_node_s"] = value
     return found
 
 
 def fairness_course(
-    workload: Workload, results: Results, level: str = "user", most: int = 8, points: int = 300
+    workload: Workload, results: Results, level: Level = "user", most: int = 8, points: int = 300
 ) -> Course | None:
-    """Return the errors over time of the `most` users or accounts whose errors are largest."""
+    """Return the errors over time of the `most` users or accounts whose errors are largest.
+
+    None where no job has such a name or none ended.
+    """
     ended = results.end[np.isfinite(results.end)]
-    if not len(ended):
-        return None
-    grid = np.linspace(float(workload.jobs.submit[0]), float(ended.max()), points)
-    found = errors(workload, results, level, grid)
-    if found is None:
+    order = in_order(workload, results)
+    found = errors(workload, results, level, order)
+    if found is None or not len(ended):
         return None
     error = found.error
     extent = np.where(error.instants > 0, np.maximum(-error.least, error.most), -1.0)
     chosen = np.argsort(-extent, kind="stable")[:most]
-    return Course(grid, error.course[:, chosen], tuple(found.names[k] for k in chosen.tolist()))
+    grid = np.linspace(float(workload.jobs.submit.min()), float(ended.max()), points)
+    again = errors(workload, results, level, order, grid, chosen)
+    names = tuple(found.names[k] for k in chosen.tolist())
+    return None if again is None else Course(grid, again.error.course, names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 
     from rtsched.replay.results import Workload
 
+    Values: TypeAlias = dict[str, float | int | None]
+
 TAU = 10.0
 """Seconds below which a run time counts as this in the bounded slowdown."""
+
+TOLERANCE = 1e-9
+"""Lateness that counts as rounding, relative to the time from submission to deadline ..."""
+
+TICK = 5e-7
+"""... and in seconds: what is left of a second's fraction in seconds since the epoch."""
 
 
 class Measure(NamedTuple):
@@ -28,24 +36,32 @@ class Measure(NamedTuple):
     definition: str
     better: int
     """-1: less is better, 1: more is better, 0: neither."""
+    source: str = ""
+    """Who defined it, where it is not plain."""
 
+
+_STE = (
+    "Lopez and Raja, A dynamic error based fair scheduling algorithm for a computational grid; "
+    "Nieh, Vaill and Zhong 2001"
+)
+_MCDF = "Lin, Lu, Deogun and Goddard 2005"
 
 MEASURES: Mapping[str, Measure] = {
     "jobs": Measure("jobs", "Jobs of the workload.", 0),
     "finished": Measure("jobs", "Jobs that ran to their end.", 0),
     "rejected": Measure("jobs", "Jobs turned away at submission.", -1),
     "unfinished": Measure("jobs", "Jobs that never started, or were lost with their node.", -1),
-    "reject_ratio": Measure("1", "Rejected jobs over all jobs.", -1),
+    "reject_ratio": Measure("1", "Rejected jobs over all jobs.", -1, _MCDF),
     "rejected_work_ratio": Measure(
         "1", "Node-seconds that rejected jobs asked for, over those of all jobs.", -1
     ),
     "missed": Measure(
         "jobs",
-        "Jobs that were let in and ended after their deadline, or did not end; half a microsecond "
-        "counts as rounding.",
+        "Jobs with a deadline that were let in and ended after it, or did not end; what is below "
+        "1e-9 of the time from submission to deadline counts as rounding.",
         -1,
     ),
-    "miss_ratio": Measure("1", "Missed jobs over all jobs.", -1),
+    "miss_ratio": Measure("1", "Missed jobs over all jobs.", -1, _MCDF),
     "promises": Measure("jobs", "Jobs that were promised to finish by a deadline.", 0),
     "promises_kept": Measure("jobs", "Promised jobs that ended by the promised deadline.", 1),
     "mean_wait_s": Measure("s", "Mean time from submission to start.", -1),
@@ -54,84 +70,118 @@ MEASURES: Mapping[str, Measure] = {
     "max_wait_s": Measure("s", "Longest time from submission to start.", -1),
     "mean_response_s": Measure("s", "Mean time from submission to end.", -1),
     "mean_bounded_slowdown": Measure(
-        "1", "Mean of max(1, (wait + run)/max(run, 10 s)) (Feitelson and Rudolph 1998).", -1
+        "1",
+        "Mean of max(1, (wait + run)/max(run, 10 s)).",
+        -1,
+        "Feitelson and Rudolph 1998",
     ),
-    "utilisation": Measure("1", "Busy node-seconds over nodes times makespan.", 1),
+    "utilisation": Measure("1", "Busy node-seconds over usable nodes times makespan.", 1),
     "makespan_s": Measure("s", "From the first submission to the last end.", -1),
-    "throughput_per_h": Measure("1/h", "Finished jobs per hour of makespan.", 1),
+    "throughput_per_h": Measure("1/h", "Ended jobs per hour of makespan.", 1),
     "user_error_min_node_s": Measure(
         "node s",
-        "Least service-time error of any user: service received less the service that the user's "
-        "share of the busy hours entitles to, at the user's own submissions, starts and ends.",
+        "Least service-time error of any user at their own submissions, starts and ends: service "
+        "received less ideal service, which is handed out at every instant, in proportion to "
+        "their shares, to the users with a job waiting or running, as much as the nodes serve.",
         1,
+        _STE,
     ),
-    "user_error_max_node_s": Measure("node s", "Greatest service-time error of any user.", -1),
+    "user_error_max_node_s": Measure(
+        "node s", "Greatest service-time error of any user at these instants.", -1, _STE
+    ),
     "user_error_rms_node_s": Measure(
-        "node s", "Root mean square of the service-time errors of all users at their instants.", -1
+        "node s",
+        "Root of the mean square of the service-time errors of all users at these instants.",
+        -1,
+        _STE,
     ),
-    "account_error_min_node_s": Measure("node s", "Least service-time error of any account.", 1),
+    "account_error_min_node_s": Measure(
+        "node s", "Least service-time error of any account, its users taken together.", 1, _STE
+    ),
     "account_error_max_node_s": Measure(
-        "node s", "Greatest service-time error of any account.", -1
+        "node s", "Greatest service-time error of any account.", -1, _STE
     ),
     "account_error_rms_node_s": Measure(
-        "node s", "Root mean square of the service-time errors of all accounts.", -1
+        "node s",
+        "Root of the mean square of the service-time errors of all accounts.",
+        -1,
+        _STE,
     ),
 }
 """Every measure by name; the name ends in the unit, none is a pure number or a count."""
 
 
-def measure(workload: Workload, results: Results) -> dict[str, float | int | None]:
+def measure(workload: Workload, results: Results) -> Values:
     """Return every measure of what a policy made of a workload; None where nothing ran."""
-    jobs = workload.jobs
+    jobs, fate = workload.jobs, results.fate
     n = len(jobs)
-    fate = results.fate
-    done = fate == Fate.FINISHED
-    started = np.isfinite(results.start) & (fate != Fate.REJECTED)
-    let_in = fate != Fate.REJECTED
-    late = let_in & is_late(results.end, jobs.deadline)
+    rejected = np.equal(fate, Fate.REJECTED)
+    late = is_late(results.end, jobs.deadline, jobs.submit)
+    late &= ~rejected
     promised = np.isfinite(results.promise)
-    kept = promised & ~is_late(results.end, results.promise)
-    work = jobs.wall_time * jobs.size
-    counts = {
+    broken = is_late(results.end, results.promise, jobs.submit)
+    counts: Values = {
         "jobs": n,
-        "finished": _count(done),
-        "rejected": n - _count(let_in),
-        "unfinished": _count(fate == Fate.UNFINISHED),
-        "reject_ratio": _ratio(n - _count(let_in), n),
-        "rejected_work_ratio": _ratio(float(work[~let_in].sum()), float(work.sum())),
+        "finished": _count(np.equal(fate, Fate.FINISHED)),
+        "rejected": _count(rejected),
+        "unfinished": _count(np.equal(fate, Fate.UNFINISHED)),
+        "reject_ratio": _ratio(_count(rejected), n),
+        "rejected_work_ratio": _rejected_work(workload, rejected),
         "missed": _count(late),
         "miss_ratio": _ratio(_count(late), n),
         "promises": _count(promised),
-        "promises_kept": _count(kept),
+        "promises_kept": _count(promised & ~broken),
     }
-    del work, late, promised, kept
-    times = _times(jobs.submit[started], results.start[started], results.end[started])
-    span = _span(workload, results, started)
-    return counts | times | span | fairness(workload, results)
+    return (
+        counts | _times(workload, results) | _span(workload, results) | fairness(workload, results)
+    )
 
 
-def logged(workload: Workload) -> dict[str, float | int | None]:
-    """Return the same measures of what the log itself records as having happened."""
-    return measure(workload, logged_results(workload))
+def logged(workload: Workload) -> Values:
+    """Return the same measures of what the log itself records as having happened.
+
+    A log does not tell what was turned away or promised, and one without start times tells nothing
+    of what happened: None. A job that the batch system killed at its deadline has missed it.
+    """
+    found = measure(workload, logged_results(workload))
+    told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "promises", "promises_kept"]
+    if not np.isfinite(workload.outcomes.start).any():
+        told_nothing = [name for name in found if name != "jobs"]
+    else:
+        jobs, outcomes = workload.jobs, workload.outcomes
+        late = is_late(outcomes.end, jobs.deadline, jobs.submit)
+        late |= np.equal(outcomes.ending, Ending.MISSED)
+        found |= {"missed": _count(late), "miss_ratio": _ratio(_count(late), len(jobs))}
+    return found | dict.fromkeys(told_nothing)
 
 
 def logged_results(workload: Workload) -> Results:
     """Return what the log records as if a policy had done it."""
     outcomes = workload.outcomes
     ran = np.isfinite(outcomes.start)
-    end = np.where(outcomes.ending == Ending.RUNNING, np.nan, outcomes.end)
+    size = outcomes.size
+    if not (size > 0).all():
+        size = np.where(size > 0, size, workload.jobs.size)
+    fate = Fate.FINISHED if ran.all() else np.where(ran, Fate.FINISHED, Fate.UNFINISHED)
     return Results.build(
         len(outcomes),
         start=outcomes.start,
-        end=end,
-        size=np.where(outcomes.size > 0, outcomes.size, workload.jobs.size),
-        fate=np.where(ran, Fate.FINISHED, Fate.UNFINISHED).astype(np.int8),
+        end=outcomes.end,
+        size=size,
+        fate=np.asarray(fate, np.int8),
     )
 
 
-def is_late(end: NDArray[np.float64], deadline: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return bool[n]: a job with a deadline ended after it, or did not end."""
-    return np.isfinite(deadline) & ~(end <= deadline + 5e-7)
+def is_late(
+    end: NDArray[np.float64], deadline: NDArray[np.float64], submit: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return bool[n]: a job with a deadline ended after it, or did not end.
+
+    Lateness below 1e-9 of the time from submission to deadline is rounding, as in the admission
+    tests that gave the promise.
+    """
+    grace = np.maximum((deadline - submit) * TOLERANCE, TICK)
+    return np.isfinite(deadline) & ~(end - deadline <= grace)
 
 
 def bounded_slowdown(
@@ -141,21 +191,31 @@ def bounded_slowdown(
     return np.maximum(1.0, (end - submit) / np.maximum(end - start, TAU))
 
 
-def _times(
-    submit: NDArray[np.float64], start: NDArray[np.float64], end: NDArray[np.float64]
-) -> dict[str, float | int | None]:
-    if not len(submit):
+def _rejected_work(workload: Workload, rejected: NDArray[np.bool_]) -> float | None:
+    work = workload.jobs.wall_time * workload.jobs.size
+    whole = float(work.sum())
+    return _ratio(float(work[rejected].sum()), whole) if whole < np.inf else None
+
+
+def _times(workload: Workload, results: Results) -> Values:
+    """Return the measures of waiting, over the jobs that started, and of response."""
+    started = np.isfinite(results.start)
+    if not started.any():
         names = "mean_wait_s median_wait_s p95_wait_s max_wait_s mean_response_s"
         return dict.fromkeys([*names.split(), "mean_bounded_slowdown"])
-    wait = start - submit
-    median, p95 = np.percentile(wait, [50, 95]).tolist()
-    ended = np.isfinite(end)
-    submit, start, end = submit[ended], start[ended], end[ended]
+    wait = results.start - workload.jobs.submit
+    wait = wait if started.all() else wait[started]
+    mean, longest = float(wait.mean()), float(wait.max())
+    median, p95 = np.percentile(wait, [50, 95], overwrite_input=True).tolist()
+    del wait
+    ended = started & np.isfinite(results.end)
+    rows: slice | NDArray[np.bool_] = slice(None) if ended.all() else ended
+    submit, start, end = workload.jobs.submit[rows], results.start[rows], results.end[rows]
     return {
-        "mean_wait_s": float(wait.mean()),
+        "mean_wait_s": mean,
         "median_wait_s": median,
         "p95_wait_s": p95,
-        "max_wait_s": float(wait.max()),
+        "max_wait_s": longest,
         "mean_response_s": float((end - submit).mean()) if len(end) else None,
         "mean_bounded_slowdown": (
             float(bounded_slowdown(submit, start, end).mean()) if len(end) else None
@@ -163,17 +223,15 @@ def _times(
     }
 
 
-def _span(
-    workload: Workload, results: Results, started: NDArray[np.bool_]
-) -> dict[str, float | int | None]:
-    ended = started & np.isfinite(results.end)
+def _span(workload: Workload, results: Results) -> Values:
+    ended = np.isfinite(results.start) & np.isfinite(results.end)
     if not ended.any():
         return dict.fromkeys(["utilisation", "makespan_s", "throughput_per_h"])
     end = results.end[ended]
-    makespan = float(end.max() - workload.jobs.submit[0])
-    busy = float(((end - results.start[ended]) * results.size[ended]).sum())
+    makespan = float(end.max() - workload.jobs.submit.min())
+    busy = float(np.dot(end - results.start[ended], results.size[ended]))
     return {
-        "utilisation": _ratio(busy, len(workload.cluster) * makespan),
+        "utilisation": _ratio(busy, int(workload.cluster.usable.sum()) * makespan),
         "makespan_s": makespan,
         "throughput_per_h": _ratio(3600.0 * len(end), makespan),
     }

@@ -147,7 +147,7 @@ def draw(ids: NDArray[np.int64], seed: int, stream: int) -> Floats:
     start = _mixed(np.array([(seed * 8 + stream) & 0xFFFFFFFFFFFFFFFF], np.uint64))
     bits = _mixed(ids.astype(np.uint64) + start)
     bits >>= np.uint64(11)
-    return bits * 2.0**-53
+    return np.asarray(bits * 2.0**-53, np.float64)
 
 
 def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
