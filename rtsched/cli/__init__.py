@@ -1,0 +1,82 @@
+"""The command line: one module per command, imported when the command is used.
+
+Every error of rtsched ends here: one sentence on standard error and a documented exit status.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from rtsched import __version__
+from rtsched.cli.common import debug_option, sentences
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "replay": "Replay accounting logs under several policies and compare them.",
+    "explain": "Say why a job of a replay was rejected or had to wait.",
+    "check": "Check a site.toml and say what it would do.",
+    "plugins": "List the plug-ins that are installed, with their settings.",
+    "synth": "Write a synthetic workload as an SWF file.",
+    "render": "Write the HTML report of a replay that was kept with --out.",
+}
+"""One line per command, here so that `rtsched --help` need not import them all."""
+
+
+class Commands(click.Group):
+    """A group that imports a command's module when it is used, and ends on errors politely."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the commands' names in the order in which an admin meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return a command, imported now; None if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"rtsched.cli.{cmd_name}").command
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; every exception becomes a sentence and an exit status."""
+        with sentences(ctx):
+            return super().invoke(ctx)
+
+
+EPILOG = """\
+\b
+Exit status:
+  0    good
+  1    findings: a plug-in failed, or --strict met records that had to be left out
+  2    wrong usage, configuration or input
+  3    the batch system did not answer
+  70   a defect of rtsched itself
+  130  interrupted
+"""
+
+
+@click.command(
+    cls=Commands,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="rtsched")
+@debug_option
+def main() -> None:
+    """Replay a site's accounting logs under other scheduling policies, and explain the result.
+
+    It needs no daemon and no root, and changes nothing on the batch system. Start with
+    `rtsched replay LOG`; then ask `rtsched explain JOB`.
+    """

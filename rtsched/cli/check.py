@@ -1,0 +1,189 @@
+"""`rtsched check`: every mistake of a site.toml in one go, or what it would do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.cli.common import console, debug_option, indented, toml_text
+from rtsched.errors import ConfigError, PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import msgspec
+    from rich.console import Console
+
+    from rtsched.config import PluginTable
+    from rtsched.plugins import Found
+    from rtsched.replay.policies import Policy, Site
+
+
+@click.command("check")
+@click.argument("site_file", metavar="SITE.TOML", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--schema",
+    "as_schema",
+    is_flag=True,
+    help="Print the JSON schema of a site.toml instead, with the settings of every installed "
+    "plug-in, for an editor's completion and checks.",
+)
+@debug_option
+def command(site_file: Path | None, as_schema: bool) -> None:
+    """Check SITE.TOML and say what it would do.
+
+    Every mistake is reported in one go, each with its path in the file, and the exit status is 2.
+    If there is none, the policies are printed: their loop, plug-ins in the order in which they
+    are asked, modes and planner.
+    """
+    from rtsched.plugins import discover
+
+    found = discover()
+    if as_schema:
+        click.echo(json.dumps(site_schema(found), indent=2))
+        return
+    if site_file is None:
+        raise click.UsageError("name a SITE.TOML, or ask for --schema")
+    site = load_checked(site_file, found)
+    _show(site_file, site, found)
+
+
+def load_checked(path: Path, found: Mapping[str, Found]) -> Site:
+    """Return a site.toml whose plug-ins could all be made.
+
+    Raises
+    ------
+    ConfigError
+        Listing every mistake; where the tables are right, every plug-in that cannot be made.
+    """
+    from rtsched.chain import Chain
+    from rtsched.replay.policies import SITE, load_site
+
+    site = load_site(path, found)
+    problems: list[str] = []
+    for name, policy in site.policies().items():
+        prefix = "" if name == SITE else f"policy.{name}: "
+        try:
+            Chain.load(policy.plugin, policy.planner, found)
+        except ConfigError as error:
+            problems += [f"{prefix}{problem}" for problem in error.problems]
+        except PluginError as error:
+            problems.append(f"{prefix}{error}")
+    if problems:
+        raise ConfigError(problems, path)
+    return site
+
+
+def _show(path: Path, site: Site, found: Mapping[str, Found]) -> None:
+    out = console()
+    out.print(f"{path}: no mistakes", style="green", markup=False)
+    for name, policy in site.policies().items():
+        out.print()
+        _show_policy(out, name, policy, found)
+    out.print()
+    out.print("workload", style="bold")
+    _show_settings(out, site.workload)
+
+
+def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Found]) -> None:
+    from rich.text import Text
+
+    head = Text(f"policy {name}", "bold")
+    if policy.description:
+        head.append(f"  {policy.description}", "not bold")
+    out.print(head)
+    _show_settings(out, policy.system)
+    out.print(f"  planner = {policy.planner or 'none: no job gets a promise'}", markup=False)
+    if not policy.plugin:
+        out.print("  plug-ins: none, the batch system's own loop decides alone")
+    else:
+        _show_plugins(out, policy, found)
+    for note in notes(policy, found):
+        indented(out, f"note: {note}", 2, "yellow")
+
+
+def _show_plugins(out: Console, policy: Policy, found: Mapping[str, Found]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print("  plug-ins, in the order in which they are asked:")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("    #", "plug-in", "mode", "hooks", "on error", "weight", "settings"):
+        table.add_column(title, overflow="fold")
+    for place, entry in enumerate(policy.plugin, 1):
+        table.add_row(*(Text(cell) for cell in _plugin_cells(place, entry, found)))
+    out.print(table)
+
+
+def notes(policy: Policy, found: Mapping[str, Found]) -> list[str]:
+    """Return what is no mistake but has perhaps another effect than was meant."""
+    enforced = [entry.name for entry in policy.plugin if entry.mode == "enforce"]
+    givers = [name for name in enforced if "rtsched_fair_share" in found[name].hooks]
+    said = []
+    if policy.system.order == "priority" and not givers:
+        said.append("order = priority, but no enforced plug-in gives priorities: all are equal")
+    if policy.system.order != "priority" and givers:
+        order = policy.system.order
+        said.append(f"{', '.join(givers)} gives priorities, which order = {order} does not use")
+    if policy.planner is not None and policy.planner not in enforced:
+        said.append(f"the planner {policy.planner} is not enforced: no promise will be made")
+    return said
+
+
+def _plugin_cells(place: int, entry: PluginTable, found: Mapping[str, Found]) -> Sequence[str]:
+    hooks = ", ".join(hook.removeprefix("rtsched_") for hook in found[entry.name].hooks)
+    settings = ", ".join(f"{key} = {toml_text(value)}" for key, value in entry.settings.items())
+    return (
+        f"    {place}",
+        entry.name,
+        entry.mode,
+        hooks,
+        entry.on_error,
+        f"{entry.weight:g}",
+        settings or "defaults",
+    )
+
+
+def _show_settings(out: Console, settings: msgspec.Struct) -> None:
+    """Print a structure's settings, those that differ from the default first and marked."""
+    import msgspec
+
+    values = msgspec.to_builtins(settings)
+    defaults = msgspec.to_builtins(type(settings)())
+    for name, value in values.items():
+        mark = "" if value == defaults[name] else "  (set here)"
+        out.print(f"  {name} = {toml_text(value)}{mark}", markup=False)
+
+
+def site_schema(found: Mapping[str, Found]) -> dict[str, Any]:
+    """Return the JSON schema of a site.toml; a plug-in table's settings depend on its name."""
+    import msgspec
+
+    from rtsched.replay.policies import Site
+
+    schema: dict[str, Any] = msgspec.json.schema(Site)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "rtsched site.toml"
+    usable = {name: entry for name, entry in found.items() if entry.plugin is not None}
+    choices = []
+    for name, entry in usable.items():
+        (reference,), definitions = msgspec.json.schema_components(
+            [entry.config], ref_template=f"#/$defs/plugin.{name}.{{name}}"
+        )
+        schema["$defs"].update(
+            {f"plugin.{name}.{kind}": value for kind, value in definitions.items()}
+        )
+        choices.append(
+            {
+                "if": {"properties": {"name": {"const": name}}, "required": ["name"]},
+                "then": {"properties": {"settings": reference}},
+            }
+        )
+    table = schema["$defs"]["PluginTable"]
+    table["properties"]["name"]["enum"] = list(usable)
+    if choices:
+        table["allOf"] = choices
+    return schema

@@ -1,0 +1,235 @@
+"""What the commands share: exit statuses, how errors end, consoles, options."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from rtsched import __version__
+from rtsched.errors import OutputError, RtschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    import msgspec
+    from rich.console import Console
+
+KEPT = "rtsched-replay"
+"""Directory in which `replay` keeps its results and `explain` and `render` look for them."""
+
+_DEBUG = "rtsched.debug"
+_WIDTH = 100
+
+
+class Exit(IntEnum):
+    """What the exit status says."""
+
+    GOOD = 0
+    FINDINGS = 1
+    USAGE = 2
+    UNANSWERED = 3
+    DEFECT = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class Partial(KeyboardInterrupt):
+    """Ctrl-C in the middle: says which results are there already."""
+
+
+def _remember_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_DEBUG] = value or ctx.meta.get(_DEBUG, False)
+
+
+debug_option: Callable[[Any], Any] = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_remember_debug,
+    help="On an error, show the traceback too.",
+)
+
+
+def say(text: str) -> None:
+    """Write a message for the person at the terminal to standard error."""
+    click.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """Write a warning, one line per line of it, to standard error."""
+    for line in text.splitlines():
+        say(f"rtsched: warning: {line}")
+
+
+@contextmanager
+def sentences(ctx: click.Context) -> Iterator[None]:
+    """Turn every exception of the block into a sentence on standard error and an exit status."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (click.exceptions.Exit, click.ClickException, click.Abort):
+        raise
+    except RtschedError as error:
+        _end(ctx, str(error) or type(error).__name__, error.exit_status)
+    except BrokenPipeError:
+        # Nobody reads on; what is still buffered must not fail again when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
+        ctx.exit(Exit.BROKEN_PIPE)
+    except KeyboardInterrupt as error:
+        said = f"; {error}" if isinstance(error, Partial) else ""
+        _end(ctx, f"interrupted{said}", Exit.INTERRUPTED)
+    except MemoryError:
+        _end(ctx, "out of memory; replay a shorter part of the log, or on a larger machine", 2)
+    except Exception as error:  # the last resort: a user never sees a bare traceback
+        message = " ".join(str(error).split())
+        _end(
+            ctx,
+            f"defect in rtsched {__version__}: {type(error).__name__}: {message}; "
+            "please report it to the maintainers with the output of the same command and --debug",
+            Exit.DEFECT,
+        )
+
+
+def _end(ctx: click.Context, message: str, status: int) -> None:
+    if ctx.meta.get(_DEBUG):
+        traceback.print_exc()
+    for line in message.splitlines():
+        say(f"rtsched: error: {line}")
+    ctx.exit(int(status))
+
+
+def _descriptor(stream: Any) -> int:
+    try:
+        return int(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        return 1
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console; where nobody watches it is 100 columns wide and writes no colour."""
+    from rich import console
+
+    class Console(console.Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to `sentences`, where rich would exit with 1 by itself."""
+            raise BrokenPipeError
+
+    made = Console(stderr=stderr, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _WIDTH
+    return made
+
+
+def indented(out: Console, text: str, columns: int, style: str = "", lead: str = "") -> None:
+    """Print a text, wrapped, `columns` to the right of which `lead` takes the first ones.
+
+    Control characters are written out, never obeyed.
+    """
+    from textwrap import wrap
+
+    from rich.text import Text
+
+    from rtsched.report.wording import visible
+
+    width = max(out.width - columns, 20)
+    for line in wrap(visible(text), width, break_on_hyphens=False) or [""]:
+        out.print(Text(f"{lead:<{columns}}{line}".rstrip(), style), soft_wrap=True)
+        lead = ""
+
+
+def refuse_unwritable(path: Path, option: str, *, is_directory: bool) -> None:
+    """Refuse a place for results that cannot be written, before the work that fills it."""
+    trouble = ""
+    above = path
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if path.exists() and path.is_dir() != is_directory:
+        trouble = "it is a file" if is_directory else "it is a directory"
+    elif above != path and not above.is_dir():
+        trouble = f"{above} is no directory"
+    elif not os.access(above, os.W_OK):
+        trouble = "permission denied"
+    if trouble:
+        raise OutputError(path, f"cannot be written ({trouble}); name another with {option}")
+
+
+class Setting(NamedTuple):
+    """One setting as shown to people: what may stand there, what stands there by default."""
+
+    name: str
+    kind: str
+    default: Any
+    required: bool
+    description: str
+
+
+def settings_of(kind: type[msgspec.Struct]) -> list[Setting]:
+    """Return the settings of a structure in their order, read from its JSON schema."""
+    import msgspec
+
+    schema = msgspec.json.schema(kind)
+    definitions = schema.get("$defs", {})
+    table = _resolved(schema, definitions)
+    required = set(table.get("required", ()))
+    return [
+        Setting(
+            name,
+            _kind_text(entry, definitions),
+            entry.get("default"),
+            name in required,
+            str(entry.get("description", "")),
+        )
+        for name, entry in table.get("properties", {}).items()
+    ]
+
+
+def _resolved(entry: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    reference = entry.get("$ref")
+    if reference is None:
+        return entry
+    found: Mapping[str, Any] = definitions[str(reference).rpartition("/")[2]]
+    return found
+
+
+_WORDS = {"integer": "int", "number": "float", "string": "text", "boolean": "bool", "null": "none"}
+_BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+
+
+def _kind_text(entry: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """Return a schema entry in words: `float > 0`, `arrival | deadline`, `list of text`."""
+    entry = _resolved(entry, definitions)
+    if "enum" in entry:
+        return " | ".join(str(value) for value in entry["enum"])
+    if "anyOf" in entry:
+        return " | ".join(_kind_text(each, definitions) for each in entry["anyOf"])
+    kind = str(entry.get("type", "anything"))
+    if kind == "array" and "items" in entry:
+        return f"list of {_kind_text(entry['items'], definitions)}"
+    if kind == "object":
+        return "table"
+    bounds = " and ".join(f"{sign} {entry[key]}" for key, sign in _BOUNDS.items() if key in entry)
+    return f"{_WORDS.get(kind, kind)} {bounds}".rstrip()
+
+
+def toml_text(value: Any) -> str:
+    """Return a value the way a TOML file writes it."""
+    import msgspec
+
+    if isinstance(value, bool) or value is None:
+        return "none" if value is None else str(value).lower()
+    if isinstance(value, dict):
+        inner = ", ".join(f"{key} = {toml_text(each)}" for key, each in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(toml_text(each) for each in value)}]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return msgspec.json.encode(value).decode()

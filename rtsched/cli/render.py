@@ -1,0 +1,41 @@
+"""`rtsched render DIR`: the HTML report of a replay that was kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rtsched.cli.common import KEPT, debug_option, refuse_unwritable
+
+
+@click.command("render")
+@click.argument(
+    "directory",
+    metavar="[DIR]",
+    type=click.Path(path_type=Path),
+    default=KEPT,
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    default="rtsched-report.html",
+    show_default=True,
+    help="The page: one file that needs no network.",
+)
+@debug_option
+def command(directory: Path, output: Path) -> None:
+    """Write the HTML report of the replay kept in DIR (default: rtsched-replay).
+
+    Use it where `rtsched replay` ran without the `report` extra, such as on a head node, or with
+    --no-report.
+    """
+    from rtsched.report import html, store
+
+    refuse_unwritable(output, "-o", is_directory=False)
+    kept = store.read(directory)
+    page = html.render(kept.workload, kept.runs(), kept.summary)
+    store.write_text(output, page)
+    click.echo(f"report: {output}")

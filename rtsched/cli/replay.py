@@ -1,0 +1,355 @@
+"""`rtsched replay`: an accounting log under several policies, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.cli.common import (
+    KEPT,
+    Exit,
+    Partial,
+    console,
+    debug_option,
+    indented,
+    refuse_unwritable,
+    say,
+    toml_text,
+    warn,
+)
+from rtsched.cli.options import from_options, options_of
+from rtsched.cli.progress import Bars
+from rtsched.errors import ConfigError, InputError, MissingExtraError
+from rtsched.replay.workload import WorkloadOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.adapters.base import ReadOptions
+    from rtsched.replay.policies import Policy
+    from rtsched.replay.results import PolicyRun, Workload
+    from rtsched.report.columns import TableFormat
+    from rtsched.report.summary import Summary
+
+FORMATS = "swf|sacct|sacct-json|condor-history"
+REPORT = "report.html"
+WITHOUT_SITE = ("easy", "multifactor", "mcdf")
+WITH_SITE = ("site", "easy")
+
+
+def policy_names(asked: Sequence[str], *, has_site: bool) -> list[str]:
+    """Return the names of `--policy a,b --policy c` in that order, each once; or the default."""
+    names = [name.strip() for group in asked for name in group.split(",")]
+    chosen = list(dict.fromkeys(name for name in names if name))
+    return chosen or list(WITH_SITE if has_site else WITHOUT_SITE)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for, checked as far as it can be before the work begins."""
+
+    logs: tuple[Path, ...]
+    reading: ReadOptions
+    cluster: Path | None
+    options: Mapping[str, Any]
+    site_workload: Mapping[str, Any]
+    policies: Mapping[str, Policy]
+    out: Path | None
+    html: Path | None
+    table_format: TableFormat
+    strict: bool
+    as_json: bool
+    progress: bool
+
+
+def request(given: Mapping[str, Any]) -> Request:
+    """Return what is asked for.
+
+    Raises
+    ------
+    RtschedError
+        For everything that is wrong with it: settings, policies, places that cannot be written.
+    """
+    from rtsched.adapters.base import ReadOptions
+    from rtsched.cli.check import load_checked
+    from rtsched.config import read_toml
+    from rtsched.plugins import discover
+    from rtsched.replay.policies import choose
+
+    if not given["logs"]:
+        raise click.UsageError("name at least one LOG")
+    site = load_checked(given["config"], discover()) if given["config"] else None
+    site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
+    options = {name: given[name] for name in WorkloadOptions.__struct_fields__}
+    from_options(WorkloadOptions, options, site_workload).rules()
+    out = None if given["no_out"] else given["out"]
+    return Request(
+        logs=given["logs"],
+        reading=ReadOptions(given["log_format"], given["delimiter"], given["timezone"]),
+        cluster=given["cluster_file"],
+        options=options,
+        site_workload=site_workload,
+        policies=choose(policy_names(given["asked"], has_site=site is not None), site),
+        out=out,
+        html=_report_place(given["html"], out, no_report=given["no_report"]),
+        table_format=_table_format(given["table_format"], out),
+        strict=given["strict"],
+        as_json=given["as_json"],
+        progress=not given["no_progress"],
+    )
+
+
+def _report_place(html: Path | None, out: Path | None, *, no_report: bool) -> Path | None:
+    """Return where the report goes; None for nowhere."""
+    if html is not None and no_report:
+        raise click.UsageError("--html and --no-report exclude each other")
+    if out is not None:
+        refuse_unwritable(out, "--out", is_directory=True)
+    if html is not None:
+        refuse_unwritable(html, "--html", is_directory=False)
+        _require_report()
+        return html
+    if no_report or out is None:
+        return None
+    try:
+        _require_report()
+    except MissingExtraError as error:
+        warn(f"no HTML report is written: {error}; --no-report says that this is meant")
+        return None
+    return out / REPORT
+
+
+def _require_report() -> None:
+    """Refuse a report that cannot be made, before the replay."""
+    for package in ("jinja2", "plotly"):
+        if find_spec(package) is None:
+            raise MissingExtraError("the HTML report", "report", f"{package} is not installed")
+
+
+def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
+    from rtsched.report.columns import writer_of
+
+    if out is None or asked == "csv":
+        return "csv"
+    try:
+        writer_of("parquet")
+    except MissingExtraError:
+        if asked is not None:
+            raise
+        return "csv"
+    return "parquet"
+
+
+def perform(asked: Request) -> Exit:
+    """Read, replay and report; return the exit status."""
+    from rtsched.report.summary import summarise
+
+    with Bars(asked.progress) as bars:
+        with bars.step("reading"):
+            workload, unusable = load(asked)
+        runs = run_all(asked, workload, bars)
+        if runs:
+            with bars.step("reporting"):
+                summary = summarise(workload, runs, timings=True)
+                keep(asked, workload, runs, summary)
+    if runs:
+        say_results(asked, summary)
+    if len(runs) < len(asked.policies):
+        raise Partial(_progress_text(asked, runs))
+    failed = any(
+        book.errors for run in runs for hook in run.hooks.values() for book in hook.values()
+    )
+    return Exit.FINDINGS if failed or (asked.strict and unusable) else Exit.GOOD
+
+
+def load(asked: Request) -> tuple[Workload, int]:
+    """Return the workload, and how many records of the log were unusable."""
+    from rtsched.adapters.base import read_logs
+    from rtsched.adapters.cluster_files import read_cluster
+    from rtsched.replay.workload import prepare
+
+    log, cluster = read_logs(asked.logs, asked.reading), None
+    if asked.cluster is not None:
+        cluster, said = read_cluster(asked.cluster)
+        log = replace(log, assumptions=(*log.assumptions, *said))
+    proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
+    if proposed:
+        text = ", ".join(f"{name} = {toml_text(value)}" for name, value in proposed.items())
+        said = (f"The log's header proposes {text}; it is followed where nothing else is said.",)
+        log = replace(log, assumptions=(*log.assumptions, *said))
+    options = from_options(WorkloadOptions, asked.options, {**proposed, **asked.site_workload})
+    return prepare(log, options, cluster), log.skipped.count.total()
+
+
+def proposed_settings(path: Path) -> dict[str, Any]:
+    """Return the workload settings that an SWF file's header proposes.
+
+    Raises
+    ------
+    InputError
+        If they are no settings.
+    """
+    from rtsched.adapters.source import Source
+    from rtsched.config import convert
+    from rtsched.replay.workload import HEADER, header_settings
+
+    with Source(path) as source:
+        lines = source.head.decode("utf-8", "replace").splitlines()
+    problems: list[str] = []
+    try:
+        settings = header_settings(line for line in lines if line.startswith(";"))
+        convert(settings, WorkloadOptions, f"header line {HEADER}", problems)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise InputError(path, "; ".join(problems))
+    return settings
+
+
+def run_all(asked: Request, workload: Workload, bars: Bars) -> list[PolicyRun]:
+    """Return the policies' runs; when interrupted, those that are finished."""
+    from rtsched.replay.engine import replay
+
+    runs: list[PolicyRun] = []
+    recorded = asked.out is not None or asked.html is not None
+    try:
+        for name, policy in asked.policies.items():
+            with bars.step(name) as tell:
+                run = replay(workload, name, policy, record_nodes=recorded, progress=tell)
+            runs.append(run)
+    except KeyboardInterrupt:
+        pass  # the caller sees that policies are missing and says so
+    return runs
+
+
+def _progress_text(asked: Request, runs: Sequence[PolicyRun]) -> str:
+    done = ", ".join(run.policy for run in runs)
+    left = ", ".join(list(asked.policies)[len(runs) :])
+    return f"{done} done and reported, not replayed: {left}" if done else f"not replayed: {left}"
+
+
+def keep(asked: Request, workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> None:
+    """Write the report and the results."""
+    from rtsched.report import html, store
+
+    page = None if asked.html is None else html.render(workload, runs, summary.without_timings())
+    if asked.out is not None:
+        inside = page if asked.html == asked.out / REPORT else None
+        store.write(asked.out, workload, runs, summary, asked.table_format, inside)
+    if page is not None and asked.html is not None and asked.html != (asked.out or Path()) / REPORT:
+        store.write_text(asked.html, page)
+
+
+def say_results(asked: Request, summary: Summary) -> None:
+    """Print the tables, or the summary as JSON, and where everything was written."""
+    places = []
+    if asked.html is not None:
+        places.append(f"report: {asked.html}")
+    if asked.out is not None:
+        places.append(f"results: {asked.out} (`rtsched explain JOB` tells about one job)")
+    if asked.as_json:
+        click.echo(summary.encode(), nl=False)
+        for place in places:
+            say(place)
+        return
+    from rtsched.report.tables import show
+
+    out = console()
+    show(summary, out)
+    out.print()
+    for place in places:
+        indented(out, place, 0)
+
+
+@click.command("replay")
+@click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--policy",
+    "asked",
+    metavar="NAME",
+    multiple=True,
+    help="A policy to replay; repeatable, or several with commas. `rtsched check` lists a "
+    "site.toml's own. Default: `site,easy` with --config, else `easy,multifactor,mcdf`.",
+)
+@click.option(
+    "--config",
+    metavar="SITE.TOML",
+    type=click.Path(path_type=Path),
+    help="The site's policies, plug-ins and `[workload]`.",
+)
+@click.option(
+    "--cluster",
+    "cluster_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: as "
+    "the log's header says, else as large as the peak use in the log.",
+)
+@click.option(
+    "--format",
+    "log_format",
+    metavar=FORMATS,
+    help="Format of the logs. Default: found out from their content.",
+)
+@click.option(
+    "--timezone",
+    metavar="ZONE",
+    help="Zone of times that the log writes without one, such as Europe/Berlin. Default: this "
+    "machine's.",
+)
+@click.option(
+    "--delimiter",
+    metavar="D",
+    help="What `sacct --delimiter` was told. Default: found out from the header.",
+)
+@options_of(WorkloadOptions)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=KEPT,
+    show_default=True,
+    help="Where results, summary and report are kept for `rtsched explain` and `rtsched render`.",
+)
+@click.option("--no-out", is_flag=True, help="Keep nothing.")
+@click.option(
+    "--table-format",
+    type=click.Choice(["parquet", "csv"]),
+    help="Of the per-job results. Default: parquet where pyarrow is installed, else csv.",
+)
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where the report goes. Default: report.html in --out.",
+)
+@click.option("--no-report", is_flag=True, help="Write no HTML report.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="End with status 1 if records of the log had to be left out as unusable.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the summary as one JSON object, and nothing else, on standard output.",
+)
+@click.option("--no-progress", is_flag=True, help="Show no progress bars.")
+@debug_option
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Replay accounting logs under several policies and compare them.
+
+    LOG is SWF, the output of `sacct -P` or `sacct --json`, or an HTCondor history; plain or
+    packed with gzip; several files of one format are one log. Policies are simulated one after
+    the other on the same jobs. A table compares them with what the log itself records, a report
+    and the results of every job are kept in --out.
+
+    Nothing is changed on the batch system, and no batch system is needed.
+    """
+    ctx.exit(perform(request(given)))

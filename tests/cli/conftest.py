@@ -1,0 +1,142 @@
+"""Plug-ins made up for these tests, and a runner."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from msgspec import Meta
+
+from rtsched.cli import main
+from rtsched.hookspecs import hookimpl
+from rtsched.model.verdicts import Reason, Verdicts
+from rtsched.plugins import Found, discover
+
+
+class Width:
+    """Turn away jobs wider than the site allows."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        nodes: Annotated[int, Meta(gt=0, description="Widest job admitted.")]
+        unit: Annotated[Literal["node", "core"], Meta(description="What is counted.")] = "node"
+        queues: Annotated[list[str], Meta(description="Partitions it holds for.")] = []
+
+    too_wide = Reason("width.too-wide", "asks for {asked} nodes, the limit is {limit}")
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @hookimpl
+    def rtsched_admit(self, jobs):
+        """Judge by size."""
+        wide = jobs.size > self.config.nodes
+        return Verdicts.reject_where(wide, self.too_wide, asked=jobs.size, limit=self.config.nodes)
+
+
+class Raises:
+    """Fail at every question."""
+
+    @hookimpl
+    def rtsched_admit(self, jobs):
+        """Fail."""
+        raise RuntimeError("licence server\nis down")
+
+    def __init__(self, config: object) -> None:
+        self.config = config
+
+
+class Unmade:
+    """Fail when it is made."""
+
+    def __init__(self, config: object) -> None:
+        raise OSError("no such table")
+
+
+class Odd:
+    """Have settings that are none."""
+
+    Config = 3
+
+    def __init__(self, config: object) -> None:
+        self.config = config
+
+
+MADE_UP = {
+    "width": Found("width", "site-plugins", "1.2", Width),
+    "raises": Found("raises", "site-plugins", "1.2", Raises),
+    "unmade": Found("unmade", "site-plugins", "1.2", Unmade),
+}
+BROKEN = {
+    "lost": Found("lost", "old-plugins", "0.9", None, "ModuleNotFoundError: No module 'x'"),
+    "odd": Found("odd", "old-plugins", "0.9", Odd),
+}
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """Return a function that has exactly these made-up plug-ins installed."""
+
+    def listed(*names: str) -> None:
+        every = {**BROKEN, **MADE_UP}
+        chosen = {name: every[name] for name in names}
+        monkeypatch.setattr("rtsched.plugins.discover", lambda: chosen)
+
+    return listed
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Install the made-up plug-ins beside the real ones."""
+    found = {**discover(), **MADE_UP}
+    monkeypatch.setattr("rtsched.plugins.discover", lambda: found)
+    return found
+
+
+@pytest.fixture
+def zone():
+    """Return a function that sets the local time zone; before the first call it is UTC."""
+    before = os.environ.get("TZ")
+
+    def zone(name: str | None) -> None:
+        os.environ.pop("TZ", None)
+        if name is not None:
+            os.environ["TZ"] = name
+        time.tzset()
+
+    zone("UTC")
+    yield zone
+    zone(before)
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, zone):
+    """Return a function that runs a command in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+    return run
+
+
+@pytest.fixture
+def refused():
+    """Return a check of a refusal: status, sentences with these words, no traceback, no output."""
+
+    def refused(result: Result, *words: str, status: int = 2) -> None:
+        assert result.exit_code == status, (result.stdout, result.stderr)
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        lines = result.stderr.splitlines()
+        assert [line for line in lines if line.startswith(("rtsched: error: ", "Error: "))]
+        for word in words:
+            assert word in result.stderr
+
+    return refused

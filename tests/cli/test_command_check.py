@@ -1,0 +1,194 @@
+"""`rtsched check`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SITE = """\
+description = "our site"
+planner = "mcdf"
+[system]
+loop = "conservative"
+[[plugin]]
+name = "width"
+mode = "warn"
+on_error = "defer"
+settings = { nodes = 64, queues = ["main"] }
+[[plugin]]
+name = "mcdf"
+settings = { nodes = "fastest" }
+[policy.trial]
+description = "[bold]what we may do[/]"
+[[policy.trial.plugin]]
+name = "width"
+settings = { nodes = 2 }
+"""
+
+GOLDEN = """\
+site.toml: no mistakes
+
+policy site  our site
+  loop = "conservative"  (set here)
+  order = "arrival"
+  depth = 0
+  requeue = true
+  planner = mcdf
+  plug-ins, in the order in which they are asked:
+    #  plug-in  mode     hooks  on error  weight  settings
+    1  width    warn     admit  defer     1       nodes = 64, queues = ["main"]
+    2  mcdf     enforce  admit  abstain   1       nodes = "fastest"
+
+policy trial  [bold]what we may do[/]
+  loop = "easy"
+  order = "arrival"
+  depth = 0
+  requeue = true
+  planner = none: no job gets a promise
+  plug-ins, in the order in which they are asked:
+    #  plug-in  mode     hooks  on error  weight  settings
+    1  width    enforce  admit  abstain   1       nodes = 2
+
+workload
+"""
+
+
+def site(tmp_path, text):
+    """Write a site.toml."""
+    (tmp_path / "site.toml").write_text(text)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_good_file(run, tmp_path):
+    """Policies with plug-ins in order, modes and planner are printed."""
+    site(tmp_path, SITE)
+    result = run("check", "site.toml")
+    assert result.exit_code == 0, result.stderr
+    shown = "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines())
+    assert shown.startswith(GOLDEN)
+    assert "  deadline_rule = " in shown
+
+
+@pytest.mark.usefixtures("made_up")
+def test_every_mistake_in_one_go(run, tmp_path, refused):
+    """Each mistake is one line with file and path; the status is 2."""
+    site(
+        tmp_path,
+        """\
+        planer = "mcdf"
+        planner = "none"
+        [system]
+        loop = "eazy"
+        depth = -1
+        [workload]
+        seed = "x"
+        [[plugin]]
+        name = "mcfd"
+        [[plugin]]
+        name = "width"
+        mode = "maybe"
+        [[plugin]]
+        name = "width"
+        settings = { nodes = 0, hue = "red" }
+        [policy.p]
+        loop = "easy"
+        """,
+    )
+    result = run("check", "site.toml")
+    paths = (
+        "planer",
+        "planner",
+        "system.loop",
+        "system.depth",
+        "workload.seed",
+        "plugin[0].name",
+        "plugin[1].mode",
+        "plugin[2].settings.nodes",
+        "plugin[2].settings.hue",
+        "policy.p.loop",
+    )
+    refused(result, *(f"site.toml: {path}: " for path in paths))
+    assert len(result.stderr.splitlines()) == len(paths)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_plugin_that_cannot_be_made(run, tmp_path, refused):
+    """Right tables are not enough: every plug-in is made once."""
+    site(tmp_path, "[[plugin]]\nname = 'unmade'\n[[policy.p.plugin]]\nname = 'unmade'\n")
+    result = run("check", "site.toml")
+    refused(result, "plug-in 'unmade': cannot be made: OSError: no such table", "policy.p: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"= 3\n", "is not TOML"),
+        (b"\xff\xfe\x00", "is not TOML"),
+        (b"description = 'cut", "is not TOML"),
+    ],
+)
+def test_no_toml(run, tmp_path, refused, content, said):
+    """A missing, binary or truncated file is one sentence."""
+    if content is not None:
+        (tmp_path / "site.toml").write_bytes(content)
+    refused(run("check", "site.toml"), "site.toml: ", said)
+
+
+def test_directory(run, tmp_path, refused):
+    """A directory is no site.toml."""
+    refused(run("check", tmp_path), "cannot be read: Is a directory")
+
+
+def test_empty_file_is_a_site(run, tmp_path):
+    """Everything has a default."""
+    site(tmp_path, "")
+    result = run("check", "site.toml")
+    assert result.exit_code == 0
+    assert "plug-ins: none" in result.stdout
+
+
+def test_no_file_is_named(run, refused):
+    """Without a file and without --schema the command says what it wants."""
+    refused(run("check"), "name a SITE.TOML, or ask for --schema")
+
+
+@pytest.mark.usefixtures("made_up")
+def test_schema(run):
+    """The schema holds every plug-in's settings, each under its name."""
+    result = run("check", "--schema")
+    assert result.exit_code == 0
+    schema = json.loads(result.stdout)
+    table = schema["$defs"]["PluginTable"]
+    assert {"width", "mcdf"} <= set(table["properties"]["name"]["enum"])
+    by_name = {
+        each["if"]["properties"]["name"]["const"]: each["then"]["properties"]["settings"]["$ref"]
+        for each in table["allOf"]
+    }
+    for name, reference in by_name.items():
+        kind = schema["$defs"][reference.removeprefix("#/$defs/")]
+        assert kind["additionalProperties"] is False, name
+    width = schema["$defs"][by_name["width"].removeprefix("#/$defs/")]
+    assert width["properties"]["nodes"]["exclusiveMinimum"] == 0
+    assert width["required"] == ["nodes"]
+
+
+@pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("[system]\norder = 'priority'", "no enforced plug-in gives priorities"),
+        ("[[plugin]]\nname = 'multifactor'", "multifactor gives priorities, which order = arrival"),
+        (
+            "planner = 'mcdf'\n[[plugin]]\nname = 'mcdf'\nmode = 'shadow'",
+            "the planner mcdf is not enforced: no promise will be made",
+        ),
+    ],
+)
+def test_notes(run, tmp_path, text, note):
+    """What is no mistake but hardly meant is noted."""
+    site(tmp_path, text)
+    result = run("check", "site.toml")
+    assert result.exit_code == 0, result.stderr
+    assert note in " ".join(result.stdout.split())

@@ -1,0 +1,150 @@
+"""How commands end: one sentence on standard error, a documented status, no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import rtsched.cli
+from rtsched.cli import main
+from rtsched.cli.common import Partial
+from rtsched.errors import AdapterError, ConfigError, PluginError
+
+
+def ended(monkeypatch, error, *arguments):
+    """Run a command whose work raises `error`."""
+
+    def fail(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr("rtsched.plugins.discover", fail)
+    return CliRunner().invoke(main, ["plugins", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (
+            ConfigError(["a: is wrong", "b: too"], "s.toml"),
+            2,
+            ["s.toml: a: is wrong", "s.toml: b: too"],
+        ),
+        (PluginError("x", "raised"), 2, ["plug-in 'x': raised"]),
+        (AdapterError("slurmctld did not answer"), 3, ["slurmctld did not answer"]),
+        (KeyboardInterrupt(), 130, ["interrupted"]),
+        (Partial("easy is done"), 130, ["interrupted; easy is done"]),
+        (
+            MemoryError(),
+            2,
+            ["out of memory; replay a shorter part of the log, or on a larger machine"],
+        ),
+    ],
+)
+def test_error_is_a_sentence_and_a_status(monkeypatch, error, status, said):
+    """Each error prints its problems one a line and ends with its class's status."""
+    result = ended(monkeypatch, error)
+    assert result.exit_code == status
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [f"rtsched: error: {line}" for line in said]
+
+
+def test_defect_says_how_to_report_it(monkeypatch):
+    """An exception nobody foresaw is one sentence, not a traceback."""
+    result = ended(monkeypatch, ZeroDivisionError("division\nby zero"))
+    assert result.exit_code == 70
+    (line,) = result.stderr.splitlines()
+    assert "ZeroDivisionError: division by zero" in line
+    assert "--debug" in line
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), ConfigError(["x"])])
+def test_debug_shows_the_traceback(monkeypatch, error):
+    """With --debug the traceback comes before the sentence."""
+    result = ended(monkeypatch, error, "--debug")
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("rtsched: error: ")
+
+
+def test_debug_may_stand_before_the_command(monkeypatch):
+    """`rtsched --debug COMMAND` is the same as `rtsched COMMAND --debug`."""
+    monkeypatch.setattr("rtsched.plugins.discover", lambda: 1 / 0)
+    result = CliRunner().invoke(main, ["--debug", "plugins"])
+    assert "Traceback" in result.stderr
+
+
+def test_unknown_command_is_a_usage_error():
+    """A command that does not exist ends with 2."""
+    result = CliRunner().invoke(main, ["replai"])
+    assert result.exit_code == 2
+    assert "replai" in result.stderr
+
+
+def test_version():
+    """`--version` prints name and version."""
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.output == f"rtsched, version {rtsched.__version__}\n"
+
+
+@pytest.mark.parametrize("name", list(rtsched.cli.COMMANDS))
+def test_every_option_has_a_help_text(name):
+    """A site admin finds every option explained, and the summary agrees with the command."""
+    command = main.get_command(None, name)
+    assert command.name == name
+    assert "--debug" in {flag for each in command.params for flag in each.opts}
+    assert command.help
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            assert parameter.help, f"{name} {parameter.name}"
+    shown = CliRunner().invoke(main, [name, "--help"])
+    assert shown.exit_code == 0
+    assert "--debug" in shown.output
+
+
+def test_help_lists_all_commands():
+    """`rtsched --help` and `rtsched` alone list commands and exit statuses."""
+    text = CliRunner().invoke(main, ["--help"]).output
+    for name, summary in rtsched.cli.COMMANDS.items():
+        assert name in text
+        assert summary in text
+    assert "interrupted" in text
+
+
+def test_help_imports_nothing_heavy():
+    """`rtsched --help` stays quick: no array, table or plot library is imported for it."""
+    code = (
+        "import sys; from click.testing import CliRunner; from rtsched.cli import main;"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
+        "heavy = {'numpy', 'numba', 'pyarrow', 'plotly', 'rich', 'jinja2'} & set(sys.modules);"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_closed_pipe_is_quiet():
+    """`rtsched ... | head` ends without a word when the reader goes away."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "rtsched", "plugins"], stdout=pipe, stderr=subprocess.PIPE
+        )
+    assert done.stderr == b""
+    assert done.returncode == 141
+
+
+def test_help_is_quick():
+    """`rtsched --help` takes a fraction of a second, Python's own start included."""
+    best = min(_seconds_of_help() for _ in range(3))
+    assert best < 1.0
+
+
+def _seconds_of_help() -> float:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "rtsched", "--help"], check=True, capture_output=True)
+    return time.perf_counter() - begun
