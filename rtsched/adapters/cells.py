@@ -50,6 +50,10 @@ class Cells:
     def __getitem__(self, row: int) -> bytes:
         return self.text[self.starts[row] : self.ends[row]]
 
+    def take(self, rows: NDArray[np.int64]) -> list[bytes]:
+        """Return the cells of some rows."""
+        return Cells(self.text, self.starts[rows], self.ends[rows]).list()
+
     def list(self) -> list[bytes]:
         """Return the cells."""
         spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
@@ -147,20 +151,20 @@ def job_ids(cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray
 
 
 def _job_id(cell: bytes) -> tuple[int, int, int]:
-    number, mark, part = cell.partition(b"_")
-    kind = kernels.ARRAY
-    if not mark:
-        number, mark, part = cell.partition(b"+")
-        kind = kernels.HET
+    """Return what a cell says; the plain form of `read_job_ids`."""
+    number = cell[: len(cell) - len(cell.lstrip(b"0123456789"))]
+    mark, part = cell[len(number) : len(number) + 1], cell[len(number) + 1 :]
     if not _is_number(number):
         return -1, 0, kernels.NO_ID
     if not mark:
         return int(number), 0, kernels.SINGLE
-    if kind == kernels.ARRAY and part.startswith(b"["):
+    if mark == b"_" and part.startswith(b"["):
         return int(number), 0, kernels.PENDING_ARRAY
+    if mark not in {b"_", b"+"}:
+        return int(number), 0, kernels.NO_ID
     if not _is_number(part):
         return int(number), -1, kernels.NO_ID
-    return int(number), int(part), kind
+    return int(number), int(part), kernels.ARRAY if mark == b"_" else kernels.HET
 
 
 def _is_number(text: bytes) -> bool:

@@ -251,11 +251,14 @@ class SacctReader:
         free = [name for name in ("extra", "comment") if name in cells]
         for name in free:
             marked |= read.marked(cells[name], b"eadline=", b"EADLINE=")
-        for at in np.flatnonzero(marked & ~np.isnan(row["submit"])).tolist():
-            line = read.readable(cells["submit_line"][at]) if "submit_line" in cells else ""
-            asked = submit_line(line)
-            said = asked.deadline or deadline_in(*(read.readable(cells[f][at]) for f in free))
-            row["deadline"][at] = moment(said, row["submit"][at], self._zone, self._rows)
+        rows = np.flatnonzero(marked & ~np.isnan(row["submit"]))
+        lines = cells["submit_line"].take(rows) if "submit_line" in cells else [b""] * len(rows)
+        others = [cells[name].take(rows) for name in free]
+        submits = row["submit"][rows].tolist()
+        for i, at in enumerate(rows.tolist()):
+            asked = submit_line(read.readable(lines[i]))
+            said = asked.deadline or deadline_in(*(read.readable(other[i]) for other in others))
+            row["deadline"][at] = moment(said, submits[i], self._zone, self._rows)
             if asked.nodes is not None:
                 ends = (min(count * asked.per_node, 2**31 - 1) for count in asked.nodes)
                 row["size_min"][at], row["size_max"][at] = ends

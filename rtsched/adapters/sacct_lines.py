@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.scan import scan_fields
+from rtsched.kernels.scan import count_lines, scan_fields
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,11 +110,12 @@ def split_lines(
     block: bytes, delimiter: bytes, slots: NDArray[np.int64], key: int, used: int
 ) -> Split:
     """Return where the fields of whole lines lie (see `scan_fields`)."""
-    most = block.count(b"\n") + 1
+    buffer = np.frombuffer(block, np.uint8)
+    most = count_lines(buffer)
     starts, ends = np.empty((2, used, most), np.int32)
     line_of, odd = np.empty(most, np.int64), np.empty((most, 3), np.int64)
     rows, odds, lines = scan_fields(
-        np.frombuffer(block, np.uint8),
+        buffer,
         np.frombuffer(delimiter, np.uint8),
         slots,
         key,

@@ -280,11 +280,14 @@ def _labels(
     rows = np.arange(len(base)) if everyone else np.flatnonzero(meaning != SINGLE)
     if len(rows) == 0:
         return None, ()
-    mark = {SINGLE: "{}", ARRAY: "{}_{}", HET: "{}+{}", PENDING_ARRAY: "{}_[...]"}
+    mark, tail = {ARRAY: "_", HET: "+"}, {SINGLE: "", PENDING_ARRAY: "_[...]"}
     shown = zip(base[rows].tolist(), part[rows].tolist(), meaning[rows].tolist(), strict=True)
     codes = np.full(len(base), -1, np.int32)
     codes[rows] = np.arange(len(rows), dtype=np.int32)
-    return codes, tuple(mark[kind].format(number, task) for number, task, kind in shown)
+    return codes, tuple(
+        f"{number}{mark[kind]}{task}" if kind in mark else f"{number}{tail[kind]}"
+        for number, task, kind in shown
+    )
 
 
 def _ranges(

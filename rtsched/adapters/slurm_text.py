@@ -56,6 +56,7 @@ _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
 
 _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGNORECASE)
 _NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
+_RANGED = re.compile(r"(?:-N|--nodes)[ =]*\d+k?-\d")
 _COUNT = re.compile(r"(\d{1,9})", re.ASCII)
 
 
@@ -85,7 +86,10 @@ def submit_line(text: str) -> SubmitLine:
     The log has lost the quotes around words. Options of the job's own command do not count; after
     `--wrap`, whose value cannot be told from further options, only a deadline does.
     """
-    options = _options(text.split()[1:])
+    ranged = _RANGED.search(text) is not None
+    if not ranged and "--deadline" not in text:
+        return SubmitLine()
+    options = _options(text.split()[1:], until="" if ranged else "deadline")
     deadline = options.get("deadline", "")
     match = _NODES.fullmatch(options.get("nodes", ""))
     fixed = options.keys() & {"ntasks", "exclusive"}
@@ -106,8 +110,8 @@ def _count(text: str | None) -> int:
 _LONG = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task"}
 
 
-def _options(words: list[str]) -> dict[str, str]:
-    """Return the values of the options before the job's command."""
+def _options(words: list[str], until: str) -> dict[str, str]:
+    """Return the values of the options before the job's command, up to the one called `until`."""
     options: dict[str, str] = {}
     wrapped = False
     at = 0
@@ -122,6 +126,8 @@ def _options(words: list[str]) -> dict[str, str]:
                 at += 1
             if not wrapped or name == "deadline":
                 options[name] = value
+                if name == until:
+                    break
             wrapped |= name == "wrap"
         elif word.startswith("-") and len(word) > 1 and not wrapped:
             letter = word[1]

@@ -109,7 +109,7 @@ class Source:
         for block in self.blocks():
             cut = block.rfind(b"\n") + 1
             if cut:
-                yield rest + block[:cut]
+                yield b"".join((rest, memoryview(block)[:cut]))
                 rest = block[cut:]
             else:
                 rest += block

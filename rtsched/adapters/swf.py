@@ -23,7 +23,7 @@ from rtsched.adapters.gather import (
 )
 from rtsched.adapters.swf_write import write
 from rtsched.kernels.compiling import COMPILING
-from rtsched.kernels.scan import scan_numbers
+from rtsched.kernels.scan import count_lines, scan_numbers
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
@@ -105,11 +105,12 @@ def parse_lines(block: bytes) -> Lines:
 
 def scan_lines(block: bytes) -> Lines:
     """Return the same as `parse_lines`, by the compiled scanner."""
-    most = block.count(b"\n") + 1
+    buffer = np.frombuffer(block, np.uint8)
+    most = count_lines(buffer)
     numbers = np.empty((len(FIELDS), most))
     line_of = np.empty(most, np.int64)
     odd = np.empty((most, 3), np.int64)
-    rows, odds, lines = scan_numbers(np.frombuffer(block, np.uint8), numbers, line_of, odd)
+    rows, odds, lines = scan_numbers(buffer, numbers, line_of, odd)
     numbers, line_of = numbers[:, :rows], line_of[:rows]
     strange: list[tuple[int, bytes]] = []
     late: list[tuple[int, NDArray[np.float64]]] = []

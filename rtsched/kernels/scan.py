@@ -28,6 +28,15 @@ POWERS = 10.0 ** np.arange(EXACT_DIGITS + 1)
 
 
 @compiled
+def count_lines(buffer: NDArray[np.uint8]) -> int:
+    """Return how many lines there are at most: newlines, and one more."""
+    lines = 1
+    for byte in buffer:
+        lines += byte == NEWLINE
+    return lines
+
+
+@compiled
 def scan_numbers(
     buffer: NDArray[np.uint8],
     out: NDArray[np.float64],
@@ -149,11 +158,10 @@ def scan_fields(
         start, begin, field, step = pos, pos, 0, False
         stop = pos
         while True:
+            while pos < end and buffer[pos] != first and buffer[pos] != NEWLINE:
+                pos += 1
             at_end = pos >= end or buffer[pos] == NEWLINE
-            if not at_end:
-                if buffer[pos] != first:
-                    pos += 1
-                    continue
+            if not at_end and width > 1:
                 same = pos + width <= end
                 for i in range(1, width):
                     same = same and buffer[pos + i] == delimiter[i]

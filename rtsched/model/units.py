@@ -122,7 +122,7 @@ def epoch_seconds(
     day = local // 86400
     first = int(day.min())
     offset = np.zeros(int(day.max()) - first + 1)
-    for i in np.unique(day - first).tolist():
+    for i in np.flatnonzero(np.bincount(day - first)).tolist():
         here, there = ((first + i + j) * 86400 for j in (0, 1))
         early, late = zone_offset(here, zone), zone_offset(there, zone)
         offset[i] = early if early == late else np.nan
@@ -169,12 +169,8 @@ def slurm_moment(text: str, now: float, zone: tzinfo | None) -> float:
     text = "".join(text.lower().split())
     if text.isascii() and text.isdigit() and 9 <= len(text) <= 11:
         return float(text)
-    match = _NOW.fullmatch(text)
-    if match is not None:
-        unit = match[2] or "s"
-        if not any(long.startswith(unit) for long in _LONG_UNITS):
-            return math.nan
-        return now + int(match[1] or 0) * _UNITS[unit[0]]
+    if text.startswith("now"):
+        return now + _from_now(text)
     try:
         local = datetime.fromtimestamp(now, zone).replace(tzinfo=None)
         clock = _slurm_clock(text, local)
@@ -182,6 +178,16 @@ def slurm_moment(text: str, now: float, zone: tzinfo | None) -> float:
         return float(epoch_seconds(np.array([seconds]), zone)[0])
     except (ValueError, OverflowError, OSError):
         return math.nan
+
+
+@lru_cache(maxsize=4096)
+def _from_now(text: str) -> float:
+    """Return the seconds of `now+1hour`; nan if it is none."""
+    match = _NOW.fullmatch(text)
+    unit = (match[2] if match else "") or "s"
+    if match is None or not any(word.startswith(unit) for word in _LONG_UNITS):
+        return math.nan
+    return float(int(match[1] or 0) * _UNITS[unit[0]])
 
 
 def _slurm_clock(text: str, now: datetime) -> datetime:
