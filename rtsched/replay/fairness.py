@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from rtsched.model.accounts import Accounts
     from rtsched.replay.results import Results, Workload
 
-Level = Literal["user", "account"]
-LEVELS: tuple[Level, ...] = ("user", "account")
+LEVELS = ("user", "account")
 
 _NO_TIMES, _NOBODY = np.empty(0), np.empty(0, np.int64)
 
@@ -74,7 +73,7 @@ def _sorted(time: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np
 def errors(
     workload: Workload,
     results: Results,
-    level: Level,
+    level: str,
     order: Order | None = None,
     grid: NDArray[np.float64] = _NO_TIMES,
     watched: NDArray[np.int64] = _NOBODY,
@@ -121,7 +120,7 @@ def errors(
     return Errors(rows, tuple(names[row] or "?" for row in rows.tolist()), error)
 
 
-def _groups(accounts: Accounts, level: Level) -> NDArray[np.int64]:
+def _groups(accounts: Accounts, level: str) -> NDArray[np.int64]:
     """Return for each row of the accounts the row that stands for it at a level; -1: none."""
     row = np.arange(len(accounts))
     if level == "user":
@@ -146,7 +145,7 @@ def fairness(workload: Workload, results: Results) -> dict[str, float | int | No
 
 
 def fairness_course(
-    workload: Workload, results: Results, level: Level = "user", most: int = 8, points: int = 300
+    workload: Workload, results: Results, level: str = "user", most: int = 8, points: int = 300
 ) -> Course | None:
     """Return the errors over time of the `most` users or accounts whose errors are largest.
 
