@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
 
     Floats = NDArray[np.float64]
+    Affine = tuple[Floats, Floats]
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
 DEADLINE_PATTERN = rf"^(none|(slowdown|uniform)(:{_NUMBER})?)$"
@@ -202,12 +203,13 @@ def _moldable(
 def _divisible(
     jobs: Jobs, rule: KindRule, machine: int, rigid: NDArray[np.bool_]
 ) -> tuple[dict[str, object], list[str]]:
-    sizes, place = np.unique(jobs.size, return_inverse=True)
     costs = (rule.cms, rule.cps, rule.setup_link, rule.setup_node)
-    fixed = np.array([exec_time(int(size), 0.0, *costs) for size in sizes])
-    per_unit = np.array([exec_time(int(size), 1.0, *costs) for size in sizes]) - fixed
-    sigma = (jobs.wall_time - fixed[place]) / per_unit[place]
+    fixed, per_unit = _affine(jobs.size, costs)
+    sigma = (jobs.wall_time - fixed) / per_unit
     cut = rigid & (sigma > 0)
+    if rule.setup_link > 0:  # with one node less it must take longer, or a chunk would be negative
+        fixed, per_unit = _affine(np.maximum(jobs.size - 1, 1), costs)
+        cut &= (jobs.size == 1) | (fixed + sigma * per_unit > jobs.wall_time)
     short = int((rigid & ~cut).sum())
     columns: dict[str, object] = {
         "kind": np.where(cut, Kind.DIVISIBLE, jobs.kind).astype(np.int8),
@@ -224,8 +226,18 @@ def _divisible(
         "the run on the requested nodes last the requested time."
     ]
     if short:
-        said.append(f"{short} jobs are too short for the set-up times and stay rigid.")
+        said.append(
+            f"{short} jobs are too short for the set-up times on their nodes and stay rigid."
+        )
     return columns, said
+
+
+def _affine(size: NDArray[np.int32], costs: tuple[float, float, float, float]) -> Affine:
+    """Return (a, b), float64[n] each: on `size` nodes, E = a + b sigma."""
+    sizes, place = np.unique(size, return_inverse=True)
+    fixed = np.array([exec_time(int(each), 0.0, *costs) for each in sizes])
+    whole = np.array([exec_time(int(each), 1.0, *costs) for each in sizes])
+    return fixed[place], (whole - fixed)[place]
 
 
 def relative_deadlines(
