@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,14 @@ class Bars:
         return len(self.job)
 
 
+class Window(NamedTuple):
+    """A part of a replay's time."""
+
+    begin: float
+    end: float
+    is_whole: bool
+
+
 def is_recorded(run: PolicyRun) -> bool:
     """Return whether a run tells which nodes its jobs were on."""
     return len(run.node_rows[1]) > 0
@@ -71,10 +79,8 @@ def bars(run: PolicyRun, begin: float, end: float) -> Bars:
     )
 
 
-def window(
-    runs: Sequence[PolicyRun], submit: NDArray[np.float64], most: int = MOST_BARS
-) -> tuple[float, float]:
-    """Return begin and end of a window that can be drawn, halved about the longest queue.
+def window(runs: Sequence[PolicyRun], submit: NDArray[np.float64], most: int = MOST_BARS) -> Window:
+    """Return all time, or as much about the longest queue as can be drawn.
 
     Parameters
     ----------
@@ -97,7 +103,7 @@ def window(
         width *= 0.5
         low = min(max(begin, middle - width / 2), end - width)
         high = low + width
-    return low, high
+    return Window(low, high, width == end - begin)
 
 
 def _bound(run: PolicyRun, begin: float, end: float) -> int:

@@ -44,6 +44,11 @@ class Look:
     dash: str
     width: float = 2.0
 
+    @property
+    def variable(self) -> str:
+        """Return the name of the page's variable that holds its colour, light or dark."""
+        return f"policy-{self.color[1:]}"
+
 
 def look(position: int | None) -> Look:
     """Return the look of the policy at this position of the run; None: what the log records."""
@@ -51,3 +56,11 @@ def look(position: int | None) -> Look:
         return Look(LOGGED, "dot", 2.2)
     colours = len(POLICIES)
     return Look(POLICIES[position % colours], _DASHES[position // colours % len(_DASHES)])
+
+
+def variables(dark: bool) -> str:
+    """Return the looks' colours as variables of a style sheet."""
+    return " ".join(
+        f"--{Look(color, '').variable}: {DARK[color] if dark else color};"
+        for color in (LOGGED, *POLICIES)
+    )

@@ -43,7 +43,7 @@ class Row:
         if self.total:
             whole = measures.get(self.total) or 0
             return f"{count(value)} of {count(whole)}" if whole else MISSING
-        if self.count:
+        if self.count and value is not None:
             return f"{count(measures.get(self.count))} ({percent(value)})"
         unit = MEASURES[self.measure].unit
         if unit == "node s":  # the label has the unit, so the column stays narrow

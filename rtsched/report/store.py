@@ -40,7 +40,7 @@ from rtsched.report.columns import (
     text_cells,
     writer_of,
 )
-from rtsched.report.files import created, replacing
+from rtsched.report.files import created, replacing, write_text
 from rtsched.report.manifest import (
     MANIFEST,
     Manifest,
@@ -55,6 +55,8 @@ from rtsched.report.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["Findings", "Stored", "folder_of", "read", "write", "write_text"]
 
 SUMMARY = "summary.json"
 REPORT = "report.html"

@@ -1,0 +1,216 @@
+"""The figures of the report, as plotly draws them; each policy has one colour in all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from rtsched.report import series
+from rtsched.report.axes import axis, base, log_axis, span_axis
+from rtsched.report.fairness_figures import fairness_figures
+from rtsched.report.node_figure import nodes_figure
+from rtsched.report.palette import MUTED
+from rtsched.report.scene import Figure, Group, Scene, course, step, time_layout, trimmed
+from rtsched.report.wording import count, decimal, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.replay.results import PolicyRun, Workload
+
+
+PERCENT = ["0 %", "50 %", "100 %"]
+
+FAR_APART = 20
+"""Ratio of the longest queues from which on they are drawn on a logarithmic axis."""
+
+
+def groups(workload: Workload, runs: Sequence[PolicyRun]) -> list[Group]:
+    """Return the report's figures in sections."""
+    scene = Scene.of(workload, runs)
+    who_waits = (waits_figure(scene), slowdown_figure(scene))
+    busy = [(occupancy_figure(scene),), (waiting_figure(scene),)]
+    found = [
+        Group("waiting", "Waiting", "", (who_waits,)),
+        Group("machine", "Machine and queue over time", "", tuple(busy)),
+    ]
+    if nodes := nodes_figure(scene):
+        found.append(Group("nodes", "Nodes", "", ((nodes,),)))
+    if hours := hours_figure(scene):
+        found.append(Group("deadlines", "Deadlines", "", ((hours,),)))
+    if fair := fairness_figures(scene):
+        found.append(Group("fairness", "Fairness", FAIRNESS_NOTE, tuple(fair)))
+    return found
+
+
+FAIRNESS_NOTE = (
+    "The service-time error of a user or account is the service it received less the service that "
+    "its share of the machine's busy hours entitles it to, in node-hours: above zero it got more "
+    "than its share, below zero it is owed."
+)
+
+
+def waits_figure(scene: Scene) -> Figure:
+    """Return the distribution of waits."""
+    plot, most, medians = go.Figure(), 10.0, []
+    p = np.linspace(0, 1, series.QUANTILES + 1)
+    for entry in scene.shown:
+        waits = series.waits(scene.workload, entry.results)
+        if not len(waits):
+            continue
+        at = np.quantile(waits, p)
+        most = max(most, float(at[-1]))
+        medians.append(f"{entry.name} {duration(float(at[len(at) // 2]))}")
+        plot.add_scatter(
+            x=np.maximum(at, 1.0), y=100 * p, mode="lines", **entry.trace,
+            customdata=[duration(wait) for wait in at.tolist()],
+            hovertemplate="%{y:.1f} % of jobs wait at most %{customdata}",
+        )  # fmt: skip
+    plot.update_layout(
+        base(
+            xaxis=span_axis("Wait (logarithmic)", 1.0, most),
+            yaxis=axis("Jobs that wait at most this long", range=[0, 101], ticksuffix=" %"),
+        )
+    )
+    return Figure(
+        "fig-waits",
+        "How long jobs wait",
+        f"Half of the jobs wait at most: {', '.join(medians)}." if medians else "No job started.",
+        "Higher and further left is better. Waits of up to a second stand at the left edge.",
+        390,
+        plot,
+    )
+
+
+def slowdown_figure(scene: Scene) -> Figure:
+    """Return the bounded slowdown by size of the job."""
+    plot = go.Figure()
+    classes, names = series.size_classes(scene.workload)
+    worst, highest = [], 10.0
+    for entry in scene.shown:
+        means = series.slowdown_by_class(scene.workload, entry.results, classes, len(names))
+        if np.isfinite(means).any():
+            widest = int(np.nanargmax(means))
+            highest = max(highest, float(means[widest]))
+            worst.append(f"{entry.name} {decimal(float(means[widest]))} ({names[widest]} nodes)")
+        plot.add_scatter(
+            x=list(names), y=means, mode="lines+markers", **entry.trace,
+            marker={"size": 7, "color": entry.line["color"]},
+            hovertemplate="%{x} nodes: %{y:.3s}",
+        )  # fmt: skip
+    plot.update_layout(
+        base(
+            xaxis=axis("Nodes asked for", type="category"),
+            yaxis=log_axis("Mean bounded slowdown (logarithmic)", highest),
+        )
+    )
+    return Figure(
+        "fig-slowdown",
+        "Who is slowed down: small and wide jobs",
+        f"Highest means: {', '.join(worst)}." if worst else "No job finished.",
+        "Mean over the finished jobs of each class of size; 1 is no wait at all.",
+        390,
+        plot,
+    )
+
+
+def occupancy_figure(scene: Scene) -> Figure:
+    """Return the busy part of the machine over time, a panel for each policy."""
+    means = []
+    rows = len(scene.shown)
+    height = 62 + rows * 92
+    plot = make_subplots(
+        rows, 1, shared_xaxes=True, subplot_titles=[entry.label for entry in scene.shown],
+        vertical_spacing=min(24 / (height - 62), 0.9 / rows),
+    )  # fmt: skip
+    middle = scene.time.at((scene.borders[:-1] + scene.borders[1:]) / 2)
+    for row, entry in enumerate(scene.shown, 1):
+        busy = series.occupancy(scene.workload, entry.results, scene.borders)
+        means.append(f"{entry.name} {percent(float(busy.mean()))}")
+        line = {"color": entry.line["color"], "width": 1.2}
+        plot.add_scatter(
+            x=middle, y=trimmed(100 * busy), name=entry.label, mode="lines", line=line,
+            fill="tozeroy", hovertemplate="%{x}: %{y:.1f} %<extra></extra>", row=row, col=1,
+        )  # fmt: skip
+    plot.update_layout(base(legend=False, margin={"l": 64, "r": 18, "t": 24, "b": 52}))
+    plot.update_xaxes(scene.time.layout())
+    plot.update_xaxes(title_text="")
+    plot.update_xaxes(title_text=scene.time.title, row=rows, col=1)
+    plot.update_yaxes(axis("", range=[0, 104], tickvals=[0, 50, 100], ticktext=PERCENT))
+    plot.update_annotations(font={"size": 12.5, "color": MUTED}, x=0, xanchor="left")
+    return Figure(
+        "fig-occupancy",
+        "Occupancy of the machine",
+        f"Busy part of all {count(len(scene.workload.cluster))} nodes, mean over the time shown: "
+        f"{', '.join(means)}.",
+        f"Each point is the mean over {step(scene)}.",
+        height,
+        plot,
+    )
+
+
+def waiting_figure(scene: Scene) -> Figure:
+    """Return the number of waiting jobs over time."""
+    plot, peaks = go.Figure(), {}
+    for entry in scene.shown:
+        queue = series.waiting(scene.workload, entry.results, scene.borders)
+        peaks[entry.name] = float(queue.max())
+        course(plot, scene, entry, queue, "%{y:.3s} jobs wait")
+    highest, lowest = max(peaks.values()), max(min(peaks.values()), 1.0)
+    far_apart = highest > FAR_APART * lowest
+    y = axis("Waiting jobs", rangemode="tozero")
+    time_layout(plot, scene, log_axis("Waiting jobs (logarithmic)", highest) if far_apart else y)
+    said = ", ".join(f"{name} {decimal(peak)}" for name, peak in peaks.items())
+    return Figure(
+        "fig-waiting",
+        "Length of the queue",
+        f"Most waiting jobs at a time: {said}.",
+        f"Jobs that have been submitted and not yet started; each point is the mean over "
+        f"{step(scene)}.",
+        350,
+        plot,
+    )
+
+
+def hours_figure(scene: Scene) -> Figure | None:
+    """Return rejects and misses by hour of the day; None where there are neither."""
+    hours = [series.by_hour(scene.workload, entry.results) for entry in scene.shown]
+    kinds = {
+        "Missed deadlines": [some.missed for some in hours],
+        "Rejected": [some.rejected for some in hours],
+    }
+    kinds = {title: of for title, of in kinds.items() if np.nansum(of) > 0}
+    if not kinds:
+        return None
+    plot = make_subplots(1, len(kinds), subplot_titles=list(kinds), horizontal_spacing=0.09)
+    for column, of in enumerate(kinds.values(), 1):
+        for entry, part in zip(scene.shown, of, strict=True):
+            if column > 1 and not np.nansum(part):
+                continue
+            plot.add_scatter(
+                x=list(range(24)), y=100 * part, mode="lines+markers", **entry.trace,
+                marker={"size": 5}, legendgroup=entry.label,
+                showlegend=column == 1, hovertemplate="%{x}:00: %{y:.2f} %", row=1, col=column,
+            )  # fmt: skip
+    dated = scene.time.is_date
+    title = "Hour of submission (UTC)" if dated else "Hour of submission (of the log's own days)"
+    plot.update_layout(base(margin={"l": 64, "r": 18, "t": 74, "b": 52}))
+    plot.update_layout(legend_y=1.12)
+    plot.update_xaxes(axis(title, tickvals=[0, 4, 8, 12, 16, 20, 23], range=[-0.6, 23.6]))
+    plot.update_yaxes(axis("Jobs submitted in this hour", rangemode="tozero", ticksuffix=" %"))
+    plot.update_annotations(font={"size": 13.5, "color": MUTED}, yshift=2)
+    totals = hours[0].jobs
+    busiest = int(np.argmax(totals))
+    return Figure(
+        "fig-hours",
+        "Missed and rejected jobs by hour of the day",
+        f"Most jobs ({count(int(totals[busiest]))}) are submitted between {busiest}:00 and "
+        f"{busiest + 1}:00.",
+        "Of the jobs submitted in an hour, the part that missed its deadline or was turned away. "
+        "For the log itself, deadlines are those of the log or of the rule stated above.",
+        370,
+        plot,
+    )

@@ -1,0 +1,207 @@
+"""What the page says first: two sentences, bars, and the table with differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rtsched.replay.measures import MEASURES
+from rtsched.report.palette import look
+from rtsched.report.rows import LOGGED, ROWS, Row, best, shown
+from rtsched.report.wording import decimal, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.report.summary import Summary
+
+TILES = ("mean_wait_s", "mean_bounded_slowdown", "miss_ratio", "reject_ratio", "utilisation")
+"""Measures shown as bars; those that are 0 for all are left out."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One policy in a tile."""
+
+    name: str
+    value: str
+    share: float
+    variable: str
+    wins: bool
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One measure of all policies, as bars from zero."""
+
+    label: str
+    hint: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy's value of one measure.
+
+    Attributes
+    ----------
+    value : str
+        As people read it.
+    difference : str
+        From what the log records; empty where that is not known or there is none.
+    course : str
+        `better`, `worse` or empty.
+    wins : bool
+        Whether no policy is better.
+    """
+
+    value: str
+    difference: str = ""
+    course: str = ""
+    wins: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the comparison."""
+
+    label: str
+    definition: str
+    cells: tuple[Cell, ...]
+
+
+def columns(summary: Summary) -> dict[str, Mapping[str, Any]]:
+    """Return the measures by what they are of: the log itself, then the policies in order."""
+    return {LOGGED: summary.measures()} | {
+        name: summary.measures(name) for name in summary.policies
+    }
+
+
+def tiles(summary: Summary) -> list[Tile]:
+    """Return the measures that a head of computing asks for first."""
+    named = columns(summary)
+    made = []
+    rows = {row.measure: row for row in ROWS}
+    for name in TILES:
+        values = [measures.get(name) for measures in named.values()]
+        top = max((value for value in values if value is not None), default=0.0)
+        if not top:
+            continue
+        row = rows[name]
+        wins = best(row, list(named.values()))
+        bars = tuple(
+            Bar(
+                policy,
+                _short(row, measures),
+                max((measures.get(name) or 0.0) / top, 0.0),
+                look(place - 1 if place else None).variable,
+                place in wins,
+            )
+            for place, (policy, measures) in enumerate(named.items())
+        )
+        hint = "higher is better" if MEASURES[name].better > 0 else "lower is better"
+        made.append(Tile(_TITLES[name], hint, bars))
+    return made
+
+
+_TITLES = {
+    "mean_wait_s": "Mean wait",
+    "mean_bounded_slowdown": "Mean bounded slowdown",
+    "miss_ratio": "Missed deadlines",
+    "reject_ratio": "Rejected jobs",
+    "utilisation": "Utilisation",
+}
+
+
+def _short(row: Row, measures: Mapping[str, Any]) -> str:
+    value = measures.get(row.measure)
+    return percent(value) if row.count else row.cell(measures)
+
+
+def lines(summary: Summary) -> list[Line]:
+    """Return the comparison, each value with its difference from the log's."""
+    named = list(columns(summary).values())
+    made = []
+    for row in shown(named):
+        wins = best(row, named)
+        cells = tuple(
+            Cell(row.cell(measures), *_difference(row, measures, named[0]), place in wins)
+            if place
+            else Cell(row.cell(measures), wins=0 in wins)
+            for place, measures in enumerate(named)
+        )
+        made.append(Line(row.label, MEASURES[row.measure].definition, cells))
+    return made
+
+
+def _difference(
+    row: Row, measures: Mapping[str, Any], logged: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Return how far a value is from the logged one, and whether that is for the better."""
+    value, base = measures.get(row.measure), logged.get(row.measure)
+    if value is None or base is None or row.total or row.measure == "jobs":
+        return "", ""
+    if row.count or row.measure.endswith("ratio") or row.measure == "utilisation":
+        gap = 100 * (value - base)
+        text = f"{gap:+.1f} pp"
+    elif not base:
+        return "", ""
+    else:
+        gap = 100 * (value / base - 1)
+        text = f"×{decimal(value / base)}" if gap >= 1000 else f"{gap:+.1f} %"
+    if abs(gap) < 0.05:
+        return "±0", ""
+    good = (gap > 0) == (MEASURES[row.measure].better > 0)
+    return text.replace("-", "−"), "better" if good else "worse"
+
+
+def sentences(summary: Summary) -> list[str]:
+    """Return what stands out, in words: the shortest waits, and deadlines."""
+    logged = summary.measures()
+    policies = {name: summary.measures(name) for name in summary.policies}
+    return [
+        *_on_waits(policies, logged.get("mean_wait_s")),
+        *_on_deadlines(policies, summary.log.get("jobs_with_deadline", 0), summary.log["jobs"]),
+    ]
+
+
+def _on_waits(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -> list[str]:
+    waits = {name: measures.get("mean_wait_s") for name, measures in policies.items()}
+    known = {name: wait for name, wait in waits.items() if wait is not None}
+    if not known:
+        return ["No job started under any of the policies."]
+    name = min(known, key=lambda key: known[key])
+    text = f"Under {name} jobs wait {duration(known[name])} on average"
+    if len({duration(wait) for wait in known.values()}) > 1:
+        worst = max(known, key=lambda key: known[key])
+        text = (
+            f"{text}, the least of the {len(known)} policies compared "
+            f"({worst}: {duration(known[worst])})"
+        )
+    if logged is None:
+        return [f"{text}."]
+    change = f"; the log itself records {duration(logged)}"
+    if logged > 0 and abs(ratio := known[name] / logged - 1) >= 0.005:
+        change += f", so that is {percent(abs(ratio))} {'less' if ratio < 0 else 'more'}"
+    return [f"{text}{change}."]
+
+
+def _on_deadlines(
+    policies: Mapping[str, Mapping[str, Any]], with_deadline: int, jobs: int
+) -> list[str]:
+    if not with_deadline:
+        return ["No job has a deadline, so none is missed."]
+    said = [f"{percent(with_deadline / jobs)} of the jobs have a deadline."]
+    by_misses: dict[str, list[str]] = {}
+    for name, measures in policies.items():
+        turned, missed = measures.get("reject_ratio") or 0.0, measures.get("miss_ratio") or 0.0
+        text = f"{percent(missed)} of all jobs miss theirs"
+        if turned:
+            text = f"{percent(turned)} of all jobs are turned away and {text}"
+        by_misses.setdefault(text, []).append(name)
+    said += [f"Under {_listed(names)} {text}." for text, names in by_misses.items()]
+    return [" ".join(said)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

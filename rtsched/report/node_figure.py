@@ -1,0 +1,119 @@
+"""The chart of nodes: which job was where, one panel per policy, over the same window of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from plotly.subplots import make_subplots
+
+from rtsched.report.axes import axis, base, literal
+from rtsched.report.gantt import Bars, bars, is_recorded, window
+from rtsched.report.palette import MUTED, PAPER, WAITS
+from rtsched.report.scene import Figure, Scene
+from rtsched.report.wording import duration, instant, shortened
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.replay.results import PolicyRun
+
+MOST_PANELS = 6
+LIMITS = (60.0, 3600.0, 86400.0)
+"""Borders between classes of waits, seconds."""
+
+CLASSES = ("waited up to a minute", "up to an hour", "up to a day", "longer")
+
+
+def nodes_figure(scene: Scene) -> Figure | None:
+    """Return the chart, of all time or of a window about the longest queue; None without nodes."""
+    entries = [
+        (entry.label, run)
+        for entry, run in zip(scene.shown[1:], scene.runs, strict=True)
+        if is_recorded(run)
+    ]
+    left_out = entries[MOST_PANELS:]
+    entries = entries[:MOST_PANELS]
+    if not entries:
+        return None
+    runs = [run for _, run in entries]
+    begin, end, whole = window(runs, scene.workload.jobs.submit)
+    drawn = [bars(run, begin, end) for run in runs]
+    nodes = len(scene.workload.cluster)
+    panel = int(np.clip(90 + 5 * nodes, 130, 260))
+    height = 40 + 62 + len(entries) * (panel + 34)
+    plot = make_subplots(
+        len(entries), 1, shared_xaxes=True, subplot_titles=[name for name, _ in entries],
+        vertical_spacing=34 / (height - 100) if len(entries) > 1 else 0,
+    )  # fmt: skip
+    named = set[int]()
+    for row, ((_, run), some) in enumerate(zip(entries, drawn, strict=True), 1):
+        _panel(plot, scene, run, some, row, named)
+    plot.update_layout(
+        base(barmode="overlay", bargap=0, margin={"l": 64, "r": 18, "t": 66, "b": 52})
+    )
+    legend_lift = 30 / (height - 118)
+    plot.update_layout(legend={"y": 1 + legend_lift, "traceorder": "normal"})
+    span = scene.time.at(np.array([begin, end])).tolist()
+    plot.update_xaxes(scene.time.layout(range=span, showgrid=False))
+    plot.update_xaxes(title_text="", row=None)
+    plot.update_xaxes(title_text=scene.time.title, row=len(entries), col=1)
+    plot.update_yaxes(axis("Nodes", range=[-0.5, nodes - 0.5], showgrid=False, zeroline=False))
+    plot.update_annotations(font={"size": 13.5, "color": MUTED}, x=0, xanchor="left")
+    words = "all time" if whole else f"{duration(end - begin)} about the longest queue"
+    more = f" {len(left_out)} more policies are left out." if left_out else ""
+    return Figure(
+        "fig-nodes",
+        "Who ran where",
+        f"Shown is {words}, from {instant(begin)} to {instant(end)}.{more}",
+        "One bar per job and run of neighbouring nodes; the stronger its colour, the longer the "
+        "job had waited before.",
+        height,
+        plot,
+    )
+
+
+def _panel(plot: Any, scene: Scene, run: PolicyRun, some: Bars, row: int, named: set[int]) -> None:
+    """Draw one policy's bars, one trace per class of waits."""
+    jobs, results = scene.workload.jobs, run.results
+    wait = results.start[some.job] - jobs.submit[some.job]
+    kinds = np.searchsorted(LIMITS, wait, side="left")
+    edge = 0.6 if len(scene.workload.cluster) <= 200 else 0.0
+    for kind, label in enumerate(CLASSES):
+        mine = np.flatnonzero(kinds == kind)
+        if not len(mine):
+            continue
+        plot.add_bar(
+            orientation="h",
+            base=scene.time.at(some.start[mine]),
+            x=scene.time.span(some.end[mine] - some.start[mine]),
+            y=some.low[mine] + (some.height[mine] - 1) / 2,
+            width=some.height[mine].astype(np.float64),
+            marker={"color": WAITS[kind], "line": {"color": PAPER, "width": edge}},
+            name=label,
+            legendgroup=label,
+            legendrank=kind,
+            showlegend=kind not in named,
+            text=_words(scene, run, some.job[mine]),
+            textposition="none",
+            hovertemplate="%{text}<extra></extra>",
+            row=row,
+            col=1,
+        )
+        named.add(kind)
+
+
+def _words(scene: Scene, run: PolicyRun, rows: NDArray[np.int64]) -> list[str]:
+    """Return what to say of jobs when one points at them."""
+    jobs = scene.workload.jobs.take(rows)
+    results = run.results.take(rows)
+    users = jobs.texts("user")
+    said = []
+    for k, label in enumerate(jobs.labels()):
+        name, user = literal([shortened(label, 30), shortened(users[k] or "?", 30)])
+        wait = duration(float(results.start[k] - jobs.submit[k]))
+        ran = duration(float(results.end[k] - results.start[k]))
+        said.append(
+            f"job {name}, user {user}<br>{int(results.size[k])} nodes for {ran}, waited {wait}"
+        )
+    return said

@@ -1,0 +1,151 @@
+"""What the figures of a report have in common: the replay, its time axis, each policy's look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.replay.measures import logged_results
+from rtsched.report import series
+from rtsched.report.axes import TimeAxis, base, literal
+from rtsched.report.palette import look
+from rtsched.report.rows import LOGGED
+from rtsched.report.wording import duration, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.replay.results import PolicyRun, Results, Workload
+
+    Floats = NDArray[np.float64]
+
+MOST_PANELS = 6
+"""Policies in figures that have a panel for each."""
+
+NAME_WIDTH = 24
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure and its words.
+
+    Attributes
+    ----------
+    key : str
+        Its name in the page.
+    title : str
+        What it shows.
+    said : str
+        What is to be seen in it, for those who cannot see it.
+    caption : str
+        How to read it.
+    height : int
+        Pixels.
+    plot : plotly figure
+        In light colours.
+    """
+
+    key: str
+    title: str
+    said: str
+    caption: str
+    height: int
+    plot: Any
+
+
+@dataclass(frozen=True)
+class Group:
+    """A section of the page: rows of one or two figures."""
+
+    key: str
+    title: str
+    note: str
+    rows: tuple[tuple[Figure, ...], ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One line of a figure: a policy, or what the log records.
+
+    Attributes
+    ----------
+    name : str
+        What the page calls it.
+    results : Results
+        What it made of the jobs.
+    place : int or None
+        Its place among the policies; None: the log itself.
+    """
+
+    name: str
+    results: Results
+    place: int | None
+
+    @property
+    def label(self) -> str:
+        """Return its name as plots take it."""
+        return literal([shortened(self.name, NAME_WIDTH)])[0]
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Return how its lines look."""
+        how = look(self.place)
+        return {"color": how.color, "dash": how.dash, "width": how.width}
+
+    @property
+    def trace(self) -> dict[str, Any]:
+        """Return what all its lines have in common; the log's own lie on top, being dotted."""
+        on_top = 10 if self.place is None else 0
+        return {"name": self.label, "line": self.line, "zorder": on_top}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What all figures are drawn from."""
+
+    workload: Workload
+    runs: Sequence[PolicyRun]
+    shown: tuple[Shown, ...]
+    borders: Floats
+    time: TimeAxis
+
+    @classmethod
+    def of(cls, workload: Workload, runs: Sequence[PolicyRun]) -> Scene:
+        """Return the scene of a replay."""
+        shown = (
+            Shown(LOGGED, logged_results(workload), None),
+            *(Shown(run.policy, run.results, place) for place, run in enumerate(runs)),
+        )
+        submit = workload.jobs.submit
+        begin = float(submit.min()) if len(submit) else 0.0
+        ends = [entry.results.end[np.isfinite(entry.results.end)] for entry in shown]
+        end = max((float(some.max()) for some in ends if len(some)), default=begin + 1.0)
+        return cls(workload, runs, shown, series.edges(begin, end), TimeAxis.of(begin, end))
+
+
+def course(plot: Any, scene: Scene, entry: Shown, values: Floats, hover: str) -> None:
+    """Add one entry's course over the scene's spans of time."""
+    middle = (scene.borders[:-1] + scene.borders[1:]) / 2
+    plot.add_scatter(
+        x=scene.time.at(middle), y=trimmed(values), mode="lines", hovertemplate=hover,
+        **entry.trace,
+    )  # fmt: skip
+
+
+def time_layout(plot: Any, scene: Scene, y: dict[str, Any]) -> None:
+    """Set the layout of a course over time with this vertical axis."""
+    plot.update_layout(base(xaxis=scene.time.layout(), yaxis=y, hovermode="x unified"))
+
+
+def trimmed(values: Floats) -> Floats:
+    """Return values in half the bytes, with all the digits that a plot can show."""
+    return values.astype(np.float32)
+
+
+def step(scene: Scene) -> str:
+    """Return the length of the spans of time, in words."""
+    return duration(float(scene.borders[1] - scene.borders[0]))
