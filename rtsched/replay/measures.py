@@ -183,7 +183,7 @@ def is_late(
     tests that gave the promise; below half a microsecond it always is.
     """
     grace = TICK if submit is None else np.maximum((deadline - submit) * TOLERANCE, TICK)
-    return np.isfinite(deadline) & ~(end - deadline <= grace)
+    return np.isfinite(deadline) & ~(end <= deadline + grace)
 
 
 def bounded_slowdown(
