@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.adapters.base import ReadOptions
+    from rtsched.plugins import Found
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
     from rtsched.report.columns import TableFormat
@@ -58,6 +59,7 @@ class Request:
     options: Mapping[str, Any]
     site_workload: Mapping[str, Any]
     policies: Mapping[str, Policy]
+    found: Mapping[str, Found]
     out: Path | None
     html: Path | None
     table_format: TableFormat
@@ -82,7 +84,8 @@ def request(given: Mapping[str, Any]) -> Request:
 
     if not given["logs"]:
         raise click.UsageError("name at least one LOG")
-    site = load_checked(given["config"], discover()) if given["config"] else None
+    found = discover()
+    site = load_checked(given["config"], found) if given["config"] else None
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
     options = {name: given[name] for name in WorkloadOptions.__struct_fields__}
     from_options(WorkloadOptions, options, site_workload).rules()
@@ -94,6 +97,7 @@ def request(given: Mapping[str, Any]) -> Request:
         options=options,
         site_workload=site_workload,
         policies=choose(policy_names(given["asked"], has_site=site is not None), site),
+        found=found,
         out=out,
         html=_report_place(given["html"], out, no_report=given["no_report"]),
         table_format=_table_format(given["table_format"], out),
@@ -219,7 +223,14 @@ def run_all(asked: Request, workload: Workload, bars: Bars) -> list[PolicyRun]:
     try:
         for name, policy in asked.policies.items():
             with bars.step(name) as tell:
-                run = replay(workload, name, policy, record_nodes=recorded, progress=tell)
+                run = replay(
+                    workload,
+                    name,
+                    policy,
+                    found=asked.found,
+                    record_nodes=recorded,
+                    progress=tell,
+                )
             runs.append(run)
     except KeyboardInterrupt:
         pass  # the caller sees that policies are missing and says so

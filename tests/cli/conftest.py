@@ -140,3 +140,19 @@ def refused():
             assert word in result.stderr
 
     return refused
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Write a small log: 60 jobs of two users on 16 processors, half of them with long queues."""
+    lines = ["; MaxProcs: 16", "; UnixStartTime: 1795219200"]
+    for k in range(1, 61):
+        run, size = 300 + 97 * (k * k % 23), (1, 2, 4, 7, 16)[k % 5]
+        wait, asked = (0 if k % 2 else 600), run + 60 * (k % 7)
+        lines.append(
+            f"{k} {k * 120} {wait} {run} {size} -1 -1 {size} {asked} -1 1 {k % 3} {k % 2} -1 1 "
+            "-1 -1 -1"
+        )
+    path = tmp_path / "small.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return path

@@ -1,0 +1,96 @@
+"""`rtsched explain` and `rtsched render` on what `rtsched replay` kept."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+REPLAY = ("--no-report", "--policy", "easy,mcdf", "--deadline-rule", "slowdown:1.5")
+
+
+@pytest.fixture(params=["parquet", "csv"])
+def kept(run, log, request):
+    """Replay the small log in the default directory."""
+    result = run("replay", log, *REPLAY, "--table-format", request.param, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def rejected(tmp_path):
+    """Return the first finding of a rejection by mcdf."""
+    text = (tmp_path / "rtsched-replay" / "mcdf" / "decisions.jsonl").read_text()
+    findings = [json.loads(line) for line in text.splitlines()]
+    return next(finding for finding in findings if finding["verdict"] == "reject")
+
+
+@pytest.mark.usefixtures("kept")
+def test_rejected_job(run, tmp_path):
+    """After `replay`, `explain` works without options: plug-in, reason, numbers, counter-offer."""
+    finding = rejected(tmp_path)
+    result = run("explain", finding["job"])
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert f"job {finding['job']} submitted 2026-11-21" in said
+    assert f"mcdf: rejected at submission by mcdf: {finding['text']}." in said
+    assert f"reject, {finding['reason']}: {finding['text']}" in said
+    for name, value in finding["numbers"].items():
+        assert f"{name} = {value:.10g}" in said
+    offer = re.search(r"a deadline of .* UTC, .* \((\d+) s\) after submission", said)
+    assert offer is not None
+    submit = 1_795_219_200 + 120 * int(finding["job"])
+    assert finding["offer_s"] == pytest.approx(submit + int(offer[1]), abs=1)
+
+
+@pytest.mark.usefixtures("kept")
+def test_waiting_job(run):
+    """The wait under each policy is told with who was ahead, and when it ran."""
+    result = run("explain", "9", "--policy", "easy")
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "easy: waited " in said
+    assert "ahead of it" in said
+    assert "started 2026-11-21" in said
+    assert "the log has a wait of 0s" in said
+    assert "mcdf" not in said
+
+
+@pytest.mark.usefixtures("kept")
+def test_unknown_job(run, refused):
+    """An unknown job is one sentence, with the nearest ones."""
+    refused(run("explain", "600"), "no job '600' among its 60", "close to it: 60, 59, 58")
+    refused(run("explain", "\x1b[31mred"), "no job")
+
+
+@pytest.mark.usefixtures("kept")
+def test_unknown_policy(run, refused):
+    """A policy that was not replayed is named with those that were."""
+    refused(run("explain", "6", "--policy", "fcfs"), "'fcfs'", "easy, mcdf")
+
+
+def test_no_replay(run, tmp_path, refused):
+    """Without a kept replay the sentence says how to make one."""
+    refused(run("explain", "1"), "rtsched-replay: holds no replay", "rtsched replay")
+    refused(run("render"), "rtsched-replay: holds no replay")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "manifest.json").write_bytes(b"{\x00")
+    refused(run("explain", "1", "--from", "d"), "manifest.json", "damaged")
+
+
+def test_damaged_results(run, kept, tmp_path, refused):
+    """A table that was cut off is one sentence."""
+    for path in (tmp_path / "rtsched-replay" / "easy").glob("jobs.*"):
+        path.write_bytes(path.read_bytes()[:200])
+    refused(run("explain", "6"), "jobs.", "replay again")
+
+
+def test_render(run, log, tmp_path, refused):
+    """The page made later is the page that the replay wrote."""
+    assert run("replay", log, "--policy", "easy,mcdf").exit_code == 0
+    result = run("render", "rtsched-replay", "-o", "later.html")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "report: later.html\n"
+    page = (tmp_path / "rtsched-replay" / "report.html").read_bytes()
+    assert (tmp_path / "later.html").read_bytes() == page
+    refused(run("render", "-o", "."), "it is a directory")

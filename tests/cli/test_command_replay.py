@@ -1,0 +1,266 @@
+"""`rtsched replay` from one end to the other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rtsched.errors import MissingExtraError
+from rtsched.replay import engine
+
+QUICK = ("--no-report", "--no-out")
+
+
+def bytes_below(directory):
+    """Return the bytes of every file in a directory by its path."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_defaults(run, log, tmp_path):
+    """Three policies, a table, results and report in one directory, nothing on stderr."""
+    result = run("replay", log)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    for word in ("as logged", "easy", "multifactor", "mcdf", "wait, mean", "Assumed"):
+        assert word in result.stdout
+    assert "report: rtsched-replay/report.html" in result.stdout
+    kept = tmp_path / "rtsched-replay"
+    page = (kept / "report.html").read_text()
+    assert "<html" in page
+    assert (kept / "easy" / "jobs.parquet").exists()
+
+
+def test_json_is_all_that_is_printed(run, log):
+    """With --json stdout is one object; what else there is to say goes to stderr."""
+    result = run("replay", log, "--json", "--no-report")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    assert list(summary) == ["log", "assumptions", "policies"]
+    assert list(summary["policies"]) == ["easy", "multifactor", "mcdf"]
+    assert summary["policies"]["easy"]["mean_wait_s"] > 0
+    assert summary["policies"]["mcdf"]["hooks"]["admit"]["mcdf"]["judged"] == 60
+    assert "results: rtsched-replay" in result.stderr
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "csv"])
+def test_same_bytes(run, log, tmp_path, table_format):
+    """Equal logs, settings and seeds give equal files."""
+    common = ("replay", log, "--table-format", table_format, "--policy", "multifactor,mcdf")
+    more = ("--deadline-rule", "uniform:3", "--seed", "5")
+    for name in ("a", "b"):
+        assert run(*common, *more, "--out", name, "--html", f"{name}.html").exit_code == 0
+    first = bytes_below(tmp_path / "a")
+    assert first == bytes_below(tmp_path / "b")
+    assert f"mcdf/jobs.{table_format}" in first
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert run(*common, *more[:-1], "6", "--out", "c", "--no-report").exit_code == 0
+    assert bytes_below(tmp_path / "c")[f"log.{table_format}"] != first[f"log.{table_format}"]
+
+
+def test_policies_by_comma_and_repeated(run, log):
+    """`--policy a,b --policy c` is three policies, each once, in that order."""
+    result = run("replay", log, "--json", *QUICK, "--policy", "fcfs, easy", "--policy", "easy,mcdf")
+    assert list(json.loads(result.stdout)["policies"]) == ["fcfs", "easy", "mcdf"]
+
+
+def test_site(run, log, tmp_path):
+    """With a site.toml its own policy stands beside easy; options come before its [workload]."""
+    (tmp_path / "site.toml").write_text(
+        "[system]\nloop = 'fcfs'\n[workload]\ndeadline_rule = 'none'\nshares = {'1' = 2}\n"
+    )
+    common = ("replay", log, "--json", *QUICK, "--config", "site.toml")
+    summary = json.loads(run(*common).stdout)
+    assert list(summary["policies"]) == ["site", "easy"]
+    assert summary["policies"]["site"]["settings"]["system"]["loop"] == "fcfs"
+    assert summary["log"]["jobs_with_deadline"] == 0
+    summary = json.loads(run(*common, "--deadline-rule", "slowdown:3").stdout)
+    assert summary["log"]["jobs_with_deadline"] == 60
+
+
+def test_table_options_add_to_the_sites(run, log):
+    """`--shares NAME=VALUE` is repeatable and is seen in what was assumed."""
+    result = run("replay", log, *QUICK, "--policy", "easy", "--shares", "0=3", "--shares", "1=0.5")
+    assert result.exit_code == 0, result.stderr
+    assert "equal shares" not in result.stdout
+
+
+def test_cluster_file(run, log, tmp_path):
+    """--cluster says what the machine is, whatever the log's header says."""
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\nNodeName=n[1-8] CPUs=4\n")
+    result = run("replay", log, "--json", *QUICK, "--policy", "easy", "--cluster", "slurm.conf")
+    assert json.loads(result.stdout)["log"]["machine_nodes"] == 32
+
+
+def test_header_proposes_rules(run, tmp_path):
+    """A log by `rtsched synth` says what its jobs are; the command line may say otherwise."""
+    assert run("synth", "papers-mcdf", "--jobs", "40", "-o", "p.swf").exit_code == 0
+    common = ("replay", "p.swf", "--json", *QUICK, "--policy", "mcdf")
+    assumed = json.loads(run(*common).stdout)["assumptions"]
+    assert any("header proposes" in sentence for sentence in assumed.values())
+    assert any("divisible" in sentence and "taken as" in sentence for sentence in assumed.values())
+    assumed = json.loads(run(*common, "--jobs-are", "rigid").stdout)["assumptions"]
+    assert not any("taken as divisible" in sentence for sentence in assumed.values())
+
+
+def test_damaged_header_is_refused(run, log, refused):
+    """Settings in the log's header are checked like all others."""
+    text = log.read_text()
+    log.write_text("; RtschedWorkload: { seed = -1, sead = 2 }\n" + text)
+    refused(run("replay", log, *QUICK), "small.swf", "header line RtschedWorkload.seed", "sead")
+    log.write_text("; RtschedWorkload: { seed\n" + text)
+    refused(run("replay", log, *QUICK), "small.swf", "RtschedWorkload: is not TOML")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "eazy"], ["no policy 'eazy'", "did you mean 'easy'"]),
+        (["--policy", "site"], ["no policy 'site'"]),
+        (["--config", "none.toml"], ["none.toml", "No such file"]),
+        (["--format", "slurm"], ["'slurm'", "sacct-json"]),
+        (["--cluster", "none.conf"], ["none.conf", "no such file"]),
+        (["--seed", "x"], ["--seed: "]),
+        (["--seed", "-1"], ["--seed: "]),
+        (["--deadline-rule", "soon"], ["--deadline-rule: "]),
+        (["--deadline-rule", "slowdown:0.5"], ["slowdown:0.5"]),
+        (["--deadline-fraction", "2"], ["--deadline-fraction: "]),
+        (["--jobs-are", "liquid"], ["--jobs-are: "]),
+        (["--unit", "rack"], ["--unit: "]),
+        (["--shares", "alice"], ["--shares: 'alice' is not NAME=VALUE"]),
+        (["--shares", "alice=-2"], ["--shares"]),
+        (["--table-format", "xls"], ["xls"]),
+        (["--html", "a.html", "--no-report"], ["exclude each other"]),
+        (["--out", "small.swf"], ["small.swf", "--out"]),
+        (["--out", "small.swf/deeper"], ["small.swf", "--out"]),
+        (["--html", "."], ["it is a directory", "--html"]),
+        (["--frobnicate"], ["--frobnicate"]),
+    ],
+)
+def test_wrong_use(run, log, refused, arguments, words):
+    """Wrong options, settings, policies and places: status 2, one sentence each."""
+    refused(run("replay", log, *arguments), *words)
+
+
+def test_several_wrong_options_in_one_go(run, log, refused):
+    """All wrong values are reported together."""
+    refused(run("replay", log, "--seed", "x", "--unit", "rack"), "--seed: ", "--unit: ")
+
+
+def test_no_log_is_named(run, refused):
+    """Without a log the command says what it wants."""
+    refused(run("replay"), "name at least one LOG")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, ["no such file"]),
+        (b"", ["empty"]),
+        (b"\x7fELF\x00\x01\x02\x00" * 40, ["binary"]),
+        (b"once upon a time\n", ["not a log"]),
+        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03cut", ["bad.swf"]),
+        (b"; MaxProcs: 4\n", ["no "]),
+        (b"; MaxProcs: 4\n1 0 0 -1 2 -1 -1 2 60 -1 1 1 1 -1 1 -1 -1 -1\n", ["no job"]),
+    ],
+)
+def test_bad_logs(run, tmp_path, refused, content, words):
+    """Missing, empty, binary, foreign, truncated and useless logs: status 2, one sentence."""
+    path = tmp_path / "bad.swf"
+    if content is not None:
+        path.write_bytes(content)
+    refused(run("replay", path, *QUICK), "bad.swf", *words)
+
+
+def test_directory_as_log(run, tmp_path, refused):
+    """A directory is no log."""
+    refused(run("replay", tmp_path), "directory")
+
+
+def test_two_formats(run, log, tmp_path, refused):
+    """Logs of two formats are not mixed."""
+    (tmp_path / "s.txt").write_text("JobID|Submit|Start|End|State\n1|x|x|x|x\n")
+    refused(run("replay", log, "s.txt"), "one format at a time")
+
+
+def test_nothing_is_left_behind_after_a_refusal(run, tmp_path):
+    """A replay that fails makes no directory."""
+    run("replay", "none.swf")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("made_up")
+def test_failing_plugin(run, log, tmp_path):
+    """A plug-in that raises is left out, said, and makes the status 1."""
+    (tmp_path / "site.toml").write_text("[[plugin]]\nname = 'raises'\n")
+    result = run("replay", log, *QUICK, "--config", "site.toml")
+    assert result.exit_code == 1, result.stderr
+    assert "raises failed in" in result.stdout
+    assert "licence server" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+@pytest.mark.usefixtures("made_up")
+def test_plugin_that_cannot_be_made(run, log, tmp_path, refused):
+    """It is refused before the log is read."""
+    (tmp_path / "site.toml").write_text("[[plugin]]\nname = 'unmade'\n")
+    refused(run("replay", "none.swf", "--config", "site.toml"), "'unmade': cannot be made")
+
+
+def test_strict(run, log):
+    """Unusable records are an issue only if one asks for it."""
+    with log.open("a") as file:
+        file.write("61 what is this\n")
+    assert run("replay", log, *QUICK, "--policy", "easy").exit_code == 0
+    result = run("replay", log, *QUICK, "--policy", "easy", "--strict")
+    assert result.exit_code == 1
+    assert "Skipped records" in result.stdout
+
+
+def test_without_report_packages(run, log, tmp_path, monkeypatch, refused):
+    """The report is left out with a word; asked for by name, its absence is an error."""
+    monkeypatch.setattr("rtsched.cli.replay.find_spec", lambda _name: None)
+    result = run("replay", log, "--policy", "easy")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("rtsched: warning: no HTML report is written: ")
+    assert "pip install 'rtsched[report]'" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "rtsched-replay" / "report.html").exists()
+    refused(run("replay", log, "--html", "a.html"), "rtsched[report]")
+
+
+def test_without_pyarrow(run, log, tmp_path, monkeypatch, refused):
+    """Results are kept as CSV; Parquet asked for by name is an error."""
+
+    def missing():
+        raise MissingExtraError("Parquet", "replay", "no pyarrow")
+
+    monkeypatch.setattr("rtsched.report.columns._arrow", missing)
+    assert run("replay", log, "--policy", "easy", "--no-report").exit_code == 0
+    assert (tmp_path / "rtsched-replay" / "easy" / "jobs.csv").exists()
+    refused(run("replay", log, "--table-format", "parquet"), "rtsched[replay]")
+
+
+def test_interrupted(run, log, tmp_path, monkeypatch):
+    """Ctrl-C ends with 130; the policies that were done are reported and kept."""
+    real = engine.replay
+
+    def interrupted(workload, name, *args, **kwargs):
+        if name == "multifactor":
+            raise KeyboardInterrupt
+        return real(workload, name, *args, **kwargs)
+
+    monkeypatch.setattr(engine, "replay", interrupted)
+    result = run("replay", log, "--no-report")
+    assert result.exit_code == 130
+    said = "interrupted; easy done and reported, not replayed: multifactor, mcdf"
+    assert result.stderr == f"rtsched: error: {said}\n"
+    assert "wait, mean" in result.stdout
+    assert (tmp_path / "rtsched-replay" / "easy").exists()
+    result = run("replay", log, "--policy", "multifactor")
+    assert result.exit_code == 130
+    assert result.stdout == ""
