@@ -31,7 +31,7 @@ HEADER = (
 
 def write_swf(path: Path, lines: int) -> None:
     """Write an SWF log of `lines` jobs."""
-    draw = random.Random(1)
+    draw = random.Random(1)  # noqa: S311  no secret
     now = 0
     with path.open("w") as file:
         file.write(f"; Version: 2.2\n; MaxProcs: 512\n; UnixStartTime: {START}\n")
@@ -53,7 +53,7 @@ def clock(seconds: int) -> str:
 
 def write_sacct(path: Path, lines: int) -> None:
     """Write `sacct -P` text of `lines` lines: a job and its steps `batch` and `extern`."""
-    draw = random.Random(1)
+    draw = random.Random(1)  # noqa: S311  no secret
     now = START
     with path.open("w") as file:
         file.write(HEADER + "\n")

@@ -206,7 +206,8 @@ class SacctReader:
             row["elapsed"] = self._means["elapsed"](cells["elapsed"])[0]
         limit = next((name for name in ("minutes", "limit") if name in cells), None)
         if limit is not None:
-            row["limit"] = np.nan_to_num(self._means[limit](cells[limit])[0], nan=np.inf)
+            asked = self._means[limit](cells[limit])[0]
+            row["limit"] = np.where(np.isnan(asked), np.inf, asked)
         for name in ("asked", "given"):
             if name in cells:
                 row[name] = read.integers(cells[name])

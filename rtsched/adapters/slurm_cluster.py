@@ -191,11 +191,15 @@ def json_nodes(path: str, data: bytes) -> list[Node]:
             node.name,
             cpus=max(0, _count(node.effective_cpus) or _count(node.cpus)),
             memory=max(0, _count(node.real_memory)) * _MEGABYTE or -1,
-            state=slurm_state([node.state] if isinstance(node.state, str) else node.state or ()),
+            state=slurm_state(_words(node.state)),
             partitions=set(node.partitions or ()),
         )
         for node in found
     ]
+
+
+def _words(state: str | list[str] | None) -> list[str]:
+    return state.split("+") if isinstance(state, str) else state or []
 
 
 def _count(value: int | _Count | None) -> int:

@@ -217,7 +217,8 @@ class SlurmRows:
             return None
         look = self._columns.look
         owner = look("user").astype(np.int64) * (int(look("cluster").max()) + 2) + look("cluster")
-        submit, start = look("submit"), np.nan_to_num(look("start"), nan=-np.inf)
+        submit = look("submit")
+        start = np.where(np.isnan(look("start")), -np.inf, look("start"))
         done = ~np.isin(look("ending"), (Ending.PENDING, Ending.RUNNING))
         order = np.lexsort((np.arange(len(key)), done, start, submit, owner, key))
         same = (key[order[1:]] == key[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])

@@ -1,0 +1,192 @@
+"""Machines, as Slurm and HTCondor describe them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rtsched.adapters import read_cluster
+from rtsched.adapters.hostlist import expand
+from rtsched.errors import InputError
+from rtsched.model.cluster import NodeState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONF = """
+# a small cluster
+ClusterName=test
+Include nodes.conf
+NodeName=DEFAULT CPUs=4 RealMemory=1000 State=UNKNOWN
+NodeName=fast[1-2] Features=fast
+NodeName=slow[01-03] Sockets=1 CoresPerSocket=1 CPUs=2 \\
+    RealMemory=500 State=DRAIN   # being repaired
+NodeName=later[1-9] State=FUTURE
+NodeSet=quick Feature=fast
+PartitionName=DEFAULT MaxTime=60
+PartitionName=all Nodes=ALL Default=YES
+PartitionName=fast Nodes=quick
+PartitionName=slow Nodes=slow[01-02],nowhere
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a file."""
+    path.write_text(text)
+    return path
+
+
+def test_slurm_conf(tmp_path: Path) -> None:
+    """Defaults, continued lines, node sets and partitions."""
+    cluster, said = read_cluster(write(tmp_path / "slurm.conf", CONF))
+    nodes = cluster.nodes
+    assert len(cluster) == 2 * 4 + 3 * 2
+    assert list(dict.fromkeys(nodes.texts("name"))) == [
+        "fast1",
+        "fast2",
+        "slow01",
+        "slow02",
+        "slow03",
+    ]
+    assert nodes.memory[0] == 250 << 20
+    assert nodes.state.tolist() == [NodeState.UP] * 8 + [NodeState.DRAINED] * 6
+    assert cluster.partitions["all"].sum() == 14
+    assert cluster.partitions["fast"].tolist() == [True] * 8 + [False] * 6
+    assert cluster.partitions["slow"].sum() == 4
+    assert "nodes.conf" in said[0]
+
+
+def test_included_files(tmp_path: Path) -> None:
+    """Included files are read from beside the first one; loops end."""
+    write(tmp_path / "nodes.conf", "NodeName=more CPUs=3\ninclude nodes.conf\n")
+    cluster, said = read_cluster(write(tmp_path / "slurm.conf", CONF))
+    assert cluster.partitions["all"].sum() == 17
+    assert "include each other" in said[0]
+
+
+def test_processors_from_sockets(tmp_path: Path) -> None:
+    """Without CPUs, sockets, cores and threads count."""
+    text = "NodeName=a Sockets=2 CoresPerSocket=4 ThreadsPerCore=2\n"
+    assert len(read_cluster(write(tmp_path / "x", text))[0]) == 16
+
+
+SHOWN = """NodeName=fast1 Arch=x86_64 CoresPerSocket=1
+   CPUAlloc=0 CPUEfctv=4 CPUTot=4 CPULoad=0.31
+   RealMemory=1000 AllocMem=0 FreeMem=2 Sockets=4 Boards=1
+   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1
+   Partitions=all,fast
+
+NodeName=slow1 Arch=x86_64 CoresPerSocket=1
+   CPUAlloc=0 CPUTot=2 CPULoad=0.31
+   RealMemory=500 State=DOWN*+DRAIN Partitions=all
+"""
+
+
+@pytest.mark.parametrize("oneline", [False, True])
+def test_scontrol_text(tmp_path: Path, oneline: bool) -> None:
+    """`scontrol show nodes`, with and without `-o`."""
+    text = SHOWN.replace("\n   ", " ").replace("\n\n", "\n") if oneline else SHOWN
+    cluster, _ = read_cluster(write(tmp_path / "nodes", text))
+    assert cluster.nodes.texts("name") == ["fast1"] * 4 + ["slow1"] * 2
+    assert cluster.nodes.state.tolist() == [NodeState.UP] * 4 + [NodeState.DOWN] * 2
+    assert cluster.partitions["fast"].tolist() == [True] * 4 + [False] * 2
+    assert cluster.usable.sum() == 4
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_scontrol_json(tmp_path: Path, wrapped: bool) -> None:
+    """`scontrol show nodes --json` of old and new releases."""
+
+    def number(value: int) -> object:
+        return {"set": True, "infinite": False, "number": value} if wrapped else value
+
+    node = {
+        "name": "n1",
+        "cpus": number(4),
+        "real_memory": number(1000),
+        "state": ["MIXED", "DRAIN"] if wrapped else "mixed+drain",
+        "partitions": ["all"],
+    }
+    cluster, _ = read_cluster(write(tmp_path / "nodes", json.dumps({"nodes": [node], "meta": {}})))
+    assert len(cluster) == 4
+    assert cluster.nodes.state[0] == NodeState.DRAINED
+    assert cluster.partitions["all"].all()
+
+
+SLOTS = """MyType = "Machine"
+Name = "slot1@a"
+Machine = "a"
+PartitionableSlot = true
+Cpus = 1
+TotalSlotCpus = 8
+TotalSlotMemory = 4096
+State = "Unclaimed"
+
+Name = "slot1_1@a"
+Machine = "a"
+DynamicSlot = true
+Cpus = 7
+
+Name = "slot1@b"
+Machine = "b"
+Cpus = 2
+Memory = 512
+State = "Drained"
+"""
+
+
+def test_condor_status(tmp_path: Path) -> None:
+    """Partitionable slots count whole, their dynamic ones not at all."""
+    cluster, said = read_cluster(write(tmp_path / "status", SLOTS))
+    assert cluster.nodes.texts("name") == ["slot1@a"] * 8 + ["slot1@b"] * 2
+    assert cluster.nodes.texts("host")[-1] == "b"
+    assert cluster.nodes.memory.tolist() == [512 << 20] * 8 + [256 << 20] * 2
+    assert cluster.nodes.state[-1] == NodeState.DRAINED
+    assert "dynamic" in said[0]
+    slots = [{"Name": "s", "Machine": "m", "Cpus": 3, "SlotType": "Static"}]
+    assert len(read_cluster(write(tmp_path / "json", json.dumps(slots)))[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no node in it"),
+        ("hello\n", "no node in it"),
+        ("NodeName=a[1-", "no node list"),
+        ("NodeName=a[1-99999999] CPUs=1", "more than 1,000,000 nodes"),
+        ("NodeName=a CPUs=999999999", "describes 999,999,999 processors"),
+        ("NodeName=a CPUs=0", "describes 0 processors"),
+        ('{"nodes": 3}', "no `scontrol show nodes --json`"),
+        ('{"nodes": [', "no `scontrol show nodes --json`"),
+        ('{"nodes": []}', "no node in it"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, said: str) -> None:
+    """What is no machine is refused in one sentence."""
+    with pytest.raises(InputError, match=said):
+        read_cluster(write(tmp_path / "x", text))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ["a"]),
+        ("a,b2", ["a", "b2"]),
+        ("fast[1-3,7]", ["fast1", "fast2", "fast3", "fast7"]),
+        ("n[08-10]", ["n08", "n09", "n10"]),
+        ("r[1-2]n[1-2]x,z", ["r1n1x", "r1n2x", "r2n1x", "r2n2x", "z"]),
+        ("", []),
+    ],
+)
+def test_node_lists(text: str, names: list[str]) -> None:
+    """Brackets stand for their numbers."""
+    assert expand(text) == names
+
+
+@pytest.mark.parametrize("text", ["a[", "a]", "a[x]", "a[1-]", "a[[1]]", "a b"])
+def test_wrong_node_lists(text: str) -> None:
+    """What is no node list is refused."""
+    with pytest.raises(ValueError, match=r"node|range"):
+        expand(text)

@@ -1,0 +1,234 @@
+"""History of HTCondor in its forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rtsched.adapters import read_logs
+from rtsched.adapters.classads import Expression, number, parse_value
+from rtsched.model.jobs import Kind
+from rtsched.model.log import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.model.log import Log
+
+    Read = Callable[..., Log]
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+USUAL = {
+    "ClusterId": "7",
+    "ProcId": "0",
+    "QDate": "1000",
+    "Owner": '"ann"',
+    "JobStatus": "4",
+    "ExitCode": "0",
+    "JobUniverse": "5",
+    "RequestCpus": "2",
+    "RequestMemory": "512",
+    "JobStartDate": "1010",
+    "JobCurrentStartDate": "1010",
+    "CompletionDate": "1050",
+    "RemoteWallClockTime": "40.0",
+    "NumJobStarts": "1",
+}
+
+
+def ad(**changed: str) -> str:
+    """Return a record of `-long`."""
+    return "".join(f"{name} = {value}\n" for name, value in {**USUAL, **changed}.items())
+
+
+def test_raw_history() -> None:
+    """Our own run of HTCondor 25.14: records end with a line of stars."""
+    log = read_logs([LOGS / "history_25.14.raw"])
+    jobs, outcomes = log.jobs, log.outcomes
+    assert (log.format, log.skipped.count.total()) == ("condor-history", 0)
+    assert jobs.labels() == ["41.0", "41.1", "43.0", "43.6", "44.0", "43.5"]
+    assert outcomes.ending.tolist() == [Ending.CANCELLED] * 2 + [Ending.COMPLETED] * 4
+    assert np.isnan(outcomes.start[:2]).all()
+    assert outcomes.size.tolist() == [0, 0, 1, 1, 1, 1]
+    assert jobs.deadline[2] - jobs.submit[2] == 120
+    assert np.isinf(jobs.deadline[:2]).all()
+    assert jobs.texts("account")[2] == "group_be"
+    assert jobs.memory[0] == 128 << 20
+
+
+def test_long_and_json_agree() -> None:
+    """Both forms of one history give the same jobs."""
+    one, two = (read_logs([LOGS / f"history_25.14.{form}"]) for form in ("long", "json"))
+    assert one.jobs.labels() == two.jobs.labels()
+    assert len(one.jobs) == 7
+    for column in ("id", "submit", "size", "memory", "deadline", "nice"):
+        np.testing.assert_array_equal(one.jobs.column(column), two.jobs.column(column), column)
+    for column in ("start", "end", "run_time", "size", "ending", "restarts"):
+        np.testing.assert_array_equal(one.outcomes.column(column), two.outcomes.column(column))
+    assert one.outcomes.texts("nodes") == two.outcomes.texts("nodes")
+    assert one.jobs.texts("user") == two.jobs.texts("user")
+
+
+def test_all_forms_merge() -> None:
+    """A job that several files have counts once."""
+    paths = [LOGS / f"history_25.14.{form}" for form in ("raw", "long", "json")]
+    log = read_logs(paths)
+    assert len(set(log.jobs.labels())) == len(log.jobs)
+    assert log.skipped.count["the log has the job twice"] == 6 + 7 + 7 - len(log.jobs)
+
+
+@pytest.mark.parametrize("form", ["long", "raw", "json", "jsonl"])
+def test_every_form(read: Read, form: str) -> None:
+    """One small history, written in four ways."""
+    ads = [{**USUAL, "ProcId": str(i), "RtDeadline": "QDate + 60"} for i in range(3)]
+    if form == "long":
+        text = "\n".join(ad(**one) for one in ads)
+    elif form == "raw":
+        text = "".join(ad(**one) + "*** Offset = 1 ClusterId = 7\n" for one in ads)
+    else:
+        values = [{name: json_value(value) for name, value in one.items()} for one in ads]
+        lines = [json.dumps(one) for one in values]
+        text = "\n".join(lines) if form == "jsonl" else "[\n" + ",\n".join(lines) + "\n]\n"
+    log = read(text)
+    assert log.jobs.labels() == ["7.0", "7.1", "7.2"]
+    assert log.jobs.deadline.tolist() == [1060.0] * 3
+    assert log.jobs.texts("user") == ["ann"] * 3
+
+
+def json_value(text: str) -> object:
+    """Return a value as `-json` writes it."""
+    value = parse_value(text)
+    return f"/Expr({value})/" if isinstance(value, Expression) else value
+
+
+def test_expressions_as_processors(read: Read) -> None:
+    """Where RequestCpus cannot be worked out, CpusProvisioned counts, and that is said."""
+    log = read(
+        "\n".join(
+            [
+                ad(RequestCpus="ifThenElse(true, 4, 2)", CpusProvisioned="3"),
+                ad(ProcId="1", RequestCpus="2 * 3"),
+                ad(ProcId="2", RequestCpus="undefined"),
+            ]
+        )
+    )
+    assert log.jobs.size.tolist() == [3, 6, 1]
+    assert any("CpusProvisioned" in said for said in log.assumptions)
+    assert any("1 is assumed" in said for said in log.assumptions)
+
+
+def test_parallel_jobs(read: Read) -> None:
+    """Hosts count in the parallel universe only; a range of them is moldable."""
+    log = read(
+        "\n".join(
+            [
+                ad(JobUniverse="11", MinHosts="2", MaxHosts="4"),
+                ad(ProcId="1", JobUniverse="11", MinHosts="3", MaxHosts="3"),
+                ad(ProcId="2", MinHosts="1", MaxHosts="9"),
+            ]
+        )
+    )
+    assert log.jobs.size.tolist() == [8, 6, 2]
+    assert log.jobs.size_min.tolist() == [4, -1, -1]
+    assert log.jobs.size_max.tolist() == [8, -1, -1]
+    assert log.jobs.kind.tolist() == [Kind.MOLDABLE, Kind.RIGID, Kind.RIGID]
+
+
+def test_several_schedds(read: Read) -> None:
+    """Equal numbers of several schedds are told apart."""
+    log = read(ad(GlobalJobId='"a#7.0#1"') + "\n" + ad(GlobalJobId='"b#7.0#1"'))
+    assert log.jobs.labels() == ["a#7.0", "b#7.0"]
+    assert len(set(log.jobs.id.tolist())) == 2
+
+
+def test_restarted_jobs(read: Read) -> None:
+    """The last run counts."""
+    log = read(
+        ad(JobCurrentStartDate="1030", NumJobStarts="3", RemoteWallClockTime="38.0", JobPrio="5")
+    )
+    assert log.outcomes.start.tolist() == [1030.0]
+    assert log.outcomes.run_time.tolist() == [20.0]
+    assert log.outcomes.restarts.tolist() == [2]
+    assert log.jobs.nice.tolist() == [-5.0]
+
+
+def test_run_time_limit(read: Read) -> None:
+    """AllowedExecuteDuration is a requested time."""
+    assert read(ad(AllowedExecuteDuration="600")).jobs.wall_time.tolist() == [600.0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "ending"),
+    [
+        ({"ExitCode": "1"}, Ending.FAILED),
+        ({"ExitBySignal": "true", "ExitCode": "undefined"}, Ending.FAILED),
+        ({"JobStatus": "3", "CompletionDate": "-1"}, Ending.CANCELLED),
+        ({"JobStatus": "2"}, Ending.RUNNING),
+        ({"JobStatus": "5"}, Ending.PENDING),
+        ({"JobStatus": "99"}, Ending.UNKNOWN),
+    ],
+)
+def test_endings(read: Read, changed: dict[str, str], ending: Ending) -> None:
+    """JobStatus and the exit tell how a job ended."""
+    log = read(ad(EnteredCurrentStatus="1050", **changed))
+    assert log.outcomes.ending.tolist() == [ending]
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"ClusterId": '"x"'}, "it has no ClusterId or ProcId"),
+        ({"QDate": "-5"}, "its QDate is missing or negative"),
+        ({"RequestCpus": "0"}, "it asks for no processors, or for impossibly many"),
+        ({"CompletionDate": "1005"}, "it ends before it starts"),
+    ],
+)
+def test_bad_records_are_counted(read: Read, changed: dict[str, str], reason: str) -> None:
+    """One bad record does not spoil the others."""
+    log = read(
+        "\n".join([ad(), ad(ProcId="1") + "".join(f"{k} = {v}\n" for k, v in changed.items())])
+    )
+    assert log.jobs.labels() == ["7.0"]
+    assert log.skipped.count == {reason: 1}
+    assert log.skipped.first[reason].endswith(f":{len(USUAL) + 2}")
+
+
+def test_truncated_raw_history(read: Read) -> None:
+    """A record without its line of stars is cut short."""
+    log = read(ad() + "*** Offset = 0\n" + ad(ProcId="1")[:60])
+    assert log.jobs.labels() == ["7.0"]
+    assert log.skipped.count == {"the file ends inside the record": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 + 2 * 3", 7),
+        ("(1 + 2) * 3", 9),
+        ("QDate - -2", 1002),
+        ("MY.QDate / 4", 250),
+        ("7 / 0", np.nan),
+        ("1 +", np.nan),
+        ("MAX({1, 2})", np.nan),
+        ("Loop", np.nan),
+        ("Nothing + 1", np.nan),
+        ("9" * 400, np.nan),
+        ("(" * 150 + "1", np.nan),
+        ("true", 1),
+    ],
+)
+def test_arithmetic(text: str, value: float) -> None:
+    """Plain arithmetic is worked out, anything else is not known."""
+    values = {"qdate": parse_value("1000"), "loop": Expression("Loop + 1")}
+    found = number({**values, "x": parse_value(text)}, "x")
+    np.testing.assert_array_equal(found, value)
+
+
+def test_strings() -> None:
+    """Strings lose their quotes and escapes."""
+    assert parse_value(r'"a \"b\" \\c"') == r'a "b" \c'
+    assert parse_value("UNDEFINED") is None

@@ -1,0 +1,228 @@
+"""Telling formats apart, and what is said of files that cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import lzma
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtsched.adapters import FORMATS, ReadOptions, read_cluster, read_logs
+from rtsched.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.model.log import Log
+
+    Read = Callable[..., Log]
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+SAMPLES = sorted(LOGS.iterdir())
+SWF = "; MaxProcs: 4\n" + "".join(
+    f"{i} {i * 60} 3 60 2 -1 -1 2 90 -1 1 {i % 3} 1 -1 1 -1 -1 -1\n" for i in range(1, 12)
+)
+OPTIONS = ReadOptions(timezone="UTC")
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("packed", [False, True])
+def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> None:
+    """Every sample is known under any name, plain or packed."""
+    data = path.read_bytes()
+    copy = tmp_path / "log.swf"
+    copy.write_bytes(gzip.compress(data) if packed else data)
+    log, same = read_logs([copy], OPTIONS), read_logs([path], OPTIONS)
+    assert log.format in FORMATS
+    assert log.jobs.labels() == same.jobs.labels()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "the file is empty"),
+        (b" \n\r\n ", "the file is empty"),
+        (b"\0\1\2" * 99, "binary data"),
+        (b"hello world\n", "not a log that rtsched knows"),
+        (b"\xff\xfeJ\0o\0b\0", "UTF-16"),
+        (lzma.compress(b"x"), "packed with xz"),
+        (gzip.compress(SWF.encode())[:-20], "damaged gzip data"),
+        (b"\x1f\x8b\x08rubbish", "damaged gzip data"),
+        (b"JobID JobName State\n------- --- ---\n", "sacct -P"),
+        (b"<?xml version='1.0'?>", "XML is not read"),
+        (b"NodeName=a CPUs=3\n", "describes a machine"),
+        (b"; Version: 2\n", "no job in it"),
+        (b"; Version: 2\n1 2 3\n", "no usable job in it.* 1 because the line has not 18 fields"),
+        (b"JobID|Submit|Start\n", "no job in it"),
+        (b'{"jobs": []}', "no job in it"),
+        (b'[{"ClusterId": "x"}]', "no usable job in it"),
+    ],
+)
+def test_unreadable_content(read: Read, data: bytes, said: str) -> None:
+    """What cannot be read is refused in one sentence that names the file and a remedy."""
+    with pytest.raises(InputError, match=said) as caught:
+        read(data)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value.path).endswith("log")
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    """Missing files, directories and files that may not be read."""
+    with pytest.raises(InputError, match="no such file"):
+        read_logs([tmp_path / "nothing"])
+    with pytest.raises(InputError, match="is a directory"):
+        read_logs([tmp_path])
+    with pytest.raises(InputError, match="no file name"):
+        read_logs(["a\0b"])
+    closed = tmp_path / "closed"
+    closed.write_text(SWF)
+    closed.chmod(0)
+    if os.geteuid() != 0:
+        with pytest.raises(InputError, match="permission denied"):
+            read_logs([closed])
+
+
+def test_refused_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal of the system is passed on, with a remedy (root is refused nothing)."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(InputError, match="permission denied; read it as a user who may"):
+        read_logs([tmp_path / "x"])
+
+
+def test_mixed_formats_are_refused(tmp_path: Path) -> None:
+    """Files of two formats are not one log."""
+    other = tmp_path / "log"
+    other.write_text(SWF)
+    with pytest.raises(InputError, match=r"is of format swf, but .* is sacct;"):
+        read_logs([LOGS / "sacct_26.05.txt", other])
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    """Unknown formats and empty lists of files are refused."""
+    with pytest.raises(ConfigError, match="unknown log format 'csv'"):
+        read_logs([LOGS / "sacct_26.05.txt"], ReadOptions(format="csv"))
+    with pytest.raises(ConfigError, match="no log file"):
+        read_logs([])
+
+
+def test_a_format_can_be_named(read: Read) -> None:
+    """A named format is taken even if the content looks otherwise."""
+    data = b"oops\n" + SWF.encode()
+    with pytest.raises(InputError):
+        read(data)
+    assert len(read(data, format="swf").jobs) == 11
+
+
+def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A huge line is no log, and is not kept in memory."""
+    for name in ("BLOCK", "HEAD", "LONGEST_LINE"):
+        monkeypatch.setattr(f"rtsched.adapters.source.{name}", 1000)
+    path = tmp_path / "log"
+    path.write_text(SWF + "1 " * 9999)
+    with pytest.raises(InputError, match="a line is longer"):
+        read_logs([path])
+
+
+def test_pipes_can_be_read(tmp_path: Path) -> None:
+    """A log may come through a pipe, which can be read only once."""
+    reading, writing = os.pipe()
+    os.write(writing, SWF.encode())
+    os.close(writing)
+    log = read_logs([f"/dev/fd/{reading}"])
+    os.close(reading)
+    assert len(log.jobs) == 11
+
+
+DAMAGE = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "delete", "insert", "cut", "digit"]),
+        st.floats(0, 1, exclude_max=True),
+        st.binary(min_size=1, max_size=5),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def damaged(data: bytes, damage: list[tuple[str, float, bytes]]) -> bytes:
+    """Return `data` with bytes changed."""
+    for kind, place, junk in damage:
+        at = int(place * len(data))
+        if kind == "flip":
+            data = data[:at] + bytes([data[at] ^ junk[0] if data else 0]) + data[at + 1 :]
+        elif kind == "delete":
+            data = data[:at] + data[at + 8 * len(junk) :]
+        elif kind == "insert":
+            data = data[:at] + junk + data[at:]
+        elif kind == "digit":
+            data = data[:at] + b"9" * junk[0] + data[at:]
+        else:
+            data = data[:at]
+        data = data or b"x"
+    return data
+
+
+def shortened(path: Path) -> bytes:
+    """Return the beginning of a sample, so that many can be tried."""
+    data = path.read_bytes()
+    return data[:12000] if path.suffix == ".txt" else data[:20000]
+
+
+FUZZED = {path.name: shortened(path) for path in SAMPLES if "22.05" not in path.name}
+FUZZED |= {"log.swf": SWF.encode(), "log.gz": gzip.compress(SWF.encode())}
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("name", sorted(FUZZED))
+@given(damage=DAMAGE)
+@settings(max_examples=25)
+def test_damaged_files_give_an_error_or_a_log(
+    tmp_path_factory: pytest.TempPathFactory, name: str, damage: list[tuple[str, float, bytes]]
+) -> None:
+    """Whatever happens to a file, the reader says so or leaves records out."""
+    path = tmp_path_factory.getbasetemp() / f"damaged-{name}"
+    path.write_bytes(damaged(FUZZED[name], damage))
+    try:
+        log = read_logs([path], OPTIONS)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        check(log)
+    with contextlib.suppress(InputError):
+        read_cluster(path)
+
+
+def check(log: Log) -> None:
+    """Assert what every log promises."""
+    jobs, outcomes = log.jobs, log.outcomes
+    assert len(jobs) == len(outcomes) > 0
+    assert len(set(jobs.id.tolist())) == len(jobs) == len(jobs.labels())
+    assert (jobs.size > 0).all()
+    assert (jobs.submit >= 0).all()
+    assert not (outcomes.end < outcomes.start).any()
+    assert not (outcomes.run_time < 0).any()
+    assert (jobs.wall_time > 0).all() or log.format == "sacct"
+    assert (jobs.deadline > jobs.submit).all() or log.format != "condor-history"
+    for column in ("user", "account", "partition", "qos"):
+        assert all(text is None or text.isascii() or text for text in jobs.texts(column))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_is_refused(tmp_path: Path, seed: int) -> None:
+    """Random bytes are no log in any format."""
+    path = tmp_path / "noise"
+    path.write_bytes(np.random.default_rng(seed).bytes(5000))
+    for name in (None, *FORMATS):
+        with pytest.raises(InputError):
+            read_logs([path], ReadOptions(format=name))

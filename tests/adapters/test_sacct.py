@@ -1,0 +1,405 @@
+"""Text of sacct, with whatever columns and oddities it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rtsched.adapters import ReadOptions, read_logs
+from rtsched.adapters.slurm_rows import AGAIN
+from rtsched.errors import ConfigError, InputError
+from rtsched.model.jobs import Kind
+from rtsched.model.log import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.model.log import Log
+
+    Read = Callable[..., Log]
+
+pytestmark = pytest.mark.usefixtures("either")
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+NOON = 1795262400.0  # 2026-11-21T12:00:00Z
+
+
+def table(*rows: dict[str, str], delimiter: str = "|", **usual: str) -> str:
+    """Return text of sacct: a few usual columns, and those that the rows name."""
+    usual = {
+        "JobID": "7",
+        "User": "ann",
+        "Submit": "2026-11-21T12:00:00",
+        "Start": "2026-11-21T12:01:00",
+        "End": "2026-11-21T12:03:00",
+        "State": "COMPLETED",
+        "ReqCPUS": "4",
+        **usual,
+    }
+    names = list(dict.fromkeys([*usual, *(name for row in rows for name in row)]))
+    lines = [[{**usual, **row}.get(name, "") for name in names] for row in rows]
+    return "\n".join(delimiter.join(line) for line in [names, *lines]) + "\n"
+
+
+def test_the_sample_of_26_05() -> None:
+    """Our own run of Slurm 26.05: arrays, a het job, steps, deadlines."""
+    log = read_logs([LOGS / "sacct_26.05.txt"], ReadOptions(timezone="UTC"))
+    jobs, outcomes = log.jobs, log.outcomes
+    assert len(jobs) == 63
+    assert not log.skipped.count
+    labels = jobs.labels()
+    assert {"50241+0", "50241+1", "50240_1", "50240_6", "50188"} <= set(labels)
+    assert len(set(jobs.id.tolist())) == 63
+    first = labels.index("50191")
+    assert jobs.deadline[first] - jobs.submit[first] == 600
+    assert np.isfinite(jobs.deadline).sum() == 20
+    assert (outcomes.ending == Ending.RUNNING).sum() == 2
+    assert jobs.texts("qos").count("rt") > 0
+    assert outcomes.texts("nodes")[1] == "fast[3-5]"
+    assert jobs.size[:4].tolist() == [1, 3, 4, 2]
+    assert jobs.memory[:2].tolist() == [50 << 20, -(-(50 << 20) // 3)]
+    assert jobs.begin[0] == jobs.submit[0] + 20
+    assert jobs.wall_time[:2].tolist() == [120.0, 60.0]
+
+
+@pytest.mark.parametrize("delimiter", ["|", ";", "\t", "^", "|||", "\x1f", ","])
+def test_any_delimiter(read: Read, delimiter: str) -> None:
+    """The header shows what separates fields."""
+    log = read(table({}, {"JobID": "8"}, delimiter=delimiter))
+    assert log.jobs.id.tolist() == [7, 8]
+
+
+def test_trailing_delimiters(read: Read) -> None:
+    """`sacct -p` ends every line with a delimiter."""
+    log = read(table({}, {"JobID": "8"}).replace("\n", "|\n"))
+    assert log.jobs.id.tolist() == [7, 8]
+
+
+def test_a_given_delimiter(read: Read) -> None:
+    """A delimiter can be named, and must be there."""
+    text = table({}, delimiter="xx")
+    assert len(read(text, delimiter="xx", format="sacct").jobs) == 1
+    with pytest.raises(InputError, match="delimiter '#' is not in the header"):
+        read(text, delimiter="#", format="sacct")
+
+
+def test_steps_are_folded(read: Read) -> None:
+    """Steps are no jobs."""
+    steps = [{"JobID": f"7.{name}"} for name in ("batch", "extern", "0", "4294967291")]
+    log = read(table({}, *steps, {"JobID": "8_1"}, {"JobID": "8_1.batch"}, {"JobID": "9+0.0"}))
+    assert log.jobs.labels() == ["7", "8_1"]
+    assert not log.skipped.count
+
+
+def test_pending_arrays(read: Read) -> None:
+    """An array that has not started is one waiting job beside its started tasks."""
+    pending = {"Start": "Unknown", "End": "Unknown", "State": "PENDING"}
+    log = read(table({"JobID": "8_1"}, {"JobID": "8_[2-10%2]", **pending}))
+    assert log.jobs.labels() == ["8_1", "8_[...]"]
+    assert log.outcomes.ending.tolist() == [Ending.COMPLETED, Ending.PENDING]
+    assert np.isnan(log.outcomes.start[1])
+
+
+def test_requeued_jobs_keep_their_last_run(read: Read) -> None:
+    """The first submit and the last run count; the rest is said."""
+    again = {
+        "Submit": "2026-11-21T12:02:00",
+        "Start": "2026-11-21T12:05:00",
+        "End": "2026-11-21T12:09:00",
+    }
+    log = read(table({"State": "NODE_FAIL"}, {"JobID": "8"}, again))
+    assert log.jobs.labels() == ["8", "7"]
+    assert log.jobs.submit.tolist() == [NOON, NOON]
+    assert log.outcomes.start.tolist() == [NOON + 60, NOON + 300]
+    assert log.outcomes.restarts.tolist() == [0, 1]
+    assert any("requeued" in said for said in log.assumptions)
+
+
+def test_restarts_column(read: Read) -> None:
+    """Without `-D` the column Restarts tells of requeues."""
+    assert read(table({"Restarts": "2"})).outcomes.restarts.tolist() == [2]
+
+
+def test_overlapping_files(tmp_path: Path) -> None:
+    """A run that two files have counts once, as its later record has it."""
+    one, two = tmp_path / "a", tmp_path / "b"
+    one.write_text(table({"State": "RUNNING", "End": "Unknown"}, {"JobID": "8"}))
+    two.write_text(table({}, {"JobID": "9"}))
+    log = read_logs([one, two], ReadOptions(timezone="UTC"))
+    assert sorted(log.jobs.id.tolist()) == [7, 8, 9]
+    assert log.skipped.count == {AGAIN: 1}
+    assert set(log.outcomes.ending.tolist()) == {Ending.COMPLETED}
+
+
+def test_pending_then_run(tmp_path: Path) -> None:
+    """A job that waits in one file and has run in the next is one job."""
+    one, two = tmp_path / "a", tmp_path / "b"
+    one.write_text(table({"State": "PENDING", "Start": "Unknown", "End": "Unknown"}))
+    two.write_text(table({}))
+    log = read_logs([one, two], ReadOptions(timezone="UTC"))
+    assert (len(log.jobs), log.outcomes.restarts.tolist()) == (1, [0])
+
+
+def test_equal_ids_of_other_users_are_other_jobs(read: Read) -> None:
+    """Job ids begin anew after a while."""
+    log = read(table({}, {"User": "bob", "Submit": "2026-11-21T12:00:30"}))
+    assert log.jobs.labels() == ["7", "7"]
+    assert len(set(log.jobs.id.tolist())) == 2
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        {"Start": "None", "End": "2026-11-21T12:03:00", "Elapsed": "00:00:00"},
+        {"Start": "2026-11-21T12:03:00", "Elapsed": "00:00:00", "NodeList": "None assigned"},
+        {"Start": "Unknown", "End": "Unknown", "Elapsed": "00:00:00"},
+    ],
+)
+def test_cancelled_before_start(read: Read, gone: dict[str, str]) -> None:
+    """A job that never ran has no start, and ran for no time."""
+    log = read(table({**gone, "State": "CANCELLED by 1001", "AllocCPUS": "0"}))
+    assert np.isnan(log.outcomes.start[0])
+    assert log.outcomes.run_time[0] == 0
+    assert log.outcomes.size[0] == 0
+    assert log.jobs.size[0] == 4
+    assert log.outcomes.ending[0] == Ending.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "seconds"),
+    [
+        ("Timelimit", "2-03:00:00", 183600),
+        ("Timelimit", "01:00:00", 3600),
+        ("Timelimit", "UNLIMITED", np.inf),
+        ("Timelimit", "Partition_Limit", np.inf),
+        ("Timelimit", "", np.inf),
+        ("TimelimitRaw", "90", 5400),
+        ("TimelimitRaw", "UNLIMITED", np.inf),
+    ],
+)
+def test_time_limits(read: Read, column: str, text: str, seconds: float) -> None:
+    """Limits are read in both forms; none is infinite."""
+    assert read(table({column: text})).jobs.wall_time.tolist() == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("50M", 50 << 18),
+        ("4G", 4 << 28),
+        ("2.5G", 5 << 27),
+        ("1000Mc", 1000 << 20),
+        ("8Gn", 8 << 29),
+        ("0", -1),
+        ("", -1),
+        ("?", -1),
+    ],
+)
+def test_memory_is_per_processor(read: Read, text: str, size: int) -> None:
+    """ReqMem counts for the job, per CPU (c) or per node (n); here are 4 CPUs on 2 nodes."""
+    assert read(table({"ReqMem": text, "NNodes": "2"})).jobs.memory.tolist() == [size]
+
+
+@pytest.mark.parametrize(
+    ("state", "ending"),
+    [
+        ("CANCELLED by 1001", Ending.CANCELLED),
+        ("CANCELLED+", Ending.CANCELLED),
+        ("OUT_OF_MEMORY", Ending.FAILED),
+        ("TIMEOUT", Ending.TIMEOUT),
+        ("NODE_FAIL", Ending.NODE_FAILURE),
+        ("PREEMPTED", Ending.PREEMPTED),
+        ("whatever", Ending.UNKNOWN),
+    ],
+)
+def test_states(read: Read, state: str, ending: Ending) -> None:
+    """Slurm's states in our words."""
+    assert read(table({"State": state})).outcomes.ending.tolist() == [ending]
+
+
+def test_a_killed_job_had_a_deadline(read: Read) -> None:
+    """A job ended by its deadline missed it, and had it then."""
+    log = read(table({"State": "DEADLINE"}))
+    assert log.outcomes.ending[0] == Ending.MISSED
+    assert log.jobs.deadline[0] == NOON + 180
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "deadline"),
+    [
+        ("SubmitLine", "sbatch --deadline=now+1hour -n 4 job.sh", NOON + 3600),
+        ("SubmitLine", "sbatch -Q --deadline 18:00 job.sh", NOON + 6 * 3600),
+        ("SubmitLine", "sbatch --wrap sleep 5 --deadline=2026-11-22", NOON + 12 * 3600),
+        ("SubmitLine", "sbatch job.sh --deadline=now+1hour", np.inf),
+        ("SubmitLine", "sbatch --deadline=soon job.sh", np.inf),
+        ("SubmitLine", "sbatch --deadline=now job.sh", np.inf),
+        ("Extra", "rt:deadline=2026-11-21T13:00", NOON + 3600),
+        ("Extra", "rt:deadline=hard", np.inf),
+        ("Comment", "project x, RtDeadline=1795266000", NOON + 3600),
+        ("Comment", "DEADLINE=now+60", NOON + 60),
+    ],
+)
+def test_deadlines(read: Read, column: str, text: str, deadline: float) -> None:
+    """The deadline is in the submit line, else in Extra or Comment."""
+    assert read(table({column: text})).jobs.deadline.tolist() == [deadline]
+
+
+@pytest.mark.parametrize(
+    ("line", "sizes"),
+    [
+        ("sbatch -N 2-4 job.sh", (2, 4)),
+        ("srun -N2-4 --ntasks-per-node=2 ./a", (4, 8)),
+        ("sbatch --nodes=1-2 -c 4 job.sh", (4, 8)),
+        ("sbatch --nodes 1-1k job.sh", (1, 1024)),
+        ("sbatch -N 2-4 -n 4 job.sh", (-1, -1)),
+        ("sbatch -N 2-4 --exclusive job.sh", (-1, -1)),
+        ("sbatch -N 4 job.sh", (-1, -1)),
+        ("sbatch -N 8-16 job.sh", (-1, -1)),
+        ("sbatch job.sh -N 2-8", (-1, -1)),
+    ],
+)
+def test_moldable_jobs(read: Read, line: str, sizes: tuple[int, int]) -> None:
+    """A range of nodes makes a job moldable if its processors grow with its nodes."""
+    jobs = read(table({"SubmitLine": line})).jobs
+    assert (jobs.size_min[0], jobs.size_max[0]) == sizes
+    assert jobs.kind[0] == (Kind.MOLDABLE if sizes[0] > 0 else Kind.RIGID)
+
+
+def test_times_of_a_zone_with_summer_time(read: Read) -> None:
+    """Local times are right on both sides of a change; one that occurs twice follows the start."""
+    rows = [
+        {"JobID": "1", "Submit": "2026-10-25T01:30:00", "Start": "2026-10-25T02:30:00"},
+        {"JobID": "2", "Submit": "2026-07-01T12:00:00", "Start": "2026-07-01T12:00:00"},
+    ]
+    rows[0]["End"] = "2026-10-25T02:10:00"  # after the clock went back
+    rows[1]["End"] = "2026-12-01T12:00:00"
+    log = read(table(*rows), timezone="Europe/Berlin")
+    outcomes = log.outcomes
+    assert log.jobs.submit[0] == 1792884600.0
+    assert (outcomes.start - log.jobs.submit).tolist() == [3600.0, 0.0]
+    assert outcomes.run_time[0] == 2400.0
+    assert outcomes.run_time[1] == 153 * 86400 + 3600
+    assert any("Europe/Berlin" in said for said in log.assumptions)
+
+
+def test_epoch_times_need_no_zone(read: Read) -> None:
+    """SLURM_TIME_FORMAT=%s writes seconds since the epoch."""
+    log = read(table({"Submit": "1795262400", "Start": "1795262460", "End": "1795262580"}))
+    assert log.jobs.submit.tolist() == [NOON]
+    assert not any("local times" in said for said in log.assumptions)
+
+
+def test_an_unknown_zone_is_refused(read: Read) -> None:
+    """A time zone must exist."""
+    with pytest.raises(ConfigError, match="unknown time zone 'Mars/Base'"):
+        read(table({}), timezone="Mars/Base")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"), [("JobID", "JobID"), ("Submit", "Submit"), ("Start,End", "Start, End")]
+)
+def test_needed_columns(read: Read, missing: str, said: str) -> None:
+    """Without the least columns a log cannot be read, and the error says which."""
+    text = table({})
+    for name in missing.split(","):
+        text = text.replace(name + "|", "X" + "|")
+    with pytest.raises(InputError, match=f"no column {said}"):
+        read(text, format="sacct")
+
+
+def test_few_columns_are_enough(read: Read) -> None:
+    """JobID, Submit and Elapsed with Start make a log; what is assumed is said."""
+    log = read("JobID|Submit|Start|Elapsed\n3|2026-11-21T12:00:00|2026-11-21T12:00:09|1-00:00:01\n")
+    assert log.outcomes.end.tolist() == [NOON + 9 + 86401]
+    assert log.jobs.size.tolist() == [1]
+    assert any("no processor counts" in said for said in log.assumptions)
+
+
+def test_resources_tell_processors(read: Read) -> None:
+    """Without counts of processors, ReqTRES and AllocTRES have them."""
+    text = "JobID|Submit|Start|End|ReqTRES|AllocTRES\n3|{0}|{0}|{0}|{1}|{2}\n".format(
+        "2026-11-21T12:00:00", "billing=8,cpu=8,node=1", "cpu=16,mem=1G"
+    )
+    log = read(text)
+    assert (log.jobs.size[0], log.outcomes.size[0]) == (8, 16)
+
+
+def test_fields_that_hold_the_delimiter(read: Read) -> None:
+    """A line is put right if only one reading fits, whatever the free text is."""
+    rows = [
+        {"JobID": "1", "JobName": "a|b", "SubmitLine": "sbatch --deadline=now+60 --wrap a | b"},
+        {"JobID": "1.batch", "SubmitLine": "srun a | b"},
+        {"JobID": "2"},
+    ]
+    log = read(table(*rows, JobName="x", NNodes="1", SubmitLine="sbatch x"))
+    assert log.jobs.id.tolist() == [1, 2]
+    assert log.jobs.deadline[0] == NOON + 60
+    assert not log.skipped.count
+
+
+def test_ambiguous_lines_are_counted(read: Read) -> None:
+    """A line with two meanings is left out."""
+    log = read(
+        table({"JobID": "1", "JobName": "a|b", "Account": "x", "Comment": ""}, {"JobID": "2"})
+    )
+    assert log.jobs.id.tolist() == [2]
+    (reason,) = log.skipped.count
+    assert "delimiter" in reason
+    assert log.skipped.first[reason].endswith(":2")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"JobID": "seven"}, "JobID is no job id"),
+        ({"JobID": "9" * 14}, "it has no job id"),
+        ({"Submit": "yesterday"}, "Submit is no time"),
+        ({"Submit": "Unknown"}, "its submit time is missing"),
+        ({"Submit": "2026-02-30T00:00:00"}, "Submit is no time"),
+        ({"End": "2026-11-20T00:00:00"}, "it ends before it starts"),
+        ({"ReqCPUS": "0"}, "it asks for no processors"),
+        ({"ReqCPUS": "99999999999"}, "it asks for impossibly many processors"),
+    ],
+)
+def test_impossible_records_are_counted(read: Read, row: dict[str, str], reason: str) -> None:
+    """A bad record is left out, with its reason and place."""
+    log = read(table({"JobID": "1"}, row, {"JobID": "3"}))
+    assert log.jobs.id.tolist() == [1, 3]
+    assert log.skipped.count == {reason: 1}
+    assert log.skipped.first[reason].endswith(":3")
+
+
+def test_odd_bytes_pass_through(read: Read) -> None:
+    """BOM, CRLF, blank lines, a second header, other encodings and hostile names do no harm."""
+    text = table({"User": "<script>"}, {"JobID": "8", "User": "'; DROP\x07"}, {"JobID": "9"})
+    head = text.partition("\n")[0]
+    data = b"\xef\xbb\xbf\r\n" + text.replace("\n", "\r\n").encode()
+    data += b"\r\n" + head.encode() + b"\r\n" + text.splitlines()[1].encode()
+    data = data.replace(b"9|ann", b"9|J\xf6rg").replace(b"\r\n7|<", b"\r\n11|<", 1)
+    log = read(data)
+    assert log.jobs.id.tolist() == [11, 8, 9, 7]
+    assert log.jobs.texts("user")[:3] == ["<script>", "'; DROP\x07", "J\\xf6rg"]
+    assert not log.skipped.count
+
+
+def test_a_truncated_last_line(read: Read) -> None:
+    """A file cut short loses only its last line."""
+    log = read(table({}, {"JobID": "8"})[:-30])
+    assert log.jobs.id.tolist() == [7]
+    assert log.skipped.count == {"the line is cut short (too few fields)": 1}
+
+
+def test_rows_stay_in_file_order_with_their_lines(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repaired lines keep their place, in blocks of any size."""
+    monkeypatch.setattr("rtsched.adapters.source.BLOCK", 200)
+    monkeypatch.setattr("rtsched.adapters.source.HEAD", 200)
+    rows = [{"JobID": str(i), "JobName": "a|b" if i % 3 else "c"} for i in range(1, 40)]
+    rows[20]["Submit"] = "never"
+    log = read(table(*rows, NNodes="1"))
+    assert log.jobs.id.tolist() == [i for i in range(1, 40) if i != 21]
+    assert log.skipped.first["Submit is no time"].endswith(":22")

@@ -1,0 +1,199 @@
+"""JSON of sacct, release by release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from rtsched.adapters import ReadOptions, read_logs
+from rtsched.model.log import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.model.log import Log
+
+    Read = Callable[..., Log]
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+RELEASES = ("21.08", "22.05", "23.02", "23.11", "25.05", "26.05")
+SUBMIT = 1795262400
+
+
+def wrapped(number: float | None) -> dict[str, Any]:
+    """Return a number as Slurm writes it since 23.02."""
+    return {"set": number is not None, "infinite": False, "number": number or 0}
+
+
+def record(**changed: Any) -> dict[str, Any]:
+    """Return one job in the shape of 23.11 and later."""
+    usual = {
+        "job_id": 7,
+        "user": "ann",
+        "state": {"current": ["COMPLETED"]},
+        "required": {"CPUs": 4},
+        "time": {
+            "submission": SUBMIT,
+            "eligible": SUBMIT,
+            "start": SUBMIT + 60,
+            "end": SUBMIT + 180,
+            "elapsed": 120,
+            "limit": wrapped(5),
+        },
+    }
+    time = {**usual["time"], **changed.pop("time", {})}  # type: ignore[dict-item]
+    return {**usual, **changed, "time": time}
+
+
+def text(*jobs: object) -> str:
+    """Return a whole file."""
+    return json.dumps({"meta": {"Slurm": {}}, "jobs": jobs, "errors": []})
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release(release: str) -> None:
+    """The same jobs in the shapes of six releases are the same jobs."""
+    options = ReadOptions(timezone="UTC")
+    log = read_logs([LOGS / f"sacct_{release}.json"], options)
+    newest = read_logs([LOGS / "sacct_26.05.json"], options)
+    assert log.format == "sacct-json"
+    assert not log.skipped.count
+    assert log.jobs.labels() == newest.jobs.labels()
+    for column in ("id", "submit", "begin", "wall_time", "size", "cores", "memory"):
+        np.testing.assert_array_equal(log.jobs.column(column), newest.jobs.column(column), column)
+    for column in ("start", "end", "run_time", "size", "ending"):
+        np.testing.assert_array_equal(
+            log.outcomes.column(column), newest.outcomes.column(column), column
+        )
+    for column in ("user", "account", "partition", "qos"):
+        assert log.jobs.texts(column) == newest.jobs.texts(column)
+    if release > "23":  # older ones have no submit line
+        np.testing.assert_array_equal(log.jobs.deadline, newest.jobs.deadline)
+
+
+def test_json_says_what_text_says() -> None:
+    """Both forms of one log give the same jobs."""
+    options = ReadOptions(timezone="UTC")
+    one = read_logs([LOGS / "sacct_26.05.json"], options)
+    two = read_logs([LOGS / "sacct_26.05.txt"], options)
+    rows = [two.jobs.labels().index(label) for label in one.jobs.labels()]
+    jobs, outcomes = two.jobs.take(rows), two.outcomes.take(rows)
+    for column in ("submit", "begin", "wall_time", "size", "memory", "deadline"):
+        np.testing.assert_array_equal(one.jobs.column(column), jobs.column(column), column)
+    for column in ("start", "end", "size", "ending"):
+        np.testing.assert_array_equal(one.outcomes.column(column), outcomes.column(column), column)
+    ended = ~np.isnan(outcomes.end)  # the others ran on between the two calls of sacct
+    np.testing.assert_array_equal(one.outcomes.run_time[ended], outcomes.run_time[ended])
+    assert one.outcomes.texts("nodes") == outcomes.texts("nodes")
+    assert one.jobs.texts("user") == jobs.texts("user")
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [
+        (5, 300),
+        (None, np.inf),
+        (4294967295, np.inf),
+        (4294967294, np.inf),
+        (wrapped(5), 300),
+        (wrapped(None), np.inf),
+        ({"set": True, "infinite": True, "number": 0}, np.inf),
+    ],
+)
+def test_limits(read: Read, limit: object, seconds: float) -> None:
+    """A limit in minutes, unset or infinite."""
+    assert read(text(record(time={"limit": limit}))).jobs.wall_time.tolist() == [seconds]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"current": "CANCELLED"}, {"current": ["CANCELLED"]}, "CANCELLED", ["CANCELLED", "REQUEUED"]],
+)
+def test_states(read: Read, state: object) -> None:
+    """A state is a text or a list, alone or in an object."""
+    log = read(text(record(state=state)))
+    assert log.outcomes.ending.tolist() == [Ending.CANCELLED]
+
+
+def test_arrays_and_het_jobs(read: Read) -> None:
+    """Tasks, parts and waiting arrays have the ids that users see."""
+    waiting = {"start": 0, "end": 0, "elapsed": 0}
+    log = read(
+        text(
+            record(job_id=9, array={"job_id": 8, "task_id": 0, "task": None}),
+            record(job_id=10, array={"job_id": 8, "task_id": wrapped(3), "task": ""}),
+            record(job_id=11, het={"job_id": 11, "job_offset": wrapped(0)}),
+            record(
+                job_id=8,
+                array={"job_id": 8, "task_id": wrapped(None), "task": "4-9%2"},
+                state={"current": ["PENDING"]},
+                time=waiting,
+            ),
+            record(job_id=12, array={"job_id": 0, "task_id": None}, het={"job_id": 0}),
+        )
+    )
+    assert log.jobs.labels() == ["8_0", "8_3", "11+0", "8_[...]", "12"]
+    assert np.isnan(log.outcomes.start[3])
+    assert log.outcomes.ending[3] == Ending.PENDING
+
+
+def test_processors_from_resources(read: Read) -> None:
+    """Trackable resources tell what was given, and the memory of the whole job."""
+    tres = {
+        "requested": [{"type": "cpu", "count": 4}, {"type": "mem", "count": 1024}],
+        "allocated": [{"type": "energy", "count": -2}, {"type": "cpu", "count": 6}],
+    }
+    log = read(text(record(tres=tres)))
+    assert (log.jobs.size[0], log.outcomes.size[0]) == (4, 6)
+    assert log.jobs.memory[0] == 256 << 20
+
+
+def test_wishes(read: Read) -> None:
+    """Deadlines and ranges of nodes are read as in text."""
+    log = read(
+        text(
+            record(submit_line="sbatch -N 4-8 --deadline=now+1hour job.sh"),
+            record(job_id=8, comment="rt:deadline=1795266000"),
+            record(job_id=9, comment={"job": None}, extra="deadline=now+60"),
+        )
+    )
+    assert (log.jobs.deadline - SUBMIT).tolist() == [3600, 3600, 60]
+    assert (log.jobs.size_min[0], log.jobs.size_max[0]) == (4, 8)
+
+
+def test_requeued_jobs(read: Read) -> None:
+    """Runs of one job are folded."""
+    again = {"submission": SUBMIT + 90, "start": SUBMIT + 200, "end": SUBMIT + 210, "elapsed": 10}
+    log = read(text(record(state={"current": ["NODE_FAIL"]}), record(time=again)))
+    assert (log.jobs.submit[0], log.outcomes.run_time[0]) == (SUBMIT, 10)
+    assert log.outcomes.restarts.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"job_id": "seven"}, "the field job_id has an unknown shape"),
+        (record(time={"start": []}), "the field time.start has an unknown shape"),
+        (record(job_id=None), "it has no job id"),
+        (record(time={"submission": None}), "its submit time is missing"),
+        (record(time={"end": 5}), "it ends before it starts"),
+        (record(required={"CPUs": 0}), "it asks for no processors"),
+    ],
+)
+def test_bad_records_are_counted(read: Read, bad: object, reason: str) -> None:
+    """One bad record does not spoil the others."""
+    log = read(json.dumps({"jobs": [record(), bad, record(job_id=9)]}, indent=1))
+    assert log.jobs.id.tolist() == [7, 9]
+    assert log.skipped.count == {reason: 1}
+
+
+def test_a_truncated_file(read: Read) -> None:
+    """A file cut short loses its last record only."""
+    whole = text(record(), record(job_id=8))
+    log = read(whole[: whole.index('"job_id": 8') + 60])
+    assert log.jobs.id.tolist() == [7]
+    assert log.skipped.count == {"the record is no JSON, or cut short": 1}
