@@ -1,0 +1,328 @@
+"""The conformance test: what every plug-in must keep, whoever wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rtsched.chain import HOOKS, Chain, Member, Stage
+from rtsched.config import convert, schema
+from rtsched.kernels.hooks import CompiledHook, job_columns
+from rtsched.model.events import EventRows, Events
+from rtsched.model.jobs import Jobs
+from rtsched.model.state import decode_state, encode_state
+from rtsched.plugins import NoSettings
+from rtsched.testing.compare import (
+    by_row,
+    claim,
+    claim_numbers,
+    claim_same,
+    contents,
+    reasons_of,
+    undescribed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import msgspec
+
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.state import State
+    from rtsched.testing.strategies import Scene
+
+ASKED = ("delay_class", "admit", "fair_share", "partition")
+"""The hooks that answer about jobs."""
+
+
+class PluginConformance:
+    """Derive from it, name the plug-in, and pytest runs the conformance test on it.
+
+    Attributes
+    ----------
+    plugin : type
+        The class under test.
+    settings : mapping
+        Its settings, as a configuration file would give them.
+    name : str
+        The name it is configured by; its class's `name`, or the class's name, if left empty.
+    planner : bool
+        Whether it is asked as the planner.
+    examples : int
+        Number of random scenes.
+    """
+
+    plugin: ClassVar[type[Any]]
+    settings: ClassVar[Mapping[str, Any]] = {}
+    name: ClassVar[str] = ""
+    planner: ClassVar[bool] = False
+    examples: ClassVar[int] = 50
+
+    def test_is_documented(self) -> None:
+        """The class says what it does, and every setting what it is for."""
+        claim((self.plugin.__doc__ or "").strip(), f"{self.plugin.__name__} has no docstring")
+        kind = self._config_kind()
+        schema(kind)
+        missing = undescribed(kind, "")
+        claim(not missing, f"settings without a description: {', '.join(missing)}")
+
+    def test_reasons_are_complete(self) -> None:
+        """Declared reasons have stable codes; findings use them with all their numbers."""
+        reasons = reasons_of(self.plugin)
+
+        def check(scene: Scene) -> None:
+            answer = self._answer("admit", scene.jobs, scene.snapshot)
+            for finding in answer.findings if answer is not None else ():
+                claim(finding.reason in reasons, f"{finding.reason.code} is not declared")
+                claim_numbers(finding)
+
+        self._on_scenes(check, "admit")
+
+    def test_answers_have_the_right_shape(self) -> None:
+        """Whatever it is asked, it answers with arrays of the right length, type and range."""
+
+        def check(scene: Scene) -> None:
+            for hook in self._asked():
+                self._answer(hook, scene.jobs, scene.snapshot)
+
+        self._on_scenes(check)
+
+    def test_abstains_on_empty_input(self) -> None:
+        """A batch of no jobs and no events is answered with nothing."""
+
+        def check(scene: Scene) -> None:
+            for hook in self._asked():
+                none = self._answer(hook, scene.jobs.take([]), scene.snapshot)
+                claim_same(by_row(hook, none, 0), [], f"{hook}: rows about no jobs")
+            if self._chain().asks("observe"):
+                silence = Events(EventRows.build(0), Jobs.build(0))
+                state = self._reduced(silence, scene.snapshot, None)
+                claim(state is None, "observe: a state of no events")
+
+        self._on_scenes(check)
+
+    def test_rows_have_no_order(self) -> None:
+        """Permuted jobs get the same answers, permuted: order is by submission and id."""
+
+        def check(scene: Scene) -> None:
+            n = len(scene.jobs)
+            backwards = np.arange(n)[::-1]
+            for hook in self._asked():
+                there = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot), n)
+                jobs = scene.jobs.take(backwards)
+                back = by_row(hook, self._answer(hook, jobs, scene.snapshot), n)
+                claim_same(there, back[::-1], f"{hook}: answers depend on the order of rows")
+
+        self._on_scenes(check)
+
+    def test_leaves_its_input_alone(self) -> None:
+        """Nothing it is given is written to."""
+
+        def check(scene: Scene) -> None:
+            before = contents(scene)
+            for hook in self._asked():
+                self._answer(hook, scene.jobs, scene.snapshot)
+            if self._chain().asks("observe"):
+                self._reduced(scene.events, scene.snapshot, None)
+            claim(contents(scene) == before, "an input was written to")
+
+        self._on_scenes(check)
+
+    def test_equal_questions_get_equal_answers(self) -> None:
+        """Nothing but its arguments and settings decides: no clock, no chance, no memory."""
+
+        def check(scene: Scene) -> None:
+            n, chain = len(scene.jobs), self._chain()
+            for hook in self._asked():
+                first = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot, chain), n)
+                again = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot, chain), n)
+                other = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot), n)
+                claim_same(first, again, f"{hook}: a second answer differs")
+                claim_same(first, other, f"{hook}: another instance answers otherwise")
+
+        self._on_scenes(check)
+
+    def test_settled_answers_do_not_depend_on_batches(self) -> None:
+        """Where only jobs and cluster are asked for, jobs judged together or apart fare alike."""
+
+        def check(scene: Scene) -> None:
+            n = len(scene.jobs)
+            for hook in self._chain().settled():
+                whole = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot), n)
+                apart = []
+                for row in range(n):
+                    job = scene.jobs.take([row])
+                    apart += by_row(hook, self._answer(hook, job, scene.snapshot), 1)
+                claim_same(whole, apart, f"{hook}: answers depend on the batch")
+
+        self._on_scenes(check)
+
+    def test_state_is_data(self) -> None:
+        """States are stored and read back; events reduced in pieces come to the same state."""
+
+        def check(scene: Scene) -> None:
+            events, snapshot = scene.events, scene.snapshot
+            at_once = self._reduced(events, snapshot, None)
+            in_pieces: State | None = None
+            for row in range(len(events)):
+                piece = _piece(events, row, row + 1)
+                then = replace(snapshot, now=float(events.rows.time[row]))
+                after = self._reduced(piece, then, in_pieces)
+                in_pieces = in_pieces if after is None else after
+            if at_once is None or in_pieces is None:
+                claim(at_once is in_pieces, "a state comes and goes with how events are cut")
+                return
+            stored = encode_state(at_once)
+            claim(encode_state(in_pieces) == stored, "the state depends on how events are cut")
+            back = decode_state(stored, type(at_once))
+            claim(encode_state(back) == stored, "the state is not what was stored")
+
+        if self._chain().asks("observe"):
+            self._on_scenes(check)
+
+    def test_compiled_form_answers_alike(self) -> None:
+        """Where kernels are offered, they give the priorities that the Python form gives."""
+
+        def check(scene: Scene) -> None:
+            jobs, events, system = scene.jobs, scene.events, scene.snapshot
+            origin = float(jobs.submit[0]) if len(jobs) else 0.0
+            offered = self._make().compiled_hooks(jobs, system.accounts, system.cluster, origin)
+            columns, ids = job_columns(jobs, origin), jobs.id.tolist()
+            state: State | None = None
+            for at, time in enumerate(events.rows.time.tolist()):
+                then = replace(system, now=time)
+                self._compare_priorities(offered, jobs, origin, self._with_state(then, state))
+                if "observe" in offered:
+                    kernel, *arrays = offered["observe"]
+                    kind, size = int(events.rows.kind[at]), int(events.rows.size[at])
+                    row = ids.index(int(events.jobs.id[at]))
+                    kernel(time - origin, kind, row, size, columns, *arrays)
+                    after = self._reduced(_piece(events, at, at + 1), then, state)
+                    state = state if after is None else after
+                self._compare_priorities(offered, jobs, origin, self._with_state(then, state))
+            self._compare_priorities(offered, jobs, origin, self._with_state(system, state))
+
+        if hasattr(self.plugin, "compiled_hooks"):
+            self._on_scenes(check)
+
+    def _compare_priorities(
+        self, offered: Mapping[str, CompiledHook], jobs: Jobs, origin: float, snapshot: Snapshot
+    ) -> None:
+        if "fair_share" not in offered:
+            return
+        kernel, *arrays = offered["fair_share"]
+        out = np.full(len(jobs), np.nan)
+        rows, columns = np.arange(len(jobs)), job_columns(jobs, origin)
+        kernel(snapshot.now - origin, rows, columns, *arrays, out)
+        value = self._chain().fair_share(jobs, snapshot).value
+        claim_same(out.tolist(), value.tolist(), "fair_share: the compiled form differs")
+
+    # How the plug-in is asked.
+
+    def _with_state(self, snapshot: Snapshot, state: State | None) -> Snapshot:
+        return replace(snapshot, states={} if state is None else {self._name(): state})
+
+    def _name(self) -> str:
+        return self.name or getattr(self.plugin, "name", self.plugin.__name__.lower())
+
+    def _config_kind(self) -> type[msgspec.Struct]:
+        kind: type[msgspec.Struct] = getattr(self.plugin, "Config", NoSettings)
+        return kind
+
+    def _make(self) -> Any:
+        problems: list[str] = []
+        config = convert(dict(self.settings), self._config_kind(), "", problems)
+        claim(not problems, "; ".join(problems))
+        return self.plugin(config)
+
+    def _chain(self) -> _Lone:
+        name = self._name()
+        return _Lone([Member(name, self._make())], name if self.planner else None)
+
+    def _asked(self) -> list[str]:
+        chain = self._chain()
+        return [hook for hook in ASKED if chain.asks(hook)]
+
+    def _answer(self, hook: str, jobs: Jobs, snapshot: Snapshot, chain: _Lone | None = None) -> Any:
+        """Return the plug-in's own answer; an error or a wrong answer fails the test."""
+        chain = self._chain() if chain is None else chain
+        if hook == "admit":
+            snapshot = replace(snapshot, queued=Jobs.build(0))
+        answer = chain.answer(hook, jobs, snapshot)
+        chain.refuse_errors(hook)
+        return answer
+
+    def _reduced(self, events: Events, snapshot: Snapshot, state: State | None) -> State | None:
+        """Return the state after `events`; None where the plug-in keeps none yet."""
+        chain = self._chain()
+        after = chain.observe(events, self._with_state(snapshot, state))
+        chain.refuse_errors("observe")
+        return after.get(self._name())
+
+    def _on_scenes(self, check: Callable[[Scene], None], hook: str | None = None) -> None:
+        """Run a check on random scenes, if the plug-in answers `hook`."""
+        if hook is not None and not self._chain().asks(hook):
+            return
+        from rtsched.testing.strategies import sample_scenes  # raises where hypothesis is missing
+
+        for scene in sample_scenes(self.examples):
+            try:
+                check(scene)
+            except AssertionError as error:
+                error.add_note(f"The smallest scene that shows it: {scene}")
+                raise
+
+
+def check_plugin(
+    plugin: type[Any], settings: Mapping[str, Any] | None = None, **attributes: Any
+) -> None:
+    """Run the conformance test on a plug-in, without pytest.
+
+    Parameters
+    ----------
+    plugin : type
+        The plug-in's class.
+    settings : mapping, optional
+        Its settings.
+    **attributes
+        Further attributes of `PluginConformance`.
+
+    Raises
+    ------
+    AssertionError
+        Saying what the plug-in does not keep.
+    MissingExtraError
+        If hypothesis is not installed.
+    """
+    given = {"plugin": plugin, "settings": settings or {}, **attributes}
+    suite = type(f"{plugin.__name__}Conformance", (PluginConformance,), given)()
+    for name in [name for name in dir(suite) if name.startswith("test_")]:
+        getattr(suite, name)()
+
+
+class _Lone(Chain):
+    """A chain of one plug-in, whose errors are the test's."""
+
+    def settled(self) -> list[str]:
+        """Return the hooks whose answers can never change."""
+        return [hook for hook in HOOKS if hook in ASKED and self.asks(hook, Stage.SETTLED)]
+
+    def answer(self, hook: str, jobs: Jobs, snapshot: Snapshot) -> Any:
+        """Return the only plug-in's answer to one hook."""
+        if hook == "admit":
+            return self.admit(jobs, snapshot).answers[0].value
+        if hook == "fair_share":
+            return self.fair_share(jobs, snapshot).answers[0].value
+        return getattr(self, hook)(jobs, snapshot)
+
+    def refuse_errors(self, hook: str) -> None:
+        """Fail if the plug-in raised or answered wrongly."""
+        for book in self.books[hook].values():
+            claim(not book.errors, f"{hook}: {book.first_error}")
+
+
+def _piece(events: Events, begin: int, end: int) -> Events:
+    rows = np.arange(begin, end)
+    return Events(events.rows.take(rows), events.jobs.take(rows))
