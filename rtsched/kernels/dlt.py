@@ -39,8 +39,11 @@ SERIES_BELOW: float = 1e-2
 
 @compiled
 def at_most(a: float, b: float) -> bool:
-    """Return whether a <= b but for rounding: a <= b + 1e-9 max(1, |a|, |b|)."""
-    return a <= b + TOLERANCE * max(1.0, abs(a), abs(b))
+    """Return whether a <= b but for rounding: a <= b + 1e-9 max(1, |a|, |b|).
+
+    What never ends (an infinite a) is within no finite b.
+    """
+    return a <= b or (a < math.inf and a <= b + TOLERANCE * max(1.0, abs(a), abs(b)))
 
 
 @compiled
