@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtsched.kernels.pool import GONE, Pool, start_job, take_lowest
-from rtsched.kernels.pool_compiling import part
+from rtsched.kernels.pool_compiling import part, spliced
 from rtsched.kernels.pool_queue import close_up, leave
 
 
@@ -36,7 +36,7 @@ def start_heads(pool: Pool) -> None:
         launch(pool, state.head)
 
 
-@part
+@spliced
 def find_shadow(pool: Pool, size: int) -> None:
     """Find when the head can start by the requested ends, and how many nodes it leaves over then.
 
@@ -87,7 +87,7 @@ def backfill(pool: Pool, first: int) -> None:
             block.time = shortest
 
 
-@part
+@spliced
 def backfill_within(pool: Pool, depth: int) -> None:
     """Start those of the first `depth` jobs behind the head that do not delay it."""
     state, queue = pool.state[0], pool.queue
@@ -104,7 +104,7 @@ def backfill_within(pool: Pool, depth: int) -> None:
         at += 1
 
 
-@part
+@spliced
 def easy_pass(pool: Pool) -> None:
     """Start what EASY lets start now.
 

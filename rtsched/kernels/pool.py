@@ -51,7 +51,7 @@ JOB = _record(
     ("first", "i4"),
     ("status", "i1"),
 )
-"""One per job: 56 bytes. `first` is where its nodes' linked list begins; once it ended, the lowest."""
+"""One per job: 56 bytes. `first` is where the list of its nodes begins, later the lowest."""
 
 MORE = _record(("key", "f8"), ("begin", "f8"), ("group", "i4"), ("restarts", "i4"))
 """One per job where a run needs it, else a single row: queue key, begin time, node set."""

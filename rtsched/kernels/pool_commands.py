@@ -22,7 +22,7 @@ from rtsched.kernels.pool import (
     push,
     record,
 )
-from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.pool_compiling import entry, part, spliced
 from rtsched.kernels.pool_loop import come_in
 from rtsched.kernels.pool_profile import unplace
 from rtsched.kernels.pool_queue import close_up, find, rerank, withdraw
@@ -74,7 +74,7 @@ def hold(pool: Pool, row: int, until: float) -> bool:
     return True
 
 
-@part
+@spliced
 def resize(pool: Pool, row: int) -> bool:
     """Let a waiting job's new size, wall time and node set count in the queue."""
     status = pool.jobs[row].status
@@ -84,7 +84,7 @@ def resize(pool: Pool, row: int) -> bool:
     return bool(status in (FUTURE, ASKED, QUEUED, SLEEPING, HELD))
 
 
-@outline
+@entry
 def change(pool: Pool, what: int, rows: NDArray[np.int64], values: NDArray[np.float64]) -> int:
     """Do one thing to many jobs and return for how many it could be done.
 
@@ -130,7 +130,7 @@ def change(pool: Pool, what: int, rows: NDArray[np.int64], values: NDArray[np.fl
     return done
 
 
-@outline
+@entry
 def prioritise(pool: Pool, rows: NDArray[np.int64], values: NDArray[np.float64]) -> int:
     """Give jobs new priorities, higher is sooner; return how many places in the queue changed."""
     state, queue = pool.state[0], pool.queue
@@ -142,7 +142,7 @@ def prioritise(pool: Pool, rows: NDArray[np.int64], values: NDArray[np.float64])
     return rerank(pool, pool.values)
 
 
-@outline
+@entry
 def waiting_rows(pool: Pool, out: NDArray[np.int64]) -> int:
     """Write down the rows of jobs that wait, in no order; return how many they are."""
     state, count = pool.state[0], 0
@@ -162,7 +162,7 @@ def waiting_rows(pool: Pool, out: NDArray[np.int64]) -> int:
     return count
 
 
-@outline
+@entry
 def list_nodes(pool: Pool, rows: NDArray[np.int64], out: NDArray[np.int32]) -> int:
     """Write down the nodes of running jobs, one job after the other; return how many they are."""
     count = 0

@@ -19,16 +19,33 @@ F = TypeVar("F", bound="Callable[..., Any]")
 OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False, "error_model": "numpy"}
 """How the loop and its parts are compiled."""
 
+_INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""A part is called by compiled code only: making it callable otherwise is half the work."""
+
 
 def part(kernel: F) -> F:
-    """Return `kernel` compiled as a part of the loop that calls it, or as it is without numba."""
+    """Return `kernel` compiled as a part of what calls it, or as it is without numba."""
     if numba is None:
         return kernel
-    return cast("F", numba.njit(forceinline=True, **OPTIONS)(kernel))
+    return cast("F", numba.njit(forceinline=True, **_INSIDE, **OPTIONS)(kernel))
 
 
 def outline(kernel: F) -> F:
-    """Return `kernel` compiled as a function of its own, for what is called rarely."""
+    """Return `kernel` compiled as a function of its own, for what is long or called rarely."""
+    if numba is None:
+        return kernel
+    return cast("F", numba.njit(**_INSIDE, **OPTIONS)(kernel))
+
+
+def entry(kernel: F) -> F:
+    """Return `kernel` compiled to be called from Python."""
     if numba is None:
         return kernel
     return cast("F", numba.njit(**OPTIONS)(kernel))
+
+
+def spliced(kernel: F) -> F:
+    """Return `kernel` as a part whose source is put where it is called, once; or as it is."""
+    if numba is None:
+        return kernel
+    return cast("F", numba.njit(inline="always", **_INSIDE, **OPTIONS)(kernel))

@@ -40,7 +40,7 @@ from rtsched.kernels.pool import (
     record,
     release,
 )
-from rtsched.kernels.pool_compiling import OPTIONS, part
+from rtsched.kernels.pool_compiling import OPTIONS, entry, part, spliced
 from rtsched.kernels.pool_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.pool_profile import conservative_pass, give_back
 from rtsched.kernels.pool_queue import close_up, enqueue, rerank
@@ -51,11 +51,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-NEXT, ASK, ACT = 0, 1, 2
+NEXT, ASK, ACT, PASS = 0, 1, 2, 3
 """Where the loop goes on (STATE.phase)."""
 
+TELL, RANK = 64, 128
+"""Stops at which hooks are called."""
 
-@part
+
+@spliced
 def next_time(pool: Pool) -> float:
     """Return the next instant at which something happens, inf if nothing will."""
     state = pool.state[0]
@@ -77,7 +80,7 @@ def next_time(pool: Pool) -> float:
     return float(time)
 
 
-@part
+@spliced
 def has_room(pool: Pool, time: float) -> bool:
     """Return whether the records hold all that can happen at one instant."""
     state, m = pool.state[0], len(pool.nodes)
@@ -92,7 +95,7 @@ def has_room(pool: Pool, time: float) -> bool:
     return bool(len(pool.events) - state.events >= most)
 
 
-@part
+@spliced
 def end_jobs(pool: Pool) -> None:
     """End the jobs whose time has come and free their nodes."""
     state = pool.state[0]
@@ -160,7 +163,7 @@ def come_back(pool: Pool) -> None:
             ask_about(pool, row)
 
 
-@part
+@spliced
 def arrive(pool: Pool) -> None:
     """Take in the jobs submitted at this instant."""
     state, jobs = pool.state[0], pool.jobs
@@ -178,7 +181,7 @@ def arrive(pool: Pool) -> None:
             record(pool, TURNED_AWAY, row, jobs[row].size, -1)
 
 
-@part
+@spliced
 def questions(pool: Pool) -> int:
     """Return what must be answered at this instant before jobs are started."""
     state = pool.state[0]
@@ -195,7 +198,7 @@ def questions(pool: Pool) -> int:
     return asks
 
 
-@part
+@spliced
 def settle_asked(pool: Pool) -> None:
     """Let in the jobs that were asked about and of which nothing was said."""
     state = pool.state[0]
@@ -205,7 +208,7 @@ def settle_asked(pool: Pool) -> None:
     state.asked = 0
 
 
-@part
+@spliced
 def start_waiting(pool: Pool) -> None:
     """Make one scheduling pass of the system's own loop."""
     state = pool.state[0]
@@ -221,7 +224,7 @@ def start_waiting(pool: Pool) -> None:
         start_heads(pool)
 
 
-@part
+@spliced
 def next_instant(pool: Pool) -> int:
     """Go to the next instant and let happen what needs no answer; return 0, FULL, PAUSED or -1."""
     state = pool.state[0]
@@ -246,7 +249,45 @@ def next_instant(pool: Pool) -> int:
     return 0
 
 
-def advance(
+@entry
+def advance(pool: Pool) -> int:
+    """Run until something must be answered; return the questions as bits, 0 at the end.
+
+    `TELL` and `RANK` are for `advance_with_hooks`: events wait for the observing hook, waiting jobs
+    for their priorities.
+    """
+    state = pool.state[0]
+    while True:
+        if state.phase == NEXT:
+            stop = next_instant(pool)
+            if stop != 0:
+                return max(stop, 0)
+            state.phase = ASK
+        if state.observing and state.told < state.events:
+            return TELL
+        if state.phase == ASK:
+            state.phase = ACT
+            asks = questions(pool)
+            if asks:
+                return asks
+        if state.phase == ACT:
+            settle_asked(pool)
+            if state.plan_left > 0:
+                start_planned(pool)
+            state.phase = NEXT
+            if state.waiting == 0:
+                state.next_reserved = np.inf
+                continue
+            if state.free == 0 and state.loop <= EASY:
+                continue
+            if state.ranking:
+                state.phase = PASS
+                return RANK
+        state.phase = NEXT
+        start_waiting(pool)
+
+
+def advance_with_hooks(
     pool: Pool,
     fair_share: Callable[..., Any],
     fair_params: NDArray[np.float64],
@@ -265,7 +306,7 @@ def advance(
     partition: NDArray[np.int32],
     qos: NDArray[np.int32],
 ) -> int:
-    """Run until something must be answered; return the questions as bits, 0 at the end.
+    """Run as `advance` does, calling compiled hooks; return the questions as bits, 0 at the end.
 
     Parameters
     ----------
@@ -280,12 +321,8 @@ def advance(
     columns = JobColumns(submit, wall_time, deadline, nice, size, association, partition, qos)
     state = pool.state[0]
     while True:
-        if state.phase == NEXT:
-            stop = next_instant(pool)
-            if stop != 0:
-                return max(stop, 0)
-            state.phase = ASK
-        if state.observing:
+        stop = advance(pool)
+        if stop == TELL:
             for i in range(state.told, state.events):
                 event = pool.events[i]
                 if event.row >= 0:
@@ -300,31 +337,10 @@ def advance(
                         seen_state,
                     )
                     state.observed += 1
+            state.events = state.events if state.keeping else 0
             state.told = state.events
-            if not state.keeping:
-                state.told = 0
-                state.events = 0
-        if state.phase == ASK:
-            state.phase = ACT
-            asks = questions(pool)
-            if asks:
-                return asks
-        state.phase = NEXT
-        if state.asked:
-            settle_asked(pool)
-        if state.plan_left > 0:
-            start_planned(pool)
-        if state.waiting == 0:
-            state.next_reserved = np.inf
-            continue
-        if state.free == 0 and state.loop <= EASY:
-            continue
-        if state.ranking:
-            close_up(pool)
-            count = state.waiting
-            for i in range(count):
-                pool.rows[i] = pool.queue[i].row
-                pool.values[i] = 0.0
+        elif stop == RANK:
+            count = list_queue(pool)
             state.abstained += fair_share(
                 state.now,
                 pool.rows[:count],
@@ -337,7 +353,19 @@ def advance(
             state.calls += 1
             state.judged += count
             state.moved += rerank(pool, pool.values)
-        start_waiting(pool)
+        else:
+            return stop
+
+
+@part
+def list_queue(pool: Pool) -> int:
+    """Close up the queue, write down its rows with priority 0, and return how many they are."""
+    state = pool.state[0]
+    close_up(pool)
+    for i in range(state.waiting):
+        pool.rows[i] = pool.queue[i].row
+        pool.values[i] = 0.0
+    return int(state.waiting)
 
 
 @compiled_hook(FAIR_SHARE)
@@ -356,12 +384,12 @@ NO_OBSERVER = CompiledHook(_no_observer, np.zeros(1), np.zeros((1, 1)), np.zeros
 
 
 @cache
-def _compiled_advance(pool: Any) -> Callable[..., int]:
+def _compiled_with_hooks(pool: Any) -> Callable[..., int]:
     hooks = (FAIR_SHARE, *FAIR_SHARE.signature.args[3:6], OBSERVE, *OBSERVE.signature.args[5:8])
     signature = numba.types.int64(pool, *hooks, *OBSERVE.signature.args[4].types)
-    return cast("Callable[..., int]", numba.njit(signature, **OPTIONS)(advance))
+    return cast("Callable[..., int]", numba.njit(signature, **OPTIONS)(advance_with_hooks))
 
 
-def loop_for(pool: Pool) -> Callable[..., int]:
-    """Return `advance`, compiled for pools such as `pool` where numba is installed."""
-    return advance if numba is None else _compiled_advance(numba.typeof(pool))
+def hooked_loop(pool: Pool) -> Callable[..., int]:
+    """Return `advance_with_hooks`, compiled for pools such as `pool` where numba is installed."""
+    return advance_with_hooks if numba is None else _compiled_with_hooks(numba.typeof(pool))

@@ -27,7 +27,7 @@ from rtsched.kernels.pool import (
     start_job,
     take_picks,
 )
-from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.pool_compiling import outline, part, spliced
 from rtsched.kernels.pool_queue import enqueue
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def remove_end(ends: NDArray[Any], count: int, row: int) -> None:
         sift(ends, count - 1, k, ends[k].time, ends[k].row)
 
 
-@part
+@spliced
 def kill(pool: Pool, row: int) -> None:
     """Stop a job whose node died; it is queued again at its old place, or lost."""
     state, job = pool.state[0], pool.jobs[row]

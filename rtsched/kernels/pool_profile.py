@@ -17,7 +17,7 @@ import numpy as np
 
 from rtsched.kernels.backfill import launch
 from rtsched.kernels.pool import GONE, UP, Pool
-from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.pool_compiling import outline, part, spliced
 from rtsched.kernels.pool_nodes import choose, group_of
 from rtsched.kernels.pool_queue import close_up
 from rtsched.kernels.pool_windows import launch_on_picks
@@ -124,7 +124,7 @@ def unplace(pool: Pool, at: int) -> None:
         slot.reserved = np.inf
 
 
-@part
+@spliced
 def move_up(pool: Pool, at: int) -> None:
     """Put the reservation at one place of the queue to its earliest time, not later than it is."""
     state, slot = pool.state[0], pool.queue[at]
@@ -178,7 +178,7 @@ def forget_past(pool: Pool) -> None:
         state.base = 0
 
 
-@part
+@spliced
 def reserve_all(pool: Pool) -> None:
     """Compress the reservations if a job ended early, and give one to each job without."""
     state, queue = pool.state[0], pool.queue
@@ -200,7 +200,7 @@ def reserve_all(pool: Pool) -> None:
     state.squeeze = 0
 
 
-@part
+@spliced
 def start_reserved(pool: Pool) -> None:
     """Start the jobs whose reserved time has come, and find the next such time.
 

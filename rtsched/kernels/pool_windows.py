@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.kernels.pool import EASY, GONE, UP, Pool, is_free
-from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.pool_compiling import outline, part, spliced
 from rtsched.kernels.pool_nodes import choose, group_of, start_on_picks, usable_count
 from rtsched.kernels.pool_queue import close_up, leave
 
@@ -33,7 +33,7 @@ def launch_on_picks(pool: Pool, at: int) -> None:
     start_on_picks(pool, row, pool.jobs[row].size)
 
 
-@part
+@spliced
 def start_first(pool: Pool) -> int:
     """Start jobs in queue order and return the place of the first that must wait, -1 if none.
 
@@ -53,7 +53,7 @@ def start_first(pool: Pool) -> int:
     return -1
 
 
-@part
+@spliced
 def want(pool: Pool, group: int) -> None:
     """Mark the nodes in service that a node set (-1: everybody) may use, and when they are free."""
     state, nodes = pool.state[0], pool.nodes
@@ -71,7 +71,7 @@ def want(pool: Pool, group: int) -> None:
             node = nodes[node].next
 
 
-@part
+@spliced
 def shadow_by_ends(pool: Pool, size: int) -> float:
     """Return when `size` wanted nodes are free by the requested ends, without reservations."""
     state, nodes = pool.state[0], pool.nodes
@@ -115,7 +115,7 @@ def sink_change(sweep: NDArray[Any], count: int, at: int) -> None:
     sweep[at].size = size
 
 
-@part
+@spliced
 def sort_changes(sweep: NDArray[Any], count: int) -> None:
     """Order changes by time, more nodes before fewer: heap sort, in place."""
     for at in range(count // 2 - 1, -1, -1):

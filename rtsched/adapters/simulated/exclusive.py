@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rtsched.adapters.simulated import plan as planning
-from rtsched.adapters.simulated import sizes
+from rtsched.adapters.simulated import looks, sizes
 from rtsched.adapters.simulated.interface import (
     Asks,
     Course,
@@ -28,13 +27,15 @@ from rtsched.adapters.simulated.interface import (
     Settled,
     SystemSettings,
 )
+from rtsched.adapters.simulated.ledger import Ledger
 from rtsched.adapters.simulated.nodesets import NodeSets
+from rtsched.adapters.simulated.plan import lay_out_plan
 from rtsched.adapters.simulated.rows import RowsById
 from rtsched.adapters.simulated.setup import lay_out
 from rtsched.kernels import pool as kernel
 from rtsched.kernels import pool_commands as command
 from rtsched.kernels.hooks import job_columns
-from rtsched.kernels.pool_loop import NO_OBSERVER, NO_PRIORITY, loop_for
+from rtsched.kernels.pool_loop import NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import (
     Action,
@@ -47,9 +48,9 @@ from rtsched.model.actions import (
     Reserve,
     SetPriority,
 )
-from rtsched.model.events import EventRows, Events
+from rtsched.model.events import Events
 from rtsched.model.jobs import Edges
-from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
 
     Rows = NDArray[np.int64]
@@ -144,8 +146,7 @@ class ExclusiveNodes:
         )
         self._state: Any = self._pool.state[0]
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
-        self._promise, self._made_at, self._offer = _NOTHING, _NOTHING, _NOTHING
-        self._promised: Rows = np.zeros(0, np.int64)
+        self._ledger = Ledger(jobs.id)
         self._prepare_records(record_events, record_nodes, compiled or {})
 
     def _prepare_records(
@@ -159,13 +160,15 @@ class ExclusiveNodes:
             self._pool = self._pool._replace(log_at=np.full(len(self.jobs), -1, np.int64))
         if state.ranking and len(self._pool.more) != len(self.jobs):
             self._extend()
-        self._loop = loop_for(self._pool)
-        seen = self.jobs if hooks else self.jobs.take(np.zeros(0, np.int64))
-        self._hooks = (
-            *hooks.get("fair_share", NO_PRIORITY),
-            *hooks.get("observe", NO_OBSERVER),
-            *job_columns(seen, self.origin),
-        )
+        self._loop: Callable[..., int] = advance
+        self._hooks: tuple[Any, ...] = ()
+        if hooks:
+            self._loop = hooked_loop(self._pool)
+            self._hooks = (
+                *hooks.get("fair_share", NO_PRIORITY),
+                *hooks.get("observe", NO_OBSERVER),
+                *job_columns(self.jobs, self.origin),
+            )
 
     @property
     def now(self) -> float:
@@ -214,49 +217,23 @@ class ExclusiveNodes:
             nodes = self.cluster.nodes.replace(state=states)
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
 
-    # What it tells
-
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now. Jobs just asked about, and held ones, are not in it."""
-        promises = self._promises()
-        waiting = self._waiting()
-        running, allocations = self._allocations()
+        running, allocations = looks.allocations(self._pool, self.jobs, self.origin)
+        alive = self._pool.jobs["status"][self._ledger.open_rows] < kernel.ENDED
         return Snapshot(
             now=self.now,
             cluster=self.cluster,
-            queued=self.jobs.take(waiting),
+            queued=self.jobs.take(looks.waiting(self._pool)),
             running=self.jobs.take(running),
             allocations=allocations,
             accounts=self.accounts,
-            promises=promises,
+            promises=self._ledger.open(alive),
             plan=self._plan_left(),
             edges=self.edges,
             states=states or {},
             version=self.version,
         )
-
-    def _waiting(self) -> Rows:
-        out = self._pool.rows
-        state = self._state
-        count = command.waiting_rows(self._pool, out) if state.waiting or state.plan_left else 0
-        if state.sleeping and not count:
-            count = command.waiting_rows(self._pool, out)
-        return np.unique(out[:count])
-
-    def _allocations(self) -> tuple[Rows, Schedule]:
-        """Return the running jobs' rows in order, and their nodes."""
-        count = int(self._state.running)
-        rows = np.sort(self._pool.ends["row"][:count]).astype(np.int64)
-        if not count:
-            return rows, Schedule.empty()
-        entries = self._pool.jobs[rows]
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(entries["size"], out=offsets[1:])
-        nodes = np.empty(offsets[-1], np.int32)
-        command.list_nodes(self._pool, rows, nodes)
-        start = entries["start"] + self.origin
-        end = entries["start"] + entries["wall"] + self.origin
-        return rows, Schedule.build(self.jobs.id[rows], start, end, offsets, nodes)
 
     def _plan_left(self) -> Schedule:
         """Return the entries of the plan that have not started."""
@@ -267,90 +244,24 @@ class ExclusiveNodes:
             return Schedule.empty()
         return self._plan.take(np.sort(self._plan_order[self._pool.plan["row"] >= 0]))
 
-    def _promises(self) -> Promises:
-        """Return the promises that are not fulfilled."""
-        rows = self._promised
-        if not len(rows):
-            return Promises.build(0)
-        status = self._pool.jobs["status"][rows]
-        rows = self._promised = rows[(status < kernel.ENDED)]
-        return Promises.build(
-            len(rows),
-            job=self.jobs.id[rows],
-            deadline=self._promise[rows],
-            made_at=self._made_at[rows],
-        )
-
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
-        state = self._state
-        count = int(state.told if state.observing else state.events)
-        table = self._pool.events[:count].copy()
-        left = int(state.events) - count
-        self._pool.events[:left] = self._pool.events[count : count + left]
-        state.events, state.told = left, 0
-        rows = EventRows.build(
-            count,
-            time=table["time"] + self.origin,
-            kind=table["kind"],
-            size=table["size"],
-            node=table["node"],
-        )
-        return Events(rows, self.jobs.take(np.maximum(table["row"], 0)))
+        return looks.take_events(self._pool, self.jobs, self.origin)
 
     def course(self) -> Course:
         """Return what happened to each job so far."""
-        table, n = self._pool.jobs, len(self.jobs)
-        status = table["status"]
-        fate = np.full(n, 2, np.int8)
-        fate[status == kernel.ENDED] = 0
-        fate[status == kernel.REJECTED] = 1
-        ended = (status == kernel.ENDED) | (status == kernel.LOST)
-        none = np.full(n, np.inf)
-        return Course(
-            start=table["start"] + self.origin,
-            end=np.where(ended, table["end"], np.nan) + self.origin,
-            size=np.where(np.isfinite(table["start"]), table["size"], 0).astype(np.int32),
-            fate=fate,
-            first_node=table["first"].copy(),
-            promise=self._promise.copy() if len(self._promise) else none,
-            offer=self._offer.copy() if len(self._offer) else none,
-            restarts=self._restarts(),
-        )
-
-    def _restarts(self) -> NDArray[np.int32]:
-        if len(self._pool.more) != len(self.jobs):
-            return np.zeros(len(self.jobs), np.int32)
-        return self._pool.more["restarts"].astype(np.int32)
+        return looks.course(self._pool, self._ledger, self.origin)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k].
 
-        Both are as for jobs without nodes unless `record_nodes` was asked for.
+        No job has any unless `record_nodes` was asked for.
         """
-        n = len(self.jobs)
-        at = self._pool.log_at
-        size = self._pool.jobs["size"]
-        size = np.where(at >= 0, size, 0) if len(at) else np.zeros(n, np.int32)
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum(size, out=offsets[1:])
-        if not len(at):
-            return offsets, np.zeros(0, np.int32)
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
-        return offsets, self._pool.log_nodes[np.repeat(at, size) + within]
+        return looks.node_rows(self._pool)
 
     def hook_calls(self) -> HookCalls:
         """Return how often the compiled hooks were called."""
-        state = self._state
-        return HookCalls(
-            int(state.calls),
-            int(state.judged),
-            int(state.moved),
-            int(state.abstained),
-            int(state.observed),
-        )
-
-    # What it is told
+        return looks.hook_calls(self._pool)
 
     def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Carry out actions in order and return an outcome for each.
@@ -379,93 +290,72 @@ class ExclusiveNodes:
         if handler is None:
             return Outcome.UNSUPPORTED
         rows = self._rows.find(action.job)
-        done = handler(action, rows)
-        if done < 0:
+        left = handler(action, rows)
+        if left < 0:
             return Outcome.UNSUPPORTED
-        return Outcome.DONE if done == len(rows) else Outcome.PARTLY
+        return Outcome.PARTLY if left else Outcome.DONE
 
     def _change(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
-        return int(command.change(self._pool, what, rows, values))
+        """Do something to jobs and return for how many it could not be done."""
+        return len(rows) - int(command.change(self._pool, what, rows, values))
 
     def _admit(self, action: Admit, rows: Rows) -> int:
-        promised = np.isfinite(action.promise)
-        if promised.any():
-            if not len(self._promise):
-                self._promise = np.full(len(self.jobs), np.inf)
-                self._made_at = np.full(len(self.jobs), np.nan)
-            kept = rows[promised]
-            self._promise[kept] = action.promise[promised]
-            self._made_at[kept] = self.now
-            self._promised = np.union1d(self._promised, kept)
-            self.version += 1
+        self.version += self._ledger.promise(rows, action.promise, self.now)
         return self._change(command.ADMIT, rows)
 
     def _reject(self, action: Reject, rows: Rows) -> int:
-        if np.isfinite(action.offer).any():
-            if not len(self._offer):
-                self._offer = np.full(len(self.jobs), np.inf)
-            self._offer[rows] = action.offer
+        self._ledger.offer(rows, action.offer)
         return self._change(command.REJECT, rows)
 
     def _hold(self, action: Hold, rows: Rows) -> int:
-        need = int(self._state.sleeping) + len(rows) + len(self.jobs) + 1
         sleepers = self._pool.sleepers
+        need = int(self._state.sleeping) + len(rows) + len(self.jobs) + 1
         if len(sleepers) < need:
             more = np.zeros(2 * need - len(sleepers), sleepers.dtype)
             self._pool = self._pool._replace(sleepers=np.concatenate([sleepers, more]))
-        return self._change(command.HOLD, rows, np.asarray(action.until - self.origin))
+        return self._change(command.HOLD, rows, action.until - self.origin)
 
     def _prioritise(self, action: SetPriority, rows: Rows) -> int:
         if self.settings.order != "priority":
             return -1
-        self._state.moved += command.prioritise(self._pool, rows, np.array(action.value))
-        return len(rows)
+        command.prioritise(self._pool, rows, np.array(action.value))
+        return 0
 
     def _place(self, action: Place, rows: Rows) -> int:
-        placement, pool = action.placement, self._pool
-        codes = self._sets.of_placement(placement)
-        some = (placement.size > 0) | (codes >= 0)
-        open_ = np.isin(pool.jobs["status"][rows], (*range(kernel.PLANNED),))
-        chosen, codes = rows[some & open_], codes[some & open_]
-        if not len(chosen):
-            return len(rows) - int((some & ~open_).sum())
-        if len(pool.more) != len(self.jobs):
+        """Give waiting jobs sizes and node sets; those that the plan owns keep theirs."""
+        codes = self._sets.of_placement(action.placement)
+        some = (action.placement.size > 0) | (codes >= 0)
+        free = some & (self._pool.jobs["status"][rows] < kernel.PLANNED)
+        left = int((some & ~free).sum())
+        rows, codes, size = rows[free], codes[free], action.placement.size[free]
+        if not len(rows):
+            return left
+        if not self._state.extended:
             self._extend()
-        jobs = self.jobs.take(chosen)
-        size = placement.size[some & open_]
-        kept = np.where(size > 0, size, pool.jobs["size"][chosen])
-        new = sizes.scaled(jobs, self._run_time[chosen], kept)
-        same = pool.jobs["size"][chosen] == new[0]
-        table = self._pool.more["group"]
-        changed = ~same | ((codes >= 0) & (table[chosen] != codes))
-        for name, values in zip(("size", "run", "wall"), new, strict=True):
-            column = pool.jobs[name]
-            column[chosen] = np.where(same, column[chosen], values)
-        table[chosen] = np.where(codes >= 0, codes, table[chosen])
+        table, group = self._pool.jobs, self._pool.more["group"]
+        size = np.where(size > 0, size, table["size"][rows])
+        codes = np.where(codes >= 0, codes, group[rows])
+        new = sizes.scaled(self.jobs.take(rows), self._run_time[rows], size)
+        changed = (new[0] != table["size"][rows]) | (codes != group[rows])
+        table["size"][rows], table["run"][rows], table["wall"][rows] = new
+        group[rows] = codes
         group_of, group_nodes = self._sets.arrays()
         self._pool = self._pool._replace(group_of=group_of, group_nodes=group_nodes)
-        self._state.node_level = 1
-        self._change(command.RESIZE, chosen[changed])
-        return len(rows) - int((some & ~open_).sum())
+        self._state.node_level |= len(self._sets) > 0
+        return left + self._change(command.RESIZE, rows[changed])
 
-    def _reserve(self, action: Reserve, _rows: Rows) -> int:
+    def _reserve(self, action: Reserve, _: Rows) -> int:
         plan = action.plan
         rows = self._rows.find(plan.entries.job)
-        open_ = self._pool.jobs["status"][rows] <= kernel.PLANNED
-        if not open_.all():
-            plan, rows = plan.take(np.flatnonzero(open_)), rows[open_]
-        waited = self._pool.plan["row"]
-        waited = waited[waited >= 0].astype(np.int64)
-        jobs = self.jobs.take(rows)
-        run, wall = planning.planned_times(jobs, self._run_time[rows], plan)
-        start = plan.entries.start - self.origin
-        self._pool, self._plan_order = planning.lay_out_plan(
-            self._pool, rows, plan, start, run, wall
+        waits = self._pool.jobs["status"][rows] <= kernel.PLANNED
+        left = int((~waits).sum())
+        if left:
+            plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
+        before = self._pool.plan["row"]
+        dropped = np.setdiff1d(before[before >= 0], rows).astype(np.int64)
+        self._pool, self._plan_order = lay_out_plan(
+            self._pool, rows, plan, self.jobs.take(rows), self._run_time[rows], self.origin
         )
         self._plan = plan
-        self._change(command.PLAN, rows)
-        dropped = waited[~np.isin(waited, rows)]
-        if len(dropped):
-            self._change(command.UNPLAN, dropped)
         self.version += 1
-        return len(rows) - int((~open_).sum()) if len(_rows) == len(rows) else len(_rows)
+        return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)

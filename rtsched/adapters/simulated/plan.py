@@ -47,9 +47,9 @@ def lay_out_plan(
     pool: kernel.Pool,
     rows: NDArray[np.int64],
     plan: Schedule,
-    start: NDArray[np.float64],
-    run: NDArray[np.float64],
-    wall: NDArray[np.float64],
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    origin: float,
 ) -> tuple[kernel.Pool, NDArray[np.int64]]:
     """Return the pool with a new plan, and the order in which the plan's entries stand in it.
 
@@ -59,8 +59,12 @@ def lay_out_plan(
         Its nodes' next reservations are set anew.
     rows : int64[k]
         Rows of the planned jobs, row by row with `plan`.
-    start, run, wall : float64[k]
-        Planned start relative to the origin, run time and longest time, seconds.
+    jobs : Jobs
+        The planned jobs.
+    run_time : float64[k]
+        Their run times at `jobs.size`, seconds.
+    origin : float
+        The pool's time 0, seconds since the epoch.
 
     Raises
     ------
@@ -71,6 +75,8 @@ def lay_out_plan(
     m = len(pool.picks)
     if (sizes < 1).any() or (len(plan.nodes) and not 0 <= plan.nodes.min() <= plan.nodes.max() < m):
         raise ShapeError("the plan has an entry without nodes, or a node that does not exist")
+    run, wall = planned_times(jobs, run_time, plan)
+    start = plan.entries.start - origin
     order = np.lexsort((rows, start))
     table = np.zeros(len(rows), kernel.PLANNED_START)
     table["start"], table["run"], table["wall"] = start[order], run[order], wall[order]

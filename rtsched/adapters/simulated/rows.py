@@ -56,4 +56,4 @@ class RowsById:
             missing[~missing] = known[place[~missing]] != wanted[~missing]
         if missing.any():
             raise AdapterError(f"there is no job {wanted[missing][0]} in this workload")
-        return place if self._order is None else self._order[place]
+        return place if self._order is None else np.asarray(self._order[place], np.int64)

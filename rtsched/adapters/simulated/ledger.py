@@ -1,0 +1,68 @@
+"""What was said to jobs: promises and counter-offers, for snapshots and results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.schedule import Promises
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
+
+
+class Ledger:
+    """Promises and offers per row of the workload; no memory before the first one."""
+
+    def __init__(self, ids: NDArray[np.int64]) -> None:
+        self._ids = ids
+        self._promise = self._made_at = self._offer = np.zeros(0)
+        self._open: Rows = np.zeros(0, np.int64)
+
+    def promise(self, rows: Rows, deadline: NDArray[np.float64], now: float) -> bool:
+        """Note promises (inf: none) made now; return whether there was one."""
+        some = np.isfinite(deadline)
+        if not some.any():
+            return False
+        if not len(self._promise):
+            self._promise = np.full(len(self._ids), np.inf)
+            self._made_at = np.full(len(self._ids), np.nan)
+        self._promise[rows[some]] = deadline[some]
+        self._made_at[rows[some]] = now
+        self._open = np.union1d(self._open, rows[some])
+        return True
+
+    def offer(self, rows: Rows, deadline: NDArray[np.float64]) -> None:
+        """Note counter-offers (inf: none)."""
+        if np.isfinite(deadline).any():
+            if not len(self._offer):
+                self._offer = np.full(len(self._ids), np.inf)
+            self._offer[rows] = deadline
+
+    def open(self, alive: NDArray[np.bool_]) -> Promises:
+        """Return the promises to jobs that are `alive`, one flag per row of `open_rows`."""
+        self._open = rows = self._open[alive]
+        if not len(rows):
+            return Promises.build(0)
+        return Promises.build(
+            len(rows),
+            job=self._ids[rows],
+            deadline=self._promise[rows],
+            made_at=self._made_at[rows],
+        )
+
+    @property
+    def open_rows(self) -> Rows:
+        """Return the rows with a promise that was open when last asked, ascending."""
+        return self._open
+
+    def promises(self) -> NDArray[np.float64]:
+        """Return float64[n]: each job's promised deadline, inf where there is none."""
+        return self._promise.copy() if len(self._promise) else np.full(len(self._ids), np.inf)
+
+    def offers(self) -> NDArray[np.float64]:
+        """Return float64[n]: each job's counter-offer, inf where there is none."""
+        return self._offer.copy() if len(self._offer) else np.full(len(self._ids), np.inf)

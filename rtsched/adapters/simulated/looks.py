@@ -1,0 +1,112 @@
+"""Look into a pool: who waits, who runs where, what happened, what became of each job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.simulated.interface import Course, HookCalls
+from rtsched.kernels import pool as kernel
+from rtsched.kernels import pool_commands as command
+from rtsched.model.events import EventRows, Events
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.simulated.ledger import Ledger
+    from rtsched.model.jobs import Jobs
+
+    Rows = NDArray[np.int64]
+
+
+def waiting(pool: kernel.Pool) -> Rows:
+    """Return the rows of jobs that wait, planned ones included, in order of (submit, id)."""
+    state = pool.state[0]
+    if not (state.waiting or state.plan_left or state.sleeping):
+        return np.zeros(0, np.int64)
+    count = command.waiting_rows(pool, pool.rows)
+    return np.unique(pool.rows[:count])
+
+
+def allocations(pool: kernel.Pool, jobs: Jobs, origin: float) -> tuple[Rows, Schedule]:
+    """Return the rows of running jobs, and their nodes, starts and latest ends."""
+    count = int(pool.state[0].running)
+    rows = np.sort(pool.ends["row"][:count]).astype(np.int64)
+    if not count:
+        return rows, Schedule.empty()
+    entries = pool.jobs[rows]
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(entries["size"], out=offsets[1:])
+    nodes = np.empty(offsets[-1], np.int32)
+    command.list_nodes(pool, rows, nodes)
+    start = entries["start"] + origin
+    end = entries["start"] + entries["wall"] + origin
+    return rows, Schedule.build(jobs.id[rows], start, end, offsets, nodes)
+
+
+def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
+    """Return what happened since the last time, and forget it.
+
+    Where a compiled hook observes, what it has not been told yet is left for the next time.
+    """
+    state = pool.state[0]
+    count = int(state.told if state.observing else state.events)
+    left = int(state.events) - count
+    table = pool.events[:count].copy()
+    pool.events[:left] = pool.events[count : count + left].copy()
+    state.events, state.told = left, 0
+    rows = EventRows.build(
+        count,
+        time=table["time"] + origin,
+        kind=table["kind"],
+        size=table["size"],
+        node=table["node"],
+    )
+    return Events(rows, jobs.take(np.maximum(table["row"], 0)))
+
+
+def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
+    """Return what happened to each job so far."""
+    table, n = pool.jobs, len(pool.jobs)
+    status = table["status"]
+    ended = (status == kernel.ENDED) | (status == kernel.LOST)
+    fate = np.full(n, 2, np.int8)
+    fate[status == kernel.ENDED] = 0
+    fate[status == kernel.REJECTED] = 1
+    restarts = pool.more["restarts"] if len(pool.more) == n else np.zeros(n)
+    return Course(
+        start=table["start"] + origin,
+        end=np.where(ended, table["end"], np.nan) + origin,
+        size=np.where(np.isfinite(table["start"]), table["size"], 0).astype(np.int32),
+        fate=fate,
+        first_node=table["first"].copy(),
+        promise=ledger.promises(),
+        offer=ledger.offers(),
+        restarts=restarts.astype(np.int32),
+    )
+
+
+def node_rows(pool: kernel.Pool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return per job the nodes of its last start, as offsets and nodes; none where not recorded."""
+    at, n = pool.log_at, len(pool.jobs)
+    offsets = np.zeros(n + 1, np.int64)
+    if not len(at):
+        return offsets, np.zeros(0, np.int32)
+    size = np.where(at >= 0, pool.jobs["size"], 0)
+    np.cumsum(size, out=offsets[1:])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
+    return offsets, pool.log_nodes[np.repeat(at, size) + within]
+
+
+def hook_calls(pool: kernel.Pool) -> HookCalls:
+    """Return how often compiled hooks were called."""
+    state = pool.state[0]
+    return HookCalls(
+        int(state.calls),
+        int(state.judged),
+        int(state.moved),
+        int(state.abstained),
+        int(state.observed),
+    )
