@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rtsched.adapters.source import Source
+
+
+_END = "***"
+_MOST_NAMES = 10_000
 
 
 def read_ads(
@@ -54,31 +57,42 @@ def _text_ads(
     source: Source, names: frozenset[str], bad: Callable[[str, int], None]
 ) -> Iterator[tuple[int, Record]]:
     """Yield the ads of raw history, which end with a line of stars, and of `-long`: a blank one."""
-    choice = "|".join(sorted(names, key=len, reverse=True)).encode()
-    pattern = re.compile(
-        rb"^(?:(?P<name>" + choice + rb")[ \t]*=[ \t]*(?P<value>.*)|(?P<end>\*\*\*.*|[ \t\r]*))$",
-        re.IGNORECASE | re.MULTILINE,
-    )
+    known: dict[bytes, str] = {}  # what stands before `=`, and the attribute it is
     ad: Record = {}
-    first, line, banners = 1, 1, False
+    first, before, banners = 1, 0, False
     for block in source.line_blocks():
-        at = 0
-        for match in pattern.finditer(block):
-            if match.start() == len(block):
-                break  # what is behind the last line is no blank line
-            line += block.count(b"\n", at, match.start())
-            at = match.start()
-            name = match["name"]
-            if name is not None:
-                if not ad:
-                    first = line
-                ad[name.decode().lower()] = parse_value(readable(match["value"].rstrip(b"\r")))
-            elif ad:
-                banners |= match["end"].startswith(b"*")
-                yield first, ad
-                ad = {}
-        line += block.count(b"\n", at)
+        lines = block.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        for number, line in enumerate(lines, before + 1):
+            left, equals, value = line.partition(b"=")
+            name = known.get(left)
+            if name is None:
+                name = _attribute(left, names)
+                if len(known) < _MOST_NAMES:
+                    known[left] = name
+            if not name:
+                if equals or not ad or left.strip():
+                    continue
+            elif name != _END:
+                first = first if ad else number
+                ad[name] = parse_value(readable(value))
+                continue
+            elif not ad:
+                continue
+            banners |= name == _END
+            yield first, ad
+            ad = {}
+        before += len(lines)
     if ad and banners:
         bad("the file ends inside the record", first)
     elif ad:
         yield first, ad
+
+
+def _attribute(left: bytes, names: frozenset[str]) -> str:
+    """Return the wanted attribute before `=`, `_END` for a line of stars, else nothing."""
+    name = left.strip().lower().decode("ascii", "replace")
+    if name.startswith(_END):
+        return _END
+    return name if name in names else ""

@@ -267,11 +267,16 @@ class SacctReader:
     def log(self) -> Log:
         """Return everything taken in."""
         if self._local:
-            zone = self._zone_name or f"this machine's zone, {datetime.now().astimezone().tzname()}"
+            zone = zone_label(self._zone_name)
             self._rows.remarks.append(f"the log's times are local times ({zone})")
         names = {name: interner.names() for name, interner in self._texts.items()}
         names["nodes"] = self._nodes.interner.names()
         return self._rows.log(self.format, names)
+
+
+def zone_label(name: str | None) -> str:
+    """Return what a time zone is called; None is this machine's own."""
+    return name or f"this machine's zone, {datetime.now().astimezone().tzname()}"
 
 
 def moment(said: str, submit: float, zone: Any, rows: SlurmRows) -> float:

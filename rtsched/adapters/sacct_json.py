@@ -14,7 +14,7 @@ import numpy as np
 
 from rtsched.adapters.gather import Coder
 from rtsched.adapters.json_objects import json_objects
-from rtsched.adapters.sacct import moment, per_processor
+from rtsched.adapters.sacct import moment, per_processor, zone_label
 from rtsched.adapters.slurm_rows import TEXTS, SlurmRows
 from rtsched.adapters.slurm_text import deadline_in, ending, submit_line
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
@@ -140,7 +140,9 @@ class SacctJsonReader:
     format: ClassVar[str] = "sacct-json"
 
     def __init__(self, options: ReadOptions) -> None:
+        self._zone_name = options.timezone
         self._zone = known_zone(options.timezone)
+        self._local = False
         self._rows = SlurmRows()
         self._texts = {name: Coder() for name in TEXTS}
         self._decoder = msgspec.json.Decoder(Record, strict=True)
@@ -235,10 +237,15 @@ class SacctJsonReader:
         if submit != submit:
             return np.inf
         text = asked.deadline or deadline_in(record.extra or "", said or "")
-        return moment(text, submit, self._zone, self._rows)
+        found = moment(text, submit, self._zone, self._rows)
+        self._local |= found < np.inf and not text.isdigit() and not text.startswith("now")
+        return found
 
     def log(self) -> Log:
         """Return everything taken in."""
+        if self._local:
+            zone = zone_label(self._zone_name)
+            self._rows.remarks.append(f"deadlines without a zone are local times ({zone})")
         names = {name: coder.names() for name, coder in self._texts.items()}
         return self._rows.log(self.format, names)
 

@@ -163,6 +163,15 @@ def test_wishes(read: Read) -> None:
     )
     assert (log.jobs.deadline - SUBMIT).tolist() == [3600, 3600, 60]
     assert (log.jobs.size_min[0], log.jobs.size_max[0]) == (4, 8)
+    assert not log.assumptions
+
+
+def test_local_deadlines(read: Read) -> None:
+    """A deadline without a zone is a local time, which is said."""
+    job = record(extra="rt:deadline=2026-11-21T14:00")
+    log = read(text(job), timezone="Europe/Berlin")
+    assert log.jobs.deadline[0] - SUBMIT == 3600
+    assert any("Europe/Berlin" in said for said in log.assumptions)
 
 
 def test_requeued_jobs(read: Read) -> None:
