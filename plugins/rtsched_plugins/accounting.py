@@ -126,7 +126,8 @@ def lay_out(
         at.GROWTH: np.exp(np.minimum(decay * np.arange(at.PERIODS), at.MOST)),
         at.SERIES: _series(decay),
         at.PARENT: tree.parent,
-        at.SHARE: np.concatenate(([1.0], _among_siblings(accounts))),
+        at.SHARES: np.concatenate(([1.0], accounts.shares)),
+        at.SIBLINGS: np.concatenate(([1.0], _of_siblings(accounts))),
         at.NORMAL: np.concatenate(([1.0], accounts.share())),
         at.LEAVES: tree.summed(tree.leaf.astype(np.float64)),
         at.LEAF: tree.leaf,
@@ -174,10 +175,10 @@ def _series(decay: float) -> Floats:
     return m if decay == 0.0 else np.expm1(-decay * m) / math.expm1(-decay)
 
 
-def _among_siblings(accounts: Accounts) -> Floats:
-    """Return each row's shares over those of all rows with its parent."""
+def _of_siblings(accounts: Accounts) -> Floats:
+    """Return for each row the shares of all rows with its parent."""
     total = np.bincount(accounts.parent + 1, accounts.shares, len(accounts) + 1)
-    return np.asarray(accounts.shares / total[accounts.parent + 1], np.float64)
+    return np.asarray(total[accounts.parent + 1], np.float64)
 
 
 def _by_code(priority: Mapping[str, int], names: tuple[str, ...], otherwise: int) -> Floats:

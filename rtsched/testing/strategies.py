@@ -83,7 +83,7 @@ def account_tables(draw: DrawFn, most: int = 6) -> Accounts:
         n,
         name=[f"account{row}" for row in range(n)],
         parent=np.array(parent, np.int32),
-        shares=[float(draw(st.integers(1, 4))) for _ in range(n)],
+        shares=[draw(st.sampled_from([1.0, 2.0, 4.0])) for _ in range(n)],
         is_user=np.array(user, np.bool_),
         usage=usage,
     )

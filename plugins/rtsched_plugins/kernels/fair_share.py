@@ -29,7 +29,8 @@ from rtsched_plugins.kernels.usage import (
     PLACE,
     RATE,
     RATIO,
-    SHARE,
+    SHARES,
+    SIBLINGS,
     TREE,
     USED,
     used,
@@ -72,8 +73,9 @@ def classic(row: int, period: float, params: Line, tables: Grid, state: Grid) ->
         if parent == 0:
             effective += mixed * own
             break
-        effective += mixed * (1.0 - tables[SHARE, at]) * own
-        mixed *= tables[SHARE, at]
+        share = tables[SHARES, at] / tables[SIBLINGS, at]
+        effective += mixed * (1.0 - share) * own
+        mixed *= share
         at = parent
     return float(2.0 ** (-effective / tables[NORMAL, row] / params[DAMPING]))
 
@@ -82,8 +84,8 @@ def classic(row: int, period: float, params: Line, tables: Grid, state: Grid) ->
 def precedes(row: int, other: int, tables: Grid, state: Grid) -> bool:
     """Return whether `row` stands before `other`, a row of the same depth.
 
-    Level fair share is share over usage, both among siblings, and the greater one comes first.
-    `RATIO` is usage over share, which compares alike where the parent is the same.
+    The greater level fair share comes first: the part of the siblings' shares over the part of
+    the siblings' usage. Between siblings the least `RATIO` of usage to shares says the same.
     """
     parent, others = int(tables[PARENT, row]), int(tables[PARENT, other])
     mine, theirs = state[RATIO, row], state[RATIO, other]
@@ -92,9 +94,9 @@ def precedes(row: int, other: int, tables: Grid, state: Grid) -> bool:
     if state[PLACE, parent] != state[PLACE, others]:
         return bool(state[PLACE, parent] < state[PLACE, others])
     if mine > 0.0:
-        mine /= state[USED, parent]
+        mine = mine * tables[SIBLINGS, row] / state[USED, parent]
     if theirs > 0.0:
-        theirs /= state[USED, others]
+        theirs = theirs * tables[SIBLINGS, other] / state[USED, others]
     return bool(mine < theirs)
 
 
@@ -169,8 +171,8 @@ def use(period: float, params: Line, tables: Grid, state: Grid) -> None:
     for row in range(state.shape[1]):
         if state[RATE, row] > 0.0 or not state[AT, row] < last:
             state[USED, row] = used(row, period, params, tables, state)
-            if tables[SHARE, row] > 0.0:
-                state[RATIO, row] = state[USED, row] / tables[SHARE, row]
+            if tables[SHARES, row] > 0.0:
+                state[RATIO, row] = state[USED, row] / tables[SHARES, row]
             else:
                 state[RATIO, row] = math.inf
     state[FRESH, 0] = period

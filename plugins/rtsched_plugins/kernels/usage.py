@@ -43,8 +43,8 @@ PERIOD, PHASE, DECAY, MAX_AGE, NODES, FAVOR_SMALL, PER_TIME = range(7)
 DAMPING, TREE, DEPTHS, LATER, WEIGHTS = range(7, 12)
 
 # Lines of `tables`: G and sums of powers of D; the tree of accounts; factors by code; waits.
-GROWTH, SERIES, PARENT, SHARE, NORMAL, LEAVES, LEAF, LEVEL_END = range(8)
-ASSOCIATION, PARTITION, QOS, WAIT = range(8, 12)
+GROWTH, SERIES, PARENT, SHARES, SIBLINGS, NORMAL, LEAVES, LEAF, LEVEL_END = range(9)
+ASSOCIATION, PARTITION, QOS, WAIT = range(9, 13)
 
 PERIODS = 2048
 """Numbers of periods that are looked up (a week of Slurm's default period)."""
