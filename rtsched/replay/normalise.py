@@ -66,6 +66,8 @@ def in_units(
             said.append(
                 f"Jobs share nodes: {len(machine)} nodes are taken as {len(cores)} single cores."
             )
+            if machine.topology.shape or len(machine.topology.link):
+                said.append("The links between nodes are left out: a core has none of its own.")
         return log, cores
     each = cores_per_node(machine)
     if each == 1:
