@@ -86,8 +86,11 @@ def choice_cells(codes: NDArray[Any], choices: type[IntEnum]) -> Cells:
 
 def text_cells(codes: NDArray[np.int32], names: Sequence[str]) -> Cells:
     """Return a text column as cells; what UTF-8 cannot hold is written out."""
-    clean = tuple(name.encode("utf-8", "backslashreplace").decode() for name in names)
-    return Cells(codes, codes >= 0, clean)
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
+    return Cells(codes, codes >= 0, tuple(names))
 
 
 def table_cells(

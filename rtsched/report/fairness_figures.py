@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from rtsched.replay.fairness import LEVELS, errors, fairness_course
+from rtsched.replay.fairness import LEVELS, errors, in_order
 from rtsched.report.axes import axis, base, literal
 from rtsched.report.palette import MUTED
 from rtsched.report.scene import Figure, Scene, Shown, time_layout, trimmed
@@ -24,31 +24,35 @@ HOUR = 3600.0
 
 def fairness_figures(scene: Scene) -> list[tuple[Figure, ...]]:
     """Return course and range of the errors of users, and of accounts; none of a lone one."""
+    orders = [in_order(scene.workload, entry.results) for entry in scene.shown]
     found: list[tuple[Figure, ...]] = []
     for level in LEVELS:
+        first = errors(scene.workload, scene.shown[0].results, level, orders[0])
+        if first is None or len(first.names) < 2:
+            continue
+        everyone = np.arange(len(first.names))
         known = [
             (entry, error)
-            for entry in scene.shown
-            if (error := errors(scene.workload, entry.results, level)) is not None
+            for entry, order in zip(scene.shown, orders, strict=True)
+            if (
+                error := errors(
+                    scene.workload, entry.results, level, order, scene.borders, everyone
+                )
+            )
         ]
-        if known and len(known[0][1].names) > 1:
-            ranges = _ranges(level, known)
-            found.append((_course(scene, level, ranges.height), ranges))
+        ranges = _ranges(level, known)
+        found.append((_course(scene, level, known, ranges.height), ranges))
     return found
 
 
-def _course(scene: Scene, level: str, height: int) -> Figure:
+def _course(scene: Scene, level: str, known: list[tuple[Shown, Errors]], height: int) -> Figure:
     """Return the course of the root mean square over all users or accounts."""
     plot, last = go.Figure(), []
-    everyone = len(scene.workload.accounts)
-    for entry in scene.shown:
-        found = fairness_course(scene.workload, entry.results, level, most=everyone)
-        if found is None:
-            continue
-        rms = np.sqrt(np.square(found.error).mean(axis=1)) / HOUR
+    for entry, found in known:
+        rms = np.sqrt(np.square(found.error.course).mean(axis=1)) / HOUR
         last.append(f"{entry.name} {decimal(float(rms.max()))}")
         plot.add_scatter(
-            x=scene.time.at(found.time), y=trimmed(rms), mode="lines", **entry.trace,
+            x=scene.time.at(scene.borders), y=trimmed(rms), mode="lines", **entry.trace,
             hovertemplate="%{y:.4s} node-h",
         )  # fmt: skip
     time_layout(plot, scene, axis("RMS error, node-hours", rangemode="tozero"))

@@ -13,7 +13,7 @@ from rtsched.report.axes import axis, base, log_axis, span_axis
 from rtsched.report.fairness_figures import fairness_figures
 from rtsched.report.node_figure import nodes_figure
 from rtsched.report.palette import MUTED
-from rtsched.report.scene import Figure, Group, Scene, course, step, time_layout, trimmed
+from rtsched.report.scene import Figure, Group, Scene, course, panels, step, time_layout
 from rtsched.report.wording import count, decimal, duration, percent
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from rtsched.replay.results import PolicyRun, Workload
 
 
-PERCENT = ["0 %", "50 %", "100 %"]
-
-FAR_APART = 20
-"""Ratio of the longest queues from which on they are drawn on a logarithmic axis."""
+FAR_APART = 12
+"""Ratio of the longest queues from which on each is drawn to its own scale."""
 
 
 def groups(workload: Workload, runs: Sequence[PolicyRun]) -> list[Group]:
@@ -118,29 +116,17 @@ def slowdown_figure(scene: Scene) -> Figure:
 
 
 def occupancy_figure(scene: Scene) -> Figure:
-    """Return the busy part of the machine over time, a panel for each policy."""
-    means = []
-    rows = len(scene.shown)
-    height = 62 + rows * 92
-    plot = make_subplots(
-        rows, 1, shared_xaxes=True, subplot_titles=[entry.label for entry in scene.shown],
-        vertical_spacing=min(24 / (height - 62), 0.9 / rows),
-    )  # fmt: skip
-    middle = scene.time.at((scene.borders[:-1] + scene.borders[1:]) / 2)
-    for row, entry in enumerate(scene.shown, 1):
-        busy = series.occupancy(scene.workload, entry.results, scene.borders)
-        means.append(f"{entry.name} {percent(float(busy.mean()))}")
-        line = {"color": entry.line["color"], "width": 1.2}
-        plot.add_scatter(
-            x=middle, y=trimmed(100 * busy), name=entry.label, mode="lines", line=line,
-            fill="tozeroy", hovertemplate="%{x}: %{y:.1f} %<extra></extra>", row=row, col=1,
-        )  # fmt: skip
-    plot.update_layout(base(legend=False, margin={"l": 64, "r": 18, "t": 24, "b": 52}))
-    plot.update_xaxes(scene.time.layout())
-    plot.update_xaxes(title_text="")
-    plot.update_xaxes(title_text=scene.time.title, row=rows, col=1)
-    plot.update_yaxes(axis("", range=[0, 104], tickvals=[0, 50, 100], ticktext=PERCENT))
-    plot.update_annotations(font={"size": 12.5, "color": MUTED}, x=0, xanchor="left")
+    """Return the busy part of the machine over time."""
+    courses = [
+        100 * series.occupancy(scene.workload, entry.results, scene.borders)
+        for entry in scene.shown
+    ]
+    means = [
+        f"{entry.name} {percent(float(course.mean()) / 100)}"
+        for entry, course in zip(scene.shown, courses, strict=True)
+    ]
+    ticks = {"range": [0, 104], "tickvals": [0, 50, 100], "ticktext": ["0 %", "50 %", "100 %"]}
+    plot, height = panels(scene, courses, axis("", **ticks), "%{y:.1f} %")
     return Figure(
         "fig-occupancy",
         "Occupancy of the machine",
@@ -153,24 +139,27 @@ def occupancy_figure(scene: Scene) -> Figure:
 
 
 def waiting_figure(scene: Scene) -> Figure:
-    """Return the number of waiting jobs over time."""
-    plot, peaks = go.Figure(), {}
-    for entry in scene.shown:
-        queue = series.waiting(scene.workload, entry.results, scene.borders)
-        peaks[entry.name] = float(queue.max())
-        course(plot, scene, entry, queue, "%{y:.3s} jobs wait")
-    highest, lowest = max(peaks.values()), max(min(peaks.values()), 1.0)
-    far_apart = highest > FAR_APART * lowest
-    y = axis("Waiting jobs", rangemode="tozero")
-    time_layout(plot, scene, log_axis("Waiting jobs (logarithmic)", highest) if far_apart else y)
-    said = ", ".join(f"{name} {decimal(peak)}" for name, peak in peaks.items())
+    """Return the number of waiting jobs over time; in panels if the queues are far apart."""
+    queues = [series.waiting(scene.workload, entry.results, scene.borders) for entry in scene.shown]
+    peaks = [float(queue.max()) for queue in queues]
+    names = [entry.name for entry in scene.shown]
+    said = ", ".join(f"{name} {decimal(peak)}" for name, peak in zip(names, peaks, strict=True))
+    note = "Jobs submitted and not yet started."
+    if max(peaks) > FAR_APART * max(min(peaks), 1.0):
+        y = axis("", rangemode="tozero", nticks=4)
+        plot, height = panels(scene, queues, y, "%{y:.4s} jobs")
+        note += " Mind the scales: each panel has its own."
+    else:
+        plot, height = go.Figure(), 350
+        for entry, queue in zip(scene.shown, queues, strict=True):
+            course(plot, scene, entry, queue, "%{y:.4s} jobs")
+        time_layout(plot, scene, axis("Waiting jobs", rangemode="tozero"))
     return Figure(
         "fig-waiting",
         "Length of the queue",
-        f"Most waiting jobs at a time: {said}.",
-        f"Jobs that have been submitted and not yet started; each point is the mean over "
-        f"{step(scene)}.",
-        350,
+        f"Longest queues, each a mean over {step(scene)}: {said} jobs.",
+        note,
+        height,
         plot,
     )
 

@@ -79,15 +79,21 @@ def bars(run: PolicyRun, begin: float, end: float) -> Bars:
     )
 
 
-def window(runs: Sequence[PolicyRun], submit: NDArray[np.float64], most: int = MOST_BARS) -> Window:
+def window(
+    runs: Sequence[PolicyRun],
+    submit: NDArray[np.float64],
+    logged: NDArray[np.float64],
+    most: int = MOST_BARS,
+) -> Window:
     """Return all time, or as much about the longest queue as can be drawn.
 
     Parameters
     ----------
     runs : sequence of PolicyRun
-        With their node rows; the first one's queue tells where to look.
-    submit : float64[n]
-        When jobs arrived.
+        With their node rows.
+    submit, logged : float64[n]
+        When jobs arrived and started by the log, which tells where to look; without any start
+        there, the first run does.
     most : int
         Bars per policy.
     """
@@ -96,7 +102,8 @@ def window(runs: Sequence[PolicyRun], submit: NDArray[np.float64], most: int = M
     begin = min((float(values.min()) for values in starts if len(values)), default=0.0)
     end = max((float(values.max()) for values in ends if len(values)), default=1.0)
     begin = min(begin, float(submit.min())) if len(submit) else begin
-    middle = _longest_queue(submit, runs[0].results.start)
+    guide = logged if np.isfinite(logged).any() else runs[0].results.start
+    middle = _longest_queue(submit, guide)
     width = end - begin
     low, high = begin, end
     while width > 60 and any(_bound(run, low, high) > most for run in runs):

@@ -11,12 +11,15 @@ from rtsched.report.rows import LOGGED, ROWS, Row, best, shown
 from rtsched.report.wording import decimal, duration, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from rtsched.report.summary import Summary
 
 TILES = ("mean_wait_s", "mean_bounded_slowdown", "miss_ratio", "reject_ratio", "utilisation")
 """Measures shown as bars; those that are 0 for all are left out."""
+
+MOST_NAMED = 5
+"""Policies that a sentence names one by one."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def tiles(summary: Summary) -> list[Tile]:
 
 _TITLES = {
     "mean_wait_s": "Mean wait",
-    "mean_bounded_slowdown": "Mean bounded slowdown",
+    "mean_bounded_slowdown": "Bounded slowdown",
     "miss_ratio": "Missed deadlines",
     "reject_ratio": "Rejected jobs",
     "utilisation": "Utilisation",
@@ -166,24 +169,38 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def _on_waits(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -> list[str]:
-    waits = {name: measures.get("mean_wait_s") for name, measures in policies.items()}
-    known = {name: wait for name, wait in waits.items() if wait is not None}
+    """Tell who waits least; of those that turn jobs away and of those that do not, apart."""
+    known = {name: some for name, some in policies.items() if some.get("mean_wait_s") is not None}
     if not known:
         return ["No job started under any of the policies."]
-    name = min(known, key=lambda key: known[key])
-    text = f"Under {name} jobs wait {duration(known[name])} on average"
-    if len({duration(wait) for wait in known.values()}) > 1:
-        worst = max(known, key=lambda key: known[key])
-        text = (
-            f"{text}, the least of the {len(known)} policies compared "
-            f"({worst}: {duration(known[worst])})"
+    all_in = {name: some for name, some in known.items() if not some.get("reject_ratio")}
+    said = [_on_least(all_in, logged)] if all_in else []
+    least, wait = _least(known)
+    if least not in all_in:
+        turned = percent(known[least]["reject_ratio"])
+        than = " less still," if all_in else ""
+        said.append(
+            f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are turned away."
         )
+    return said
+
+
+def _least(policies: Mapping[str, Mapping[str, Any]]) -> tuple[str, float]:
+    name = min(policies, key=lambda key: float(policies[key]["mean_wait_s"]))
+    return name, policies[name]["mean_wait_s"]
+
+
+def _on_least(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -> str:
+    name, wait = _least(policies)
+    text = f"Under {name} jobs wait {duration(wait)} on average"
+    if len({duration(some["mean_wait_s"]) for some in policies.values()}) > 1:
+        text += f", the least of the {len(policies)} policies that let every job in"
     if logged is None:
-        return [f"{text}."]
+        return f"{text}."
     change = f"; the log itself records {duration(logged)}"
-    if logged > 0 and abs(ratio := known[name] / logged - 1) >= 0.005:
+    if logged > 0 and abs(ratio := wait / logged - 1) >= 0.005:
         change += f", so that is {percent(abs(ratio))} {'less' if ratio < 0 else 'more'}"
-    return [f"{text}{change}."]
+    return f"{text}{change}."
 
 
 def _on_deadlines(
@@ -191,17 +208,18 @@ def _on_deadlines(
 ) -> list[str]:
     if not with_deadline:
         return ["No job has a deadline, so none is missed."]
-    said = [f"{percent(with_deadline / jobs)} of the jobs have a deadline."]
-    by_misses: dict[str, list[str]] = {}
+    who = (
+        "Every job has"
+        if with_deadline == jobs
+        else f"{percent(with_deadline / jobs)} of the jobs have"
+    )
+    parts = []
     for name, measures in policies.items():
-        turned, missed = measures.get("reject_ratio") or 0.0, measures.get("miss_ratio") or 0.0
-        text = f"{percent(missed)} of all jobs miss theirs"
-        if turned:
-            text = f"{percent(turned)} of all jobs are turned away and {text}"
-        by_misses.setdefault(text, []).append(name)
-    said += [f"Under {_listed(names)} {text}." for text, names in by_misses.items()]
-    return [" ".join(said)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        turned, missed = measures.get("reject_ratio"), measures.get("miss_ratio")
+        more = f" (and {percent(turned)} turned away)" if turned else ""
+        parts.append((missed or 0.0, f"{name} {percent(missed)}{more}"))
+    if len(parts) > MOST_NAMED:
+        few, many = min(parts)[1], max(parts)[1]
+        return [f"{who} a deadline. Fewest miss theirs under {few} of all jobs, most under {many}."]
+    said = ", ".join(text for _, text in parts)
+    return [f"{who} a deadline. Of all jobs, these miss theirs: {said}."]

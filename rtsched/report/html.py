@@ -13,13 +13,22 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import rtsched
+from rtsched import __version__
 from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
 from rtsched.report.headline import lines, sentences, tiles
 from rtsched.report.palette import DARK, look, variables
 from rtsched.report.rows import LOGGED
-from rtsched.report.wording import compact, count, duration, instant, shortened, visible
+from rtsched.report.wording import (
+    compact,
+    count,
+    counted,
+    duration,
+    instant,
+    is_dated,
+    shortened,
+    visible,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +84,7 @@ def render(workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> s
     page = environment.from_string((templates / "report.html.j2").read_text("utf-8"))
     return page.render(
         policy=_content_policy(library, script),
-        version=rtsched.__version__,
+        version=__version__,
         css=trusted((templates / "report.css").read_text("utf-8")),
         colours=trusted(variables(dark=False)),
         dark_colours=trusted(variables(dark=True)),
@@ -122,6 +131,7 @@ def _texts(summary: Summary) -> dict[str, Any]:
         "title": _title(summary),
         "facts": _facts(summary),
         "sentences": sentences(summary),
+        "some_rejected": any(entry["rejected"] for entry in summary.policies.values()),
         "tiles": tiles(summary),
         "looks": looks,
         "lines": lines(summary),
@@ -156,12 +166,16 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("with a deadline", count(log["jobs_with_deadline"])),
         ("Users", count(log["users"])),
         ("Accounts", count(log["accounts"])),
-        ("Machine", f"{count(log['machine_nodes'])} nodes"),
-        ("First submission", instant(log["first_submit_s"])),
+        ("Machine", counted(log["machine_nodes"], "node")),
+        ("First submission", _first(log["first_submit_s"])),
         ("Span", duration(log["span_s"])),
         ("Format", log["format"] or "–"),
     ]
     return facts + ([("Records skipped", count(left_out))] if left_out else [])
+
+
+def _first(seconds: float | None) -> str:
+    return instant(seconds) if seconds is not None and is_dated(seconds) else "no dates in the log"
 
 
 def _books(summary: Summary) -> tuple[list[dict[str, Any]], list[str], bool]:

@@ -37,7 +37,7 @@ def nodes_figure(scene: Scene) -> Figure | None:
     if not entries:
         return None
     runs = [run for _, run in entries]
-    begin, end, whole = window(runs, scene.workload.jobs.submit)
+    begin, end, whole = window(runs, scene.workload.jobs.submit, scene.workload.outcomes.start)
     drawn = [bars(run, begin, end) for run in runs]
     nodes = len(scene.workload.cluster)
     panel = int(np.clip(90 + 5 * nodes, 130, 260))
@@ -60,7 +60,7 @@ def nodes_figure(scene: Scene) -> Figure | None:
     plot.update_xaxes(title_text=scene.time.title, row=len(entries), col=1)
     plot.update_yaxes(axis("Nodes", range=[-0.5, nodes - 0.5], showgrid=False, zeroline=False))
     plot.update_annotations(font={"size": 13.5, "color": MUTED}, x=0, xanchor="left")
-    words = "all time" if whole else f"{duration(end - begin)} about the longest queue"
+    words = "all time" if whole else f"{duration(end - begin)} about the log's longest queue"
     more = f" {len(left_out)} more policies are left out." if left_out else ""
     return Figure(
         "fig-nodes",

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from plotly.subplots import make_subplots
 
 from rtsched.replay.measures import logged_results
 from rtsched.report import series
 from rtsched.report.axes import TimeAxis, base, literal
-from rtsched.report.palette import look
+from rtsched.report.palette import MUTED, look
 from rtsched.report.rows import LOGGED
 from rtsched.report.wording import duration, shortened
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from rtsched.replay.results import PolicyRun, Results, Workload
 
     Floats = NDArray[np.float64]
-
-MOST_PANELS = 6
-"""Policies in figures that have a panel for each."""
 
 NAME_WIDTH = 24
 
@@ -123,7 +121,7 @@ class Scene:
         submit = workload.jobs.submit
         begin = float(submit.min()) if len(submit) else 0.0
         ends = [entry.results.end[np.isfinite(entry.results.end)] for entry in shown]
-        end = max((float(some.max()) for some in ends if len(some)), default=begin + 1.0)
+        end = max(float(some.max()) for some in (*ends, submit, np.array([begin + 1])) if len(some))
         return cls(workload, runs, shown, series.edges(begin, end), TimeAxis.of(begin, end))
 
 
@@ -134,6 +132,32 @@ def course(plot: Any, scene: Scene, entry: Shown, values: Floats, hover: str) ->
         x=scene.time.at(middle), y=trimmed(values), mode="lines", hovertemplate=hover,
         **entry.trace,
     )  # fmt: skip
+
+
+def panels(
+    scene: Scene, courses: Sequence[Floats], y: dict[str, Any], hover: str
+) -> tuple[Any, int]:
+    """Return a plot with a panel for each entry's course over time, and its height in pixels."""
+    rows = len(scene.shown)
+    height = 62 + rows * 92
+    plot = make_subplots(
+        rows, 1, shared_xaxes=True, subplot_titles=[entry.label for entry in scene.shown],
+        vertical_spacing=min(24 / (height - 62), 0.9 / rows),
+    )  # fmt: skip
+    middle = scene.time.at((scene.borders[:-1] + scene.borders[1:]) / 2)
+    for row, (entry, values) in enumerate(zip(scene.shown, courses, strict=True), 1):
+        plot.add_scatter(
+            x=middle, y=trimmed(values), name=entry.label, mode="lines", fill="tozeroy",
+            line={"color": entry.line["color"], "width": 1.2},
+            hovertemplate=f"%{{x}}: {hover}<extra></extra>", row=row, col=1,
+        )  # fmt: skip
+    plot.update_layout(base(legend=False, margin={"l": 64, "r": 18, "t": 24, "b": 52}))
+    plot.update_xaxes(scene.time.layout())
+    plot.update_xaxes(title_text="")
+    plot.update_xaxes(title_text=scene.time.title, row=rows, col=1)
+    plot.update_yaxes(y)
+    plot.update_annotations(font={"size": 12.5, "color": MUTED}, x=0, xanchor="left")
+    return plot, height
 
 
 def time_layout(plot: Any, scene: Scene, y: dict[str, Any]) -> None:

@@ -101,6 +101,7 @@ def write(
     directory = Path(directory)
     write_table = writer_of(table_format)
     folders = {run.policy: folder_of(run.policy) for run in runs}
+    labels = _labels(workload.jobs)
     with replacing(directory, MANIFEST, files_in(directory)) as new:
         with created(new / f"log.{table_format}") as file:
             write_table(file, _log_cells(workload))
@@ -108,9 +109,9 @@ def write(
             folder = new / folders[run.policy]
             folder.mkdir()
             with created(folder / f"jobs.{table_format}") as file:
-                write_table(file, _job_cells(workload, run))
+                write_table(file, _job_cells(workload, run, labels))
             with created(folder / _DECISIONS) as file:
-                _write_decisions(file, workload.jobs, run.decisions)
+                _write_decisions(file, labels, run.decisions)
         with created(new / SUMMARY) as file:
             file.write(summary.without_timings().encode())
         if report is not None:
@@ -269,12 +270,12 @@ def _renamed(cells: Mapping[str, Cells]) -> dict[str, Cells]:
     return {("label" if name == "job" else name): cell for name, cell in cells.items()}
 
 
-def _job_cells(workload: Workload, run: PolicyRun) -> dict[str, Cells]:
+def _job_cells(workload: Workload, run: PolicyRun, labels: Cells) -> dict[str, Cells]:
     """Return what one policy made of each job, beside what was asked for."""
     jobs, results = workload.jobs, run.results
     indptr, rows = run.node_rows
     cells = {
-        "job": _labels(jobs),
+        "job": labels,
         "submit_s": number_cells(jobs.submit),
         "wall_time_s": number_cells(jobs.wall_time),
         "deadline_s": number_cells(jobs.deadline),
@@ -307,11 +308,12 @@ def _labels(jobs: Jobs) -> Cells:
     return text_cells(codes, (*names, *map(str, jobs.id[unnamed].tolist())))
 
 
-def _write_decisions(file: BinaryIO, jobs: Jobs, decisions: Iterable[Mapping[str, object]]) -> None:
+def _write_decisions(
+    file: BinaryIO, labels: Cells, decisions: Iterable[Mapping[str, object]]
+) -> None:
     """Write one line per finding: the job's row and name, then what the plug-in said."""
     encode = msgspec.json.Encoder().encode
-    cells = _labels(jobs)
-    codes, names = cells.values, cells.names or ()
+    codes, names = labels.values, labels.names or ()
     for finding in decisions:
         row = cast("int", finding["job"])
         rest = {key: value for key, value in finding.items() if key not in {"job", "label"}}

@@ -12,8 +12,10 @@ from rtsched.report.rows import LOGGED, best, shown
 from rtsched.report.wording import (
     compact,
     count,
+    counted,
     duration,
     instant,
+    is_dated,
     shortened,
     visible,
 )
@@ -29,7 +31,7 @@ NAME_WIDTH = 16
 """Characters of a policy's name that a column shows."""
 
 _LABEL_WIDTH = 18
-_GAP = 3
+_GAP = 2
 
 
 def show(summary: Summary, console: Console) -> None:
@@ -127,16 +129,16 @@ def _headline(log: Mapping[str, Any]) -> Text:
     """Return in two lines which log this is."""
     sources = ", ".join(visible(source) for source in log["sources"])
     begin = log["first_submit_s"]
-    since = f" from {instant(begin)}" if begin is not None else ""
+    since = f" from {instant(begin)}" if begin is not None and is_dated(begin) else ""
     left_out = sum(entry["records"] for entry in log["skipped"].values())
     facts = [
-        f"{count(log['jobs'])} jobs",
-        f"{count(log['users'])} users",
-        f"{count(log['machine_nodes'])} nodes",
+        counted(log["jobs"], "job"),
+        counted(log["users"], "user"),
+        counted(log["machine_nodes"], "node"),
         f"{duration(log['span_s'])}{since}",
     ]
     if left_out:
-        facts.append(f"{count(left_out)} records skipped")
+        facts.append(f"{counted(left_out, 'record')} skipped")
     return Text.assemble((sources or "log", "bold"), "\n", " · ".join(facts))
 
 
@@ -167,15 +169,14 @@ def _failures(summary: Summary) -> Iterator[RenderableType]:
         for hook, plugins in entry["hooks"].items():
             for plugin, book in plugins.items():
                 if book["errors"]:
-                    calls = "call" if book["errors"] == 1 else "calls"
                     yield _item(
-                        f"{policy}: {plugin} failed in {count(book['errors'])} {calls} of "
+                        f"{policy}: {plugin} failed in {counted(book['errors'], 'call')} of "
                         f"{hook.replace('_', '-')}; the first said: {book.get('first_error', '')}"
                     )
 
 
 def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
 
 
 def _title(text: str) -> Text:

@@ -68,6 +68,11 @@ def count(number: float | None) -> str:
     return MISSING if number is None or not math.isfinite(number) else f"{number:,.0f}"
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a count of things: `1 job`, `2,000 jobs`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def percent(ratio: float | None) -> str:
     """Return a ratio as per cent: `0 %`, `0.04 %`, `12.3 %`."""
     if ratio is None or not math.isfinite(ratio):
