@@ -173,16 +173,14 @@ def logged_results(workload: Workload) -> Results:
 
 
 def is_late(
-    end: NDArray[np.float64],
-    deadline: NDArray[np.float64],
-    submit: NDArray[np.float64] | None = None,
+    end: NDArray[np.float64], deadline: NDArray[np.float64], submit: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Return bool[n]: a job with a deadline ended after it, or did not end.
 
     Lateness below 1e-9 of the time from submission to deadline is rounding, as in the admission
     tests that gave the promise; below half a microsecond it always is.
     """
-    grace = TICK if submit is None else np.maximum((deadline - submit) * TOLERANCE, TICK)
+    grace = np.maximum((deadline - submit) * TOLERANCE, TICK)
     return np.isfinite(deadline) & ~(end <= deadline + grace)
 
 

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Kind
 from rtsched.model.log import Skipped
 from rtsched.replay.machine import charge, peak_use, with_speeds
 from rtsched.replay.normalise import (
@@ -297,17 +298,20 @@ def _deadlines(
     else:
         deadline = jobs.deadline.copy()
         deadline[rows] = relative
-    return deadline, [_deadline_sentence(missing, n, rule, options.seed)]
+    any_rigid = bool(np.equal(jobs.kind[rows], Kind.RIGID).any())
+    return deadline, [_deadline_sentence(missing, n, rule, options.seed, any_rigid)]
 
 
-def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int) -> str:
+def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_rigid: bool) -> str:
     start = f"{count} of {n} jobs got a deadline that the log does not give: "
     if rule.name == "slowdown":
         return f"{start}{rule.factor:g} times the requested time after submission."
-    return (
-        f"{start}drawn (seed {seed}) between the least and the greatest execution time, for "
-        f"rigid jobs between the requested time and {rule.factor:g} times it."
+    rigid = (
+        f", for rigid jobs between the requested time and {rule.factor:g} times it"
+        if any_rigid
+        else ""
     )
+    return f"{start}drawn (seed {seed}) between the least and the greatest execution time{rigid}."
 
 
 def _edges(edges: Edges, jobs: Jobs, skipped: Skipped) -> Edges:
