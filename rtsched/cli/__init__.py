@@ -63,6 +63,7 @@ Exit status:
   3    the batch system did not answer
   70   a defect of rtsched itself
   130  interrupted
+  141  nobody read the output to its end
 """
 
 

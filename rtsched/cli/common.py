@@ -63,10 +63,15 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def warn(text: str) -> None:
-    """Write a warning, one line per line of it, to standard error."""
+def complain(kind: str, text: str) -> None:
+    """Write an error or a warning to standard error, one line per line of it.
+
+    It may quote a log: control characters are written out, never obeyed.
+    """
+    from rtsched.report.wording import visible
+
     for line in text.splitlines():
-        say(f"rtsched: warning: {line}")
+        say(f"rtsched: {kind}: {visible(line)}")
 
 
 @contextmanager
@@ -101,8 +106,7 @@ def sentences(ctx: click.Context) -> Iterator[None]:
 def _end(ctx: click.Context, message: str, status: int) -> None:
     if ctx.meta.get(_DEBUG):
         traceback.print_exc()
-    for line in message.splitlines():
-        say(f"rtsched: error: {line}")
+    complain("error", message)
     ctx.exit(int(status))
 
 

@@ -13,13 +13,13 @@ from rtsched.cli.common import (
     KEPT,
     Exit,
     Partial,
+    complain,
     console,
     debug_option,
     indented,
     refuse_unwritable,
     say,
     toml_text,
-    warn,
 )
 from rtsched.cli.options import from_options, options_of
 from rtsched.cli.progress import Bars
@@ -122,7 +122,9 @@ def _report_place(html: Path | None, out: Path | None, *, no_report: bool) -> Pa
     try:
         _require_report()
     except MissingExtraError as error:
-        warn(f"no HTML report is written: {error}; --no-report says that this is meant")
+        complain(
+            "warning", f"no HTML report is written: {error}; --no-report says that this is meant"
+        )
         return None
     return out / REPORT
 
@@ -248,10 +250,11 @@ def keep(asked: Request, workload: Workload, runs: Sequence[PolicyRun], summary:
     from rtsched.report import html, store
 
     page = None if asked.html is None else html.render(workload, runs, summary.without_timings())
+    inside = asked.out is not None and asked.html == asked.out / REPORT
     if asked.out is not None:
-        inside = page if asked.html == asked.out / REPORT else None
-        store.write(asked.out, workload, runs, summary, asked.table_format, inside)
-    if page is not None and asked.html is not None and asked.html != (asked.out or Path()) / REPORT:
+        kept = page if inside else None
+        store.write(asked.out, workload, runs, summary, asked.table_format, kept)
+    if page is not None and asked.html is not None and not inside:
         store.write_text(asked.html, page)
 
 
@@ -283,8 +286,10 @@ def say_results(asked: Request, summary: Summary) -> None:
     "asked",
     metavar="NAME",
     multiple=True,
-    help="A policy to replay; repeatable, or several with commas. `rtsched check` lists a "
-    "site.toml's own. Default: `site,easy` with --config, else `easy,multifactor,mcdf`.",
+    help="A policy to replay; repeatable, or several with commas: fcfs, easy, conservative, "
+    "multifactor, mcdf and its baselines fifo-mn, fifo-an, edf-mn, edf-an, fifo-anna, edf-anna; "
+    "with --config also `site` and those that the file names. Default: `site,easy` with "
+    "--config, else `easy,multifactor,mcdf`.",
 )
 @click.option(
     "--config",

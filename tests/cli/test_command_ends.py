@@ -53,6 +53,12 @@ def test_error_is_a_sentence_and_a_status(monkeypatch, error, status, said):
     assert result.stderr.splitlines() == [f"rtsched: error: {line}" for line in said]
 
 
+def test_control_characters_are_written_out(monkeypatch):
+    """What a log smuggles into a sentence does not reach the terminal."""
+    result = ended(monkeypatch, ConfigError(["job \x1b[31m is odd"]))
+    assert result.stderr == "rtsched: error: job \\x1b[31m is odd\n"
+
+
 def test_defect_says_how_to_report_it(monkeypatch):
     """An exception nobody foresaw is one sentence, not a traceback."""
     result = ended(monkeypatch, ZeroDivisionError("division\nby zero"))
