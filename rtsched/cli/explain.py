@@ -109,6 +109,8 @@ def show_job(out: Console, workload: Workload, row: int) -> None:
         if (code := jobs.column(column)[row]) >= 0 and (names := jobs.names(column))
     ]
     asked = [_nodes(int(jobs.size[row])), f"for {duration(float(jobs.wall_time[row]))}"]
+    if (begin := float(jobs.begin[row])) > submit:
+        asked.append(f"not before {after(begin, submit)}")
     if math.isfinite(deadline := float(jobs.deadline[row])):
         asked.append(f"by {after(deadline, submit)}")
     recorded = "nothing"
