@@ -280,7 +280,6 @@ class Chain:
                 only=name,
                 events=events,
                 snapshot=snapshot,
-                state=states.get(name),
             )
             states.update({a.plugin: a.value for a in answers if a.value is not None})
         return states
@@ -304,6 +303,7 @@ class Chain:
             if name == leave_out or only not in {None, name} or not _in_stage(entry, stage):
                 continue
             book = self.books[hook][name]
+            given["state"] = snapshot.states.get(name)
             value, error, begun = None, "", time.perf_counter()
             try:
                 value = entry.function(**{key: given[key] for key in entry.arguments})
@@ -343,7 +343,8 @@ def _resolve(members: Sequence[Member]) -> dict[str, list[_Hook]]:
             manager.register(member.plugin, member.name)
             manager.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
-            raise PluginError(member.name, f"breaks the hook contract: {error}") from error
+            what = "; ".join(str(error).splitlines())
+            raise PluginError(member.name, f"breaks the hook contract: {what}") from error
     by_name = {member.name: member for member in members}
     hooks: dict[str, list[_Hook]] = {}
     for hook in HOOKS:

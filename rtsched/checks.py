@@ -65,8 +65,11 @@ def check_terms(value: Terms, n: int, snapshot: Snapshot) -> None:
         array = _array(f"term {name!r}", term, (rows,), "f")
         if len(array) and not (array.min() >= 0.0 and array.max() <= 1.0):
             raise ShapeError(f"term {name!r} leaves [0, 1]")
-    if value.offset is not None:
-        _array("offset", value.offset, (rows,), "f")
+    if (
+        value.offset is not None
+        and not np.isfinite(_array("offset", value.offset, (rows,), "f")).all()
+    ):
+        raise ShapeError("offset holds something that is no number")
     if not value.values and value.offset is None:
         raise ShapeError("no terms; answer None for no opinion")
 
@@ -83,6 +86,9 @@ def check_placement(value: Placement, n: int, snapshot: Snapshot) -> None:
             raise ShapeError("a node set names a node twice or holds something else")
         if len(nodes) and (nodes.min() < 0 or nodes.max() >= len(snapshot.cluster)):
             raise ShapeError("a node set names a node that the cluster does not have")
+    within = np.append([len(nodes) for nodes in value.node_sets], np.iinfo(np.int32).max)
+    if (size > within[node_set]).any():
+        raise ShapeError("a size is larger than the node set it is to be taken from")
     if value.moves is not None:
         _schedule("moves", value.moves, snapshot)
 

@@ -35,7 +35,7 @@ def strictest(answers: Sequence[Verdicts], n: int) -> Verdicts:
     plans = [answer.plan for answer in answers if answer.plan is not None]
     return Verdicts.build(
         code,
-        retry_at=np.where(codes == Verdict.DEFER, retry, -np.inf).max(axis=0),
+        retry_at=np.where((codes == code) & (code == Verdict.DEFER), retry, -np.inf).max(axis=0),
         promise=np.where(code == Verdict.ADMIT, promise, np.inf),
         offer=np.where(
             rejected, np.where(codes == Verdict.REJECT, offer, -np.inf).max(axis=0), np.inf

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
+MOST = 2**32 - 1
+"""Slurm's weights are unsigned 32-bit integers."""
+
 
 class Usage(State, frozen=True):
     """What has been charged: one row for the machine, then one per row of `Accounts`.
@@ -53,26 +56,26 @@ class Usage(State, frozen=True):
 class Multifactor:
     """Order jobs as Slurm's multifactor priority does."""
 
-    name = "multifactor"
-
     class Config(Settings, frozen=True, forbid_unknown_fields=True):
         """Settings, with slurm.conf's defaults and the weights of its manual's example."""
 
-        weight_age: Annotated[float, Meta(ge=0, description="Weight of the time waited.")] = 1000.0
+        weight_age: Annotated[
+            float, Meta(ge=0, le=MOST, description="Weight of the time waited.")
+        ] = 1000.0
         weight_association: Annotated[
-            float, Meta(ge=0, description="Weight of the account's own priority.")
+            float, Meta(ge=0, le=MOST, description="Weight of the account's own priority.")
         ] = 0.0
         weight_fair_share: Annotated[
-            float, Meta(ge=0, description="Weight of the fair-share factor.")
+            float, Meta(ge=0, le=MOST, description="Weight of the fair-share factor.")
         ] = 10000.0
-        weight_job_size: Annotated[float, Meta(ge=0, description="Weight of the job's size.")] = (
-            1000.0
-        )
+        weight_job_size: Annotated[
+            float, Meta(ge=0, le=MOST, description="Weight of the job's size.")
+        ] = 1000.0
         weight_partition: Annotated[
-            float, Meta(ge=0, description="Weight of the partition's priority.")
+            float, Meta(ge=0, le=MOST, description="Weight of the partition's priority.")
         ] = 1000.0
         weight_qos: Annotated[
-            float, Meta(ge=0, description="Weight of the quality of service's priority.")
+            float, Meta(ge=0, le=MOST, description="Weight of the quality of service's priority.")
         ] = 0.0
 
     def __init__(self, config: Config) -> None:
@@ -83,15 +86,20 @@ class Multifactor:
 
     @hookimpl
     def rtsched_fair_share(
-        self, jobs: Jobs, cluster: Cluster, accounts: Accounts, snapshot: Snapshot
+        self,
+        jobs: Jobs,
+        cluster: Cluster,
+        accounts: Accounts,
+        snapshot: Snapshot,
+        state: Usage | None,
     ) -> Terms | None:
         """Give one term per factor; nice is taken off."""
         if not len(jobs):
             return None
         params, tables = lay_out(self.config, self.weights, jobs, accounts, cluster)
-        state = self._state(snapshot.states.get(self.name), accounts, cluster)
+        usage = self._state(state, accounts, cluster)
         rows, values = np.arange(len(jobs)), np.empty((len(kernel.FACTORS), len(jobs)))
-        kernel.factors(snapshot.now, rows, job_columns(jobs), params, tables, state, values)
+        kernel.factors(snapshot.now, rows, job_columns(jobs), params, tables, usage, values)
         by_name = dict(zip(kernel.FACTORS, values, strict=True))
         return Terms(by_name, self.weights, offset=-jobs.nice)
 
