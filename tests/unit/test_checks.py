@@ -1,0 +1,89 @@
+"""Checks of answers: each kind of mistake is named; what is right passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtsched.checks import CHECKS
+from rtsched.errors import ShapeError
+from rtsched.model.schedule import Schedule
+from rtsched.model.state import State
+from rtsched.model.verdicts import DelayClasses, Finding, Placement, Reason, Terms, Verdicts
+from rtsched.testing import make_cluster, make_snapshot
+
+SYSTEM = make_snapshot(cluster=make_cluster(4))
+N = 2
+RIGHT: dict[str, Any] = {
+    "admit": Verdicts.build([1, 3], promise=[5.0, np.inf]),
+    "fair_share": Terms({"x": np.array([0.0, 1.0])}, offset=np.array([-3.0, 7.0])),
+    "partition": Placement(
+        np.array([0, 2], np.int32), np.array([-1, 0], np.int32), (np.array([3, 1], np.int32),)
+    ),
+    "delay_class": DelayClasses(np.array([1.0, 2.0, np.inf, 1.0]), np.array([1.0, 2.0])),
+    "observe": State(),
+}
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    """Return an int32 array."""
+    return np.array(values, np.int32)
+
+
+def plan(nodes: list[int], start: float = 0.0, end: float = 1.0) -> Schedule:
+    """Return a plan of one job."""
+    return Schedule.build([7], [start], [end], np.array([0, len(nodes)]), ints(*nodes))
+
+
+OUTSIDE = Finding(Reason("a.b", "c"), np.array([2]), {})
+WRONG = [
+    ("admit", "sure", "answered str"),
+    ("admit", Verdicts.abstain(3), r"code has shape \(3,\)"),
+    ("admit", Verdicts.build([0, 4]), "no Verdict"),
+    ("admit", Verdicts.build([0, -1]), "no Verdict"),
+    ("admit", Verdicts.build([2, 2], retry_at=np.nan), "retry_at holds nan"),
+    ("admit", Verdicts.build([3, 1], promise=5.0), "not admitted"),
+    ("admit", replace(Verdicts.abstain(2), findings=(OUTSIDE,)), "names a row"),
+    ("admit", replace(Verdicts.abstain(2), plan=plan([4])), "does not have"),
+    ("admit", replace(Verdicts.abstain(2), plan=plan([0], 2.0)), "ends before it starts"),
+    ("fair_share", Terms({"x": np.array([0.5])}), "term 'x' has shape"),
+    ("fair_share", Terms({"x": np.array([0.5, 1.5])}), "leaves"),
+    ("fair_share", Terms({"x": np.array([0.5, np.nan])}), "leaves"),
+    ("fair_share", Terms({"x": np.array([1, 0])}), "term 'x' is int64"),
+    ("fair_share", Terms({"x": [0.5, 0.5]}), "term 'x' is list"),  # type: ignore[dict-item]
+    ("fair_share", Terms({"x": np.zeros(2)}, per_account=True), "expected \\(0,\\)"),
+    ("fair_share", Terms({}, offset=np.array([0.0, np.inf])), "no number"),
+    ("fair_share", Terms({}), "no terms"),
+    ("partition", Placement.abstain(1), "size has shape"),
+    ("partition", Placement(ints(-1, 0), ints(-1, -1)), "out of range"),
+    ("partition", Placement(ints(0, 0), ints(-1, 0)), "out of range"),
+    ("partition", Placement(ints(0, 0), ints(0, 0), (ints(1, 1),)), "twice"),
+    ("partition", Placement(ints(0, 0), ints(0, 0), (ints(9),)), "does not have"),
+    ("partition", Placement(ints(0, 3), ints(-1, 0), (ints(0, 1),)), "larger than the node set"),
+    ("delay_class", DelayClasses(np.ones(3), np.ones(1)), "factor has shape"),
+    ("delay_class", DelayClasses(np.zeros(4), np.ones(1)), "not above zero"),
+    ("delay_class", DelayClasses(np.ones(4), np.array([2.0, 1.0])), "do not ascend"),
+    ("delay_class", DelayClasses(np.ones(4), np.ones(1), np.ones((2, 3))), "per_job has shape"),
+    ("observe", {"count": 1}, "answered dict"),
+]
+
+
+@pytest.mark.parametrize(("hook", "answer", "complaint"), WRONG)
+def test_a_wrong_answer_is_named(hook: str, answer: Any, complaint: str) -> None:
+    """Length, type, range, references: the sentence says which."""
+    with pytest.raises(ShapeError, match=complaint):
+        CHECKS[hook](answer, N, SYSTEM)
+
+
+@pytest.mark.parametrize("hook", RIGHT)
+def test_a_right_answer_passes(hook: str) -> None:
+    """What keeps the contract is not complained of."""
+    CHECKS[hook](RIGHT[hook], N, SYSTEM)
+
+
+def test_every_hook_has_a_check() -> None:
+    """No answer goes unchecked."""
+    assert set(CHECKS) == set(RIGHT)
