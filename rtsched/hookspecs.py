@@ -14,8 +14,10 @@ A plug-in's hook method names the arguments it needs, in any order, and gets no 
     The `Accounts`.
 `snapshot`
     The whole `Snapshot`.
-`events`, `state`
-    For the observing reducer: what happened, and the plug-in's own last state (None at first).
+`state`
+    The plug-in's own last state, None at first.
+`events`
+    For the observing reducer: what happened.
 
 The arguments say how often a hook is asked. An answer made from `jobs` and `cluster` alone cannot
 depend on anything that changes while jobs wait: it is asked once per job, in large batches. A hook
@@ -67,6 +69,7 @@ def rtsched_admit(
     classes: DelayClasses | None,
     accounts: Accounts,
     snapshot: Snapshot,
+    state: State | None,
 ) -> Verdicts | None:
     """Judge jobs at submission: admit (with a promise), defer, reject, or abstain.
 
@@ -80,7 +83,11 @@ def rtsched_admit(
 
 @hookspec
 def rtsched_fair_share(
-    jobs: Jobs, cluster: Cluster, accounts: Accounts, snapshot: Snapshot
+    jobs: Jobs,
+    cluster: Cluster,
+    accounts: Accounts,
+    snapshot: Snapshot,
+    state: State | None,
 ) -> Terms | None:
     """Give terms of priority in [0, 1], per job or per account.
 
@@ -90,7 +97,11 @@ def rtsched_fair_share(
 
 @hookspec
 def rtsched_partition(
-    jobs: Jobs, cluster: Cluster, classes: DelayClasses | None, snapshot: Snapshot
+    jobs: Jobs,
+    cluster: Cluster,
+    classes: DelayClasses | None,
+    snapshot: Snapshot,
+    state: State | None,
 ) -> Placement | None:
     """Choose size, nodes and fractions of queued jobs, and migrations of running ones.
 

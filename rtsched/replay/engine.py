@@ -91,6 +91,8 @@ class Replay:
                 self._observed()
             if progress is not None:
                 progress(instant.arrived / total)
+        if self._told:
+            self._observed()
 
     def _judge(self, rows: NDArray[np.int64]) -> None:
         """Ask about the jobs in these rows of the workload, or with none about the plan."""

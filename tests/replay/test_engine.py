@@ -1,0 +1,304 @@
+"""The replay engine: the chain is asked as it would be live, and its answers take effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from rtsched.config import PluginTable
+from rtsched.hookspecs import hookimpl
+from rtsched.model.accounts import Accounts
+from rtsched.model.cluster import Cluster
+from rtsched.model.events import EventKind
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.state import State
+from rtsched.model.verdicts import Reason, Terms, Verdict, Verdicts
+from rtsched.plugins import Found, discover
+from rtsched.replay.engine import replay
+from rtsched.replay.policies import Policy, presets
+from rtsched.replay.results import Fate, PolicyRun, Workload
+from rtsched_plugins.multifactor import Multifactor
+
+if TYPE_CHECKING:
+    from rtsched.model.snapshot import Snapshot
+
+NODES = 16
+
+
+def workload(n: int = 300, seed: int = 5, *, deadlines: float = 0.0) -> Workload:
+    """Return a busy random workload; a share of the jobs, `deadlines`, has one."""
+    rng = np.random.default_rng(seed)
+    run = np.ceil(rng.lognormal(4, 1, n))
+    wall = np.ceil(run * rng.uniform(1, 3, n))
+    submit = np.cumsum(rng.integers(0, 60, n)).astype(np.float64) + 1e9
+    due = np.where(rng.random(n) < deadlines, submit + 3 * wall, np.inf)
+    user = rng.integers(0, 4, n).astype(np.int32)
+    jobs = Jobs.build(
+        n,
+        names={"user": ("a", "b", "c", "d")},
+        id=np.arange(n) + 7,
+        submit=submit,
+        wall_time=wall,
+        size=rng.integers(1, 9, n),
+        deadline=due,
+        user=user,
+        association=user,
+    )
+    accounts = Accounts.build(4, name=["a", "b", "c", "d"], is_user=True, shares=[1.0, 2, 3, 4])
+    cluster = Cluster.uniform(NODES)
+    return Workload(jobs, run, Outcomes.build(n), cluster, accounts, Edges.build(0), (), Skipped())
+
+
+def found(**plugins: type) -> dict[str, Found]:
+    """Return the installed plug-ins and these classes as if they were installed too."""
+    return discover() | {name: Found(name, "test", "1", kind) for name, kind in plugins.items()}
+
+
+def run(
+    work: Workload, *tables: PluginTable, planner: str | None = None, **plugins: type
+) -> PolicyRun:
+    """Replay under EASY with these plug-ins; in order of priority if one gives any."""
+    easy = presets()["easy"]
+    shares = {"multifactor", "oldest", "slow"}
+    ordered = any(table.name in shares and table.mode == "enforce" for table in tables)
+    system = easy.system if not ordered else presets()["multifactor"].system
+    policy = Policy(system=system, planner=planner, plugin=list(tables))
+    return replay(work, "test", policy, found=found(**plugins))
+
+
+def same(left: PolicyRun, right: PolicyRun) -> bool:
+    """Return whether two runs came out alike, job by job and node by node."""
+    columns = ("start", "end", "size", "fate", "first_node")
+    equal = [
+        np.array_equal(left.results.column(name), right.results.column(name), equal_nan=True)
+        for name in columns
+    ]
+    return all(equal) and np.array_equal(left.node_rows[1], right.node_rows[1])
+
+
+class RejectWide:
+    """Turn away jobs of more than four nodes."""
+
+    wide = Reason("test.wide", "asks for {asked} nodes")
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs) -> Verdicts:
+        """Judge by the jobs alone: settled."""
+        return Verdicts.reject_where(jobs.size > 4, self.wide, asked=jobs.size)
+
+
+class RejectWideOpen(RejectWide):
+    """Do the same, but say that it looks at the state."""
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts:
+        """Judge at every submission: open."""
+        assert snapshot.now == pytest.approx(float(jobs.submit[0]))
+        return super().rtsched_admit(jobs)
+
+
+class Failing:
+    """Raise whenever asked."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts:
+        """Fail."""
+        raise RuntimeError(f"{len(jobs)} jobs at {snapshot.now}")
+
+
+class Later:
+    """Put every job off until an hour after its submission."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts:
+        """Defer until then."""
+        due = jobs.submit + 3600.0
+        code = np.where(snapshot.now < due, Verdict.DEFER, Verdict.ADMIT)
+        return Verdicts.build(code, retry_at=due)
+
+
+class Seen(State, frozen=True):
+    """How many events of each kind were seen."""
+
+    kinds: Any
+
+
+class Counting:
+    """Count events."""
+
+    last: Seen | None = None
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_observe(self, events: Any, state: Seen | None) -> Seen:
+        """Add up."""
+        before = np.zeros(5, np.int64) if state is None else state.kinds
+        after = Seen(before + np.bincount(events.rows.kind, minlength=5))
+        Counting.last = after
+        return after
+
+
+class SlowMultifactor(Multifactor):
+    """The same plug-in without its compiled form."""
+
+    compiled_hooks = None  # type: ignore[assignment]
+
+
+class Oldest:
+    """Order by submission, looking at the state."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_fair_share(self, jobs: Jobs, snapshot: Snapshot) -> Terms:
+        """Give the older job the higher term."""
+        return Terms({"age": 1.0 - 1e-6 * (jobs.submit - 1e9) + 0.0 * snapshot.now})
+
+
+def test_equal_arguments_give_equal_runs() -> None:
+    """Nothing depends on anything but workload and policy."""
+    work = workload(deadlines=0.5)
+    for name in ("easy", "multifactor", "mcdf"):
+        assert same(replay(work, name, presets()[name]), replay(work, name, presets()[name]))
+
+
+@pytest.mark.parametrize("plugin", [RejectWide, RejectWideOpen], ids=["settled", "open"])
+def test_rejections_take_effect_with_reason_and_books(plugin: type) -> None:
+    """Wide jobs are rejected, whether asked once in a batch or at every submission."""
+    work = workload()
+    done = run(work, PluginTable("wide"), wide=plugin)
+    wide = work.jobs.size > 4
+    assert ((done.results.fate == Fate.REJECTED) == wide).all()
+    assert set(done.results.texts("reason")) == {None, "test.wide"}
+    assert np.isnan(done.results.start[wide]).all()
+    book = done.hooks["admit"]["wide"]
+    assert (book.judged, book.changed) == (len(work.jobs), int(wide.sum()))
+    assert book.calls == (1 if plugin is RejectWide else len(np.unique(work.jobs.submit)))
+    first = next(iter(done.decisions))
+    assert (first["plugin"], first["verdict"], first["reason"]) == ("wide", "reject", "test.wide")
+
+
+@pytest.mark.parametrize("mode", ["shadow", "warn", "off"])
+def test_only_enforced_answers_count(mode: Any) -> None:
+    """A shadow or a warning is recorded and changes nothing; off is not even asked."""
+    work = workload()
+    done = run(work, PluginTable("wide", mode=mode), wide=RejectWideOpen)
+    assert same(done, run(work))
+    assert len(list(done.decisions)) == (0 if mode == "off" else int((work.jobs.size > 4).sum()))
+
+
+def test_failing_plugin_is_counted_and_the_others_go_on() -> None:
+    """By default a failure counts as no opinion."""
+    work = workload()
+    done = run(work, PluginTable("bad"), PluginTable("wide"), bad=Failing, wide=RejectWide)
+    assert same(done, run(work, PluginTable("wide"), wide=RejectWide))
+    book = done.hooks["admit"]["bad"]
+    assert book.errors == book.calls > 0
+    assert "RuntimeError" in book.first_error
+
+
+def test_failing_plugin_can_hold_jobs_back() -> None:
+    """With on_error = defer nothing starts while it fails, and the reason says so."""
+    done = run(workload(30), PluginTable("bad", on_error="defer"), bad=Failing)
+    assert (done.results.fate == Fate.UNFINISHED).all()
+    assert set(done.results.texts("reason")) == {"plugin.failed"}
+
+
+def test_deferred_jobs_are_asked_again_when_they_said() -> None:
+    """No job starts within the hour for which it is put off."""
+    work = workload(60)
+    done = run(work, PluginTable("later"), later=Later)
+    assert (done.results.fate == Fate.FINISHED).all()
+    assert (done.results.start >= work.jobs.submit + 3600).all()
+    assert done.hooks["admit"]["later"].judged >= 2 * len(work.jobs)
+
+
+def test_observers_are_told_everything_once() -> None:
+    """Every job arrives, starts and ends once, and nothing is told twice."""
+    work = workload()
+    run(work, PluginTable("counting"), counting=Counting)
+    assert Counting.last is not None
+    kinds = Counting.last.kinds
+    assert kinds[[EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED]].tolist() == [300] * 3
+
+
+def test_compiled_form_of_multifactor_decides_like_the_python_form() -> None:
+    """Asked from compiled code or through the chain, at the same instants, with one outcome."""
+    work = workload(200)
+    settings = {"weight_age": 1000.0, "weight_fair_share": 5000.0, "weight_job_size": 100.0}
+    fast = run(work, PluginTable("multifactor", settings=settings))
+    slow = run(work, PluginTable("slow", settings=settings), slow=SlowMultifactor)
+    assert same(fast, slow)
+    assert not same(fast, run(work))
+    left, right = fast.hooks["fair_share"]["multifactor"], slow.hooks["fair_share"]["slow"]
+    assert (left.calls, left.judged) == (right.calls, right.judged)
+
+
+def test_open_fair_share_is_asked_at_every_decision() -> None:
+    """Submission order as a priority is EASY itself, asked while jobs wait and nodes are free."""
+    work = workload()
+    done = run(work, PluginTable("oldest"), oldest=Oldest)
+    assert same(done, run(work))
+    assert done.hooks["fair_share"]["oldest"].calls > 100
+
+
+def test_four_hooks_that_change_nothing_give_plain_easy() -> None:
+    """Admission, fair share, partition and observer through the chain leave EASY alone."""
+    work = workload()
+    others = ("fair_share", "job_size", "partition")
+    age_only = {"weight_age": 1000.0} | {f"weight_{name}": 0.0 for name in others}
+    tables = (
+        PluginTable("limits"),
+        PluginTable("multifactor", settings=age_only),
+        PluginTable("fastest"),
+    )
+    done = run(work, *tables)
+    assert same(done, run(work))
+    for hook in ("admit", "fair_share", "partition", "observe"):
+        assert sum(book.judged for book in done.hooks[hook].values()) >= len(work.jobs)
+
+
+@pytest.mark.parametrize("policy", ["mcdf", "fifo-mn", "fifo-an", "edf-mn", "edf-an"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_promise_is_broken_beside_best_effort_jobs(policy: str, seed: int) -> None:
+    """Promised jobs end in time whatever fills the rest of the machine."""
+    work = workload(seed=seed, deadlines=0.4)
+    done = replay(work, policy, presets()[policy]).results
+    promised = np.isfinite(done.promise)
+    assert promised.any()
+    assert (done.end[promised] <= done.promise[promised] + 1e-6).all()
+    assert (promised == (np.isfinite(work.jobs.deadline) & (done.fate != Fate.REJECTED))).all()
+    best_effort = ~np.isfinite(work.jobs.deadline)
+    assert (done.fate[best_effort] == Fate.FINISHED).all()
+
+
+def test_counter_offer_is_accepted_when_asked_for_instead() -> None:
+    """A rejected job that had asked for the offered deadline would have been admitted."""
+    work = workload(80, deadlines=1.0)
+    before = replay(work, "mcdf", presets()["mcdf"]).results
+    turned_away = np.flatnonzero(np.isfinite(before.offer))
+    assert len(turned_away)
+    job = int(turned_away[0])
+    deadline = work.jobs.deadline.copy()
+    assert before.offer[job] > deadline[job]
+    deadline[job] = before.offer[job]
+    resubmitted = replace(work, jobs=work.jobs.replace(deadline=deadline))
+    after = replay(resubmitted, "mcdf", presets()["mcdf"]).results
+    assert after.fate[job] == Fate.FINISHED
+    assert after.end[job] <= before.offer[job] + 1e-6
