@@ -102,6 +102,10 @@ def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
     elif get_origin(inner) is dict and isinstance(raw, dict):
         for name, value in raw.items():
             _collect(value, get_args(inner)[1], f"{path}.{name}", problems)
+    elif get_origin(inner) is Literal:
+        if raw not in get_args(inner):
+            known = ", ".join(repr(choice) for choice in get_args(inner))
+            problems.append(f"{path}: {raw!r} is not one of {known}")
     else:
         try:
             msgspec.convert(raw, kind)

@@ -74,6 +74,29 @@ def by_core(cluster: Cluster) -> Cluster:
     )
 
 
+def by_node(cluster: Cluster) -> Cluster:
+    """Return the cluster with one row per node: rows that share a `host` become one.
+
+    Its cores and memory are the sums; everything else is the first row's.
+    """
+    nodes = cluster.nodes
+    hosts, first, row = np.unique(nodes.host, return_index=True, return_inverse=True)
+    if not len(hosts) or hosts[0] < 0 or len(hosts) == len(nodes):
+        return cluster
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    rows, group = first[order], place[row.ravel()]
+    whole = nodes.take(rows)
+    memory = np.bincount(group, np.maximum(nodes.memory, 0)).astype(np.int64)
+    table = whole.replace(
+        cores=np.bincount(group, nodes.cores).astype(np.int32),
+        memory=np.where(whole.memory >= 0, memory, -1),
+    ).replace_text("name", whole.host, nodes.names("host"))
+    masks = {name: mask[rows] for name, mask in cluster.partitions.items()}
+    return Cluster(table, masks, version=cluster.version)
+
+
 def cores_per_node(cluster: Cluster) -> int:
     """Return the number of cores that most nodes have."""
     if not len(cluster):

@@ -14,7 +14,7 @@ import numpy as np
 
 from rtsched.model.log import Ending
 from rtsched.model.table import Table, Text
-from rtsched.replay.machine import by_core, cores_per_node
+from rtsched.replay.machine import by_core, by_node, cores_per_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +69,7 @@ def in_units(
             if machine.topology.shape or len(machine.topology.link):
                 said.append("The links between nodes are left out: a core has none of its own.")
         return log, cores
+    machine = by_node(machine)
     each = cores_per_node(machine)
     if each == 1:
         return log, machine

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ConfigError
-from rtsched.kernels.dlt import exec_time
-from rtsched.kernels.execution_range import execution_ranges
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
@@ -234,6 +232,8 @@ def _divisible(
 
 def _affine(size: NDArray[np.int32], costs: tuple[float, float, float, float]) -> Affine:
     """Return (a, b), float64[n] each: on `size` nodes, E = a + b sigma."""
+    from rtsched.kernels.dlt import exec_time  # loads numba: not for settings alone
+
     sizes, place = np.unique(size, return_inverse=True)
     fixed = np.array([exec_time(int(each), 0.0, *costs) for each in sizes])
     whole = np.array([exec_time(int(each), 1.0, *costs) for each in sizes])
@@ -274,6 +274,8 @@ def relative_deadlines(
         bounds = [jobs.column(name)[rows][cut] for name in ("size_min", "size_max")]
         low = np.where(bounds[0] > 0, bounds[0], 1).astype(np.int64)
         high = np.where(bounds[1] > 0, np.minimum(bounds[1], machine), machine).astype(np.int64)
+        from rtsched.kernels.execution_range import execution_ranges  # loads numba
+
         least[cut], most[cut] = execution_ranges(low, np.maximum(high, low), *columns)
     share = draw(jobs.id[rows], seed, DEADLINE_DRAW)
     return np.asarray(least + share * (most - least))

@@ -14,6 +14,7 @@ from rtsched.kernels.dlt import exec_time
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
+from rtsched.replay.machine import by_node
 from rtsched.replay.rules import DeadlineRule, KindRule, draw
 from rtsched.replay.workload import HEADER, WorkloadOptions, header_settings, prepare
 
@@ -393,3 +394,19 @@ def test_an_swf_header_may_propose_settings():
     for bad in ("{ jobs_are", "3"):
         with pytest.raises(ConfigError, match=HEADER):
             header_settings([f"; {HEADER}: {bad}"])
+
+
+def test_rows_of_one_host_become_one_node_where_jobs_have_nodes_to_themselves():
+    """A cluster that is read by the processor is put together again by host."""
+    hosts = ["a", "a", "b", "b", "b"]
+    by_processor = Cluster(
+        Nodes.build(5, name=hosts, host=hosts, memory=10),
+        {"left": np.array([1, 1, 0, 0, 0], np.bool_)},
+    )
+    nodes = by_node(by_processor)
+    assert nodes.nodes.texts("name") == ["a", "b"]
+    assert nodes.nodes.cores.tolist() == [2, 3]
+    assert nodes.nodes.memory.tolist() == [20, 30]
+    assert nodes.partitions["left"].tolist() == [True, False]
+    work = prepare(log(cluster=0, size=[1, 2, 3]), WorkloadOptions(unit="node"), by_processor)
+    assert len(work.cluster) == 2
