@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pluggy
+import structlog
 
 from rtsched import hookspecs
 from rtsched.checks import CHECKS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rtsched.plugins import Found
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 HOOKS = ("delay_class", "admit", "fair_share", "partition", "observe")
 FAILED = Reason("plugin.failed", "a plug-in failed; the site defers jobs until it answers again")
@@ -318,7 +320,9 @@ class Chain:
             book.judged += n
             if error:
                 book.errors += 1
-                book.first_error = book.first_error or error
+                if not book.first_error:
+                    book.first_error = error
+                    log.warning("plugin_failed", plugin=name, hook=hook, error=error)
                 if hook == "admit" and entry.member.on_error == "defer":
                     value = _deferred(n)
             changed, abstained = _course(hook, value, n)

@@ -2,7 +2,8 @@
 
 A job with a deadline is admitted if one plan keeps every promise given so far and its own; that
 plan then replaces the old one. Rigid, moldable and divisible jobs pass the same test. Jobs without
-a deadline are not judged: they are best effort and run around the plan.
+a deadline are not judged: they are best effort and run around the plan. A job that must not begin
+yet is put off until it may: the plan knows no later arrivals.
 
 The cluster is taken as one pool of equal nodes per partition. Where partitions overlap, the plans
 of the others stand while one is planned anew, so nothing promised is broken, though a plan over
@@ -89,21 +90,29 @@ class Mcdf:
         "with it job {other} would miss its promised deadline; {promises} promises are given",
     )
 
+    not_yet = Reason(
+        "mcdf.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
+    )
+
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it."""
-        judged = np.flatnonzero(np.isfinite(jobs.deadline))
         if not len(jobs):
             return self._improve(snapshot)
-        if not len(judged):
+        due = np.isfinite(jobs.deadline)
+        later = due & (jobs.begin > snapshot.now)
+        judged = np.flatnonzero(due & ~later)
+        if not due.any():
             return None
         ledger = self._ledger(snapshot, jobs.take(judged))
         code = np.full(len(jobs), Verdict.ABSTAIN, np.int8)
         promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
-        findings = []
+        code[later] = Verdict.DEFER
+        wait = jobs.begin - snapshot.now
+        findings = [Finding.where(later, self.not_yet, wait=wait)] if later.any() else []
         for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
             row = judged[k]
             refusal = ledger.admit(k)
@@ -117,7 +126,8 @@ class Mcdf:
             numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
             findings.append(Finding(reason, np.array([row]), numbers))
         plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
-        return Verdicts(code, np.full(len(jobs), -np.inf), promise, offer, tuple(findings), plan)
+        retry_at = np.where(later, jobs.begin, -np.inf)
+        return Verdicts(code, retry_at, promise, offer, tuple(findings), plan)
 
     def _improve(self, snapshot: Snapshot) -> Verdicts | None:
         """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""

@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from rtsched import __version__
-from rtsched.cli.common import debug_option, sentences
+from rtsched.cli.common import debug_option, log_to_stderr, sentences
 
 __all__ = ["main"]
 
@@ -81,3 +81,4 @@ def main() -> None:
     It needs no daemon and no root, and changes nothing on the batch system. Start with
     `rtsched replay LOG`; then ask `rtsched explain JOB`.
     """
+    log_to_stderr()

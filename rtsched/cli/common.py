@@ -237,3 +237,16 @@ def toml_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return msgspec.json.encode(value).decode()
+
+
+def log_to_stderr() -> None:
+    """Write events as `event key=value` lines to standard error; standard output is for results."""
+    import structlog
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -202,3 +202,16 @@ def test_the_promised_deadline_counts_not_the_job_s_own() -> None:
     snapshot = Snapshot(NOW, Cluster.uniform(1), waiting, promises=promises, plan=plan)
     verdicts = chain(order="deadline").admit(rigid((60, 1, 10), first=1), snapshot).verdicts
     assert verdicts.code.tolist() == [Verdict.ADMIT]
+
+
+def test_a_job_that_must_not_begin_yet_is_judged_when_it_may() -> None:
+    """Until its begin time it is put off, and nothing is planned for it."""
+    job = rigid((100, 1, 10)).replace(begin=NOW + 20)
+    judgement = chain().admit(job, Snapshot(NOW, Cluster.uniform(1)))
+    verdicts = judgement.verdicts
+    assert verdicts.code.tolist() == [Verdict.DEFER]
+    assert verdicts.retry_at.tolist() == [NOW + 20]
+    assert verdicts.plan is None
+    assert verdicts.findings[0].reason.code == "mcdf.not-yet"
+    verdicts = chain().admit(job, Snapshot(NOW + 20, Cluster.uniform(1))).verdicts
+    assert verdicts.code.tolist() == [Verdict.ADMIT]
