@@ -16,7 +16,7 @@ from rtsched.model.jobs import Jobs, Kind
 from rtsched.testing.builders import make_cluster, make_events, make_jobs, make_snapshot
 
 try:
-    from hypothesis import Phase, given, settings
+    from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
 except ImportError as cause:
     raise MissingExtraError("testing a plug-in", "testing", str(cause)) from cause
@@ -150,7 +150,14 @@ def sample_scenes(examples: int) -> tuple[Scene, ...]:
     """Return random scenes, the same ones every time, small ones first."""
     found: list[Scene] = []
 
-    @settings(max_examples=examples, database=None, derandomize=True, phases=(Phase.generate,))
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=(Phase.generate,),
+        suppress_health_check=(HealthCheck.too_slow,),
+    )
     @given(scenes())
     def collect(scene: Scene) -> None:
         found.append(scene)

@@ -1,0 +1,184 @@
+"""Tables of columns: types, missing values, views, and that nobody can write to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.errors import ShapeError
+from rtsched.model.cluster import Cluster, Nodes, NodeState, Topology
+from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import Column, Table, Text, encode, read_only
+from rtsched.testing import make_cluster, make_jobs, make_snapshot
+from rtsched.testing.strategies import account_tables
+
+if TYPE_CHECKING:
+    from rtsched.model.accounts import Accounts
+
+
+class Pets(Table):
+    """A table made up for these tests."""
+
+    legs = Column(np.int32, -1, "Number of legs.")
+    weight = Column(np.float64, np.nan, "Kilograms.")
+    name = Text("What it is called.")
+
+
+class OldPets(Pets):
+    """Pets with one column more."""
+
+    age = Column(np.float64, np.inf, "Years.")
+
+
+PETS = Pets.build(3, legs=[4, 2, 0], name=["rex", None, "rex"])
+
+
+def test_columns_have_their_declared_type() -> None:
+    """Whole numbers widen to floats; what is not given is missing, and costs nothing."""
+    pets = Pets.build(2, legs=[4, 2], weight=[3, 4])
+    assert pets.legs.dtype == np.int32
+    assert pets.weight.dtype == np.float64
+    assert PETS.weight.strides == (0,)
+    assert np.isnan(PETS.weight).all()
+
+
+def test_texts_become_codes() -> None:
+    """Codes into a table of names in order of first appearance; -1 is missing."""
+    assert PETS.name.tolist() == [0, -1, 0]
+    assert PETS.names("name") == ("rex",)
+    assert PETS.texts("name") == ["rex", None, "rex"]
+    given_codes = Pets.build(2, name=[1, 0], names={"name": ("a", "b")})
+    assert given_codes.texts("name") == ["b", "a"]
+
+
+@given(st.lists(st.none() | st.text(max_size=3)))
+def test_encoding_loses_nothing(texts: list[str | None]) -> None:
+    """Codes and names give the texts back; names are distinct."""
+    codes, names = encode(texts)
+    assert [names[code] if code >= 0 else None for code in codes] == texts
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"wings": [1]}, "Pets has no column 'wings'"),
+        ({"legs": [1, 2]}, r"column 'legs' has shape \(2,\), expected \(1,\)"),
+        ({"legs": [1.5]}, "column 'legs' holds int32, not float64"),
+        ({"weight": ["heavy"]}, "column 'weight' holds float64"),
+        ({"legs": [[1]]}, "has shape"),
+    ],
+)
+def test_what_does_not_fit_is_refused(columns: dict[str, list[object]], complaint: str) -> None:
+    """Unknown columns, wrong lengths, and types that would lose information."""
+    with pytest.raises(ShapeError, match=complaint):
+        Pets.build(1, **columns)
+
+
+def test_scalars_stand_for_all_rows() -> None:
+    """One value, many rows."""
+    assert Pets.build(3, legs=4).legs.tolist() == [4, 4, 4]
+
+
+def test_nobody_can_write() -> None:
+    """Not to a column, not to a view, not through the array it was made from."""
+    own = np.array([4, 2, 0], np.int32)
+    pets = Pets.build(3, legs=own)
+    for table in (pets, pets.take([0, 1]), pets.replace(weight=[1.0, 2.0, 3.0])):
+        for name in Pets.columns():
+            with pytest.raises(ValueError, match="read-only"):
+                table.column(name)[:] = 0
+    assert own.flags.writeable
+
+
+def test_models_are_read_only_all_through() -> None:
+    """Schedules, partitions and links can be written to no more than tables."""
+    plan = Schedule.build([1], [0.0], [1.0], np.array([0, 2]), np.array([0, 1], np.int32))
+    cluster = make_cluster(2, partitions={"a": [1]})
+    wires = Topology((2,), np.array([[0, 1]], np.int32), np.ones(1))
+    snapshot = Snapshot(0.0, cluster, allocations=plan)
+    arrays = [plan.indptr, plan.nodes, plan.fractions, cluster.partitions["a"]]
+    for array in [*arrays, wires.link, wires.bandwidth, snapshot.free_in]:
+        assert not array.flags.writeable
+
+
+def test_read_only_leaves_the_owner_his_array() -> None:
+    """The result is a view; what is read-only already is returned as it is."""
+    own = np.ones(2)
+    view = read_only(own)
+    assert own.flags.writeable
+    assert read_only(view) is view
+
+
+@given(st.lists(st.integers(0, 2), max_size=5), st.data())
+def test_views_of_views(rows: list[int], data: st.DataObject) -> None:
+    """Taking twice is taking once from the rows taken; texts come along."""
+    once = PETS.take(rows)
+    again = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=5)) if rows else []
+    twice = once.take(again)
+    assert twice.legs.tolist() == [PETS.legs[rows[i]] for i in again]
+    assert twice.texts("name") == [PETS.texts("name")[rows[i]] for i in again]
+    assert len(twice) == len(again)
+
+
+def test_a_mask_takes_rows() -> None:
+    """Booleans choose where they are true."""
+    assert PETS.take(PETS.legs > 0).legs.tolist() == [4, 2]
+
+
+def test_replacing_columns() -> None:
+    """The others are shared; text can get other codes and names."""
+    heavier = PETS.replace(weight=[1.0, 2.0, 3.0])
+    assert heavier.legs is PETS.legs
+    assert heavier.texts("name") == PETS.texts("name")
+    renamed = PETS.replace_text("name", [0, 1, -1], ["tom", "tim"])
+    assert renamed.texts("name") == ["tom", "tim", None]
+    with pytest.raises(ShapeError, match="no column 'wings'"):
+        PETS.replace(wings=1)
+
+
+def test_tables_inherit_columns() -> None:
+    """A derived table has its base's columns first."""
+    assert list(OldPets.columns()) == ["legs", "weight", "name", "age"]
+    assert OldPets.build(1).age.tolist() == [np.inf]
+    assert "age" not in Pets.columns()
+
+
+def test_unknown_columns_are_told() -> None:
+    """Of a table and of a view alike."""
+    for table in (PETS, PETS.take([0])):
+        with pytest.raises(ShapeError, match="Pets has no column 'wings'"):
+            table.column("wings")
+
+
+def test_labels_fall_back_on_ids() -> None:
+    """A job without a name of its own is called by its id."""
+    jobs = Jobs.build(2, id=[7, 8], label=["7_1", None])
+    assert jobs.labels() == ["7_1", "8"]
+
+
+@given(account_tables().filter(len))
+def test_shares_sum_to_one(accounts: Accounts) -> None:
+    """The users' parts of the machine are the machine."""
+    leaves = np.isin(np.arange(len(accounts)), accounts.parent, invert=True)
+    assert accounts.share()[leaves].sum() == pytest.approx(1.0)
+
+
+def test_free_in_counts_running_jobs_and_states() -> None:
+    """Free now, when the running job ends at the latest, at once if it is over, or never."""
+    nodes = Nodes.build(4, state=np.array([0, 0, 0, NodeState.DOWN], np.int8))
+    running = make_jobs(2, wall_time=[100.0, 10.0], submit=0.0)
+    snapshot = make_snapshot(None, Cluster(nodes), 40.0, running=running, nodes=[[1], [2]])
+    assert snapshot.free_in.tolist() == [0.0, 60.0, 0.0, np.inf]
+
+
+def test_partitions_must_cover_every_node() -> None:
+    """A mask of another length is a mistake."""
+    with pytest.raises(ShapeError, match="partition 'a'"):
+        Cluster(Nodes.build(3), {"a": np.ones(2, np.bool_)})
