@@ -204,13 +204,19 @@ def measure_page() -> str:
 
 
 def commands() -> dict[str, click.Command]:
-    """Return every command by name, the group itself first under `rtsched`."""
-    context = click.Context(main, info_name="rtsched")
-    found: dict[str, click.Command] = {"rtsched": main}
-    for name in main.list_commands(context):
-        command = main.get_command(context, name)
-        if command is not None:
-            found[name] = command
+    """Return every command by its full name, groups before what is in them."""
+    found: dict[str, click.Command] = {}
+
+    def walk(name: str, command: click.Command) -> None:
+        found[name] = command
+        if isinstance(command, click.Group):
+            context = click.Context(command, info_name=name)
+            for each in command.list_commands(context):
+                inner = command.get_command(context, each)
+                if inner is not None:
+                    walk(f"{name} {each}", inner)
+
+    walk("rtsched", main)
     return found
 
 
@@ -218,13 +224,12 @@ def command_page() -> str:
     """Return the page of commands."""
     parts = []
     for name, command in commands().items():
-        title = name if name == "rtsched" else f"rtsched {name}"
         given = [p for p in command.params if isinstance(p, click.Argument)]
         options = [p for p in command.params if isinstance(p, click.Option)]
-        usage = " ".join([title, "[OPTIONS]", *map(_argument, given)])
-        if name == "rtsched":
-            usage += " COMMAND ..."
-        parts += [f"## {title}", block(usage, "text"), _help(command.help or "")]
+        usage = " ".join([name, "[OPTIONS]", *map(_argument, given)])
+        if isinstance(command, click.Group):
+            usage += f" {command.subcommand_metavar or 'COMMAND ...'}"
+        parts += [f"## {name}", block(usage, "text"), _help(command.help or "")]
         parts += [table(("option", "value", "default", "meaning"), map(_option, options))]
     return page(
         "Commands",

@@ -1,0 +1,238 @@
+"""The docs say what the code does: generated pages, links, commands, tables and examples."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from rtsched import hookspecs
+from rtsched.cli import main
+from rtsched.model.verdicts import Reason
+from rtsched.plugins import Found
+from rtsched.replay.measures import MEASURES
+from rtsched.replay.policies import load_site
+
+TOP = Path(__file__).resolve().parents[2]
+DOCS = TOP / "docs"
+PAGES = sorted([*TOP.glob("*.md"), *DOCS.rglob("*.md")])
+BY_HAND = [path for path in PAGES if path.parent.name != "reference"]
+FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def generate():
+    """Return docs/generate.py as a module; its neighbours can be imported too."""
+    sys.path.insert(0, str(DOCS))
+    yield importlib.import_module("generate")
+    sys.path.remove(str(DOCS))
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Return the pages of the reference by name."""
+    return {path.stem: path.read_text("utf-8") for path in (DOCS / "reference").glob("*.md")}
+
+
+def shown(path):
+    """Return a page's name for test ids."""
+    return path.relative_to(TOP).as_posix()
+
+
+def blocks(path, language):
+    """Return the texts of a page's fenced blocks of one language."""
+    found = FENCED.findall(path.read_text("utf-8"))
+    return [text for info, text in found if info.strip() == language]
+
+
+def test_generated_pages_are_up_to_date(generate):
+    """Whoever changes a hook, setting, reason, measure or command runs docs/generate.py."""
+    assert generate.stale(generate.pages()) == []
+
+
+@pytest.mark.slow
+def test_terminal_excerpts_are_up_to_date(generate, tmp_path):
+    """What README and tutorial show is what their commands print."""
+    outputs = importlib.import_module("outputs")
+    terminal = outputs.Terminal(tmp_path)
+    for excerpt in outputs.excerpts():
+        assert terminal.shown(excerpt) == excerpt.output, excerpt.command
+
+
+def hooks():
+    """Return the hooks that hookspecs declares."""
+    return {name: value for name, value in vars(hookspecs).items() if name.startswith("rtsched_")}
+
+
+def test_every_hook_is_documented_with_its_arguments(reference):
+    """Page, heading and argument list."""
+    for name, function in hooks().items():
+        arguments = ", ".join(["self", *inspect.signature(function).parameters])
+        assert f"## {name}\n" in reference["hooks"]
+        assert f"def {name}({arguments})" in reference["hooks"]
+
+
+def test_every_setting_is_documented(generate, reference):
+    """Settings of plug-ins under their plug-in, tables of a site.toml under theirs."""
+    installed = importlib.import_module("installed")
+    for name, entry in installed.built_in().items():
+        section = reference["plugins"].partition(f"## {name}\n")[2].partition("\n## ")[0]
+        for setting in entry.config.__struct_fields__:
+            assert f"| `{setting}` |" in section, (name, setting)
+    from rtsched.config import PluginTable
+    from rtsched.replay.policies import Policy, Site
+
+    for kind in (Site, Policy, PluginTable, type(Policy().system), type(Site().workload)):
+        for setting in kind.__struct_fields__:
+            assert f"| `{setting}` |" in reference["site"], (kind, setting)
+
+
+def text_of_tests():
+    """Return the text of all tests but those of this file."""
+    others = [path for path in (TOP / "tests").rglob("*.py") if path.name != Path(__file__).name]
+    return "\n".join(path.read_text("utf-8") for path in others)
+
+
+def test_every_reason_is_documented_and_asserted(generate, reference):
+    """Each reason of core and built-in plug-ins has an anchor, and a test that names its code."""
+    text = text_of_tests()
+    codes = list(importlib.import_module("pages_for_authors").reasons())
+    assert codes
+    for code in codes:
+        assert f'<a id="{code}"></a>' in reference["reasons"]
+    assert [code for code in codes if f'"{code}"' not in text] == []
+
+
+def test_reason_codes_begin_with_their_plugin(generate):
+    """`mcdf.no-room` is one of mcdf."""
+    installed = importlib.import_module("installed")
+    for name, entry in installed.built_in().items():
+        for reason in installed.reasons_of(entry.plugin):
+            assert isinstance(reason, Reason)
+            assert reason.code.startswith(f"{name}.")
+
+
+def test_every_measure_is_documented(reference):
+    """Each name of the registry is in the table."""
+    assert MEASURES
+    for name in MEASURES:
+        assert f"| `{name}` |" in reference["measures"]
+
+
+def test_every_command_and_option_is_documented(generate, reference):
+    """Each command has a section, and each of its options a row there."""
+    commands = importlib.import_module("pages_for_admins").commands()
+    assert {f"rtsched {name}" for name in main.list_commands(click.Context(main))} < set(commands)
+    for name, command in commands.items():
+        section = reference["commands"].partition(f"## {name}\n")[2].partition("\n## ")[0]
+        for param in command.params:
+            if isinstance(param, click.Option):
+                assert all(f"`{option}`" in section for option in param.opts), (name, param.opts)
+                assert param.help, (name, param.name)
+
+
+def test_every_hook_has_a_test_of_its_name():
+    """A hook without a test that is named after it is not tested."""
+    names = re.findall(r"def (test_\w+)", text_of_tests())
+    for hook in hooks():
+        short = hook.removeprefix("rtsched_")
+        assert any(short in name for name in names), f"no test is named after {hook}"
+
+
+def slug(heading):
+    """Return the anchor that a heading gets."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
+def anchors(path):
+    """Return all anchors of a page."""
+    text = path.read_text("utf-8")
+    bare = FENCED.sub("", text)
+    headings = re.findall(r"^#+ (.+)$", bare, re.MULTILINE)
+    return {slug(heading) for heading in headings} | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=shown)
+def test_links_resolve(path):
+    """Every relative link leads to a file, and to an anchor in it."""
+    text = FENCED.sub("", path.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, fragment = target.partition("#")
+        other = (path.parent / file).resolve() if file else path
+        assert other.exists(), target
+        if fragment:
+            assert fragment in anchors(other), target
+
+
+def command_lines(path):
+    """Return every `rtsched ...` command line in a page's fenced blocks, as words."""
+    for text in [*blocks(path, "sh"), *blocks(path, "console")]:
+        for line in text.replace("\\\n", " ").splitlines():
+            for part in re.split(r"\s[|>]\s|&&", line.removeprefix("$ ")):
+                words = shlex.split(part, comments=True)
+                if words and words[0] == "rtsched":
+                    yield words[1:]
+
+
+def parse(group, words, context):
+    """Parse a command line down to the command that it names, running nothing."""
+    command = group.get_command(context, words[0])
+    assert command is not None, words
+    rest = words[1:]
+    if isinstance(command, click.Group):
+        inner = click.Context(command, info_name=words[0], parent=context)
+        parse(command, rest, inner)
+    else:
+        command.make_context(words[0], list(rest), parent=context)
+
+
+@pytest.mark.parametrize("path", BY_HAND, ids=shown)
+def test_command_lines_parse(path):
+    """Commands, options and their values in hand-written pages are those that exist."""
+    context = click.Context(main, info_name="rtsched")
+    for words in command_lines(path):
+        if words[:1] in (["--version"], ["--help"]):
+            continue
+        parse(main, words, context)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=shown)
+def test_site_tables_are_valid(path, tmp_path, generate, documented):
+    """A block marked `toml site` is a whole site.toml without a mistake."""
+    kinds = {"width-limit": documented.WidthLimit, "turns": documented.Turns}
+    ours = {name: Found(name, "site-plugins", "1.0", kind) for name, kind in kinds.items()}
+    found = importlib.import_module("installed").built_in() | ours
+    for text in blocks(path, "toml site"):
+        file = tmp_path / "site.toml"
+        file.write_text(text, "utf-8")
+        load_site(file, found)
+
+
+@pytest.fixture(scope="session")
+def documented(tmp_path_factory):
+    """Return the Python blocks of docs/plugins.md as one module."""
+    path = tmp_path_factory.mktemp("documented") / "documented_plugins.py"
+    path.write_text("\n\n".join(blocks(DOCS / "plugins.md", "python")), "utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_plugin_page_runs(documented):
+    """The examples of docs/plugins.md pass their own tests."""
+    tests = [value for name, value in vars(documented).items() if name.startswith("test_")]
+    assert len(tests) >= 4
+    for test in tests:
+        test()
