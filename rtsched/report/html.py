@@ -122,11 +122,8 @@ def _shown(figure: Figure, trusted: Any) -> dict[str, Any]:
 def _texts(summary: Summary) -> dict[str, Any]:
     """Return everything the template shows that is no figure."""
     books, failures, timed = _books(summary)
-    looks = [{"name": LOGGED, "variable": look(None).variable}]
-    looks += [
-        {"name": name, "variable": look(place).variable}
-        for place, name in enumerate(summary.policies)
-    ]
+    looks = [{"name": LOGGED, "look": look(None)}]
+    looks += [{"name": name, "look": look(place)} for place, name in enumerate(summary.policies)]
     return {
         "title": _title(summary),
         "facts": _facts(summary),

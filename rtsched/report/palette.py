@@ -45,6 +45,11 @@ class Look:
     width: float = 2.0
 
     @property
+    def dasharray(self) -> str:
+        """Return its dashes as an SVG line takes them, 4 units wide."""
+        return {"dash": "7 3", "dashdot": "6 2 2 2", "dot": "3 2"}.get(self.dash, "none")
+
+    @property
     def variable(self) -> str:
         """Return the name of the page's variable that holds its colour, light or dark."""
         return f"policy-{self.color[1:]}"

@@ -1,0 +1,137 @@
+"""The page: complete in itself, the same bytes each time, of bounded size, hostile names inert."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+import report_builders as build
+
+from rtsched.errors import MissingExtraError
+from rtsched.report.html import render
+from rtsched.report.summary import summarise
+
+MOST_BYTES = 8_000_000
+
+
+class Page(HTMLParser):
+    """Collect elements, their attributes, scripts and the text that is shown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.text = ""
+        self._within = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        """Keep one element."""
+        self.elements.append((tag, dict(attrs)))
+        self._within = tag
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_endtag(self, tag):
+        """Leave it."""
+        self._within = ""
+
+    def handle_data(self, data):
+        """Keep its text."""
+        if self._within == "script":
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = (attributes, text + data)
+        elif self._within != "style":
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def replay():
+    """Return a replay whose users, policies, files and reasons are all hostile."""
+    work = build.workload(users=build.HOSTILE)
+    work.skipped.add(build.SCRIPT, f"{build.SCRIPT}:1")
+    runs = [build.run(work, name, rejects=0.3) for name in build.HOSTILE]
+    return work, runs, summarise(work, runs)
+
+
+@pytest.fixture(scope="module")
+def text(replay):
+    """Return the page of the hostile replay."""
+    return render(*replay)
+
+
+def test_nothing_is_fetched(text):
+    """No element refers to anything outside the page."""
+    page = Page(text)
+    for tag, attributes in page.elements:
+        assert tag not in {"link", "iframe", "object", "embed", "base", "img", "form"}
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#").startswith("#")
+    assert not re.search(r"@import|url\(", re.sub(r"<script>.*?</script>", "", text, flags=re.S))
+
+
+def test_only_the_pages_own_scripts_may_run(text):
+    """The content policy names exactly the page's two scripts by hash, and no network at all."""
+    page = Page(text)
+    policy = next(a["content"] for tag, a in page.elements if "http-equiv" in a)
+    run = [body for attributes, body in page.scripts if "type" not in attributes]
+    hashes = {
+        f"'sha256-{base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()}'"
+        for body in run
+    }
+    allowed = re.search(r"script-src ([^;]*);", policy).group(1)
+    assert set(allowed.split()) == hashes
+    assert len(run) == 2
+    assert policy.startswith("default-src 'none';")
+
+
+def test_hostile_names_are_text(text, replay):
+    """Markup, scripts and template syntax in names reach the reader as they are written."""
+    page = Page(text)
+    assert build.SCRIPT in page.text
+    assert "{{ 7*7 }}" in page.text
+    assert r"\x1b[31mred" in page.text
+    assert r"abc\u202edef" in page.text
+    assert not any("evil.example" in str(a.get("href")) for _, a in page.elements)
+    data = [body for attributes, body in page.scripts if "type" in attributes]
+    assert all("<" not in body and json.loads(body) for body in data)
+
+
+def test_every_figure_has_heading_words_and_data(text):
+    """A reader who cannot see a figure has its title and what there is to be seen in it."""
+    page = Page(text)
+    ids = [attributes.get("id") for _, attributes in page.elements]
+    plots = [a for tag, a in page.elements if a.get("class") == "plot"]
+    assert len(plots) == 10
+    for plot in plots:
+        assert plot["role"] == "img"
+        for part in ("aria-labelledby", "aria-describedby"):
+            assert plot[part] in ids
+        assert f"{plot['id']}-data" in ids
+    assert len([i for i in ids if i]) == len({i for i in ids if i})
+    tables = [tag for tag, _ in page.elements if tag in {"table", "caption"}]
+    assert tables.count("table") == tables.count("caption") == 4
+
+
+def test_the_same_replay_gives_the_same_page(replay, text):
+    """There is neither date nor random name in it."""
+    assert render(*replay) == text
+
+
+def test_a_large_log_gives_a_small_page():
+    """Whatever the log's size, everything is aggregated."""
+    work, runs = build.million(120_000)
+    assert len(render(work, runs, summarise(work, runs)).encode()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "plotly.offline"])
+def test_without_the_extra_the_page_says_what_to_install(replay, monkeypatch, missing):
+    """A minimal install has no report, and says how to get it."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtraError, match=r"rtsched\[report\]"):
+        render(*replay)

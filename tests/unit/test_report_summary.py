@@ -1,0 +1,72 @@
+"""The summary: one JSON object of plain types, the same bytes for the same replay."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import report_builders as build
+
+from rtsched.replay.measures import MEASURES
+from rtsched.replay.results import Fate, PolicyRun, Results
+from rtsched.report.summary import summarise
+
+
+def test_the_object_has_log_assumptions_and_policies():
+    """Policies stand under their names in the order of the run, measures beside their books."""
+    work = build.workload()
+    summary = summarise(work, [build.run(work, "mcdf", rejects=0.3), build.run(work)])
+    found = json.loads(summary.encode())
+    assert list(found) == ["log", "assumptions", "policies"]
+    assert list(found["policies"]) == ["mcdf", "fcfs"]
+    mcdf = found["policies"]["mcdf"]
+    assert set(MEASURES) <= set(mcdf)
+    assert mcdf["hooks"]["admit"]["mcdf"]["judged"] == 60
+    assert mcdf["hooks"]["fair_share"]["multifactor"]["first_error"] == "ValueError: no"
+    assert found["log"]["as_logged"]["mean_wait_s"] > 0
+    assert found["log"]["skipped"]["run time is not a number"] == {
+        "records": 3,
+        "first": "site.swf:17",
+    }
+    assert found["assumptions"] == {
+        "machine": "The machine has 8 nodes: the peak use seen in the log.",
+        "shares": "Every user has the same share.",
+    }
+
+
+def test_equal_runs_of_unequal_speed_give_equal_bytes():
+    """Seconds stand in the summary only where they were asked for, and can be taken out."""
+    work = build.workload()
+    run = build.run(work, "mcdf", rejects=0.3)
+    slow = dataclasses.replace(run, seconds=99.0)
+    assert summarise(work, [run]).encode() == summarise(work, [slow]).encode()
+    timed = summarise(work, [slow], timings=True)
+    assert timed.policies["mcdf"]["seconds"] == 99.0
+    assert timed.policies["mcdf"]["hooks"]["admit"]["mcdf"]["seconds"] == 0.25
+    assert timed.without_timings().encode() == summarise(work, [run]).encode()
+
+
+def test_a_setting_named_seconds_is_no_timing():
+    """Only the timings go, not what a plug-in calls the same."""
+    work = build.workload()
+    run = dataclasses.replace(build.run(work), settings={"seconds": 3, "limit": float("inf")})
+    kept = summarise(work, [run], timings=True).without_timings()
+    assert kept.policies["fcfs"]["settings"] == {"seconds": 3, "limit": None}
+
+
+def test_nothing_ran_gives_null_and_no_nan():
+    """JSON knows neither nan nor infinity."""
+    work = build.workload(n=4)
+    results = Results.build(4, fate=np.full(4, Fate.REJECTED, np.int8))
+    nowhere = (np.zeros(5, np.int64), np.empty(0, np.int32))
+    text = summarise(work, [PolicyRun("none", results, nowhere)]).encode().decode()
+    assert json.loads(text)["policies"]["none"]["mean_wait_s"] is None
+    assert "NaN" not in text
+    assert "Infinity" not in text
+
+
+def test_texts_that_are_no_unicode_are_written_out():
+    """A lone surrogate, as surrogateescape makes it of foreign bytes, cannot break the output."""
+    work = dataclasses.replace(build.workload(n=3), sources=("caf\udce9.swf",))
+    assert json.loads(summarise(work, []).encode())["log"]["sources"] == ["caf\\udce9.swf"]

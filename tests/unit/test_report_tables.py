@@ -1,0 +1,91 @@
+"""The terminal's tables: golden text, no colours in a pipe, hostile names shown harmlessly."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+import report_builders as build
+from rich.console import Console
+
+from rtsched.report.summary import summarise
+from rtsched.report.tables import show
+
+GOLDEN = Path(__file__).parent.parent / "data" / "report"
+"""Written anew where RTSCHED_UPDATE_GOLDEN is set; review the difference as code."""
+
+
+def printed(summary, width: int, **console) -> str:
+    """Return what `show` prints on a terminal of this width, or into a pipe."""
+    out = io.StringIO()
+    show(summary, Console(file=out, width=width, **console))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def summary():
+    """Summarise one small fixed replay of three policies, one of which rejects."""
+    work = build.workload()
+    runs = [build.run(work), build.run(work, "easy"), build.run(work, "mcdf", rejects=0.2)]
+    return summarise(work, runs)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_tables_read_as_the_golden_text(summary, width):
+    """A piped table has the reviewed text, without colours, and fits the terminal."""
+    text = printed(summary, width)
+    path = GOLDEN / f"tables_{width}.txt"
+    if os.environ.get("RTSCHED_UPDATE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_best_value_is_marked_on_a_terminal(summary):
+    """Only a terminal gets the escape sequences that mark the best value of a row."""
+    assert "\x1b[1;32m" in printed(summary, 100, force_terminal=True)
+
+
+def test_many_policies_are_shown_in_groups_that_fit():
+    """More policies than fit side by side go into further tables, each beside the log."""
+    work = build.workload()
+    names = ["easy", "fcfs", "conservative", "multifactor", "mcdf", "fifo-mn", "edf-an"]
+    summary = summarise(work, [build.run(work, name) for name in names])
+    text = printed(summary, 80)
+    heads = [line for line in text.splitlines() if "as logged" in line]
+    assert len(heads) > 1
+    assert [name for line in heads for name in line.replace("as logged", "").split()] == names
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_hostile_names_are_shown_and_not_obeyed():
+    """Rich markup, control characters and overrides in names come out as plain text."""
+    work = build.workload(users=build.HOSTILE)
+    work.skipped.add("odd\x1b[2J field [blink]x[/blink]", "evil\n\rname:1")
+    runs = [build.run(work, name, rejects=0.3) for name in build.HOSTILE]
+    text = printed(summarise(work, runs, timings=True), 200, force_terminal=False)
+    assert "[red]eve[/red]" in text
+    assert r"bell\x07\x1b[31mr" in text
+    assert r"abc\u202edef" in text
+    assert r"odd\x1b[2J field [blink]x[/blink]" in text
+    assert r"evil\n\rname:1" in text
+    assert all(char.isprintable() for line in text.split("\n") for char in line)
+
+
+def test_times_are_shown_only_where_they_were_kept():
+    """Plug-ins' seconds differ from run to run, so a compared table has none."""
+    work = build.workload()
+    runs = [build.run(work, "mcdf", rejects=0.3)]
+    assert "0.25s" in printed(summarise(work, runs, timings=True), 100)
+    assert "0.25s" not in printed(summarise(work, runs), 100)
+
+
+def test_a_failing_plugin_is_told(summary):
+    """What a plug-in's first failure said stands below the books."""
+    assert "multifactor failed in 1 call of fair-share; the first said: ValueError: no" in printed(
+        summary, 120
+    )
