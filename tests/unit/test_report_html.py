@@ -14,6 +14,7 @@ import report_builders as build
 
 from rtsched.errors import MissingExtraError
 from rtsched.report.html import render
+from rtsched.report.store import read, write
 from rtsched.report.summary import summarise
 
 MOST_BYTES = 8_000_000
@@ -121,6 +122,14 @@ def test_every_figure_has_heading_words_and_data(text):
 def test_the_same_replay_gives_the_same_page(replay, text):
     """There is neither date nor random name in it."""
     assert render(*replay) == text
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "csv"])
+def test_a_kept_replay_gives_the_same_page(replay, text, tmp_path, table_format):
+    """What `rtsched render` makes of the files is what `rtsched replay` made of the run."""
+    write(tmp_path, *replay, table_format)
+    kept = read(tmp_path)
+    assert render(kept.workload, kept.runs(), kept.summary) == text
 
 
 def test_a_large_log_gives_a_small_page():
