@@ -12,7 +12,7 @@ a plug-in offers in compiled form is asked from the system's own compiled loop, 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -152,7 +152,10 @@ class Replay:
                 priority[rows] = self.chain.fair_share(batch, snapshot, Stage.SETTLED).value
             if asked["partition"]:
                 placements.append(self.chain.partition(batch, snapshot, stage=Stage.SETTLED))
-        return Settled(reject, priority, Placement.joined(placements) if placements else None)
+        if not placements:
+            return Settled(reject, priority)
+        placement = _binding(Placement.joined(placements), len(self.workload.cluster))
+        return Settled(reject, priority, placement)
 
     def outcome(self, seconds: float) -> PolicyRun:
         """Return the results, with the chain's books completed by those of compiled hooks."""
@@ -194,6 +197,23 @@ class Replay:
             book.calls += calls.observe_calls
             book.judged += calls.observe_calls
             book.changed += calls.observe_calls
+
+
+def _binding(placement: Placement, nodes: int) -> Placement:
+    """Return a placement without the node sets that are all nodes in order of their rows.
+
+    Such a set says what the system does anyway: it gives the lowest free nodes. Where no set is
+    left, the system counts free nodes instead of looking at each.
+    """
+    binds = np.array(
+        [not np.array_equal(some, np.arange(nodes)) for some in placement.node_sets], np.bool_
+    )
+    if binds.all() or placement.fractions:
+        return placement
+    code = np.full(len(binds) + 1, -1, np.int32)  # the last serves code -1
+    code[:-1][binds] = np.arange(binds.sum())
+    left = tuple(placement.node_sets[row] for row in np.flatnonzero(binds))
+    return replace(placement, node_set=code[placement.node_set], node_sets=left)
 
 
 def replay(
