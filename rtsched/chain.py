@@ -237,8 +237,9 @@ class Chain:
         rows = np.flatnonzero(verdicts.code < Verdict.DEFER)
         if n and not len(rows):
             return Judgement(verdicts, tuple(answers))
+        asked = jobs if len(rows) == n else jobs.take(rows)
         planned: list[Answer[Verdicts]] = self._ask(
-            "admit", len(rows), jobs=jobs.take(rows), only=self.planner, **given
+            "admit", len(rows), jobs=asked, only=self.planner, **given
         )
         answers += [
             Answer(answer.plugin, answer.mode, _spread(answer.value, rows, n), answer.error)
