@@ -225,12 +225,15 @@ class Chain:
         classes: DelayClasses | None = None,
         stage: Stage = Stage.ALL,
     ) -> Judgement:
-        """Judge jobs; the planner is asked last, on the rows that nobody turned away."""
+        """Judge jobs; the planner is asked last, on the rows that nobody turned away.
+
+        About an empty batch only the planner is asked: whether it has a better plan.
+        """
         n = len(jobs)
         given: dict[str, Any] = {"snapshot": snapshot, "classes": classes, "stage": stage}
-        answers: list[Answer[Verdicts]] = self._ask(
-            "admit", n, jobs=jobs, leave_out=self.planner, **given
-        )
+        answers: list[Answer[Verdicts]] = []
+        if n:
+            answers += self._ask("admit", n, jobs=jobs, leave_out=self.planner, **given)
         verdicts = strictest(_counted(answers), n)
         if self.planner is None:
             return Judgement(verdicts, tuple(answers))
