@@ -1,0 +1,37 @@
+"""The benchmark: it runs to its end, and its own comparisons of results hold. Speed is no test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs_and_its_schedules_agree(tmp_path: Path) -> None:
+    """Small sizes, no peer to install: rtsched's waits are the bare loop's, promises are kept."""
+    figures, plot = tmp_path / "figures.json", tmp_path / "growth.svg"
+    command = [sys.executable, "benchmarks/run.py", "--quick", "--no-peer"]
+    done = subprocess.run(
+        [*command, "--json", figures, "--plot", plot],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(figures.read_text())
+    assert found["failures"] == []
+    assert {"machine", "replay", "reading", "admission", "growth"} <= set(found)
+    assert all(row["promises_kept"] for row in found["admission"])
+    assert plot.read_text().startswith("<svg")
+    for trace in found["replay"].values():
+        hooks = trace["hooks"]
+        assert set(hooks) == {"admit", "fair_share", "partition", "observe"}
+        assert hooks["fair_share"]["multifactor"]["calls"] > trace["records"] / 2
