@@ -29,7 +29,7 @@ def read(path: str) -> tuple[list[Job], int]:
             if line[0] == ";":
                 name, _, value = line[1:].partition(":")
                 if name.strip() in {"MaxProcs", "MaxNodes"}:
-                    header[name.strip()] = int(value)
+                    header[name.strip()] = int(value.split()[0])
                     processors = header.get("MaxProcs", header.get("MaxNodes", 0))
                 continue
             field = line.split(None, 9)

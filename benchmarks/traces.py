@@ -72,7 +72,7 @@ def head(trace: Trace, directory: Path, jobs: int) -> tuple[Path, int]:
             if line.startswith(";"):
                 name, _, value = line[1:].partition(":")
                 if name.strip() == "MaxProcs" or (name.strip() == "MaxNodes" and not processors):
-                    processors = int(value)
+                    processors = int(value.split()[0])
             elif not left:
                 break
             else:
