@@ -23,6 +23,7 @@ import numpy as np
 from msgspec import Meta
 
 from rtsched.hookspecs import hookimpl
+from rtsched.model.jobs import Kind
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
@@ -34,6 +35,8 @@ from rtsched_plugins.kernels.admission import (
 from rtsched_plugins.ledger import Ledger
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
@@ -89,7 +92,9 @@ class Mcdf:
         "mcdf.breaks-promise",
         "with it job {other} would miss its promised deadline; {promises} promises are given",
     )
-
+    endless = Reason(
+        "mcdf.endless", "says neither how long it runs nor how much work it is; no end is certain"
+    )
     not_yet = Reason(
         "mcdf.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
     )
@@ -103,16 +108,18 @@ class Mcdf:
         if not len(jobs):
             return self._improve(snapshot)
         due = np.isfinite(jobs.deadline)
-        later = due & (jobs.begin > snapshot.now)
-        judged = np.flatnonzero(due & ~later)
         if not due.any():
             return None
-        ledger = self._ledger(snapshot, jobs.take(judged))
-        code = np.full(len(jobs), Verdict.ABSTAIN, np.int8)
+        endless = due & ~_bounded(jobs)
+        later = due & ~endless & (jobs.begin > snapshot.now)
+        judged = np.flatnonzero(due & ~endless & ~later)
+        code = np.select([endless, later], [Verdict.REJECT, Verdict.DEFER], Verdict.ABSTAIN)
         promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
-        code[later] = Verdict.DEFER
-        wait = jobs.begin - snapshot.now
-        findings = [Finding.where(later, self.not_yet, wait=wait)] if later.any() else []
+        findings = [
+            Finding.where(endless, self.endless),
+            Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now),
+        ]
+        ledger = self._ledger(snapshot, jobs.take(judged))
         for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
             row = judged[k]
             refusal = ledger.admit(k)
@@ -127,7 +134,8 @@ class Mcdf:
             findings.append(Finding(reason, np.array([row]), numbers))
         plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
-        return Verdicts(code, retry_at, promise, offer, tuple(findings), plan)
+        said = tuple(finding for finding in findings if len(finding.rows))
+        return Verdicts(code.astype(np.int8), retry_at, promise, offer, said, plan)
 
     def _improve(self, snapshot: Snapshot) -> Verdicts | None:
         """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
@@ -141,3 +149,10 @@ class Mcdf:
         return Ledger(
             snapshot, jobs, ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency
         )
+
+
+def _bounded(jobs: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs say enough to know when they will have ended."""
+    load = np.isfinite(jobs.sigma) & (jobs.sigma > 0) & np.isfinite(jobs.cms + jobs.cps)
+    load &= jobs.cms + jobs.cps > 0
+    return np.where(jobs.kind == Kind.DIVISIBLE, load, np.isfinite(jobs.wall_time))

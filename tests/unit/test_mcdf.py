@@ -215,3 +215,12 @@ def test_a_job_that_must_not_begin_yet_is_judged_when_it_may() -> None:
     assert verdicts.findings[0].reason.code == "mcdf.not-yet"
     verdicts = chain().admit(job, Snapshot(NOW + 20, Cluster.uniform(1))).verdicts
     assert verdicts.code.tolist() == [Verdict.ADMIT]
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_job_that_does_not_say_how_long_it_is_gets_no_promise(kind: Kind) -> None:
+    """Without a requested time, or without a load, no end can be certain."""
+    job = rigid((100, 1, np.inf)).replace(kind=kind)
+    judgement = chain().admit(job, Snapshot(NOW, Cluster.uniform(2)))
+    assert judgement.verdicts.code.tolist() == [Verdict.REJECT]
+    assert judgement.verdicts.findings[0].reason.code == "mcdf.endless"
