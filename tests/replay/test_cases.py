@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import run_cases
 
 from rtsched.kernels import dlt
-from rtsched.kernels.compiling import plain
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 MCDF = run_cases.read_cases(CASES / "mcdf.json")
@@ -34,8 +36,25 @@ def test_runner_reports_what_differs(capsys: pytest.CaptureFixture[str]) -> None
     assert "plan: 5 passed, 0 failed" in capsys.readouterr().out
 
 
-def test_a_broken_kernel_fails_cases_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runner and a replay both stand on the same kernel."""
-    monkeypatch.setattr(dlt, "exec_time", lambda *load: plain(dlt.exec_time)(*load) * 1.01)
-    dlt_case = next(case for case in MCDF if case["kind"] == "dlt")
-    assert run_cases.check(dlt_case) != []
+BREAK = """
+import sys
+from rtsched.kernels import dlt
+right = dlt.chain_time
+dlt.chain_time = lambda *load: 1.01 * right(*load)
+import run_cases
+sys.exit(run_cases.main(sys.argv[1:]))
+"""
+
+
+def test_a_broken_kernel_fails_cases_and_replays() -> None:
+    """Formulas, plans and whole replays stand on the same kernel, so all of them notice."""
+    done = subprocess.run(
+        [sys.executable, "-c", BREAK, str(CASES / "mcdf.json")],
+        env={**os.environ, "RTSCHED_COMPILE": "0", "PYTHONPATH": str(CASES.parent.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    for line in ("dlt: 0 passed", "plan: 0 passed", "sim: 0 passed"):
+        assert line in done.stdout
