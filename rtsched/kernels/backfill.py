@@ -23,7 +23,7 @@ def launch(pool: Pool, at: int) -> None:
     """Start the job at one place of the queue on the lowest free nodes."""
     slot = pool.queue[at]
     row = slot.row
-    first = take_lowest(pool.nodes, pool.words, pool.top, row, slot.size)
+    first = take_lowest(pool.nodes, pool.words, pool.top, row, slot.width)
     leave(pool, at)
     start_job(pool, row, first)
 
@@ -32,7 +32,7 @@ def launch(pool: Pool, at: int) -> None:
 def start_heads(pool: Pool) -> None:
     """Start jobs in queue order until one does not fit or none waits."""
     state = pool.state[0]
-    while state.waiting > 0 and pool.queue[state.head].size <= state.free:
+    while state.waiting > 0 and pool.queue[state.head].width <= state.free:
         launch(pool, state.head)
 
 
@@ -40,16 +40,16 @@ def start_heads(pool: Pool) -> None:
 def find_shadow(pool: Pool, size: int) -> None:
     """Find when the head can start by the requested ends, and how many nodes it leaves over then.
 
-    Jobs that end at one instant all count; `extra` is what is free then less `size`.
+    Jobs that end at one instant all count; `extra` is what is free then less `width`.
     """
     state, running = pool.state[0], pool.running
     free, i = state.free, 0
     while i < state.running and free < size:
         state.shadow = running[i].time
-        free += running[i].size
+        free += running[i].width
         i += 1
     while i < state.running and running[i].time == state.shadow:
-        free += running[i].size
+        free += running[i].width
         i += 1
     state.extra = free - size
 
@@ -62,15 +62,15 @@ def backfill(pool: Pool, first: int) -> None:
     while at < state.tail and state.free > 0:
         block = pool.blocks[at >> 6]
         stop = min(state.tail, ((at >> 6) + 1) << 6)
-        if block.size > state.free or (
-            state.now + block.time > state.shadow and block.size > state.extra
+        if block.width > state.free or (
+            state.now + block.time > state.shadow and block.width > state.extra
         ):
             at = stop
             continue
         whole = at & 63 == 0
         least, shortest = GONE, np.inf
         while at < stop and state.free > 0:
-            size, wall = queue[at].size, queue[at].wall
+            size, wall = queue[at].width, queue[at].wall
             if size <= state.free:
                 in_time = state.now + wall <= state.shadow
                 if in_time or size <= state.extra:
@@ -83,7 +83,7 @@ def backfill(pool: Pool, first: int) -> None:
             shortest = min(shortest, wall)
             at += 1
         if whole and at == stop:
-            block.size = least
+            block.width = least
             block.time = shortest
 
 
@@ -93,7 +93,7 @@ def backfill_within(pool: Pool, depth: int) -> None:
     state, queue = pool.state[0], pool.queue
     at, looked = state.head + 1, 0
     while at < state.tail and state.free > 0 and looked < depth:
-        size = queue[at].size
+        size = queue[at].width
         if size != GONE:
             looked += 1
             in_time = state.now + queue[at].wall <= state.shadow
@@ -118,7 +118,7 @@ def easy_pass(pool: Pool) -> None:
         start_heads(pool)
         if state.waiting == 0 or state.free == 0:
             return
-        find_shadow(pool, pool.queue[state.head].size)
+        find_shadow(pool, pool.queue[state.head].width)
         if state.depth > 0:
             backfill_within(pool, state.depth)
             return

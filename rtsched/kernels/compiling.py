@@ -3,13 +3,20 @@
 Numba is an optional dependency: a head node's minimal install does without it. A kernel is
 therefore written in the subset of Python that numba compiles and stays the readable reference
 of its own compiled form: `plain(kernel)` returns it, and tests compare the two.
+
+Compiled kernels are kept on disk. Numba looks only at the file of a kernel to see whether it has
+changed, but kernels take in one another and one another's constants: `watched` has it look at all
+files beside the kernel and at those of this package.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import os
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -30,9 +37,24 @@ def compiled(kernel: F) -> F:
     """Return `kernel` compiled by numba, cached on disk, or as it is without numba."""
     if numba is None:
         return kernel
-    return cast("F", numba.njit(cache=True)(kernel))
+    return cast("F", watched(numba.njit(cache=True)(kernel)))
 
 
-def plain(kernel: F) -> F:
-    """Return the uncompiled source function of a kernel (the kernel itself without numba)."""
-    return cast("F", getattr(kernel, "py_func", kernel))
+def watched(dispatcher: F) -> F:
+    """Return numba's dispatcher of a kernel, compiled anew if any kernel near it has changed."""
+    with contextlib.suppress(AttributeError):  # a numba that keeps its cache elsewhere
+        kernel: Any = dispatcher
+        near = {Path(__file__).parent, Path(kernel.py_func.__code__.co_filename).parent}
+        file = kernel._cache._cache_file
+        file._source_stamp = (file._source_stamp, *map(_stamp, sorted(near)))
+    return dispatcher
+
+
+@cache
+def _stamp(directory: Path) -> bytes:
+    """Return a digest of a directory's sources."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.digest()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.compiling import COMPILING
+from rtsched.kernels.compiling import COMPILING, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,10 @@ def compiled_hook(form: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
             return kernel
         import numba
 
-        compiled: Callable[..., Any] = numba.njit(form.signature, cache=True)(kernel)
+        dispatcher = watched(numba.njit(cache=True)(kernel))
+        dispatcher.compile(form.signature)
+        dispatcher.disable_compile()
+        compiled: Callable[..., Any] = dispatcher
         return compiled
 
     return decorate

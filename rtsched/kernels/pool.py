@@ -37,7 +37,10 @@ GONE = 2**31 - 1
 
 
 def _record(*fields: tuple[str, str]) -> np.dtype[Any]:
-    """Return an aligned record type whose rows have attributes."""
+    """Return an aligned record type whose rows have attributes.
+
+    A field must not be named like an attribute of numpy's own records, such as `size`.
+    """
     return np.dtype((np.record, np.dtype(list(fields), align=True)))
 
 
@@ -47,7 +50,7 @@ JOB = _record(
     ("wall", "f8"),
     ("start", "f8"),
     ("end", "f8"),
-    ("size", "i4"),
+    ("width", "i4"),
     ("first", "i4"),
     ("status", "i1"),
 )
@@ -74,13 +77,13 @@ NODE = _record(
 `wanted` whether the job in question may use it.
 """
 
-SLOT = _record(("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("size", "i4"))
-"""One place in the queue, in order of (key, row); size `GONE`: emptied."""
+SLOT = _record(("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("width", "i4"))
+"""One place in the queue, in order of (key, row); width `GONE`: emptied."""
 
-TIMED = _record(("time", "f8"), ("row", "i4"), ("size", "i4"))
+TIMED = _record(("time", "f8"), ("row", "i4"), ("width", "i4"))
 """A row and a time: entry of a heap, of the running list, of the node events."""
 
-EVENT = _record(("time", "f8"), ("row", "i4"), ("size", "i4"), ("node", "i4"), ("kind", "i1"))
+EVENT = _record(("time", "f8"), ("row", "i4"), ("width", "i4"), ("node", "i4"), ("kind", "i1"))
 """One thing that happened."""
 
 PLANNED_START = _record(
@@ -89,9 +92,9 @@ PLANNED_START = _record(
     ("wall", "f8"),
     ("at", "i8"),
     ("row", "i4"),
-    ("size", "i4"),
+    ("width", "i4"),
 )
-"""One entry of the plan: its nodes are `plan_nodes[at:at + size]`; row -1: no longer waits."""
+"""One entry of the plan: its nodes are `plan_nodes[at:at + width]`; row -1: no longer waits."""
 
 SPAN = _record(("start", "f8"), ("end", "f8"))
 """One interval reserved on one node."""
@@ -102,7 +105,7 @@ _COUNTS = """
     ask_arrivals ask_passes ask_early ask_nodes pause_at phase
     free extra settled head tail seen waiting upcoming running sleeping again asked
     planned plan_left node_event early changed
-    steps base squeeze rebuild
+    steps past tighten rebuild
     recording keeping events told logging logged
     ranking calls judged abstained moved observing observed
 """
@@ -142,7 +145,7 @@ class Pool(NamedTuple):
     asked: NDArray[np.int64]
     """Rows that the present stop asks about."""
     node_events: NDArray[Any]
-    """TIMED: `row` is a node, `size` its new state."""
+    """TIMED: `row` is a node, `width` its new state."""
     events: NDArray[Any]
     """EVENT: the record of what happened."""
     log_nodes: NDArray[np.int32]
@@ -162,7 +165,7 @@ class Pool(NamedTuple):
     group_nodes: NDArray[np.int32]
     """Nodes of the node sets."""
     profile: NDArray[Any]
-    """TIMED: free nodes (`size`) from each time on (conservative only)."""
+    """TIMED: free nodes (`width`) from each time on (conservative only)."""
     rows: NDArray[np.int64]
     """Scratch: rows handed to a hook."""
     values: NDArray[np.float64]
@@ -187,16 +190,18 @@ def bit_index(low: int) -> int:
 @part
 def set_free(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> None:
     """Mark one node free."""
-    word = node >> 5
-    words[word] |= 1 << (node & 31)
+    place = int(node)
+    word = place >> 5
+    words[word] |= 1 << (place & 31)
     top[word >> 5] |= 1 << (word & 31)
 
 
 @part
 def set_busy(words: NDArray[np.int64], top: NDArray[np.int64], node: int) -> None:
     """Mark one node not free."""
-    word = node >> 5
-    words[word] &= ~(1 << (node & 31))
+    place = int(node)
+    word = place >> 5
+    words[word] &= ~(1 << (place & 31))
     if words[word] == 0:
         top[word >> 5] &= ~(1 << (word & 31))
 
@@ -317,7 +322,7 @@ def record(pool: Pool, kind: int, row: int, size: int, node: int) -> None:
     event.time = state.now
     event.kind = kind
     event.row = row
-    event.size = size
+    event.width = size
     event.node = node
     state.events += 1
 
@@ -343,7 +348,7 @@ def start_job(pool: Pool, row: int, first: int) -> None:
     job.end = state.now + min(run, job.wall)
     job.first = first
     job.status = RUNNING
-    state.free -= job.size
+    state.free -= job.width
     push(pool.ends, state.running, job.end, row)
     if state.keeps_shadow:
         until = state.now + job.wall
@@ -357,7 +362,7 @@ def start_job(pool: Pool, row: int, first: int) -> None:
             at -= 1
         running[at].time = until
         running[at].row = row
-        running[at].size = job.size
+        running[at].width = job.width
     state.running += 1
     if state.logging:
         pool.log_at[row] = state.logged
@@ -367,7 +372,7 @@ def start_job(pool: Pool, row: int, first: int) -> None:
             state.logged += 1
             node = pool.nodes[node].next
     if state.recording:
-        record(pool, STARTED, row, job.size, -1)
+        record(pool, STARTED, row, job.width, -1)
 
 
 @part
@@ -392,4 +397,4 @@ def release(pool: Pool, row: int) -> None:
     state.running -= 1
     state.settled = 0
     if state.recording:
-        record(pool, STOPPED, row, job.size, -1)
+        record(pool, STOPPED, row, job.width, -1)

@@ -42,7 +42,7 @@ def take_out(pool: Pool, row: int) -> None:
         at = find(pool, row)
         if at >= 0:
             unplace(pool, at)
-            state.squeeze = 1
+            state.tighten = 1
     withdraw(pool, row)
 
 
@@ -103,18 +103,18 @@ def change(pool: Pool, what: int, rows: NDArray[np.int64], values: NDArray[np.fl
         status = pool.jobs[row].status
         changed = False
         if what == ADMIT:
-            changed = status in (ASKED, HELD, QUEUED, PLANNED)
+            changed = status in (ASKED, HELD, SLEEPING, QUEUED, PLANNED)
             if status in (ASKED, HELD):
                 come_in(pool, row)
         elif what == REJECT:
             changed = set_aside(pool, row, REJECTED)
             if changed and state.recording:
-                record(pool, TURNED_AWAY, row, pool.jobs[row].size, -1)
+                record(pool, TURNED_AWAY, row, pool.jobs[row].width, -1)
         elif what == HOLD:
             changed = hold(pool, row, values[i])
         elif what == RELEASE:
-            changed = status in (HELD, QUEUED, PLANNED)
-            if status == HELD:
+            changed = status in (ASKED, HELD, SLEEPING, QUEUED, PLANNED)
+            if status in (ASKED, HELD):
                 come_in(pool, row)
         elif what == CANCEL:
             changed = set_aside(pool, row, CANCELLED)
@@ -148,7 +148,7 @@ def waiting_rows(pool: Pool, out: NDArray[np.int64]) -> int:
     state, count = pool.state[0], 0
     for at in range(state.head, state.tail):
         row = pool.queue[at].row
-        if pool.queue[at].size != GONE:
+        if pool.queue[at].width != GONE:
             out[count] = row
             count += 1
     for i in range(state.sleeping):

@@ -108,7 +108,7 @@ def end_jobs(pool: Pool) -> None:
         if until > state.now:
             state.early = 1
             if state.loop == CONSERVATIVE:
-                give_back(pool, until, job.size)
+                give_back(pool, until, job.width)
 
 
 @part
@@ -130,7 +130,7 @@ def admit_to_queue(pool: Pool, row: int) -> None:
     most = len(pool.nodes)
     if group >= 0:
         most = pool.group_of[group + 1] - pool.group_of[group]
-    if pool.jobs[row].size > most:
+    if pool.jobs[row].width > most:
         pool.jobs[row].status = TOO_WIDE
     else:
         enqueue(pool, row)
@@ -171,14 +171,14 @@ def arrive(pool: Pool) -> None:
         row = state.upcoming
         state.upcoming += 1
         if state.recording:
-            record(pool, ARRIVED, row, jobs[row].size, -1)
+            record(pool, ARRIVED, row, jobs[row].width, -1)
         if jobs[row].status == FUTURE:
             if state.ask_arrivals:
                 ask_about(pool, row)
             else:
                 come_in(pool, row)
         elif jobs[row].status == REJECTED and state.recording:
-            record(pool, TURNED_AWAY, row, jobs[row].size, -1)
+            record(pool, TURNED_AWAY, row, jobs[row].width, -1)
 
 
 @spliced
@@ -330,7 +330,7 @@ def advance_with_hooks(
                         event.time,
                         event.kind,
                         event.row,
-                        event.size,
+                        event.width,
                         columns,
                         seen_params,
                         seen_tables,

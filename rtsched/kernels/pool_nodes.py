@@ -88,7 +88,7 @@ def sink(nodes: NDArray[Any], picks: NDArray[np.int64], count: int, at: int) -> 
 
 @outline
 def choose(pool: Pool, size: int, wall: float, group: int) -> bool:
-    """Choose `size` free nodes for a job of `wall` seconds; return whether there are as many.
+    """Choose `width` free nodes for a job of `wall` seconds; return whether there are as many.
 
     In a node set, its first ones; else those of the tightest limit, then of the lowest index.
     """
@@ -152,7 +152,7 @@ def start_planned(pool: Pool) -> None:
         if entry.row < 0:
             continue
         ready, in_service = True, True
-        for k in range(entry.size):
+        for k in range(entry.width):
             node = pool.plan_nodes[entry.at + k]
             picks[k] = node
             ready = ready and is_free(pool.words, node)
@@ -160,14 +160,14 @@ def start_planned(pool: Pool) -> None:
         if in_service and not ready:
             continue
         row = int(entry.row)
-        for k in range(entry.size):
+        for k in range(entry.width):
             next_span(pool, picks[k])
         entry.row = -1
         state.plan_left -= 1
         if in_service:
             job = pool.jobs[row]
-            job.size, job.run, job.wall = entry.size, entry.run, entry.wall
-            start_on_picks(pool, row, job.size)
+            job.width, job.run, job.wall = entry.width, entry.run, entry.wall
+            start_on_picks(pool, row, job.width)
         else:
             enqueue(pool, row)
     while state.planned < len(plan) and plan[state.planned].row < 0:
@@ -212,7 +212,7 @@ def change_nodes(pool: Pool) -> None:
         if entry.state == UP and entry.row < 0:
             set_busy(pool.words, pool.top, node)
             state.free -= 1
-        entry.state = events[state.node_event].size
+        entry.state = events[state.node_event].width
         if entry.state == DOWN and entry.row >= 0:
             kill(pool, int(entry.row))
         if entry.state == UP and entry.row < 0:

@@ -27,7 +27,7 @@ from rtsched.kernels.pool_windows import launch_on_picks
 def step_at(pool: Pool, time: float) -> int:
     """Return the step of the profile in which a time lies (the present one for earlier times)."""
     state, profile = pool.state[0], pool.profile
-    low, high = state.base, state.steps
+    low, high = state.past, state.steps
     while high - low > 1:
         middle = (low + high) >> 1
         if profile[middle].time <= time:
@@ -48,7 +48,7 @@ def cut(pool: Pool, time: float) -> int:
     for i in range(state.steps, at, -1):
         profile[i] = profile[i - 1]
     profile[at].time = time
-    profile[at].size = profile[at - 1].size
+    profile[at].width = profile[at - 1].width
     state.steps += 1
     return at
 
@@ -57,7 +57,7 @@ def cut(pool: Pool, time: float) -> int:
 def drop_if_flat(pool: Pool, at: int) -> None:
     """Drop a step that is as high as the one before it."""
     state, profile = pool.state[0], pool.profile
-    if state.base < at < state.steps and profile[at].size == profile[at - 1].size:
+    if state.past < at < state.steps and profile[at].width == profile[at - 1].width:
         for i in range(at, state.steps - 1):
             profile[i] = profile[i + 1]
         state.steps -= 1
@@ -65,13 +65,13 @@ def drop_if_flat(pool: Pool, at: int) -> None:
 
 @outline
 def occupy(pool: Pool, start: float, end: float, size: int) -> None:
-    """Take `size` nodes (negative: give them back) from `start` to `end`."""
+    """Take `width` nodes (negative: give them back) from `start` to `end`."""
     if start >= end:
         return
     first = cut(pool, start)
     last = cut(pool, end) if end < np.inf else pool.state[0].steps
     for i in range(first, last):
-        pool.profile[i].size -= size
+        pool.profile[i].width -= size
     if end < np.inf:
         drop_if_flat(pool, last)
     drop_if_flat(pool, first)
@@ -79,12 +79,12 @@ def occupy(pool: Pool, start: float, end: float, size: int) -> None:
 
 @outline
 def earliest(pool: Pool, size: int, wall: float, start: float, own: float, before: float) -> float:
-    """Return when `size` nodes are first free for `wall` seconds, from `start` on.
+    """Return when `width` nodes are first free for `wall` seconds, from `start` on.
 
     Parameters
     ----------
     own : float
-        Steps that reach beyond this time and begin before `own + wall` count `size` nodes more:
+        Steps that reach beyond this time and begin before `own + wall` count `width` nodes more:
         an upper estimate of what is free without the job's own reservation at `own` (inf: none).
     before : float
         The search ends here: inf is returned if the job cannot start earlier.
@@ -95,8 +95,12 @@ def earliest(pool: Pool, size: int, wall: float, start: float, own: float, befor
     while time < before:
         if at == state.steps or profile[at].time >= time + wall:
             return time
-        free = profile[at].size
-        if profile[at].time < own + wall and (at + 1 == state.steps or profile[at + 1].time > own):
+        free = profile[at].width
+        if (
+            own < np.inf
+            and profile[at].time < own + wall
+            and (at + 1 == state.steps or profile[at + 1].time > own)
+        ):
             free += size
         at += 1
         if free < size:
@@ -110,9 +114,9 @@ def earliest(pool: Pool, size: int, wall: float, start: float, own: float, befor
 def place(pool: Pool, at: int, start: float) -> None:
     """Give the job at one place of the queue its earliest reservation from `start` on."""
     slot = pool.queue[at]
-    slot.reserved = earliest(pool, slot.size, slot.wall, start, np.inf, np.inf)
+    slot.reserved = earliest(pool, slot.width, slot.wall, start, np.inf, np.inf)
     if slot.reserved < np.inf:
-        occupy(pool, slot.reserved, slot.reserved + slot.wall, slot.size)
+        occupy(pool, slot.reserved, slot.reserved + slot.wall, slot.width)
 
 
 @part
@@ -120,7 +124,7 @@ def unplace(pool: Pool, at: int) -> None:
     """Take the reservation of the job at one place of the queue out of the profile."""
     slot = pool.queue[at]
     if slot.reserved < np.inf:
-        occupy(pool, slot.reserved, slot.reserved + slot.wall, -slot.size)
+        occupy(pool, slot.reserved, slot.reserved + slot.wall, -slot.width)
         slot.reserved = np.inf
 
 
@@ -129,23 +133,23 @@ def move_up(pool: Pool, at: int) -> None:
     """Put the reservation at one place of the queue to its earliest time, not later than it is."""
     state, slot = pool.state[0], pool.queue[at]
     now, was = state.now, slot.reserved
-    if was <= now or earliest(pool, slot.size, slot.wall, now, was, was) == np.inf:
+    if was <= now or earliest(pool, slot.width, slot.wall, now, was, was) == np.inf:
         return
     unplace(pool, at)
-    slot.reserved = min(was, earliest(pool, slot.size, slot.wall, now, np.inf, was))
-    occupy(pool, slot.reserved, slot.reserved + slot.wall, slot.size)
+    slot.reserved = min(was, earliest(pool, slot.width, slot.wall, now, np.inf, was))
+    occupy(pool, slot.reserved, slot.reserved + slot.wall, slot.width)
 
 
 @outline
 def rebuild(pool: Pool) -> None:
     """Make the profile anew: what runs, what the plan owns, then the queue in its order."""
     state, nodes = pool.state[0], pool.nodes
-    state.base = 0
+    state.past = 0
     state.steps = 1
     pool.profile[0].time = state.now
-    pool.profile[0].size = 0
+    pool.profile[0].width = 0
     for node in range(len(nodes)):
-        pool.profile[0].size += nodes[node].state == UP
+        pool.profile[0].width += nodes[node].state == UP
     for i in range(state.running):
         entry, size = pool.running[i], 0
         node = pool.jobs[entry.row].first
@@ -157,12 +161,12 @@ def rebuild(pool: Pool) -> None:
         planned = pool.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)
-            occupy(pool, begin, begin + planned.wall, planned.size)
+            occupy(pool, begin, begin + planned.wall, planned.width)
     for at in range(state.head, state.tail):
         pool.queue[at].reserved = np.inf
     state.next_reserved = np.inf
     state.rebuild = 0
-    state.squeeze = 0
+    state.tighten = 0
     state.settled = 0
 
 
@@ -170,12 +174,12 @@ def rebuild(pool: Pool) -> None:
 def forget_past(pool: Pool) -> None:
     """Let the profile begin at the step in which the present lies."""
     state, profile = pool.state[0], pool.profile
-    state.base = step_at(pool, state.now)
-    if state.base > state.steps - state.base + 64:
-        for i in range(state.base, state.steps):
-            profile[i - state.base] = profile[i]
-        state.steps -= state.base
-        state.base = 0
+    state.past = step_at(pool, state.now)
+    if state.past > state.steps - state.past + 64:
+        for i in range(state.past, state.steps):
+            profile[i - state.past] = profile[i]
+        state.steps -= state.past
+        state.past = 0
 
 
 @spliced
@@ -183,21 +187,21 @@ def reserve_all(pool: Pool) -> None:
     """Compress the reservations if a job ended early, and give one to each job without."""
     state, queue = pool.state[0], pool.queue
     looked = 0
-    first = state.seen if state.settled and not state.squeeze and state.depth == 0 else state.head
+    first = state.seen if state.settled and not state.tighten and state.depth == 0 else state.head
     for at in range(first, state.tail):
-        if queue[at].size == GONE:
+        if queue[at].width == GONE:
             continue
         if state.depth > 0 and looked == state.depth:
             break
         looked += 1
         if queue[at].reserved == np.inf:
             place(pool, at, state.now)
-        elif state.squeeze:
+        elif state.tighten:
             move_up(pool, at)
         state.next_reserved = min(state.next_reserved, queue[at].reserved)
     state.seen = state.tail
     state.settled = 1
-    state.squeeze = 0
+    state.tighten = 0
 
 
 @spliced
@@ -212,12 +216,12 @@ def start_reserved(pool: Pool) -> None:
         return
     state.next_reserved = np.inf
     for at in range(state.head, state.tail):
-        if queue[at].size == GONE:
+        if queue[at].width == GONE:
             continue
         if queue[at].reserved <= state.now:
             if state.node_level or state.plan_left > 0:
                 group = group_of(pool, queue[at].row)
-                if choose(pool, queue[at].size, queue[at].wall, group):
+                if choose(pool, queue[at].width, queue[at].wall, group):
                     launch_on_picks(pool, at)
                     continue
                 unplace(pool, at)
@@ -254,4 +258,4 @@ def give_back(pool: Pool, until: float, size: int) -> None:
     if state.steps > 0 and not state.rebuild:
         forget_past(pool)
         occupy(pool, state.now, until, -size)
-        state.squeeze = 1
+        state.tighten = 1

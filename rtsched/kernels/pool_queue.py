@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def bound(pool: Pool, at: int) -> None:
     """Lower the bounds of a place's block to what stands there."""
     slot, block = pool.queue[at], pool.blocks[at >> 6]
-    block.size = min(block.size, slot.size)
+    block.width = min(block.width, slot.width)
     block.time = min(block.time, slot.wall)
 
 
@@ -30,7 +30,7 @@ def bound(pool: Pool, at: int) -> None:
 def occupy(pool: Pool, at: int) -> None:
     """Bound the block of a place that is the last one of the queue so far."""
     if at & 63 == 0:
-        pool.blocks[at >> 6].size = GONE
+        pool.blocks[at >> 6].width = GONE
         pool.blocks[at >> 6].time = np.inf
     bound(pool, at)
 
@@ -43,7 +43,7 @@ def close_up(pool: Pool) -> None:
     for at in range(state.head, state.tail):
         if at == state.seen:
             seen = to
-        if queue[at].size != GONE:
+        if queue[at].width != GONE:
             if to != at:
                 queue[to] = queue[at]
             occupy(pool, to)
@@ -77,7 +77,7 @@ def enqueue(pool: Pool, row: int) -> None:
     slot = queue[at]
     slot.key = key
     slot.row = row
-    slot.size = job.size
+    slot.width = job.width
     slot.wall = job.wall
     slot.reserved = np.inf
     occupy(pool, state.tail - 1)
@@ -91,11 +91,11 @@ def enqueue(pool: Pool, row: int) -> None:
 def leave(pool: Pool, at: int) -> None:
     """Empty one place of the queue; the head moves on to the next job that waits."""
     state, queue = pool.state[0], pool.queue
-    queue[at].size = GONE
+    queue[at].width = GONE
     queue[at].wall = np.inf
     state.waiting -= 1
     if at == state.head:
-        while state.head < state.tail and queue[state.head].size == GONE:
+        while state.head < state.tail and queue[state.head].width == GONE:
             state.head += 1
         state.settled = 0
 
@@ -113,7 +113,7 @@ def find(pool: Pool, row: int) -> int:
         else:
             high = middle
     while low < state.tail and queue[low].key == key and queue[low].row == row:
-        if queue[low].size != GONE:
+        if queue[low].width != GONE:
             return int(low)
         low += 1
     return -1
@@ -144,7 +144,7 @@ def rerank(pool: Pool, values: NDArray[np.float64]) -> int:
     state, queue = pool.state[0], pool.queue
     moved = 0
     for i in range(state.tail):
-        row, size, wall, reserved = queue[i].row, queue[i].size, queue[i].wall, queue[i].reserved
+        row, size, wall, reserved = queue[i].row, queue[i].width, queue[i].wall, queue[i].reserved
         key = -values[i]
         pool.more[row].key = key
         at = i
@@ -156,7 +156,7 @@ def rerank(pool: Pool, values: NDArray[np.float64]) -> int:
         if at != i:
             moved += 1
         slot = queue[at]
-        slot.key, slot.row, slot.size, slot.wall, slot.reserved = key, row, size, wall, reserved
+        slot.key, slot.row, slot.width, slot.wall, slot.reserved = key, row, size, wall, reserved
     for i in range(state.tail):
         occupy(pool, i)
     state.settled = 0

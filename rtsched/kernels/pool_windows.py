@@ -30,7 +30,7 @@ def launch_on_picks(pool: Pool, at: int) -> None:
     """Start the job at one place of the queue on the nodes just chosen."""
     row = int(pool.queue[at].row)
     leave(pool, at)
-    start_on_picks(pool, row, pool.jobs[row].size)
+    start_on_picks(pool, row, pool.jobs[row].width)
 
 
 @spliced
@@ -42,7 +42,7 @@ def start_first(pool: Pool) -> int:
     """
     state, queue = pool.state[0], pool.queue
     for at in range(state.head, state.tail):
-        size = queue[at].size
+        size = queue[at].width
         if size == GONE:
             continue
         group = group_of(pool, queue[at].row)
@@ -73,7 +73,7 @@ def want(pool: Pool, group: int) -> None:
 
 @spliced
 def shadow_by_ends(pool: Pool, size: int) -> float:
-    """Return when `size` wanted nodes are free by the requested ends, without reservations."""
+    """Return when `width` wanted nodes are free by the requested ends, without reservations."""
     state, nodes = pool.state[0], pool.nodes
     count = 0
     for node in range(len(nodes)):
@@ -94,25 +94,25 @@ def shadow_by_ends(pool: Pool, size: int) -> float:
 @part
 def later(a: Any, b: Any) -> bool:
     """Return whether change `a` comes after `b`: by time, more nodes before fewer."""
-    return bool(a.time > b.time or (a.time == b.time and a.size < b.size))
+    return bool(a.time > b.time or (a.time == b.time and a.width < b.width))
 
 
 @part
 def sink_change(sweep: NDArray[Any], count: int, at: int) -> None:
     """Let a change sink in a heap with the latest on top."""
-    time, size = sweep[at].time, sweep[at].size
+    time, size = sweep[at].time, sweep[at].width
     while True:
         child = 2 * at + 1
         if child >= count:
             break
         if child + 1 < count and later(sweep[child + 1], sweep[child]):
             child += 1
-        if time > sweep[child].time or (time == sweep[child].time and size <= sweep[child].size):
+        if time > sweep[child].time or (time == sweep[child].time and size <= sweep[child].width):
             break
         sweep[at] = sweep[child]
         at = child
     sweep[at].time = time
-    sweep[at].size = size
+    sweep[at].width = size
 
 
 @spliced
@@ -121,10 +121,10 @@ def sort_changes(sweep: NDArray[Any], count: int) -> None:
     for at in range(count // 2 - 1, -1, -1):
         sink_change(sweep, count, at)
     for last in range(count - 1, 0, -1):
-        time, size = sweep[0].time, sweep[0].size
+        time, size = sweep[0].time, sweep[0].width
         sweep[0] = sweep[last]
         sweep[last].time = time
-        sweep[last].size = size
+        sweep[last].width = size
         sink_change(sweep, last, 0)
 
 
@@ -134,15 +134,15 @@ def add_gap(sweep: NDArray[Any], count: int, start: float, end: float, wall: flo
     if start + wall > end:
         return count
     sweep[count].time = start
-    sweep[count].size = 1
+    sweep[count].width = 1
     sweep[count + 1].time = max(start, end - wall) if end < np.inf else np.inf
-    sweep[count + 1].size = -1
+    sweep[count + 1].width = -1
     return count + 2
 
 
 @part
 def shadow_by_gaps(pool: Pool, size: int, wall: float) -> float:
-    """Return when `size` wanted nodes are free for `wall` seconds between reservations."""
+    """Return when `width` wanted nodes are free for `wall` seconds between reservations."""
     nodes, sweep, spans = pool.nodes, pool.sweep, pool.spans
     count = 0
     for node in range(len(nodes)):
@@ -155,7 +155,7 @@ def shadow_by_gaps(pool: Pool, size: int, wall: float) -> float:
     sort_changes(sweep, count)
     usable = 0
     for i in range(count):
-        usable += sweep[i].size
+        usable += sweep[i].width
         if usable >= size:
             return float(sweep[i].time)
     return np.inf
@@ -179,13 +179,13 @@ def protect(pool: Pool, at: int) -> None:
     slot = pool.queue[at]
     want(pool, group_of(pool, slot.row))
     if state.plan_left > 0:
-        state.shadow = shadow_by_gaps(pool, slot.size, slot.wall)
+        state.shadow = shadow_by_gaps(pool, slot.width, slot.wall)
     else:
-        state.shadow = shadow_by_ends(pool, slot.size)
+        state.shadow = shadow_by_ends(pool, slot.width)
     if state.shadow == np.inf:
         return
     end = state.shadow + slot.wall
-    keep = slot.size
+    keep = slot.width
     for node in range(len(nodes)):
         if nodes[node].wanted and nodes[node].row >= 0 and is_open(pool, node, state.shadow, end):
             keep -= 1
@@ -224,7 +224,7 @@ def window_pass(pool: Pool) -> None:
     for at in range(state.seen, state.tail):
         if state.free == 0 or (state.depth > 0 and looked == state.depth):
             break
-        size = queue[at].size
+        size = queue[at].width
         if size == GONE:
             continue
         looked += 1
@@ -242,7 +242,7 @@ def serial_pass(pool: Pool) -> None:
     for node in range(len(pool.nodes)):
         pool.nodes[node].limit = pool.nodes[node].window
     for at in range(state.head, state.tail):
-        size, group = queue[at].size, group_of(pool, queue[at].row)
+        size, group = queue[at].width, group_of(pool, queue[at].row)
         if size <= state.free and choose(pool, size, queue[at].wall, group):
             launch_on_picks(pool, at)
             return

@@ -281,7 +281,7 @@ class ExclusiveNodes:
             Reject: self._reject,
             Hold: self._hold,
             Release: lambda _, rows: self._change(command.RELEASE, rows),
-            Cancel: lambda _, rows: self._change(command.CANCEL, rows),
+            Cancel: lambda _, rows: self._set_aside(command.CANCEL, rows),
             SetPriority: self._prioritise,
             Place: self._place,
             Reserve: self._reserve,
@@ -305,7 +305,7 @@ class ExclusiveNodes:
 
     def _reject(self, action: Reject, rows: Rows) -> int:
         self._ledger.offer(rows, action.offer)
-        return self._change(command.REJECT, rows)
+        return self._set_aside(command.REJECT, rows)
 
     def _hold(self, action: Hold, rows: Rows) -> int:
         sleepers = self._pool.sleepers
@@ -313,7 +313,17 @@ class ExclusiveNodes:
         if len(sleepers) < need:
             more = np.zeros(2 * need - len(sleepers), sleepers.dtype)
             self._pool = self._pool._replace(sleepers=np.concatenate([sleepers, more]))
-        return self._change(command.HOLD, rows, action.until - self.origin)
+        return self._set_aside(command.HOLD, rows, action.until - self.origin)
+
+    def _set_aside(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
+        """Do something that keeps jobs from starting; planned ones lose their place in the plan."""
+        planned = rows[self._pool.jobs["status"][rows] == kernel.PLANNED]
+        left = self._change(what, rows, values)
+        if len(planned):
+            plan = self._plan_left()
+            kept = np.flatnonzero(~np.isin(plan.entries.job, self.jobs.id[planned]))
+            self._lay_plan(plan.take(kept))
+        return left
 
     def _prioritise(self, action: SetPriority, rows: Rows) -> int:
         if self.settings.order != "priority":
@@ -333,11 +343,11 @@ class ExclusiveNodes:
         if not self._state.extended:
             self._extend()
         table, group = self._pool.jobs, self._pool.more["group"]
-        size = np.where(size > 0, size, table["size"][rows])
+        size = np.where(size > 0, size, table["width"][rows])
         codes = np.where(codes >= 0, codes, group[rows])
         new = sizes.scaled(self.jobs.take(rows), self._run_time[rows], size)
-        changed = (new[0] != table["size"][rows]) | (codes != group[rows])
-        table["size"][rows], table["run"][rows], table["wall"][rows] = new
+        changed = (new[0] != table["width"][rows]) | (codes != group[rows])
+        table["width"][rows], table["run"][rows], table["wall"][rows] = new
         group[rows] = codes
         group_of, group_nodes = self._sets.arrays()
         self._pool = self._pool._replace(group_of=group_of, group_nodes=group_nodes)
@@ -353,9 +363,14 @@ class ExclusiveNodes:
             plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
         before = self._pool.plan["row"]
         dropped = np.setdiff1d(before[before >= 0], rows).astype(np.int64)
+        self._lay_plan(plan)
+        return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)
+
+    def _lay_plan(self, plan: Schedule) -> None:
+        """Put a plan in place of the present one; its jobs' standing is the caller's matter."""
+        rows = self._rows.find(plan.entries.job)
         self._pool, self._plan_order = lay_out_plan(
             self._pool, rows, plan, self.jobs.take(rows), self._run_time[rows], self.origin
         )
         self._plan = plan
         self.version += 1
-        return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)

@@ -38,7 +38,7 @@ def allocations(pool: kernel.Pool, jobs: Jobs, origin: float) -> tuple[Rows, Sch
         return rows, Schedule.empty()
     entries = pool.jobs[rows]
     offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(entries["size"], out=offsets[1:])
+    np.cumsum(entries["width"], out=offsets[1:])
     nodes = np.empty(offsets[-1], np.int32)
     command.list_nodes(pool, rows, nodes)
     start = entries["start"] + origin
@@ -61,7 +61,7 @@ def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
         count,
         time=table["time"] + origin,
         kind=table["kind"],
-        size=table["size"],
+        size=table["width"],
         node=table["node"],
     )
     return Events(rows, jobs.take(np.maximum(table["row"], 0)))
@@ -79,7 +79,7 @@ def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
     return Course(
         start=table["start"] + origin,
         end=np.where(ended, table["end"], np.nan) + origin,
-        size=np.where(np.isfinite(table["start"]), table["size"], 0).astype(np.int32),
+        size=np.where(np.isfinite(table["start"]), table["width"], 0).astype(np.int32),
         fate=fate,
         first_node=table["first"].copy(),
         promise=ledger.promises(),
@@ -94,7 +94,7 @@ def node_rows(pool: kernel.Pool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     offsets = np.zeros(n + 1, np.int64)
     if not len(at):
         return offsets, np.zeros(0, np.int32)
-    size = np.where(at >= 0, pool.jobs["size"], 0)
+    size = np.where(at >= 0, pool.jobs["width"], 0)
     np.cumsum(size, out=offsets[1:])
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
     return offsets, pool.log_nodes[np.repeat(at, size) + within]

@@ -80,7 +80,7 @@ def lay_out_plan(
     order = np.lexsort((rows, start))
     table = np.zeros(len(rows), kernel.PLANNED_START)
     table["start"], table["run"], table["wall"] = start[order], run[order], wall[order]
-    table["at"], table["size"], table["row"] = plan.indptr[:-1][order], sizes[order], rows[order]
+    table["at"], table["width"], table["row"] = plan.indptr[:-1][order], sizes[order], rows[order]
 
     entry = np.repeat(np.arange(len(rows)), sizes)
     place = np.lexsort((rows[entry], start[entry], plan.nodes))

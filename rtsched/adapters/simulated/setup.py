@@ -147,7 +147,7 @@ def _fill_jobs(
         table["submit"] -= jobs.submit[0]
     table["run"] = run_time
     table["wall"] = jobs.wall_time
-    table["size"] = jobs.size
+    table["width"] = jobs.size
     table["start"] = table["end"] = np.nan
     table["first"] = -1
     if settled.reject is not None:
@@ -169,7 +169,7 @@ def _resize(
         size = best if size is None else np.where(size > 0, size, best)
     if size is not None and size.any():
         table = pool.jobs
-        table["size"], table["run"], table["wall"] = scaled(jobs, run_time, size)
+        table["width"], table["run"], table["wall"] = scaled(jobs, run_time, size)
 
 
 def _fill_more(
@@ -223,5 +223,5 @@ def _events(node_events: Sequence[NodeEvent], origin: float) -> NDArray[Any]:
     """Return node events in order of time, those of one instant in the order given."""
     table = np.zeros(len(node_events), kernel.TIMED)
     for entry, event in zip(table, sorted(node_events, key=lambda event: event.time), strict=True):
-        entry["time"], entry["row"], entry["size"] = event.time - origin, event.node, event.state
+        entry["time"], entry["row"], entry["width"] = event.time - origin, event.node, event.state
     return table

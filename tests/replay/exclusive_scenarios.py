@@ -1,0 +1,219 @@
+"""Runs of the exclusive system that touch every part of it, for comparing two ways to run them.
+
+python exclusive_scenarios.py        # prints what happened, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.simulated.exclusive import (
+    Asks,
+    ExclusiveNodes,
+    NodeEvent,
+    Settled,
+    SystemSettings,
+)
+from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
+from rtsched.model.actions import Admit, Hold, Place, Reject, Reserve, SetPriority
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+ORIGIN = 1_000_000_000.0
+
+
+@compiled_hook(FAIR_SHARE)
+def least_served(now, rows, columns, params, tables, state, out):  # type: ignore[no-untyped-def]
+    """Rank by nodes already given to the job's association, fewest first."""
+    silent = 0
+    for i in range(len(rows)):
+        owner = columns.association[rows[i]]
+        if owner < 0:
+            silent += 1
+        else:
+            out[i] = -state[0, owner]
+    return silent
+
+
+@compiled_hook(OBSERVE)
+def served(time, kind, row, size, columns, params, tables, state):  # type: ignore[no-untyped-def]
+    """Count the nodes given to each association."""
+    owner = columns.association[row]
+    if kind == 2 and owner >= 0:
+        state[0, owner] += size
+
+
+def hooks() -> dict[str, CompiledHook]:
+    """Return both hooks over one fresh state."""
+    state = np.zeros((1, 3))
+    nothing = np.zeros(1), np.zeros((1, 1))
+    return {
+        "fair_share": CompiledHook(least_served, *nothing, state),
+        "observe": CompiledHook(served, *nothing, state),
+    }
+
+
+def random_jobs(seed: int, n: int, nodes: int, **columns: Any) -> tuple[Jobs, NDArray[np.float64]]:
+    """Return `n` jobs that keep a machine of `nodes` nodes busy, and their run times."""
+    rng = np.random.default_rng(seed)
+    size = np.minimum(rng.geometric(4.0 / nodes, n), nodes).astype(np.int32)
+    run = np.ceil(rng.exponential(40.0, n))
+    jobs = Jobs.build(
+        n,
+        id=np.arange(n) * 2 + 5,
+        submit=ORIGIN + np.cumsum(rng.integers(0, 25, n)),
+        wall_time=run + rng.integers(0, 3, n) * np.ceil(rng.exponential(30.0, n)),
+        size=size,
+        deadline=ORIGIN + rng.integers(0, 5000, n),
+        association=rng.integers(-1, 3, n).astype(np.int32),
+        **columns,
+    )
+    return jobs, run
+
+
+def answer(system: ExclusiveNodes, rng: np.random.Generator) -> None:
+    """Drive a system to its end: reject, hold, plan, rank and place at random."""
+    planned = Schedule.empty()
+    while not (instant := system.advance()).done:
+        ids = system.jobs.id[instant.arrivals]
+        draw = rng.integers(0, 6, len(ids))
+        system.apply(
+            [
+                Reject(ids[draw == 0], np.full((draw == 0).sum(), np.inf), ()),
+                Hold(ids[draw == 1], np.full((draw == 1).sum(), instant.time + 30.0)),
+                Admit(ids[draw > 1], np.full((draw > 1).sum(), np.inf)),
+            ]
+        )
+        snapshot = system.snapshot()
+        planned = snapshot.plan
+        for row in instant.arrivals[draw == 2]:
+            planned = Schedule.joined([planned, appended(system, planned, int(row))])
+        if (draw == 2).any():
+            system.apply([Reserve(planned.entries.job, planned)])
+        if instant.passes:
+            queued = system.snapshot().queued
+            values = rng.integers(0, 4, len(queued)).astype(np.float64)
+            system.apply([SetPriority(queued.id, values)])
+
+
+def appended(system: ExclusiveNodes, plan: Schedule, row: int) -> Schedule:
+    """Return a plan entry for one job: on the lowest nodes, after all that is planned there."""
+    free = system.snapshot().free_in + system.now
+    ends = np.repeat(plan.entries.end, np.diff(plan.indptr))
+    np.maximum.at(free, plan.nodes, ends)
+    jobs = system.jobs
+    nodes = np.flatnonzero(np.isfinite(free))[: jobs.size[row]].astype(np.int32)
+    if len(nodes) < jobs.size[row]:
+        return Schedule.empty()
+    start = float(free[nodes].max()) + 10.0
+    offsets = np.array([0, len(nodes)])
+    return Schedule.build([jobs.id[row]], [start], [start + jobs.wall_time[row]], offsets, nodes)
+
+
+def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
+    """Return named systems that have run to their end."""
+    nodes = 40
+    cluster = Cluster.uniform(nodes)
+    jobs, run = random_jobs(1, 120, nodes)
+    for loop in ("fcfs", "easy", "conservative", "serial"):
+        for order in ("arrival", "deadline"):
+            for depth in (0, 3):
+                settings = SystemSettings(loop, order, depth)  # type: ignore[arg-type]
+                system = ExclusiveNodes(jobs, run, cluster, settings, record_nodes=True)
+                system.advance()
+                yield f"{loop} {order} {depth}", system
+    events = [NodeEvent(ORIGIN + 40.0 * k, k % 7, (2, 0, 1, 0)[k % 4]) for k in range(24)]
+    for loop in ("fcfs", "easy", "conservative"):
+        settings = SystemSettings(loop, "priority")  # type: ignore[arg-type]
+        system = ExclusiveNodes(
+            jobs, run, cluster, settings, compiled=hooks(), record_nodes=True, record_events=True
+        )
+        system.advance()
+        yield f"{loop} hooks", system
+        system = ExclusiveNodes(
+            jobs,
+            run,
+            cluster,
+            settings,
+            asks=Asks(True, True, True, True),
+            node_events=events,
+            record_nodes=True,
+            record_events=True,
+        )
+        answer(system, np.random.default_rng(2))
+        yield f"{loop} asked", system
+        yield f"{loop} sets", on_sets(loop)
+
+
+def on_sets(loop: str) -> ExclusiveNodes:
+    """Return a run on partitions, node sets, pinned jobs, begin times and nodes of two speeds."""
+    n, nodes = 80, 12
+    rng = np.random.default_rng(3)
+    jobs, run = random_jobs(
+        4,
+        n,
+        nodes,
+        partition=[("all", "low", None)[k % 3] for k in range(n)],
+        pinned=np.where(np.arange(n) % 11 == 0, 3, -1).astype(np.int32),
+    )
+    jobs = jobs.replace(begin=jobs.submit + rng.integers(-1, 2, n) * 60.0)
+    low = np.arange(nodes) < 6
+    speed = np.where(np.arange(nodes) % 4 == 0, 0.5, 1.0)
+    cluster = Cluster(
+        Nodes.build(nodes, speed=speed), {"all": np.ones(nodes, np.bool_), "low": low}
+    )
+    sets = (np.array([11, 2, 7], np.int32), np.arange(12, dtype=np.int32))
+    code = rng.integers(-1, 2, n).astype(np.int32)
+    placement = Placement(np.zeros(n, np.int32), code, sets)
+    settings = SystemSettings(loop)  # type: ignore[arg-type]
+    system = ExclusiveNodes(
+        jobs,
+        run,
+        cluster,
+        settings,
+        settled=Settled(placement=placement),
+        asks=Asks(passes=True),
+        record_nodes=True,
+    )
+    while not system.advance().done:
+        queued = system.snapshot().queued
+        code = np.where(queued.id % 4 == 1, 0, -1).astype(np.int32)
+        some = Placement(np.zeros(len(queued), np.int32), code, sets)
+        system.apply([Place(queued.id, some)])
+    return system
+
+
+def report(system: ExclusiveNodes) -> dict[str, Any]:
+    """Return what happened in a run, in plain numbers."""
+    course = system.course()
+    offsets, nodes = system.node_rows()
+    return {
+        "start": np.nan_to_num(course.start, nan=-1.0).tolist(),
+        "end": np.nan_to_num(course.end, nan=-1.0).tolist(),
+        "fate": course.fate.tolist(),
+        "first": course.first_node.tolist(),
+        "restarts": course.restarts.tolist(),
+        "offsets": offsets.tolist(),
+        "nodes": nodes.tolist(),
+        "events": system.events().rows.kind.tolist(),
+        "calls": list(system.hook_calls()),
+    }
+
+
+def main() -> None:
+    """Print the reports of all scenarios."""
+    print(json.dumps({name: report(system) for name, system in scenarios()}))
+
+
+if __name__ == "__main__":
+    main()

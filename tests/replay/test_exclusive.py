@@ -1,0 +1,539 @@
+"""The simulated batch system with exclusive nodes: its loops, its plan, and what it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from exclusive_scenarios import ORIGIN, answer, appended, hooks, random_jobs, report, scenarios
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_loops import Work, conservative, simulate
+
+from rtsched.adapters.simulated.exclusive import (
+    Asks,
+    ExclusiveNodes,
+    NodeEvent,
+    Outcome,
+    Settled,
+    SystemSettings,
+)
+from rtsched.errors import AdapterError, ShapeError
+from rtsched.model.actions import (
+    Admit,
+    Cancel,
+    Hold,
+    Place,
+    Reject,
+    Release,
+    Reserve,
+    SetPriority,
+    Tell,
+)
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NODES = 8
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Work]:
+    """Draw few short jobs on few nodes, with many ties."""
+    small = st.integers(1, 12)
+    rows = draw(
+        st.lists(st.tuples(st.integers(0, 4), small, st.integers(0, 9), st.integers(1, NODES)))
+    )
+    submit = np.cumsum([gap for gap, *_ in rows])
+    return [
+        Work(float(at), float(run), float(run + slack), size)
+        for at, (_, run, slack, size) in zip(submit, rows, strict=True)
+    ]
+
+
+def table(work: list[Work], **columns: Any) -> tuple[Jobs, NDArray[np.float64]]:
+    """Return jobs on the epoch's clock and their run times."""
+    n = len(work)
+    jobs = Jobs.build(
+        n,
+        id=np.arange(n) + 7,
+        submit=ORIGIN + np.array([job.submit for job in work]),
+        wall_time=np.array([job.wall for job in work]),
+        size=np.array([job.size for job in work], np.int32),
+        **columns,
+    )
+    return jobs, np.array([job.run for job in work])
+
+
+def run(work: list[Work], loop: str = "easy", nodes: int = NODES, **more: Any) -> ExclusiveNodes:
+    """Return a system that has run to its end without asking anything."""
+    system = ExclusiveNodes(
+        *table(work), Cluster.uniform(nodes), SystemSettings(loop), record_nodes=True, **more
+    )
+    assert system.advance().done
+    return system
+
+
+def starts(system: ExclusiveNodes) -> list[float]:
+    """Return when each job started, relative to the origin."""
+    return (system.course().start - ORIGIN).tolist()
+
+
+def assert_no_overlap(system: ExclusiveNodes) -> None:
+    """Check that each job ran on as many nodes as it has, and no node ran two jobs at a time."""
+    course = system.course()
+    offsets, nodes = system.node_rows()
+    ran = np.isfinite(course.start)
+    assert (np.diff(offsets)[ran] == course.size[ran]).all()
+    owner = np.repeat(np.arange(len(ran)), np.diff(offsets))
+    order = np.lexsort((course.start[owner], nodes))
+    same = nodes[order][1:] == nodes[order][:-1]
+    before, after = owner[order][:-1][same], owner[order][1:][same]
+    assert (course.end[before] <= course.start[after]).all()
+    for row in np.flatnonzero(ran):
+        mine = nodes[offsets[row] : offsets[row + 1]]
+        assert len(set(mine.tolist())) == len(mine)
+        assert course.first_node[row] == mine.min()
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@given(work=workloads())
+def test_loops_start_jobs_as_plainly_written_ones_do(loop: str, work: list[Work]) -> None:
+    """FCFS and EASY agree job by job with a second, plain implementation."""
+    system = run(work, loop)
+    assert starts(system) == simulate(work, NODES, loop)
+    assert_no_overlap(system)
+
+
+@given(work=workloads(), keys=st.lists(st.integers(0, 3), min_size=200, max_size=200))
+def test_deadline_order_is_the_plain_one(work: list[Work], keys: list[int]) -> None:
+    """Jobs queue by deadline, ties by submission."""
+    deadline = [float(key) for key in keys[: len(work)]]
+    jobs, run_time = table(work, deadline=ORIGIN + np.array(deadline))
+    settings = SystemSettings(order="deadline")
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), settings)
+    system.advance()
+    assert starts(system) == simulate(work, NODES, "easy", deadline)
+
+
+@given(work=workloads())
+def test_conservative_is_the_plain_one_and_never_puts_off(work: list[Work]) -> None:
+    """Conservative starts agree with a plain implementation, none after its first reservation."""
+    expected, first = conservative(work, NODES)
+    begun = starts(run(work, "conservative"))
+    assert begun == expected
+    assert all(start <= reserved for start, reserved in zip(begun, first, strict=True))
+
+
+@given(work=workloads())
+def test_fcfs_starts_in_order_and_no_job_before_it_is_submitted(work: list[Work]) -> None:
+    """Under FCFS no job overtakes another."""
+    begun = starts(run(work, "fcfs"))
+    assert begun == sorted(begun)
+    assert all(start >= job.submit for start, job in zip(begun, work, strict=True))
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@given(work=workloads())
+def test_choosing_nodes_one_by_one_changes_no_start(loop: str, work: list[Work]) -> None:
+    """The pass over single nodes and the pass that counts start the same jobs."""
+    never = [NodeEvent(ORIGIN + 1e6, 0, NodeState.UP)] if work else []
+    by_node = run(work, loop, node_events=never)
+    assert starts(by_node) == starts(run(work, loop))
+    assert_no_overlap(by_node)
+    everywhere = Placement(
+        np.zeros(len(work), np.int32),
+        np.zeros(len(work), np.int32),
+        (np.arange(NODES, dtype=np.int32)[::-1],),
+    )
+    in_a_set = run(work, loop, settled=Settled(placement=everywhere))
+    assert starts(in_a_set) == starts(by_node)
+
+
+@given(work=workloads(), seed=st.integers(0, 2**16))
+@settings(max_examples=60)
+def test_planned_jobs_start_on_time_on_their_nodes(work: list[Work], seed: int) -> None:
+    """Whatever else runs, a planned job starts at its planned start on its planned nodes."""
+    chosen = np.random.default_rng(seed).random(len(work)) < 0.4
+    system = ExclusiveNodes(
+        *table(work), Cluster.uniform(NODES), asks=Asks(arrivals=True), record_nodes=True
+    )
+    plan: dict[int, tuple[float, list[int]]] = {}
+    while not (instant := system.advance()).done:
+        ids = system.jobs.id[instant.arrivals]
+        system.apply([Admit(ids, np.full(len(ids), np.inf))])
+        for row in instant.arrivals[chosen[instant.arrivals]].tolist():
+            left = system.snapshot().plan
+            entry = appended(system, left, row)
+            joined = Schedule.joined([left, entry])
+            assert system.apply([Reserve(joined.entries.job, joined)]) == (Outcome.DONE,)
+            assert len(system.snapshot().planned) == len(joined)
+            plan[row] = (float(entry.entries.start[0]), sorted(entry.nodes.tolist()))
+    assert_no_overlap(system)
+    course = system.course()
+    offsets, nodes = system.node_rows()
+    for row, (start, wanted) in plan.items():
+        assert course.start[row] == start
+        assert sorted(nodes[offsets[row] : offsets[row + 1]].tolist()) == wanted
+    assert (course.fate == 0).all()
+
+
+def test_compiled_and_plain_source_do_the_same() -> None:
+    """The uncompiled loop, in a process of its own, gives the same results to the last digit."""
+    script = Path(__file__).with_name("exclusive_scenarios.py")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        env={**os.environ, "RTSCHED_COMPILE": "0"},
+        capture_output=True,
+        check=True,
+    )
+    plain = json.loads(done.stdout)
+    for name, system in scenarios():
+        assert report(system) == plain[name], name
+        assert_no_overlap(system)
+
+
+def test_same_run_twice_is_the_same_run() -> None:
+    """A run depends on nothing but its arguments."""
+    jobs, run_time = random_jobs(5, 100, 16)
+    reports = []
+    for _ in range(2):
+        system = ExclusiveNodes(
+            jobs,
+            run_time,
+            Cluster.uniform(16),
+            SystemSettings(order="priority"),
+            asks=Asks(True, True, True, True),
+            record_events=True,
+        )
+        answer(system, np.random.default_rng(6))
+        reports.append(report(system))
+    assert reports[0] == reports[1]
+
+
+def test_a_run_asks_what_it_was_told_to_ask() -> None:
+    """One stop an instant holds its arrivals in order, and whether a pass is due."""
+    work = [Work(0, 5, 9, 8), Work(2, 5, 9, 8), Work(2, 5, 9, 1), Work(5, 1, 1, 1)]
+    system = ExclusiveNodes(
+        *table(work), Cluster.uniform(NODES), asks=Asks(arrivals=True, passes=True)
+    )
+    seen = []
+    while not (instant := system.advance()).done:
+        seen.append((instant.time - ORIGIN, instant.arrivals.tolist(), instant.passes))
+    assert seen == [
+        (0, [0], True),
+        (2, [1, 2], False),  # no node is free
+        (5, [3], True),
+        (10, [], True),
+    ]
+
+
+def test_settled_rejections_are_not_asked_about() -> None:
+    """A job rejected beforehand never enters the queue nor a stop."""
+    work = [Work(0, 5, 5, 1), Work(0, 5, 5, 1)]
+    system = ExclusiveNodes(
+        *table(work),
+        Cluster.uniform(1),
+        asks=Asks(arrivals=True),
+        settled=Settled(reject=np.array([True, False])),
+        record_events=True,
+    )
+    assert system.advance().arrivals.tolist() == [1]
+    assert system.advance().done
+    assert system.course().fate.tolist() == [1, 0]
+    assert system.events().rows.kind.tolist() == [0, 1, 0, 2, 3]
+
+
+def test_settled_priorities_order_the_queue() -> None:
+    """Higher priority starts first where the queue is ordered by priority."""
+    work = [Work(0, 5, 5, 1), Work(1, 5, 5, 1), Work(2, 5, 5, 1)]
+    for order, begun in (("priority", [0, 10, 5]), ("arrival", [0, 5, 10])):
+        system = ExclusiveNodes(
+            *table(work),
+            Cluster.uniform(1),
+            SystemSettings(order=order),  # type: ignore[arg-type]
+            settled=Settled(priority=np.array([0.0, 1.0, 2.0])),
+        )
+        system.advance()
+        assert starts(system) == begun
+
+
+def test_actions_do_what_they_say() -> None:
+    """Reject, hold, release, cancel and priorities act on waiting jobs; the rest is reported."""
+    work = [Work(0, 10, 10, 1)] * 6
+    system = ExclusiveNodes(
+        *table(work), Cluster.uniform(1), SystemSettings(order="priority"), asks=Asks(arrivals=True)
+    )
+    ids = system.jobs.id[system.advance().arrivals]
+    one = [ids[k : k + 1] for k in range(6)]
+    assert system.apply(
+        [
+            Reject(one[0], np.array([ORIGIN + 99.0]), ("no",)),
+            Hold(one[1], np.array([ORIGIN + 25.0])),
+            Hold(one[2], np.array([np.inf])),
+            Admit(ids[3:], np.array([ORIGIN + 50.0, np.inf, np.inf])),
+            Cancel(one[4], ("gone",)),
+            SetPriority(ids[3:], np.array([1.0, 2.0, 3.0])),
+            Tell(one[5], ("hello",)),
+            Cancel(ids[[0, 0]], ("", "")),
+        ]
+    ) == (*[Outcome.DONE] * 6, Outcome.UNSUPPORTED, Outcome.PARTLY)
+    assert system.snapshot().promises.job.tolist() == [one[3][0]]
+    instant = system.advance()
+    assert (instant.time - ORIGIN, instant.arrivals.tolist()) == (25, [1])
+    assert system.apply([Release(ids[1:3])]) == (Outcome.DONE,)
+    assert system.advance().done
+    course = system.course()
+    assert course.fate.tolist() == [1, 0, 0, 0, 2, 0]
+    assert starts(system)[5] == 0
+    assert starts(system)[3] == 10
+    assert starts(system)[1:3] == [25, 35]
+    assert course.offer[0] == ORIGIN + 99.0
+    assert course.promise[3] == ORIGIN + 50.0
+
+
+def test_a_planned_job_that_is_held_leaves_the_plan() -> None:
+    """Its nodes are no longer kept, and the rest of the plan stands."""
+    system = ExclusiveNodes(
+        *table([Work(0, 5, 5, 1)] * 3), Cluster.uniform(2), asks=Asks(arrivals=True)
+    )
+    now = system.advance().time
+    plan = Schedule.build(
+        [7, 8],
+        [now + 2.0, now + 2.0],
+        [now + 7.0, now + 7.0],
+        np.array([0, 1, 2]),
+        np.array([0, 1], np.int32),
+    )
+    system.apply([Reserve(plan.entries.job, plan), Hold(np.array([7]), np.array([np.inf]))])
+    assert system.snapshot().planned.id.tolist() == [8]
+    assert system.advance().done
+    assert starts(system)[1:] == [2, 0]
+    assert system.course().fate.tolist() == [2, 0, 0]
+
+
+def test_an_unknown_job_is_an_error() -> None:
+    """An action that names a job of another workload is refused by its id."""
+    system = run([Work(0, 1, 1, 1)])
+    with pytest.raises(AdapterError, match="no job 99"):
+        system.apply([Release(np.array([99]))])
+
+
+def test_priorities_without_effect_are_reported() -> None:
+    """A system that queues by arrival says that it does not take priorities."""
+    system = ExclusiveNodes(*table([Work(0, 1, 1, 1)]), Cluster.uniform(1), asks=Asks(passes=True))
+    system.advance()
+    assert system.apply([SetPriority(np.array([7]), np.ones(1))]) == (Outcome.UNSUPPORTED,)
+
+
+def test_jobs_start_at_their_begin_time() -> None:
+    """A job is not eligible before its begin time, and then stands at its old place."""
+    jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1), Work(1, 5, 5, 1)])
+    jobs = jobs.replace(begin=ORIGIN + np.array([2.0, -1.0, -1.0]))
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(1))
+    system.advance()
+    assert starts(system) == [5, 0, 10]
+
+
+@pytest.mark.parametrize(("requeue", "fate"), [(True, 0), (False, 2)])
+def test_a_dead_node_kills_its_job(requeue: bool, fate: int) -> None:
+    """The job is queued again at its old place, or lost; the node comes back when it is up."""
+    work = [Work(0, 10, 10, 2), Work(1, 10, 10, 2), Work(2, 1, 1, 1)]
+    system = run_with_events(work, requeue, [(4, 0, NodeState.DOWN), (20, 0, NodeState.UP)])
+    course = system.course()
+    assert course.fate.tolist() == [fate, 0, 0]
+    assert course.restarts[0] == requeue
+    assert starts(system) == ([20, 30, 4] if requeue else [0, 20, 4])
+    assert np.isnan(course.end[0]) or course.end[0] - ORIGIN == (30 if requeue else 4)
+
+
+def run_with_events(
+    work: list[Work], requeue: bool, events: list[tuple[float, int, NodeState]]
+) -> ExclusiveNodes:
+    """Return a run on two nodes whose states change."""
+    system = ExclusiveNodes(
+        *table(work),
+        Cluster.uniform(2),
+        SystemSettings(requeue=requeue),
+        asks=Asks(nodes=True),
+        node_events=[NodeEvent(ORIGIN + time, node, state) for time, node, state in events],
+    )
+    while not (instant := system.advance()).done:
+        assert instant.nodes_changed
+        states = system.snapshot().cluster.nodes.state
+        time = instant.time - ORIGIN
+        assert states.tolist() == [next(s for t, _, s in reversed(events) if t <= time), 0]
+    return system
+
+
+def test_a_drained_node_ends_its_job_and_takes_no_other() -> None:
+    """Draining lets the job run out."""
+    work = [Work(0, 10, 10, 2), Work(1, 10, 10, 1), Work(1, 10, 10, 1)]
+    system = run_with_events(work, True, [(4, 0, NodeState.DRAINED)])
+    assert starts(system) == [0, 10, 20]
+
+
+def test_a_job_wider_than_the_nodes_in_service_holds_up_nobody() -> None:
+    """It waits for the nodes; jobs behind it go on."""
+    work = [Work(0, 10, 10, 2), Work(1, 10, 10, 1)]
+    events = [(0, 0, NodeState.DOWN), (30, 0, NodeState.UP)]
+    assert starts(run_with_events(work, True, events)) == [30, 1]
+
+
+def test_a_planned_job_whose_node_died_waits_in_the_queue() -> None:
+    """It loses its place in the plan, not its place in the queue."""
+    system = ExclusiveNodes(
+        *table([Work(0, 5, 5, 1)]),
+        Cluster.uniform(2),
+        asks=Asks(arrivals=True),
+        node_events=[NodeEvent(ORIGIN + 1.0, 0, NodeState.DOWN)],
+    )
+    instant = system.advance()
+    plan = Schedule.build(
+        [7], [instant.time + 3.0], [instant.time + 8.0], np.array([0, 1]), np.array([0], np.int32)
+    )
+    system.apply([Reserve(plan.entries.job, plan)])
+    assert system.advance().done
+    assert starts(system) == [3]
+    assert system.course().first_node.tolist() == [1]
+
+
+def test_the_slowest_node_sets_the_pace_within_the_wall_time() -> None:
+    """Run time is divided by the least speed; the job is killed at its wall time."""
+    jobs, run_time = table([Work(0, 10, 30, 2), Work(0, 10, 15, 2)])
+    cluster = Cluster(Nodes.build(4, speed=np.array([1.0, 0.5, 0.5, 1.0])))
+    system = ExclusiveNodes(jobs, run_time, cluster)
+    system.advance()
+    assert (system.course().end - ORIGIN).tolist() == [20, 15]
+
+
+def test_moldable_and_divisible_jobs_run_by_their_size() -> None:
+    """A placement's size scales a moldable job; a planned divisible one runs as its plan says."""
+    jobs, run_time = table([Work(0, 8, 10, 2), Work(0, 8, 10, 2), Work(0, 8, 10, 2)])
+    kinds = np.array([Kind.MOLDABLE, Kind.RIGID, Kind.DIVISIBLE], np.int8)
+    jobs = jobs.replace(kind=kinds)
+    sizes = Placement(np.array([4, 4, 0], np.int32), np.full(3, -1, np.int32))
+    system = ExclusiveNodes(
+        jobs,
+        run_time,
+        Cluster.uniform(NODES),
+        asks=Asks(arrivals=True),
+        settled=Settled(placement=sizes),
+    )
+    system.advance()
+    plan = Schedule.build(
+        [9], [ORIGIN], [ORIGIN + 3.5], np.array([0, 3]), np.array([7, 5, 6], np.int32)
+    )
+    system.apply([Reserve(plan.entries.job, plan)])
+    assert system.advance().done
+    course = system.course()
+    assert (course.end - course.start).tolist() == [4, 8, 3.5]
+    assert course.size.tolist() == [4, 2, 3]
+
+
+def test_serial_runs_one_job_at_a_time_at_its_fastest_size() -> None:
+    """A divisible job takes the whole machine where no set-up time speaks against it."""
+    jobs, run_time = table([Work(0, 8, 10, 2), Work(0, 8, 10, 2)])
+    jobs = jobs.replace(
+        kind=np.array([Kind.RIGID, Kind.DIVISIBLE], np.int8), sigma=100.0, cms=1.0, cps=1.0
+    )
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), SystemSettings("serial"))
+    system.advance()
+    course = system.course()
+    assert course.size.tolist() == [2, NODES]
+    assert starts(system) == [0, 8]
+    beta = 0.5
+    assert course.end[1] - course.start[1] == pytest.approx(200 * (1 - beta) / (1 - beta**NODES))
+
+
+def test_placements_bind_waiting_jobs_to_nodes() -> None:
+    """A job starts on the first free nodes of its set only."""
+    jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1)])
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(4), asks=Asks(passes=True))
+    instant = system.advance()
+    assert instant.passes
+    on_three = Placement(np.zeros(2, np.int32), np.zeros(2, np.int32), (np.array([3], np.int32),))
+    assert system.apply([Place(jobs.id, on_three)]) == (Outcome.DONE,)
+    while not system.advance().done:
+        pass
+    assert system.course().first_node.tolist() == [3, 3]
+    assert starts(system) == [0, 5]
+
+
+def test_partitions_and_pins_bind_jobs() -> None:
+    """A partition's nodes and a pinned node are the only ones a job uses."""
+    jobs, run_time = table(
+        [Work(0, 5, 5, 1)] * 3,
+        partition=["low", None, None],
+        pinned=np.array([-1, 1, -1], np.int32),
+    )
+    cluster = Cluster(Nodes.build(3), {"low": np.array([False, False, True])})
+    system = ExclusiveNodes(jobs, run_time, cluster)
+    system.advance()
+    assert system.course().first_node.tolist() == [2, 1, 0]
+
+
+def test_compiled_hooks_are_counted() -> None:
+    """Calls and rows of hooks called from within the loop appear in its books."""
+    jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1)])
+    jobs = jobs.replace(association=np.array([0, -1], np.int32))
+    system = ExclusiveNodes(
+        jobs, run_time, Cluster.uniform(1), SystemSettings(order="priority"), compiled=hooks()
+    )
+    system.advance()
+    calls = system.hook_calls()
+    assert calls.fair_share_calls == 2
+    assert calls.fair_share_judged == 3
+    assert calls.fair_share_abstained == 2
+    assert calls.observe_calls == 6
+
+
+def test_events_tell_every_start_and_end_once() -> None:
+    """Arrivals, starts and ends come in order of time, however often they are asked for."""
+    jobs, run_time = random_jobs(8, 60, 8)
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(8), record_events=True)
+    told = []
+    done = False
+    while not done:
+        done = system.advance(10).done
+        events = system.events()
+        told += list(
+            zip(
+                events.rows.time.tolist(),
+                events.rows.kind.tolist(),
+                events.jobs.id.tolist(),
+                strict=True,
+            )
+        )
+    assert [time for time, _, _ in told] == sorted(time for time, _, _ in told)
+    for kind, column in ((0, jobs.submit), (2, system.course().start), (3, system.course().end)):
+        assert sorted((job, time) for time, k, job in told if k == kind) == sorted(
+            zip(jobs.id.tolist(), column.tolist(), strict=True)
+        )
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative", "serial"])
+def test_nothing_to_do_is_done_at_once(loop: str) -> None:
+    """An empty workload, and jobs that no machine holds, come to an end."""
+    assert run([], loop).course().start.tolist() == []
+    assert run([Work(0, 1, 1, NODES + 1)], loop).course().fate.tolist() == [2]
+    assert run([Work(0, 1, 1, 1)], loop, nodes=0).course().fate.tolist() == [2]
+
+
+def test_jobs_out_of_order_are_refused() -> None:
+    """Rows must be in order of (submit, id), for ties are broken by row."""
+    jobs, run_time = table([Work(1, 1, 1, 1), Work(0, 1, 1, 1)])
+    with pytest.raises(ShapeError, match="in order of"):
+        ExclusiveNodes(jobs, run_time, Cluster.uniform(1))
+    with pytest.raises(ShapeError, match="run times"):
+        ExclusiveNodes(jobs, run_time[:1], Cluster.uniform(1))
