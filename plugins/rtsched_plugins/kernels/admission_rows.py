@@ -187,6 +187,8 @@ def safe_until(rows: Rows, i: int, n: int) -> float:
     if deadline == math.inf:
         return math.inf
     time = exec_of(rows, i, n)
+    if time == math.inf:
+        return -math.inf
     need = max(time - TOLERANCE * max(1.0, time), rows.real[i, FLOOR])
     return float(deadline - need - 1e-12 * max(1.0, abs(deadline), time))
 
@@ -195,6 +197,8 @@ def safe_until(rows: Rows, i: int, n: int) -> float:
 def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
     """Return the least float deadline that task i meets when started at t on n nodes."""
     time = exec_of(rows, i, n)
+    if time == math.inf:
+        return math.inf
     floor = rows.real[i, FLOOR]
     deadline = t + max(time - TOLERANCE * max(1.0, time), floor)
     while deadline - t > floor and at_most(time, deadline - t):
