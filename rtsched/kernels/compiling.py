@@ -1,8 +1,8 @@
 """Compile kernels where numba is installed; run the same source plainly where it is not.
 
 Numba is an optional dependency: a head node's minimal install does without it. A kernel is
-therefore written in the subset of Python that numba compiles and stays the readable reference
-of its own compiled form: `plain(kernel)` returns it, and tests compare the two.
+therefore written in the subset of Python that numba compiles, and its source is the readable
+reference of its compiled form.
 
 Compiled kernels are kept on disk. Numba looks only at the file of a kernel to see whether it has
 changed, but kernels take in one another and one another's constants: `watched` has it look at all

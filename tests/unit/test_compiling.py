@@ -1,0 +1,65 @@
+"""Compiled kernels: kept on disk, and made anew when anything that they take in has changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rtsched.kernels.compiling import COMPILING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INNER = """
+from rtsched.kernels.compiling import compiled
+STEP = {step}
+@compiled
+def inner(x):
+    return x + STEP
+"""
+OUTER = """
+from rtsched.kernels.compiling import compiled
+from inner import STEP, inner
+@compiled
+def outer(x):
+    return 10 * inner(x) + STEP
+if __name__ == "__main__":
+    value = outer(1)
+    print(value, sum(outer.stats.cache_hits.values()) if hasattr(outer, "stats") else 0)
+"""
+
+
+def run(directory: Path, **environment: str) -> str:
+    """Return what the outer kernel gives, and how many of its forms came from disk."""
+    done = subprocess.run(
+        [sys.executable, "outer.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=directory,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed or turned off")
+def test_a_kernel_follows_the_files_beside_it(tmp_path: Path) -> None:
+    """A changed constant in another file reaches a kernel that was kept on disk."""
+    (tmp_path / "outer.py").write_text(OUTER)
+    (tmp_path / "inner.py").write_text(INNER.format(step=1))
+    assert run(tmp_path) == "21 0"
+    assert run(tmp_path) == "21 1"
+    (tmp_path / "inner.py").write_text(INNER.format(step=2))
+    assert run(tmp_path) == "32 0"
+
+
+def test_kernels_run_without_the_compiler(tmp_path: Path) -> None:
+    """`RTSCHED_COMPILE=0` runs the source as it stands."""
+    (tmp_path / "outer.py").write_text(OUTER)
+    (tmp_path / "inner.py").write_text(INNER.format(step=1))
+    assert run(tmp_path, RTSCHED_COMPILE="0") == "21 0"
