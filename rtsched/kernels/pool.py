@@ -69,12 +69,13 @@ NODE = _record(
     ("row", "i4"),
     ("state", "i1"),
     ("wanted", "i1"),
+    ("kept", "i1"),
 )
 """One per node: `next` node of the same job (-1: last), the `row` that runs there (-1: none).
 
 `window` is the start of its next reservation, the one at `spans[span]`. For the length of a pass:
-`limit` is when a job started now must end, `until` when it is free by the requested ends, and
-`wanted` whether the job in question may use it.
+`limit` is when a job started now must end, `until` when it is free by the requested ends, `wanted`
+whether the job in question may use it, and `kept` whether the head of the queue needs it.
 """
 
 SLOT = _record(("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("width", "i4"))

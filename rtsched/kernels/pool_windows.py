@@ -172,12 +172,30 @@ def is_open(pool: Pool, node: int, start: float, end: float) -> bool:
     return True
 
 
+@part
+def keep(pool: Pool, node: int, end: float) -> bool:
+    """Keep a free node for the head, if the head can use it from its shadow time to `end`."""
+    state, entry = pool.state[0], pool.nodes[node]
+    if not (entry.wanted and is_free(pool.words, node) and is_open(pool, node, state.shadow, end)):
+        return False
+    entry.limit = min(entry.limit, state.shadow)
+    entry.kept = 1
+    state.extra -= 1
+    return True
+
+
 @outline
 def protect(pool: Pool, at: int) -> None:
-    """Find the head's shadow time and let the nodes it must keep end their jobs by then."""
+    """Find the head's shadow time and let the nodes it must keep end their jobs by then.
+
+    Those are the first free ones in the order in which jobs take nodes, so that short jobs, which
+    may use them, do not use up the others.
+    """
     state, nodes = pool.state[0], pool.nodes
     slot = pool.queue[at]
-    want(pool, group_of(pool, slot.row))
+    group = group_of(pool, slot.row)
+    want(pool, group)
+    state.extra = state.free
     if state.plan_left > 0:
         state.shadow = shadow_by_gaps(pool, slot.width, slot.wall)
     else:
@@ -185,20 +203,58 @@ def protect(pool: Pool, at: int) -> None:
     if state.shadow == np.inf:
         return
     end = state.shadow + slot.wall
-    keep = slot.width
+    missing = int(slot.width)
     for node in range(len(nodes)):
         if nodes[node].wanted and nodes[node].row >= 0 and is_open(pool, node, state.shadow, end):
-            keep -= 1
-    for node in range(len(nodes) - 1, -1, -1):
-        if keep <= 0:
+            missing -= 1
+    first, last = 0, len(nodes)
+    if group >= 0:
+        first, last = pool.group_of[group], pool.group_of[group + 1]
+    for i in range(first, last):
+        if missing <= 0:
             break
-        if (
-            nodes[node].wanted
-            and is_free(pool.words, node)
-            and is_open(pool, node, state.shadow, end)
-        ):
-            nodes[node].limit = min(nodes[node].limit, state.shadow)
-            keep -= 1
+        node = i if group < 0 else int(pool.group_nodes[i])
+        missing -= keep(pool, node, end)
+
+
+@part
+def fits_beside(pool: Pool, size: int, wall: float) -> bool:
+    """Return whether a job could start beside the head if all nodes were alike."""
+    state = pool.state[0]
+    in_time = state.now + wall <= state.shadow
+    return bool(size <= state.free and (in_time or size <= state.extra))
+
+
+@part
+def start_beside(pool: Pool, at: int) -> bool:
+    """Start the job at one place of the queue if that does not delay the head."""
+    slot = pool.queue[at]
+    if not fits_beside(pool, slot.width, slot.wall):
+        return False
+    size = int(slot.width)
+    if not choose(pool, size, slot.wall, group_of(pool, slot.row)):
+        return False
+    for i in range(size):
+        pool.state[0].extra -= not pool.nodes[pool.picks[i]].kept
+    launch_on_picks(pool, at)
+    return True
+
+
+@part
+def backfill_windows(pool: Pool) -> None:
+    """Start the jobs from place `seen` on, at most `depth`, that do not delay the head."""
+    state, queue = pool.state[0], pool.queue
+    at, looked = state.seen, 0
+    while at < state.tail and state.free > 0 and (state.depth == 0 or looked < state.depth):
+        block = pool.blocks[at >> 6]
+        if state.depth == 0 and not fits_beside(pool, block.width, block.time):
+            at = ((at >> 6) + 1) << 6
+            continue
+        if queue[at].width != GONE:
+            looked += 1
+            start_beside(pool, at)
+        at += 1
+    state.seen = state.tail
 
 
 @outline
@@ -208,29 +264,20 @@ def window_pass(pool: Pool) -> None:
     Without a plan, jobs that did not fit at the last pass are not looked at again before a job
     ends, as in `easy_pass`; with one, what fits changes with time alone.
     """
-    state, queue = pool.state[0], pool.queue
+    state = pool.state[0]
     if not state.settled:
         if state.tail - state.head > 2 * state.waiting + 64:
             close_up(pool)
         for node in range(len(pool.nodes)):
             pool.nodes[node].limit = pool.nodes[node].window
+            pool.nodes[node].kept = 0
         first = start_first(pool)
         if first < 0 or state.loop != EASY or state.free == 0:
             return
         protect(pool, first)
         state.seen = first + 1
         state.settled = state.plan_left == 0 and state.depth == 0
-    looked = 0
-    for at in range(state.seen, state.tail):
-        if state.free == 0 or (state.depth > 0 and looked == state.depth):
-            break
-        size = queue[at].width
-        if size == GONE:
-            continue
-        looked += 1
-        if size <= state.free and choose(pool, size, queue[at].wall, group_of(pool, queue[at].row)):
-            launch_on_picks(pool, at)
-    state.seen = state.tail
+    backfill_windows(pool)
 
 
 @outline
