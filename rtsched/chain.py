@@ -207,6 +207,11 @@ class Chain:
         """Return the names of the plug-ins that a hook would be put to."""
         return tuple(entry.member.name for entry in self._hooks[hook] if _in_stage(entry, stage))
 
+    def forget(self, hook: str) -> None:
+        """Begin a hook's books anew."""
+        for name in self.books.get(hook, {}):
+            self.books[hook][name] = HookUse()
+
     def member(self, name: str) -> Member:
         """Return a member by name."""
         return next(member for member in self.members if member.name == name)
@@ -227,12 +232,12 @@ class Chain:
     ) -> Judgement:
         """Judge jobs; the planner is asked last, on the rows that nobody turned away.
 
-        About an empty batch only the planner is asked: whether it has a better plan.
+        About an empty batch only the planner is asked, if there is one: has it a better plan?
         """
         n = len(jobs)
         given: dict[str, Any] = {"snapshot": snapshot, "classes": classes, "stage": stage}
         answers: list[Answer[Verdicts]] = []
-        if n:
+        if n or self.planner is None:
             answers += self._ask("admit", n, jobs=jobs, leave_out=self.planner, **given)
         verdicts = strictest(_counted(answers), n)
         if self.planner is None:

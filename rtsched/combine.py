@@ -26,8 +26,6 @@ def strictest(answers: Sequence[Verdicts], n: int) -> Verdicts:
     """
     if not answers:
         return Verdicts.abstain(n)
-    if len(answers) == 1:
-        return answers[0]
     codes = np.stack([answer.code for answer in answers])
     code = codes.max(axis=0)
     retry = np.stack([answer.retry_at for answer in answers])

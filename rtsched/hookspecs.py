@@ -54,7 +54,9 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def rtsched_delay_class(jobs: Jobs, cluster: Cluster, snapshot: Snapshot) -> DelayClasses | None:
+def rtsched_delay_class(
+    jobs: Jobs, cluster: Cluster, snapshot: Snapshot, state: State | None
+) -> DelayClasses | None:
     """Say how much slower each node would run a new process, and in which classes.
 
     Asked first, so that the other hooks can use the answer. Per job the first opinion in the

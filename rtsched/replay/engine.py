@@ -28,7 +28,7 @@ from rtsched.replay.decisions import Decisions
 from rtsched.replay.results import PolicyRun, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -57,8 +57,11 @@ class Replay:
         self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
         self.states: Mapping[str, Any] = {}
         self.compiled = self._compiled_hooks()
+        self._stage = Stage.OPEN
+        self._offers = np.empty(0)
+        settled = self._settle()
         self.asks = Asks(
-            arrivals=bool(self.chain.asks("admit", Stage.OPEN)),
+            arrivals=bool(self.chain.asks("admit", self._stage)),
             passes=self._open("partition") or (self._open("fair_share") and not self.compiled),
             early_ends=self.chain.planner is not None,
             nodes=self.chain.planner is not None,
@@ -72,7 +75,7 @@ class Replay:
             accounts=self.workload.accounts,
             edges=self.workload.edges,
             asks=self.asks,
-            settled=self._settle(),
+            settled=settled,
             compiled=self.compiled,
             record_events=self._told,
             record_nodes=self.record_nodes,
@@ -96,7 +99,7 @@ class Replay:
 
     def _judge(self, rows: NDArray[np.int64]) -> None:
         """Ask about the jobs in these rows of the workload, or with none about the plan."""
-        cycle = judge(self._observed(), self.chain, self.workload.jobs.take(rows), Stage.OPEN)
+        cycle = judge(self._observed(), self.chain, self.workload.jobs.take(rows), self._stage)
         if cycle.judgement is not None:
             self.decisions.add(cycle.judgement, rows)
         self.system.apply(cycle.actions)
@@ -113,8 +116,10 @@ class Replay:
 
     def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
         """Return the compiled hooks, if every open question on priorities has such a form."""
-        names = self.chain.asks("fair_share", Stage.OPEN)
-        if len(names) != 1 or self._open("partition"):
+        names = self.chain.asks("fair_share")
+        if len(names) != 1 or not self._open("fair_share") or self._open("partition"):
+            return {}
+        if self.chain.member(names[0]).mode != "enforce":
             return {}
         if set(self.chain.asks("observe")) - set(names):
             return {}
@@ -129,33 +134,42 @@ class Replay:
 
     def _settle(self) -> Settled:
         """Ask, in large batches, everything that cannot change while a job waits."""
-        n = len(self.workload.jobs)
-        asked = {
-            hook: bool(self.chain.asks(hook, Stage.SETTLED)) and not self._open(hook)
-            for hook in ("fair_share", "partition")
-        }
-        asked["admit"] = bool(self.chain.asks("admit", Stage.SETTLED))
-        reject = np.zeros(n, np.bool_) if asked["admit"] else None
-        priority = np.zeros(n) if asked["fair_share"] else None
-        placements = []
-        snapshot = Snapshot(
-            self.origin, self.workload.cluster, accounts=self.workload.accounts, states={}
-        )
-        for first in range(0, n if any(asked.values()) else 0, BLOCK):
-            rows = np.arange(first, min(first + BLOCK, n))
+        jobs, n = self.workload.jobs, len(self.workload.jobs)
+        snapshot = Snapshot(self.origin, self.workload.cluster, accounts=self.workload.accounts)
+        blocks = [np.arange(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
+        priority = placement = None
+        if self.chain.asks("fair_share", Stage.SETTLED) and not self._open("fair_share"):
+            parts = [self.chain.fair_share(jobs.take(rows), snapshot).value for rows in blocks]
+            priority = np.concatenate([np.empty(0), *parts])
+        if self.chain.asks("partition", Stage.SETTLED) and not self._open("partition") and n:
+            sets = [self.chain.partition(jobs.take(rows), snapshot) for rows in blocks]
+            placement = _binding(Placement.joined(sets), len(self.workload.cluster))
+        return Settled(self._settle_admission(blocks, snapshot), priority, placement)
+
+    def _settle_admission(
+        self, blocks: Sequence[NDArray[np.int64]], snapshot: Snapshot
+    ) -> NDArray[np.bool_] | None:
+        """Return who is turned away for good; None if that must be asked at each submission.
+
+        A settled plug-in may put a job off (it failed and the site defers, or it names a time);
+        then all are asked again at the submissions.
+        """
+        if not self.chain.asks("admit", Stage.SETTLED):
+            return None
+        reject = np.zeros(len(self.workload.jobs), np.bool_)
+        self._offers = np.full(len(reject), np.inf)
+        for rows in blocks:
             batch = self.workload.jobs.take(rows)
-            if reject is not None:
-                judgement = self.chain.admit(batch, snapshot, stage=Stage.SETTLED)
-                self.decisions.add(judgement, rows)
-                reject[rows] = judgement.verdicts.code == Verdict.REJECT
-            if priority is not None:
-                priority[rows] = self.chain.fair_share(batch, snapshot, Stage.SETTLED).value
-            if asked["partition"]:
-                placements.append(self.chain.partition(batch, snapshot, stage=Stage.SETTLED))
-        if not placements:
-            return Settled(reject, priority)
-        placement = _binding(Placement.joined(placements), len(self.workload.cluster))
-        return Settled(reject, priority, placement)
+            judgement = self.chain.admit(batch, snapshot, stage=Stage.SETTLED)
+            code = judgement.verdicts.code
+            if (code == Verdict.DEFER).any():
+                self._stage, self.decisions = Stage.ALL, Decisions()
+                self.chain.forget("admit")
+                return None
+            self.decisions.add(judgement, rows)
+            reject[rows] = code == Verdict.REJECT
+            self._offers[rows] = judgement.verdicts.offer
+        return reject
 
     def outcome(self, seconds: float) -> PolicyRun:
         """Return the results, with the chain's books completed by those of compiled hooks."""
@@ -170,7 +184,7 @@ class Replay:
             fate=course.fate,
             first_node=course.first_node,
             promise=course.promise,
-            offer=course.offer,
+            offer=self._with_settled_offers(course.offer),
             reason=reason,
         )
         self._count_compiled()
@@ -183,6 +197,11 @@ class Replay:
             msgspec.to_builtins(self.policy),
             seconds,
         )
+
+    def _with_settled_offers(self, offer: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._stage is Stage.ALL or not len(self._offers):
+            return offer
+        return np.where(np.isfinite(offer), offer, self._offers)
 
     def _count_compiled(self) -> None:
         calls = self.system.hook_calls()

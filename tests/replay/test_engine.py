@@ -274,6 +274,60 @@ def test_four_hooks_that_change_nothing_give_plain_easy() -> None:
         assert sum(book.judged for book in done.hooks[hook].values()) >= len(work.jobs)
 
 
+class SettledFailing:
+    """Raise whenever asked, looking at the jobs alone."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs) -> Verdicts:
+        """Fail."""
+        raise RuntimeError(str(len(jobs)))
+
+
+class Offering:
+    """Turn jobs of more than four nodes away with a counter-offer of a day."""
+
+    wide = Reason("test.offer", "a day is enough")
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs) -> Verdicts:
+        """Offer."""
+        code = np.where(jobs.size > 4, Verdict.REJECT, Verdict.ABSTAIN)
+        return Verdicts.build(code, offer=jobs.submit + 86400.0)
+
+
+def test_settled_failure_holds_jobs_back_too() -> None:
+    """A settled plug-in that fails and defers does not fail open."""
+    done = run(workload(30), PluginTable("bad", on_error="defer"), bad=SettledFailing)
+    assert (done.results.fate == Fate.UNFINISHED).all()
+    assert done.hooks["admit"]["bad"].errors == done.hooks["admit"]["bad"].calls
+
+
+def test_settled_counter_offers_reach_the_results() -> None:
+    """The offer of a rejection that was settled before the run is in the job's row."""
+    work = workload(50)
+    done = run(work, PluginTable("offering"), offering=Offering)
+    rejected = done.results.fate == Fate.REJECTED
+    assert rejected.any()
+    assert (done.results.offer[rejected] == work.jobs.submit[rejected] + 86400.0).all()
+    assert np.isinf(done.results.offer[~rejected]).all()
+
+
+def test_shadow_of_a_compiled_plugin_changes_nothing() -> None:
+    """Also where the queue is ordered by priority, a shadow gives none."""
+    work = workload()
+    policy = presets()["multifactor"]
+    shadow = [PluginTable("multifactor", mode="shadow")]
+    done = replay(work, "shadow", Policy(system=policy.system, plugin=shadow))
+    assert same(done, run(work))
+    assert done.hooks["fair_share"]["multifactor"].calls > 0
+
+
 @pytest.mark.parametrize("policy", ["mcdf", "fifo-mn", "fifo-an", "edf-mn", "edf-an"])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_promise_is_broken_beside_best_effort_jobs(policy: str, seed: int) -> None:
