@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rtsched.replay.measures import measure
 
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.model.accounts import Accounts
@@ -24,6 +23,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
+from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Fate, Workload
 from rtsched_plugins.kernels.admission import task_table
