@@ -115,6 +115,8 @@ STATE = _record(
 )
 """The scalars of the whole system."""
 
+_BARE_STATE = np.dtype((np.void, STATE))
+
 
 class Pool(NamedTuple):
     """The state of a pool of exclusive nodes; the arrays are changed in place."""
@@ -399,3 +401,11 @@ def release(pool: Pool, row: int) -> None:
     state.settled = 0
     if state.recording:
         record(pool, STOPPED, row, job.width, -1)
+
+
+def scalars(pool: Pool) -> Any:
+    """Return the state as Python code outside kernels reads and writes it, `scalars["now"]`.
+
+    Attributes of records are convenient where they are compiled and slow where they are not.
+    """
+    return pool.state.view(_BARE_STATE)[0]

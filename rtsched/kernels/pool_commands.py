@@ -11,7 +11,6 @@ from rtsched.kernels.pool import (
     CANCELLED,
     CONSERVATIVE,
     FUTURE,
-    GONE,
     HELD,
     PLANNED,
     QUEUED,
@@ -140,26 +139,6 @@ def prioritise(pool: Pool, rows: NDArray[np.int64], values: NDArray[np.float64])
     for at in range(state.tail):
         pool.values[at] = -pool.more[queue[at].row].key
     return rerank(pool, pool.values)
-
-
-@entry
-def waiting_rows(pool: Pool, out: NDArray[np.int64]) -> int:
-    """Write down the rows of jobs that wait, in no order; return how many they are."""
-    state, count = pool.state[0], 0
-    for at in range(state.head, state.tail):
-        row = pool.queue[at].row
-        if pool.queue[at].width != GONE:
-            out[count] = row
-            count += 1
-    for i in range(state.sleeping):
-        if pool.jobs[pool.sleepers[i].row].status == SLEEPING:
-            out[count] = pool.sleepers[i].row
-            count += 1
-    for i in range(state.planned, len(pool.plan)):
-        if pool.plan[i].row >= 0:
-            out[count] = pool.plan[i].row
-            count += 1
-    return count
 
 
 @entry

@@ -144,7 +144,7 @@ class ExclusiveNodes:
         self._pool = lay_out(
             jobs, run_time, cluster, settings, asks, settled, node_events, self._sets, self.origin
         )
-        self._state: Any = self._pool.state[0]
+        self._state: Any = kernel.scalars(self._pool)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
         self._ledger = Ledger(jobs.id)
         self._prepare_records(record_events, record_nodes, compiled or {})
@@ -153,12 +153,12 @@ class ExclusiveNodes:
         self, events: bool, nodes: bool, hooks: Mapping[str, CompiledHook]
     ) -> None:
         state = self._state
-        state.ranking, state.observing = "fair_share" in hooks, "observe" in hooks
-        state.keeping, state.recording = events, events or state.observing
-        state.logging = nodes
+        state["ranking"], state["observing"] = "fair_share" in hooks, "observe" in hooks
+        state["keeping"], state["recording"] = events, events or state["observing"]
+        state["logging"] = nodes
         if nodes:
             self._pool = self._pool._replace(log_at=np.full(len(self.jobs), -1, np.int64))
-        if state.ranking and len(self._pool.more) != len(self.jobs):
+        if state["ranking"] and len(self._pool.more) != len(self.jobs):
             self._extend()
         self._loop: Callable[..., int] = advance
         self._hooks: tuple[Any, ...] = ()
@@ -173,23 +173,23 @@ class ExclusiveNodes:
     @property
     def now(self) -> float:
         """Return the present instant, seconds since the epoch."""
-        return self.origin + float(self._state.now)
+        return self.origin + float(self._state["now"])
 
     def advance(self, most: int | None = None) -> Instant:
         """Run until something must be answered, or after about `most` more arrivals."""
         state = self._state
-        state.pause_at = len(self.jobs) + 1 if most is None else state.upcoming + most
+        state["pause_at"] = len(self.jobs) + 1 if most is None else state["upcoming"] + most
         while (asks := self._loop(self._pool, *self._hooks)) == kernel.FULL:
             self._grow()
-        if state.changed:
+        if state["changed"]:
             self._take_node_states()
         return Instant(
             time=self.now,
-            arrivals=self._pool.asked[: state.asked].copy(),
+            arrivals=self._pool.asked[: state["asked"]].copy(),
             passes=bool(asks & kernel.ASK_PASS),
             early_end=bool(asks & kernel.ASK_EARLY_END),
             nodes_changed=bool(asks & kernel.ASK_NODES),
-            arrived=int(state.upcoming),
+            arrived=int(state["upcoming"]),
             done=asks == 0,
         )
 
@@ -197,9 +197,9 @@ class ExclusiveNodes:
         """Make room in the records of events and nodes."""
         room = 16 * len(self.cluster) + 4096
         events, log = self._pool.events, self._pool.log_nodes
-        if self._state.recording:
+        if self._state["recording"]:
             events = np.concatenate([events, np.zeros(len(events) + room, events.dtype)])
-        if self._state.logging:
+        if self._state["logging"]:
             log = np.concatenate([log, np.zeros(len(log) + room, log.dtype)])
         self._pool = self._pool._replace(events=events, log_nodes=log)
 
@@ -208,7 +208,7 @@ class ExclusiveNodes:
         more = np.zeros(len(self.jobs), kernel.MORE)
         more["begin"], more["group"] = self.jobs.begin - self.origin, -1
         self._pool = self._pool._replace(more=more)
-        self._state.extended = 1
+        self._state["extended"] = 1
 
     def _take_node_states(self) -> None:
         """Let the cluster in snapshots show the nodes' present states."""
@@ -237,7 +237,7 @@ class ExclusiveNodes:
 
     def _plan_left(self) -> Schedule:
         """Return the entries of the plan that have not started."""
-        left = int(self._state.plan_left)
+        left = int(self._state["plan_left"])
         if left == len(self._plan):
             return self._plan
         if left == 0:
@@ -309,7 +309,7 @@ class ExclusiveNodes:
 
     def _hold(self, action: Hold, rows: Rows) -> int:
         sleepers = self._pool.sleepers
-        need = int(self._state.sleeping) + len(rows) + len(self.jobs) + 1
+        need = int(self._state["sleeping"]) + len(rows) + len(self.jobs) + 1
         if len(sleepers) < need:
             more = np.zeros(2 * need - len(sleepers), sleepers.dtype)
             self._pool = self._pool._replace(sleepers=np.concatenate([sleepers, more]))
@@ -340,7 +340,7 @@ class ExclusiveNodes:
         rows, codes, size = rows[free], codes[free], action.placement.size[free]
         if not len(rows):
             return left
-        if not self._state.extended:
+        if not self._state["extended"]:
             self._extend()
         table, group = self._pool.jobs, self._pool.more["group"]
         size = np.where(size > 0, size, table["width"][rows])
@@ -351,7 +351,7 @@ class ExclusiveNodes:
         group[rows] = codes
         group_of, group_nodes = self._sets.arrays()
         self._pool = self._pool._replace(group_of=group_of, group_nodes=group_nodes)
-        self._state.node_level |= len(self._sets) > 0
+        self._state["node_level"] |= len(self._sets) > 0
         return left + self._change(command.RESIZE, rows[changed])
 
     def _reserve(self, action: Reserve, _: Rows) -> int:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
+_NONE = Promises.build(0)
+
+
 class Ledger:
     """Promises and offers per row of the workload; no memory before the first one."""
 
@@ -46,7 +49,7 @@ class Ledger:
         """Return the promises to jobs that are `alive`, one flag per row of `open_rows`."""
         self._open = rows = self._open[alive]
         if not len(rows):
-            return Promises.build(0)
+            return _NONE
         return Promises.build(
             len(rows),
             job=self._ids[rows],
@@ -61,8 +64,11 @@ class Ledger:
 
     def promises(self) -> NDArray[np.float64]:
         """Return float64[n]: each job's promised deadline, inf where there is none."""
-        return self._promise.copy() if len(self._promise) else np.full(len(self._ids), np.inf)
+        return self._all(self._promise)
 
     def offers(self) -> NDArray[np.float64]:
         """Return float64[n]: each job's counter-offer, inf where there is none."""
-        return self._offer.copy() if len(self._offer) else np.full(len(self._ids), np.inf)
+        return self._all(self._offer)
+
+    def _all(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.copy() if len(values) else np.broadcast_to(np.inf, len(self._ids))

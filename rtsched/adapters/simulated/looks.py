@@ -23,16 +23,22 @@ if TYPE_CHECKING:
 
 def waiting(pool: kernel.Pool) -> Rows:
     """Return the rows of jobs that wait, planned ones included, in order of (submit, id)."""
-    state = pool.state[0]
-    if not (state.waiting or state.plan_left or state.sleeping):
-        return np.zeros(0, np.int64)
-    count = command.waiting_rows(pool, pool.rows)
-    return np.unique(pool.rows[:count])
+    state = kernel.scalars(pool)
+    places = pool.queue[state["head"] : state["tail"]] if state["waiting"] else pool.queue[:0]
+    rows = places["row"][places["width"] != kernel.GONE].astype(np.int64)
+    if state["plan_left"]:
+        planned = pool.plan["row"]
+        rows = np.concatenate([rows, planned[planned >= 0]])
+    if state["sleeping"]:
+        asleep = np.unique(pool.sleepers["row"][: state["sleeping"]])
+        asleep = asleep[pool.jobs["status"][asleep] == kernel.SLEEPING]
+        rows = np.concatenate([rows, asleep])
+    return np.sort(rows)
 
 
 def allocations(pool: kernel.Pool, jobs: Jobs, origin: float) -> tuple[Rows, Schedule]:
     """Return the rows of running jobs, and their nodes, starts and latest ends."""
-    count = int(pool.state[0].running)
+    count = int(kernel.scalars(pool)["running"])
     rows = np.sort(pool.ends["row"][:count]).astype(np.int64)
     if not count:
         return rows, Schedule.empty()
@@ -51,12 +57,12 @@ def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
 
     Where a compiled hook observes, what it has not been told yet is left for the next time.
     """
-    state = pool.state[0]
-    count = int(state.told if state.observing else state.events)
-    left = int(state.events) - count
+    state = kernel.scalars(pool)
+    count = int(state["told"] if state["observing"] else state["events"])
+    left = int(state["events"]) - count
     table = pool.events[:count].copy()
     pool.events[:left] = pool.events[count : count + left].copy()
-    state.events, state.told = left, 0
+    state["events"], state["told"] = left, 0
     rows = EventRows.build(
         count,
         time=table["time"] + origin,
@@ -75,7 +81,9 @@ def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
     fate = np.full(n, 2, np.int8)
     fate[status == kernel.ENDED] = 0
     fate[status == kernel.REJECTED] = 1
-    restarts = pool.more["restarts"] if len(pool.more) == n else np.zeros(n)
+    restarts = np.broadcast_to(np.int32(0), n)
+    if kernel.scalars(pool)["extended"]:
+        restarts = pool.more["restarts"][:n].copy()
     return Course(
         start=table["start"] + origin,
         end=np.where(ended, table["end"], np.nan) + origin,
@@ -84,7 +92,7 @@ def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
         first_node=table["first"].copy(),
         promise=ledger.promises(),
         offer=ledger.offers(),
-        restarts=restarts.astype(np.int32),
+        restarts=restarts,
     )
 
 
@@ -102,11 +110,11 @@ def node_rows(pool: kernel.Pool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
 
 def hook_calls(pool: kernel.Pool) -> HookCalls:
     """Return how often compiled hooks were called."""
-    state = pool.state[0]
+    state = kernel.scalars(pool)
     return HookCalls(
-        int(state.calls),
-        int(state.judged),
-        int(state.moved),
-        int(state.abstained),
-        int(state.observed),
+        int(state["calls"]),
+        int(state["judged"]),
+        int(state["moved"]),
+        int(state["abstained"]),
+        int(state["observed"]),
     )

@@ -95,16 +95,16 @@ def lay_out_plan(
     reserved = span_of[:-1] < span_of[1:]
     nodes["window"][reserved] = spans["start"][span_of[:-1][reserved]]
 
-    state = pool.state[0]
-    state.planned, state.plan_left = 0, len(rows)
-    state.settled, state.rebuild = 0, 1
+    state = kernel.scalars(pool)
+    state["planned"], state["plan_left"] = 0, len(rows)
+    state["settled"], state["rebuild"] = 0, 1
     pool = pool._replace(
         plan=table, plan_nodes=np.array(plan.nodes, np.int32), span_of=span_of, spans=spans
     )
     steps = 2 * (len(pool.jobs) + m + len(rows)) + 8
     if len(pool.sweep) < 2 * (m + len(spans)):
         pool = pool._replace(sweep=np.zeros(4 * (m + len(spans)), kernel.TIMED))
-    if state.loop == kernel.CONSERVATIVE and len(pool.profile) < steps:
+    if state["loop"] == kernel.CONSERVATIVE and len(pool.profile) < steps:
         profile = np.zeros(2 * steps, kernel.TIMED)
         pool = pool._replace(profile=profile)
     return pool, order
