@@ -40,6 +40,11 @@ def compiled(kernel: F) -> F:
     return cast("F", watched(numba.njit(cache=True)(kernel)))
 
 
+def plain(kernel: F) -> F:
+    """Return the uncompiled source function of a kernel (the kernel itself without numba)."""
+    return cast("F", getattr(kernel, "py_func", kernel))
+
+
 def watched(dispatcher: F) -> F:
     """Return numba's dispatcher of a kernel, compiled anew if any kernel near it has changed."""
     with contextlib.suppress(AttributeError):  # a numba that keeps its cache elsewhere
