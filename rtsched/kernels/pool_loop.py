@@ -40,7 +40,7 @@ from rtsched.kernels.pool import (
     record,
     release,
 )
-from rtsched.kernels.pool_compiling import OPTIONS, entry, part, spliced
+from rtsched.kernels.pool_compiling import entry, part, spliced
 from rtsched.kernels.pool_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.pool_profile import conservative_pass, give_back
 from rtsched.kernels.pool_queue import close_up, enqueue, rerank
@@ -386,8 +386,10 @@ NO_OBSERVER = CompiledHook(_no_observer, np.zeros(1), np.zeros((1, 1)), np.zeros
 @cache
 def _compiled_with_hooks(pool: Any) -> Callable[..., int]:
     hooks = (FAIR_SHARE, *FAIR_SHARE.signature.args[3:6], OBSERVE, *OBSERVE.signature.args[5:8])
-    signature = numba.types.int64(pool, *hooks, *OBSERVE.signature.args[4].types)
-    return cast("Callable[..., int]", numba.njit(signature, **OPTIONS)(advance_with_hooks))
+    kernel: Any = entry(advance_with_hooks)
+    kernel.compile((pool, *hooks, *OBSERVE.signature.args[4].types))
+    kernel.disable_compile()
+    return cast("Callable[..., int]", kernel)
 
 
 def hooked_loop(pool: Pool) -> Callable[..., int]:
