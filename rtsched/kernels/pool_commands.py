@@ -18,10 +18,10 @@ from rtsched.kernels.pool import (
     SLEEPING,
     TURNED_AWAY,
     Pool,
-    push,
     record,
 )
 from rtsched.kernels.pool_compiling import entry, part, spliced
+from rtsched.kernels.pool_heap import push
 from rtsched.kernels.pool_loop import come_in
 from rtsched.kernels.pool_profile import unplace
 from rtsched.kernels.pool_queue import close_up, find, rerank, withdraw

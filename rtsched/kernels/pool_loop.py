@@ -35,12 +35,11 @@ from rtsched.kernels.pool import (
     TOO_WIDE,
     TURNED_AWAY,
     Pool,
-    pop,
-    push,
     record,
     release,
 )
 from rtsched.kernels.pool_compiling import entry, part, spliced
+from rtsched.kernels.pool_heap import pop, push
 from rtsched.kernels.pool_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.pool_profile import conservative_pass, give_back
 from rtsched.kernels.pool_queue import close_up, enqueue, rerank

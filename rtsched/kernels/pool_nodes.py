@@ -23,11 +23,11 @@ from rtsched.kernels.pool import (
     release,
     set_busy,
     set_free,
-    sift,
     start_job,
     take_picks,
 )
 from rtsched.kernels.pool_compiling import outline, part, spliced
+from rtsched.kernels.pool_heap import sift
 from rtsched.kernels.pool_queue import enqueue
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rtsched.kernels import pool
 PLAIN = """
 import random
 import numpy as np
-from rtsched.kernels import pool, pool_queue
+from rtsched.kernels import pool, pool_heap, pool_queue
 from rtsched.adapters.simulated.exclusive import ExclusiveNodes, SystemSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
@@ -48,10 +48,10 @@ for step in range(400):
     if entries and (random.random() < 0.4 or len(entries) == 200):
         entries.sort()
         assert heap[0].time == entries[0][0]
-        assert pool.pop(heap, len(entries)) == entries.pop(0)[1]
+        assert pool_heap.pop(heap, len(entries)) == entries.pop(0)[1]
     else:
         entry = (float(random.randint(0, 9)), step)
-        pool.push(heap, len(entries), *entry)
+        pool_heap.push(heap, len(entries), *entry)
         entries.append(entry)
 
 n = 400
