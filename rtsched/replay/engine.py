@@ -115,11 +115,12 @@ class Replay:
         return snapshot
 
     def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
-        """Return the compiled hooks, if every open question on priorities has such a form."""
+        """Return the compiled hooks, if the only one that orders the queue has such a form."""
         names = self.chain.asks("fair_share")
         if len(names) != 1 or not self._open("fair_share") or self._open("partition"):
             return {}
-        if self.chain.member(names[0]).mode != "enforce":
+        ordered = self.policy.system.order == "priority"
+        if not ordered or self.chain.member(names[0]).mode != "enforce":
             return {}
         if set(self.chain.asks("observe")) - set(names):
             return {}
