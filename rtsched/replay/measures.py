@@ -143,30 +143,37 @@ def logged(workload: Workload) -> Values:
     A log does not tell what was turned away or promised, and one without start times tells nothing
     of what happened: None. A job that the batch system killed at its deadline has missed it.
     """
-    found = measure(workload, logged_results(workload))
+    results = logged_results(workload)
+    found = measure(workload, results)
     told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "promises", "promises_kept"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]
     else:
         jobs, outcomes = workload.jobs, workload.outcomes
-        late = is_late(outcomes.end, jobs.deadline, jobs.submit)
+        late = is_late(results.end, jobs.deadline, jobs.submit)
         late |= np.equal(outcomes.ending, Ending.MISSED)
         found |= {"missed": _count(late), "miss_ratio": _ratio(_count(late), len(jobs))}
     return found | dict.fromkeys(told_nothing)
 
 
 def logged_results(workload: Workload) -> Results:
-    """Return what the log records as if a policy had done it."""
+    """Return what the log records as if a policy had done it.
+
+    A job that still ran when the log was written ends then, as in the replay.
+    """
     outcomes = workload.outcomes
     ran = np.isfinite(outcomes.start)
     size = outcomes.size
     if not (size > 0).all():
         size = np.where(size > 0, size, workload.jobs.size)
+    end = outcomes.end
+    if (outcomes.ending == Ending.RUNNING).any():
+        end = np.where(outcomes.ending == Ending.RUNNING, outcomes.start + workload.run_time, end)
     fate = Fate.FINISHED if ran.all() else np.where(ran, Fate.FINISHED, Fate.UNFINISHED)
     return Results.build(
         len(outcomes),
         start=outcomes.start,
-        end=outcomes.end,
+        end=end,
         size=size,
         fate=np.asarray(fate, np.int8),
     )

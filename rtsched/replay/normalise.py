@@ -106,8 +106,7 @@ def _flaws(jobs: Jobs, outcomes: Outcomes, most: int) -> Iterator[tuple[str, NDA
     """Yield each reason for which a job cannot be replayed, and the jobs it holds for."""
     run, start = run_times(outcomes), outcomes.start
     yield "its submit time is missing or negative", ~((jobs.submit >= 0) & (jobs.submit < np.inf))
-    open_ended = (outcomes.ending == Ending.PENDING) | (outcomes.ending == Ending.RUNNING)
-    yield "it had not ended when the log was written", open_ended
+    yield "it had not started when the log was written", outcomes.ending == Ending.PENDING
     yield "it starts before it is submitted", start < jobs.submit
     yield "it ends before it starts", (outcomes.end < start) | (run < 0)
     unknown = np.isnan(run)

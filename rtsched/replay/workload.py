@@ -16,7 +16,7 @@ from msgspec import Meta
 from rtsched.errors import ConfigError, InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
-from rtsched.model.log import Skipped
+from rtsched.model.log import Ending, Skipped
 from rtsched.replay.machine import charge, peak_use, with_speeds
 from rtsched.replay.normalise import (
     filled,
@@ -216,6 +216,13 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     run_time = run_times(log.outcomes)
     run_time = run_time if rows is None else run_time[rows]
     jobs = filled(log.jobs, rows, sizes(log.jobs, log.outcomes), run_time, said)
+    running = np.count_nonzero(
+        (log.outcomes.ending if rows is None else log.outcomes.ending[rows]) == Ending.RUNNING
+    )
+    if running:
+        said.append(
+            f"{running} jobs still ran when the log was written: they are taken to end just then."
+        )
     jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
     return Workload(
         jobs=jobs,

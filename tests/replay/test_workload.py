@@ -57,9 +57,9 @@ def log(n=3, outcomes=None, cluster=4, edges=None, **columns):
         ("it asks for no processors", {"size": [0, 1, 1]}, {}),
         ("it asks for more processors than the machine has", {"size": [5, 4, 1]}, {}),
         (
-            "it had not ended when the log was written",
+            "it had not started when the log was written",
             {},
-            {"ending": np.array([Ending.RUNNING, 1, 1], np.int8)},
+            {"ending": np.array([Ending.PENDING, 1, 1], np.int8)},
         ),
     ],
 )
@@ -410,3 +410,11 @@ def test_rows_of_one_host_become_one_node_where_jobs_have_nodes_to_themselves():
     assert nodes.partitions["left"].tolist() == [True, False]
     work = prepare(log(cluster=0, size=[1, 2, 3]), WorkloadOptions(unit="node"), by_processor)
     assert len(work.cluster) == 2
+
+
+def test_jobs_that_still_run_end_when_the_log_was_written():
+    """They held their nodes until then, so they are replayed, and that is said."""
+    endings = np.array([Ending.RUNNING, Ending.COMPLETED, Ending.COMPLETED], np.int8)
+    work = prepare(log(outcomes={"ending": endings, "end": [np.nan, 15, 25]}), RIGID)
+    assert work.run_time.tolist() == [5.0, 5.0, 5.0]
+    assert any(said.startswith("1 jobs still ran") for said in work.assumptions)
