@@ -90,6 +90,10 @@ class _Pool:
             self._prepared = None
         self.ids, self.plan = ids, plan
 
+    def see(self, free: NDArray[np.float64]) -> None:
+        """Take in what other pools have planned on its nodes."""
+        self.free, self._prepared = free, None
+
     def without(self, row: int) -> None:
         kept = np.delete(np.arange(len(self.ids)), row)
         self.waiting, self.ids, self._prepared = _rows(self.waiting, kept), self.ids[kept], None
@@ -141,25 +145,46 @@ class Ledger:
     def _pool(self, index: int) -> _Pool:
         """Return a pool; what other pools have planned on its nodes counts as busy until then."""
         if index not in self._pools:
-            plan, nodes = self.snapshot.plan, np.flatnonzero(self._masks[index])
-            mine = self._pool_of_planned == index
-            free = self.snapshot.free_in.copy()
-            others = np.repeat(~mine, np.diff(plan.indptr))
-            ends = np.repeat(plan.entries.end - self._now, np.diff(plan.indptr))
-            np.maximum.at(free, plan.nodes[others], ends[others])
+            nodes, mine = np.flatnonzero(self._masks[index]), self._pool_of_planned == index
             planned = self._planned if mine.all() else self._planned.take(mine)
             tasks = tasks_of(planned, self._now)
-            self._pools[index] = _Pool(nodes, free[nodes], tasks, planned.id)
+            self._pools[index] = _Pool(nodes, self._free(index)[nodes], tasks, planned.id)
         return self._pools[index]
+
+    def _free(self, index: int) -> NDArray[np.float64]:
+        """Return when each node is free of running jobs and of all other pools' plans."""
+        plan, free = self.snapshot.plan, self.snapshot.free_in.copy()
+        anew = [other for other, pool in self._pools.items() if pool.plan is not None]
+        old = ~np.isin(self._pool_of_planned, [index, *anew])
+        for part in (plan.take(np.flatnonzero(old)), *self._parts(without=index)):
+            ends = np.repeat(part.entries.end - self._now, np.diff(part.indptr))
+            np.maximum.at(free, part.nodes, ends)
+        return free
+
+    def _parts(self, without: int = -1) -> list[Schedule]:
+        """Return the plans of the pools that were planned anew, but for one."""
+        return [
+            _part(pool, pool.plan, self._now)
+            for index, pool in self._pools.items()
+            if pool.plan is not None and index != without
+        ]
+
+    def _adopt(self, index: int, plan: Plan, new: Tasks | None, ids: NDArray[np.int64]) -> None:
+        """Let a pool have a new plan, and the others see it."""
+        self._pools[index].adopt(plan, new, ids)
+        for other, pool in self._pools.items():
+            if other != index:
+                pool.see(self._free(other)[pool.nodes])
 
     def admit(self, row: int) -> Refusal | None:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
-        pool = self._pool(int(self._pool_of_new[row]))
+        index = int(self._pool_of_new[row])
+        pool = self._pool(index)
         prepared = pool.prepared(self.order, self.node_rule, self.efficiency)
         new = _rows(self._new, slice(row, row + 1))
         plan = admit(prepared, new)
         if plan.accepted:
-            pool.adopt(plan, new, np.append(pool.ids, self.jobs.id[row]))
+            self._adopt(index, plan, new, np.append(pool.ids, self.jobs.id[row]))
             return None
         left = float(new.deadline[0])
         promises = len(pool.ids)
@@ -202,20 +227,15 @@ class Ledger:
                 plan = admit(pool.prepared(self.order, self.node_rule, self.efficiency))
             begun = float((old.entries.start[mine] - self._now).sum())
             if plan.accepted and (lost or float(plan.start.sum()) < begun):
-                pool.adopt(plan, None, pool.ids)
+                self._adopt(index, plan, None, pool.ids)
                 better = True
         return better
 
     def schedule(self) -> Schedule:
         """Return the plan of all promises: new in the pools that changed, the old one elsewhere."""
-        parts = [
-            _part(pool, pool.plan, self._now)
-            for pool in self._pools.values()
-            if pool.plan is not None
-        ]
         changed = [index for index, pool in self._pools.items() if pool.plan is not None]
         kept = np.flatnonzero(~np.isin(self._pool_of_planned, changed))
-        return Schedule.joined([self.snapshot.plan.take(kept), *parts])
+        return Schedule.joined([self.snapshot.plan.take(kept), *self._parts()])
 
 
 def _part(pool: _Pool, plan: Plan, now: float) -> Schedule:

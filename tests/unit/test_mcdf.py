@@ -224,3 +224,23 @@ def test_a_job_that_does_not_say_how_long_it_is_gets_no_promise(kind: Kind) -> N
     judgement = chain().admit(job, Snapshot(NOW, Cluster.uniform(2)))
     assert judgement.verdicts.code.tolist() == [Verdict.REJECT]
     assert judgement.verdicts.findings[0].reason.code == "mcdf.endless"
+
+
+def test_overlapping_partitions_of_one_batch_see_each_other() -> None:
+    """Three full-length jobs of three partitions over the same nodes cannot all be promised."""
+    masks = {"a": [1, 1, 1, 0], "b": [0, 1, 1, 1], "c": [1, 1, 0, 0]}
+    cluster = Cluster(
+        Nodes.build(4), {name: np.array(mask, np.bool_) for name, mask in masks.items()}
+    )
+    jobs = in_partition(rigid((60, 2, 60), (60, 3, 60), (60, 2, 60)), "a", "b", "c")
+    verdicts = chain().admit(jobs, Snapshot(NOW, cluster)).verdicts
+    assert verdicts.code.tolist() == [Verdict.ADMIT, Verdict.REJECT, Verdict.REJECT]
+
+
+def test_a_pool_planned_first_sees_what_another_plans_later_in_the_batch() -> None:
+    """The first pool takes a second job only on nodes that the other has not taken since."""
+    cluster = partitioned()
+    jobs = in_partition(rigid((10, 1, 10), (10, 3, 10), (10, 1, 10)), "left", "most", "left")
+    plan = chain().admit(jobs, Snapshot(NOW, cluster)).verdicts.plan
+    assert plan is not None
+    assert len(np.unique(plan.nodes)) == len(plan.nodes)
