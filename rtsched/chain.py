@@ -322,7 +322,7 @@ class Chain:
                     CHECKS[hook](value, n, snapshot)
             except ShapeError as cause:
                 value, error = None, str(cause)
-            except Exception as cause:  # a plug-in may raise anything; the others go on
+            except (Exception, SystemExit) as cause:  # whatever it raises; the others go on
                 value, error = None, f"{type(cause).__name__}: {cause}"
             book.seconds += time.perf_counter() - begun
             book.calls += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.schedule import Schedule
     from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Finding
 
 
 def _of_kind(value: object, kind: type) -> None:
@@ -35,8 +37,29 @@ def _schedule(name: str, schedule: Schedule, snapshot: Snapshot) -> None:
     nodes = schedule.nodes
     if len(nodes) and (nodes.min() < 0 or nodes.max() >= len(snapshot.cluster)):
         raise ShapeError(f"{name} names a node that the cluster does not have")
-    if len(schedule) and not (schedule.entries.start <= schedule.entries.end).all():
+    entries = schedule.entries
+    if not (np.isfinite(entries.start) & np.isfinite(entries.end)).all():
+        raise ShapeError(f"{name} has an entry without start or end")
+    if len(schedule) and not (entries.start <= entries.end).all():
         raise ShapeError(f"{name} has an entry that ends before it starts")
+    if (np.diff(schedule.indptr) < 1).any():
+        raise ShapeError(f"{name} has an entry without nodes")
+    if len(np.unique(entries.job)) != len(schedule):
+        raise ShapeError(f"{name} has two entries of one job")
+
+
+def _finding(finding: Finding, n: int) -> None:
+    code, rows = finding.reason.code, finding.rows
+    _array(f"rows of finding {code}", rows, (len(rows),), "iu")
+    if len(rows) and (rows.min() < 0 or rows.max() >= n):
+        raise ShapeError(f"finding {code} names a row that was not asked about")
+    for name, values in finding.numbers.items():
+        _array(f"number {name!r} of finding {code}", values, (len(rows),), "fiub")
+    if len(rows):
+        try:
+            finding.text(0)
+        except (KeyError, IndexError, ValueError) as cause:
+            raise ShapeError(f"{code} lacks a number that its text names: {cause}") from cause
 
 
 def check_verdicts(value: Verdicts, n: int, snapshot: Snapshot) -> None:
@@ -51,8 +74,7 @@ def check_verdicts(value: Verdicts, n: int, snapshot: Snapshot) -> None:
     if (np.isfinite(value.promise) & (code != Verdict.ADMIT)).any():
         raise ShapeError("a promise is made to a job that is not admitted")
     for finding in value.findings:
-        if len(finding.rows) and (finding.rows.min() < 0 or finding.rows.max() >= n):
-            raise ShapeError(f"finding {finding.reason.code} names a row that was not asked about")
+        _finding(finding, n)
     if value.plan is not None:
         _schedule("plan", value.plan, snapshot)
 
@@ -70,6 +92,9 @@ def check_terms(value: Terms, n: int, snapshot: Snapshot) -> None:
         and not np.isfinite(_array("offset", value.offset, (rows,), "f")).all()
     ):
         raise ShapeError("offset holds something that is no number")
+    for name, weight in value.weights.items():
+        if not isinstance(weight, (int, float)) or not np.isfinite(weight):
+            raise ShapeError(f"weight {name!r} is {weight!r}, no finite number")
     if not value.values and value.offset is None:
         raise ShapeError("no terms; answer None for no opinion")
 
@@ -81,7 +106,10 @@ def check_placement(value: Placement, n: int, snapshot: Snapshot) -> None:
     node_set = _array("node_set", value.node_set, (n,), "i")
     if n and (size.min() < 0 or node_set.min() < -1 or node_set.max() >= len(value.node_sets)):
         raise ShapeError("size or node_set is out of range")
-    for nodes in value.node_sets:
+    for nodes, shares in zip_longest(value.node_sets, value.fractions):
+        _array("a node set", nodes, (len(nodes),), "i")
+        if shares is not None:
+            _array("fractions of a node set", shares, (len(nodes),), "f")
         if nodes.dtype.kind != "i" or len(np.unique(nodes)) != len(nodes):
             raise ShapeError("a node set names a node twice or holds something else")
         if len(nodes) and (nodes.min() < 0 or nodes.max() >= len(snapshot.cluster)):

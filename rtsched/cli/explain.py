@@ -165,7 +165,8 @@ def after(seconds: float, submit: float) -> str:
 def sentence(why: Why, label: Label) -> str:
     """Return in one sentence what became of the job and why."""
     if why.fate == Fate.REJECTED:
-        return f"rejected at submission{_blamed(why)}"
+        held = any(decision["verdict"] == "defer" for decision in why.decisions)
+        return f"rejected {'after it was put off' if held else 'at submission'}{_blamed(why)}"
     if math.isnan(why.start):
         if why.asked > why.met.machine:
             machine = _nodes(why.met.machine)
@@ -198,10 +199,11 @@ def _cause(why: Why, label: Label) -> str:
 
 
 def _blamed(why: Why) -> str:
-    """Return the first enforced finding that turned it away or held it, to follow a verb."""
-    for decision in why.decisions:
-        if decision["verdict"] in HELD and decision.get("mode") == "enforce":
-            return f" by {decision['plugin']}: {decision['text']}"
+    """Return the enforced finding that turned it away, else that held it, to follow a verb."""
+    for verdict in HELD:
+        for decision in why.decisions:
+            if decision["verdict"] == verdict and decision.get("mode") == "enforce":
+                return f" by {decision['plugin']}: {decision['text']}"
     return ""
 
 

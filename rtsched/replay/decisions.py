@@ -71,7 +71,9 @@ class Decisions:
                 }
 
     def reasons(self, n: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-        """Return per job the code of the first enforced finding that turned it away or held it.
+        """Return per job the code of the enforced finding that decided its rejection or wait.
+
+        The first one that turned it away, else the first that put it off.
 
         Returns
         -------
@@ -80,11 +82,12 @@ class Decisions:
         """
         codes = np.full(n, -1, np.int32)
         names: dict[str, int] = {}
-        for batch in self._batches:
-            if batch.mode != "enforce":
-                continue
-            rows = batch.rows[batch.code >= Verdict.DEFER]
-            fresh = rows[codes[rows] < 0]
-            if len(fresh):
-                codes[fresh] = names.setdefault(batch.finding.reason.code, len(names))
+        for verdict in (Verdict.REJECT, Verdict.DEFER):
+            for batch in self._batches:
+                if batch.mode != "enforce":
+                    continue
+                rows = batch.rows[batch.code == verdict]
+                fresh = rows[codes[rows] < 0]
+                if len(fresh):
+                    codes[fresh] = names.setdefault(batch.finding.reason.code, len(names))
         return codes, tuple(names)

@@ -152,8 +152,8 @@ class Replay:
     ) -> NDArray[np.bool_] | None:
         """Return who is turned away for good; None if that must be asked at each submission.
 
-        A settled plug-in may put a job off (it failed and the site defers, or it names a time);
-        then all are asked again at the submissions.
+        A settled plug-in may put a job off (it failed and the site defers, or it names a time) or
+        promise it something; then all are asked again at the submissions.
         """
         if not self.chain.asks("admit", Stage.SETTLED):
             return None
@@ -162,8 +162,8 @@ class Replay:
         for rows in blocks:
             batch = self.workload.jobs.take(rows)
             judgement = self.chain.admit(batch, snapshot, stage=Stage.SETTLED)
-            code = judgement.verdicts.code
-            if (code == Verdict.DEFER).any():
+            code, promise = judgement.verdicts.code, judgement.verdicts.promise
+            if (code == Verdict.DEFER).any() or np.isfinite(promise).any():
                 self._stage, self.decisions = Stage.ALL, Decisions()
                 self.chain.forget("admit")
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import string
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -113,5 +113,4 @@ def structures(hint: Any) -> list[type[msgspec.Struct]]:
     """Return the structures in a type."""
     if msgspec.inspect.is_struct_type(hint):
         return [hint]
-    parts = [getattr(hint, "__origin__", None), *getattr(hint, "__args__", ())]
-    return [found for part in parts if part is not None for found in structures(part)]
+    return [found for part in get_args(hint) for found in structures(part)]

@@ -356,3 +356,34 @@ def test_counter_offer_is_accepted_when_asked_for_instead() -> None:
     after = replay(resubmitted, "mcdf", presets()["mcdf"]).results
     assert after.fate[job] == Fate.FINISHED
     assert after.end[job] <= before.offer[job] + 1e-6
+
+
+def test_the_reason_of_a_rejection_is_not_that_of_an_earlier_deferral() -> None:
+    """A job that was put off until it may begin, and then refused, was refused for the latter."""
+    work = workload(3)
+    jobs = work.jobs.replace(
+        begin=work.jobs.submit + 60, deadline=work.jobs.submit + 61, wall_time=100.0
+    )
+    done = replay(replace(work, jobs=jobs), "mcdf", presets()["mcdf"])
+    assert (done.results.fate == Fate.REJECTED).all()
+    assert set(done.results.texts("reason")) == {"mcdf.impossible"}
+    assert {found["reason"] for found in done.decisions} == {"mcdf.not-yet", "mcdf.impossible"}
+
+
+class SettledPromise:
+    """Promise everybody their deadline, looking at the jobs alone."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs) -> Verdicts:
+        """Promise."""
+        return Verdicts.build(np.full(len(jobs), Verdict.ADMIT, np.int8), promise=jobs.deadline)
+
+
+def test_settled_promises_are_not_lost() -> None:
+    """A promise reaches the results whatever arguments the hook names."""
+    work = workload(40, deadlines=1.0)
+    done = run(work, PluginTable("word"), word=SettledPromise)
+    assert (done.results.promise == work.jobs.deadline).all()
