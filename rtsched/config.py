@@ -110,7 +110,15 @@ def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
         try:
             msgspec.convert(raw, kind)
         except msgspec.ValidationError as cause:
-            problems.append(_sentence(path, str(cause)))
+            problems.append(_misfit(raw, kind, path, str(cause)))
+
+
+def _misfit(raw: object, kind: Any, path: str, message: str) -> str:
+    """Return what is wrong with one value; for a rule in text what the rules are."""
+    described = [meta.description for meta in get_args(kind)[1:] if isinstance(meta, Meta)]
+    if "matching regex" in message and described and described[0]:
+        return f"{path}: {raw!r} is none of these: {described[0]}"
+    return _sentence(path, message)
 
 
 def _collect_fields(

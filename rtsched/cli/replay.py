@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -224,7 +226,8 @@ def run_all(asked: Request, workload: Workload, bars: Bars) -> list[PolicyRun]:
     recorded = asked.out is not None or asked.html is not None
     try:
         for name, policy in asked.policies.items():
-            with bars.step(name) as tell:
+            # standard output is for results, not for what plug-ins print
+            with bars.step(name) as tell, redirect_stdout(sys.stderr):
                 run = replay(
                     workload,
                     name,
