@@ -96,7 +96,7 @@ def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Fo
         head.append(f"  {policy.description}", "not bold")
     out.print(head)
     _show_settings(out, policy.system)
-    out.print(f"  planner = {policy.planner or 'none: no job gets a promise'}", markup=False)
+    out.print(f"  planner = {policy.planner or 'none'}", markup=False)
     if not policy.plugin:
         out.print("  plug-ins: none, the batch system's own loop decides alone")
     else:

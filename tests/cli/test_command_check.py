@@ -45,7 +45,7 @@ policy trial  [bold]what we may do[/]
   order = "arrival"
   depth = 0
   requeue = true
-  planner = none: no job gets a promise
+  planner = none
   plug-ins, in the order in which they are asked:
     #  plug-in  mode     hooks  on error  weight  settings
     1  width    enforce  admit  abstain   1       nodes = 2
