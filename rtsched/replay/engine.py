@@ -158,7 +158,6 @@ class Replay:
         if not self.chain.asks("admit", Stage.SETTLED):
             return None
         reject = np.zeros(len(self.workload.jobs), np.bool_)
-        self._offers = np.full(len(reject), np.inf)
         for rows in blocks:
             batch = self.workload.jobs.take(rows)
             judgement = self.chain.admit(batch, snapshot, stage=Stage.SETTLED)
@@ -169,7 +168,11 @@ class Replay:
                 return None
             self.decisions.add(judgement, rows)
             reject[rows] = code == Verdict.REJECT
-            self._offers[rows] = judgement.verdicts.offer
+            offer = judgement.verdicts.offer
+            if np.isfinite(offer).any():
+                if not len(self._offers):
+                    self._offers = np.full(len(reject), np.inf)
+                self._offers[rows] = offer
         return reject
 
     def outcome(self, seconds: float) -> PolicyRun:
