@@ -144,7 +144,7 @@ def by_nodes(replays: Replays, sizes: Sequence[int], jobs: int) -> Study:
         work = workload(jobs, m, 0.6)
         for name, curve in curves.items():
             curve.add(m, replays.cost(work, name))
-    held = f"{jobs:,} jobs, load 0.6, jobs as wide in proportion"
+    held = f"{jobs:,} jobs, load 0.6, jobs grow along"
     return Study("Nodes", "nodes", held, list(curves.values()))
 
 

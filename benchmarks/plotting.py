@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-WIDTH, HEIGHT = 420, 330
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 44, 84
+WIDTH, HEIGHT = 450, 330
+LEFT, RIGHT, TOP, BOTTOM = 58, 36, 44, 84
 COLUMNS = 2
 COLOURS = ("#0072b2", "#d55e00", "#009e73")
 STYLE = """
