@@ -36,7 +36,7 @@ if __name__ == "__main__":
 def run(directory: Path, **environment: str) -> str:
     """Return what the outer kernel gives, and how many of its forms came from disk."""
     done = subprocess.run(
-        [sys.executable, "outer.py"],
+        [sys.executable, "-B", "outer.py"],  # Python's own cache misses a change within a second
         capture_output=True,
         text=True,
         check=False,
