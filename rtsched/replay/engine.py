@@ -60,7 +60,7 @@ class Replay:
         self._stage = Stage.OPEN
         self._offers = np.empty(0)
         settled = self._settle()
-        self.asks = Asks(
+        asks = Asks(
             arrivals=bool(self.chain.asks("admit", self._stage)),
             passes=self._open("partition") or (self._open("fair_share") and not self.compiled),
             early_ends=self.chain.planner is not None,
@@ -74,7 +74,7 @@ class Replay:
             self.policy.system,
             accounts=self.workload.accounts,
             edges=self.workload.edges,
-            asks=self.asks,
+            asks=asks,
             settled=settled,
             compiled=self.compiled,
             record_events=self._told,
