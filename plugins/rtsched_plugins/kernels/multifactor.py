@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 FACTORS = ("age", "association", "fair_share", "job_size", "partition", "qos")
+AGE, OWN, FAIR, SIZE, PART, QUALITY = range(len(FACTORS))
 STARTED, ENDED = int(EventKind.STARTED), int(EventKind.ENDED)
 
 
@@ -90,6 +91,35 @@ def fair_shares(
 
 
 @compiled
+def fill(
+    which: int,
+    now: float,
+    rows: Rows,
+    columns: JobColumns,
+    params: Line,
+    tables: Grid,
+    state: Grid,
+    out: Line,
+) -> None:
+    """Fill `out` with one factor of `rows`, the one at place `which` of `FACTORS`."""
+    if which == AGE:
+        ages(now, rows, columns, params, tables, out)
+    elif which == FAIR:
+        fair_shares(now, rows, columns, params, tables, state, out)
+    elif which == SIZE:
+        job_sizes(rows, columns, params, out)
+    elif which == OWN:
+        for at in range(len(rows)):
+            account = columns.association[rows[at]]
+            out[at] = tables[ASSOCIATION, account] if account >= 0 else 0.0
+    else:
+        line = PARTITION if which == PART else QOS
+        codes = columns.partition if which == PART else columns.qos
+        for at in range(len(rows)):
+            out[at] = tables[line, codes[rows[at]] + 1]
+
+
+@compiled
 def factors(
     now: float,
     rows: Rows,
@@ -100,15 +130,8 @@ def factors(
     out: Grid,
 ) -> None:
     """Fill the lines of `out` with the factors of `rows`, in the order of `FACTORS`."""
-    ages(now, rows, columns, params, tables, out[0])
-    fair_shares(now, rows, columns, params, tables, state, out[2])
-    job_sizes(rows, columns, params, out[3])
-    for at in range(len(rows)):
-        row = rows[at]
-        account = columns.association[row]
-        out[1, at] = tables[ASSOCIATION, account] if account >= 0 else 0.0
-        out[4, at] = tables[PARTITION, columns.partition[row] + 1]
-        out[5, at] = tables[QOS, columns.qos[row] + 1]
+    for which in range(len(out)):
+        fill(which, now, rows, columns, params, tables, state, out[which])
 
 
 def priorities(
@@ -120,14 +143,18 @@ def priorities(
     state: Grid,
     out: Line,
 ) -> int:
-    """Fill `out` with the priorities of `rows`; see `rtsched.kernels.hooks.FAIR_SHARE`."""
-    values = np.empty((len(FACTORS), len(rows)))
-    factors(now, rows, columns, params, tables, state, values)
+    """Fill `out` with the priorities of `rows`; see `rtsched.kernels.hooks.FAIR_SHARE`.
+
+    Factors are finite and not negative, so one of weight 0 adds nothing and is not worked out.
+    """
+    value = np.empty(len(rows))
     out[:] = 0.0
-    for which in range(len(values)):
-        weight, value = params[WEIGHTS + which], values[which]
-        for at in range(len(rows)):
-            out[at] += weight * value[at]
+    for which in range(len(FACTORS)):
+        weight = params[WEIGHTS + which]
+        if weight != 0.0:
+            fill(which, now, rows, columns, params, tables, state, value)
+            for at in range(len(rows)):
+                out[at] += weight * value[at]
     for at in range(len(rows)):
         out[at] -= columns.nice[rows[at]]
     return 0
