@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.chain import Stage
-from rtsched.model.actions import Action, Admit, Hold, Place, Reject, Reserve, SetPriority
+from rtsched.model.actions import Action, Admit, Hold, Move, Place, Reject, Reserve, SetPriority
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def admission_actions(jobs: Jobs, verdicts: Verdicts) -> tuple[Action, ...]:
 
 
 def steer(snapshot: Snapshot, chain: Chain, stage: Stage = Stage.ALL) -> Cycle:
-    """Order and place the queued jobs whose start the plan does not own."""
+    """Order and place the queued jobs whose start the plan does not own, and move running ones."""
     planned = np.isin(snapshot.queued.id, snapshot.plan.entries.job)
     jobs = snapshot.queued.take(~planned) if planned.any() else snapshot.queued
     actions: list[Action] = []
@@ -98,6 +98,8 @@ def steer(snapshot: Snapshot, chain: Chain, stage: Stage = Stage.ALL) -> Cycle:
         classes = chain.delay_class(jobs, snapshot)
         placement = chain.partition(jobs, snapshot, classes, stage)
         actions.append(Place(jobs.id, placement))
+        if placement.moves is not None and len(placement.moves):
+            actions.append(Move(placement.moves.entries.job, placement.moves))
     return Cycle(tuple(actions), order=order, placement=placement)
 
 

@@ -1,9 +1,9 @@
 """Run worked cases through the code that the policies run: `run_cases.py FILE.json...`.
 
 A file is `{"algorithm", "format", "cases": [{"case_id", "kind", "input", "expected"}]}`. Each kind
-has a runner here that turns the input into arrays, calls a kernel, a plug-in or a whole replay, and
-names its output as the case does. A kind without a runner is counted as not run. The exit status
-is 1 if a case failed or none was run.
+has a runner in `case_runners` that turns the input into arrays, calls a kernel, a plug-in or a
+whole replay, and names its output as the case does. A kind without a runner is counted as not run.
+The exit status is 1 if a case failed or none was run.
 """
 
 from __future__ import annotations
@@ -16,184 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from rtsched.kernels import dlt, dlt_variants
-from rtsched.model.accounts import Accounts
-from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
-from rtsched.replay.engine import replay
-from rtsched.replay.measures import measure
-from rtsched.replay.policies import presets
-from rtsched.replay.results import Fate, Workload
-from rtsched_plugins.kernels.admission import task_table
-from rtsched_plugins.kernels.admission_fast import plan as build_plan
-from rtsched_plugins.mcdf import NODE_RULES, ORDERS
+from case_runners import RUNNERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 Case = dict[str, Any]
 
 TOLERANCE = 1e-6
 LOOSE = {"hetero": 1e-5, "avail": 1e-5, "umr": 1e-5}
-
-
-def _load(case: Case) -> dict[str, float]:
-    return {
-        "cms": case["cms_time_per_unit"],
-        "cps": case["cps_time_per_unit"],
-        "setup_link": case["setup_link_time"],
-        "setup_node": case["setup_node_time"],
-    }
-
-
-def run_dlt(case: Case) -> Case:
-    """Fractions, run time, fastest node count and cost of one load on n nodes."""
-    n, sigma, load = case["n_nodes"], case["sigma_units"], _load(case)
-    alphas = dlt.fractions(n, sigma, **load)
-    return {
-        "alphas": alphas,
-        "exec_time": dlt.exec_time(n, sigma, **load),
-        "all_fractions_positive": bool((alphas > 0).all()),
-        "n_star_up_to_64": dlt.fastest_count(64, sigma, **load),
-        "cost_node_time": dlt.cost(n, sigma, **load),
-        "cost_derivative": dlt.cost_derivative(n, sigma, **load),
-    }
-
-
-def run_nmin(case: Case) -> Case:
-    """Fewest nodes that meet a deadline."""
-    sigma, load = case["sigma_units"], _load(case)
-    n = dlt.least_count(case["slack_time"], case["N_nodes"], sigma, **load)
-    time = dlt.exec_time(n, sigma, **load) if n else None
-    return {"n_min": n or None, "exec_time_at_n_min": time}
-
-
-def run_plan(case: Case) -> Case:
-    """Run the admission test of each policy, as the mcdf plug-in calls it."""
-    now, tasks = case["now"], case["tasks"]
-    arrival = np.array([task["arrival_time"] for task in tasks])
-    deadline = np.array([task["relative_deadline_time"] for task in tasks]) + arrival
-    table = task_table(
-        len(tasks),
-        arrival=arrival - now,
-        rank=[task["id"] for task in tasks],
-        deadline=deadline - now,
-        kind=Kind.DIVISIBLE,
-        sigma=[task["sigma_units"] for task in tasks],
-        **_load(case),
-    )
-    free = np.array(case["node_free_times"], np.float64) - now
-    schedules: Case = {}
-    for name, preset in presets().items():
-        if preset.planner != "mcdf":
-            continue
-        chosen = preset.plugin[0].settings
-        plan = build_plan(free, table, ORDERS[chosen["order"]], NODE_RULES[chosen["nodes"]])
-        rows = np.argsort(plan.position).tolist()
-        schedules[name.upper()] = plan.accepted and [
-            {
-                "id": tasks[i]["id"],
-                "start_time": plan.start[i] + now,
-                "finish_time": plan.end[i] + now,
-                "nodes_used": int(plan.size[i]),
-            }
-            for i in rows
-        ]
-        schedules[name.upper()] = schedules[name.upper()] or None
-    return {"schedule_by_policy": schedules}
-
-
-def divisible_workload(case: Case) -> Workload:
-    """Return the task stream of a `sim` case as a workload."""
-    tasks, n = case["tasks"], len(case["tasks"])
-    arrival = np.array([task["arrival_time"] for task in tasks], np.float64)
-    jobs = Jobs.build(
-        n,
-        id=[task["id"] for task in tasks],
-        submit=arrival,
-        deadline=arrival + [task["relative_deadline_time"] for task in tasks],
-        kind=Kind.DIVISIBLE,
-        sigma=[task["sigma_units"] for task in tasks],
-        **_load(case),
-    )
-    return Workload(
-        jobs,
-        np.ones(n),
-        Outcomes.build(n),
-        Cluster.uniform(case["N_nodes"]),
-        Accounts.build(0),
-        Edges.build(0),
-        (),
-        Skipped(),
-    )
-
-
-def run_sim(case: Case) -> Case:
-    """Replay a task stream under each policy, on the simulated exclusive nodes."""
-    workload = divisible_workload(case)
-    found: Case = {}
-    for name, preset in presets().items():
-        serial = preset.system.loop == "serial"
-        if preset.planner != "mcdf" and not serial:
-            continue
-        run = replay(workload, name, preset)
-        measures = measure(workload, run.results)
-        outcome: Case = {"arrived": len(workload.jobs), "missed": measures["missed"]}
-        if not serial:
-            accepted = np.flatnonzero(run.results.fate != Fate.REJECTED)
-            ids = workload.jobs.id
-            outcome["accepted_ids"] = ids[accepted].tolist()
-            outcome["rejected"] = measures["rejected"]
-            outcome["starts"] = {str(ids[i]): float(run.results.start[i]) for i in accepted}
-        found[name.upper()] = outcome
-    return {"by_policy": found}
-
-
-def run_hetero(case: Case) -> Case:
-    """Fractions over unequal nodes and links."""
-    load = {name: np.array(values, np.float64) for name, values in _load(case).items()}
-    alphas, time = dlt_variants.unequal_fractions(case["sigma_units"], **load)
-    return {
-        "alphas": alphas,
-        "exec_time": time,
-        "all_fractions_positive": bool((alphas > 0).all()),
-    }
-
-
-def run_avail(case: Case) -> Case:
-    """Earliest common end on nodes that become free at different times."""
-    release = np.array(case["release_times"], np.float64)
-    found = dlt_variants.staggered(release, case["sigma_units"], **_load(case))
-    return {
-        "finish_time": found.end,
-        "nodes_used": len(found.alpha),
-        "alphas": found.alpha,
-        "send_starts": found.send,
-    }
-
-
-def run_umr(case: Case) -> Case:
-    """Chunks of a load sent in several rounds."""
-    rounds, n = case["rounds"], case["n_nodes"]
-    found = dlt_variants.multi_round(rounds, n, case["sigma_units"], **_load(case))
-    return {
-        "chunk_units_per_node_by_round": found.chunk,
-        "makespan_time": found.makespan,
-        "all_chunks_positive": bool((found.chunk > 0).all()),
-    }
-
-
-RUNNERS: dict[str, Callable[[Case], Case]] = {
-    "dlt": run_dlt,
-    "nmin": run_nmin,
-    "plan": run_plan,
-    "sim": run_sim,
-    "hetero": run_hetero,
-    "avail": run_avail,
-    "umr": run_umr,
-}
 
 
 def differences(expected: object, found: object, tolerance: float, path: str = "") -> Iterator[str]:

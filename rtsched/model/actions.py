@@ -89,7 +89,10 @@ class Requeue(Action):
 
 @dataclass(frozen=True)
 class Move(Action):
-    """Migrate running jobs to other nodes."""
+    """Migrate running jobs to other nodes, one entry of `moves` after the other.
+
+    A move to the very nodes that a job runs on makes it adapt to their present load.
+    """
 
     moves: Schedule
 

@@ -23,6 +23,10 @@ class EventKind(IntEnum):
     STARTED = 2
     ENDED = 3
     NODE_CHANGED = 4
+    SUSPENDED = 5
+    """It stands still and keeps what it has done: pre-empted, or between two slices."""
+    RESUMED = 6
+    """It goes on, on `size` nodes."""
 
 
 class EventRows(Table):

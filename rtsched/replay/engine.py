@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.adapters.simulated.exclusive import ExclusiveNodes
 from rtsched.adapters.simulated.interface import Asks, Settled
+from rtsched.adapters.simulated.machines import simulate
 from rtsched.chain import Chain, Stage
 from rtsched.cycle import judge, observe, steer
 from rtsched.model.snapshot import Snapshot
@@ -67,11 +67,11 @@ class Replay:
             nodes=self.chain.planner is not None,
         )
         self._told = bool(self.chain.asks("observe")) and not self.compiled
-        self.system = ExclusiveNodes(
+        self.system = simulate(
             self.workload.jobs,
             self.workload.run_time,
             self.workload.cluster,
-            self.policy.system,
+            settings=self.policy.system,
             accounts=self.workload.accounts,
             edges=self.workload.edges,
             asks=asks,

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from rtsched.model.actions import Action
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
+    from rtsched.model.snapshot import Snapshot
     from rtsched.model.verdicts import Placement
 
 
 class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The simulated batch system's own loop: which waiting job starts next."""
+    """The simulated batch system: its machine, and its own loop."""
 
+    machine: Annotated[
+        Literal["exclusive"],
+        Meta(description="`exclusive`: each node runs one job at a time (the batch setting)."),
+    ] = "exclusive"
     loop: Annotated[
         Literal["fcfs", "easy", "conservative", "serial"],
         Meta(
@@ -138,3 +148,36 @@ class HookCalls(NamedTuple):
     """Rows whose place in the queue changed."""
     fair_share_abstained: int
     observe_calls: int
+
+
+class System(Protocol):
+    """A simulated batch system, whatever its machine: what the replay drives.
+
+    It runs by itself until something must be answered, shows its state, and takes actions. All are
+    made with the same arguments, by `rtsched.adapters.simulated.machines.simulate`.
+    """
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machine, with the nodes' present states."""
+
+    def advance(self, most: int | None = None) -> Instant:
+        """Run until something must be answered, or after about `most` more arrivals."""
+
+    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
+        """Return what policies may see now."""
+
+    def events(self) -> Events:
+        """Return what happened since the last time it was asked."""
+
+    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
+        """Carry out actions in order and return an outcome for each."""
+
+    def course(self) -> Course:
+        """Return what happened to each job so far."""
+
+    def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return per job the nodes it ran on last: offsets int64[n + 1], node rows int32[k]."""
+
+    def hook_calls(self) -> HookCalls:
+        """Return how often compiled hooks were called; zeros where the machine calls none."""
