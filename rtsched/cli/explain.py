@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rtsched.cli.common import KEPT, console, debug_option, indented
+from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.replay.results import Fate
 from rtsched.replay.why import close_matches, explain, find
@@ -217,7 +218,7 @@ def _punctual(why: Why) -> str:
 
 
 def _nodes(number: int) -> str:
-    return f"{number:,} node{'' if number == 1 else 's'}"
+    return counted(number, "node")
 
 
 def _jobs(rows: NDArray[np.int64], label: Label) -> str:
@@ -228,7 +229,7 @@ def _jobs(rows: NDArray[np.int64], label: Label) -> str:
 
 
 def _number(jobs: int) -> str:
-    return f"{jobs:,} job{'' if jobs == 1 else 's'}"
+    return counted(jobs, "job")
 
 
 def facts(why: Why, label: Label) -> list[tuple[str, str]]:
@@ -268,15 +269,23 @@ def facts(why: Why, label: Label) -> list[tuple[str, str]]:
 def _decided(decision: Mapping[str, Any], why: Why) -> list[tuple[str, str]]:
     """Return one plug-in's finding: verdict and reason, then its numbers."""
     mode = decision.get("mode", "enforce")
-    counted = "" if mode == "enforce" else f" ({mode}: not counted)"
-    text = f"{decision['verdict']}, {decision['reason']}{counted}: {decision['text']}"
+    weight = "" if mode == "enforce" else f" ({mode}: not counted)"
+    text = f"{decision['verdict']}, {decision['reason']}{weight}: {decision['text']}"
     found = [(str(decision["plugin"]), text)]
     if numbers := decision.get("numbers"):
         found.append(("", ", ".join(f"{name} = {value:.10g}" for name, value in numbers.items())))
+    if (times := decision.get("times", 1)) > 1:
+        found.append(("", f"{counted(times, 'time')}{_span(decision)}"))
     offer = decision.get("offer_s")
     if offer is not None and offer != why.offer:
         found.append(("", f"it would accept a deadline of {after(offer, why.submit)}"))
     return found
+
+
+def _span(decision: Mapping[str, Any]) -> str:
+    """Return from when to when it was found, where that is known."""
+    first, last = decision.get("first_s"), decision.get("last_s")
+    return "" if first is None or last is None else f" from {clock(first)} to {clock(last)}"
 
 
 def _node_hours(node_seconds: float) -> str:

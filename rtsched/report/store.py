@@ -4,7 +4,7 @@
     DIR/summary.json            what `--json` prints, without timings
     DIR/log.parquet             the workload: what jobs asked for, what the log says became of them
     DIR/easy/jobs.parquet       what the policy made of each job, row by row with the log
-    DIR/easy/decisions.jsonl    one object per finding of a plug-in
+    DIR/easy/decisions.jsonl    one object per finding of a plug-in; equal ones of a job are counted
     DIR/report.html             the page, if there is one
 
 The same replay gives the same bytes. Either all files are replaced or none is: they are written

@@ -43,6 +43,20 @@ def test_rejected_job(run, tmp_path):
     assert finding["offer_s"] == pytest.approx(submit + int(offer[1]), abs=1)
 
 
+@pytest.mark.usefixtures("made_up")
+def test_a_plugin_that_always_defers(run, log, tmp_path):
+    """What it says of a job at every instant is one line of the file, and counted."""
+    (tmp_path / "site.toml").write_text('[[plugin]]\nname = "raises"\non_error = "defer"\n')
+    options = ("--config", "site.toml", "--policy", "site", "--no-report")
+    assert run("replay", log, *options).exit_code == 1
+    text = (tmp_path / "rtsched-replay" / "site" / "decisions.jsonl").read_text()
+    findings = [json.loads(line) for line in text.splitlines()]
+    assert sorted(finding["row"] for finding in findings) == list(range(60))
+    assert findings[0]["times"] > 59
+    result = run("explain", findings[0]["job"])
+    assert f"{findings[0]['times']} times" in " ".join(result.stdout.split())
+
+
 @pytest.mark.usefixtures("kept")
 def test_waiting_job(run):
     """The wait under each policy is told with who was ahead, and when it ran."""

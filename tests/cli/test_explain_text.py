@@ -131,6 +131,16 @@ def test_facts_of_a_rejection():
     ]
 
 
+def test_repeated_findings_are_counted():
+    """A deferral at every instant is told once: how often, from when to when."""
+    again = {**NO_ROOM, "verdict": "defer", "times": 4321, "first_s": DAY, "last_s": DAY + 7200}
+    shown = facts(dataclasses.replace(WAITED, decisions=[again]), str)
+    span = "4,321 times from 2026-11-21 00:00:00 UTC to 2026-11-21 02:00:00 UTC"
+    assert ("", span) in shown
+    undated = {**again, "first_s": None, "last_s": None}
+    assert ("", "4,321 times") in facts(dataclasses.replace(WAITED, decisions=[undated]), str)
+
+
 def test_facts_of_a_wait():
     """Who was ahead, who passed, who made way, when it ran."""
     shown = dict(facts(dataclasses.replace(WAITED, promise=DAY + 12_000), str))
