@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import TYPE_CHECKING, TypeAlias
-
-import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import MOLDABLE
@@ -22,6 +19,8 @@ from rtsched_plugins.kernels.admission_events import (
     release_nodes,
     start_task,
 )
+from rtsched_plugins.kernels.admission_heap import Heap, empty_heap, pop, push
+from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     ARRIVAL,
     DEADLINE,
@@ -48,6 +47,7 @@ from rtsched_plugins.kernels.order_tree import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     Floats: TypeAlias = NDArray[np.float64]
@@ -57,14 +57,14 @@ PATIENCE: int = 64
 """Sizes tried one by one where the cost derivative falls in n, before settling for a bound."""
 
 
-@compiled
+@leaf
 def note_keys(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
     """Tell the tree, before it holds task i, that the task takes n nodes."""
     derivative = derivative_of(rows, i, n)
     set_keys(tree, i, n, derivative, rows.real[i, ARRIVAL], rows.whole[i, RANK])
 
 
-@compiled
+@leaf
 def _resize(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
     """Give task i, which is in the tree, another node count."""
     if n != tree.link[i, SIZE]:
@@ -74,12 +74,12 @@ def _resize(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
         insert(tree, i)
 
 
-@compiled
+@leaf
 def _grow(
     prepared: Prepared,
     tree: OrderTree,
     placed: NDArray[np.bool_],
-    growing: list[tuple[float, int]],
+    growing: Heap,
     cursor: int,
     t: float,
 ) -> int:
@@ -93,8 +93,8 @@ def _grow(
         if cursor < len(prepared.due_order) and prepared.due[prepared.due_order[cursor]] < t:
             i = prepared.due_order[cursor]
             cursor += 1
-        elif growing[0][0] < t:
-            i = heapq.heappop(growing)[1]
+        elif growing.instant[0] < t:
+            i = pop(growing)
         else:
             return cursor
         if placed[i]:
@@ -103,15 +103,15 @@ def _grow(
         if n == 0:
             return -1
         _resize(rows, tree, i, n)
-        heapq.heappush(growing, (max(t, safe_until(rows, i, n)), i))
+        push(growing, max(t, safe_until(rows, i, n)), i)
 
 
-@compiled
+@leaf
 def _walk(
     rows: Rows,
     tree: OrderTree,
     trace: Trace,
-    ends: list[tuple[float, int]],
+    ends: Heap,
     t: float,
     available: int,
 ) -> int:
@@ -124,7 +124,7 @@ def _walk(
     return available
 
 
-@compiled
+@leaf
 def _room_before(
     tree: OrderTree, trace: Trace, first: int, final: int, new: int, derivative: float
 ) -> int:
@@ -144,7 +144,7 @@ def _room_before(
     return int(trace.before[low]) if low < count else final
 
 
-@compiled
+@leaf
 def _next_by_cost(
     rows: Rows, tree: OrderTree, trace: Trace, first: int, final: int, t: float, known: float
 ) -> float:
@@ -178,7 +178,7 @@ def run_by_cost(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> 
     rows, tree, release = prepared.rows, copy_tree(prepared.tree), prepared.release
     new = len(prepared.queue)
     trace = empty_trace(new + 1 if has_new else new)
-    growing, ends = [(np.inf, 0)], [(np.inf, 0)]
+    growing, ends = empty_heap(new), empty_heap(new + 1)
     cursor = released = available = 0
     known = math.inf
     if has_new:

@@ -12,13 +12,14 @@ later deadline of the new task at which any of its steps could come out differen
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
+from rtsched_plugins.kernels.admission_heap import Heap, pop, push
+from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     HIGH,
@@ -103,7 +104,7 @@ class Trace(NamedTuple):
     placed: NDArray[np.bool_]
 
 
-@compiled
+@leaf
 def on_grid(instant: float, base: float, resolution: float) -> float:
     """Return the first instant base + k resolution that is not before `instant`."""
     if resolution <= 0.0 or math.isinf(instant):
@@ -116,7 +117,7 @@ def on_grid(instant: float, base: float, resolution: float) -> float:
     return base + k * resolution
 
 
-@compiled
+@leaf
 def first_unfit(rows: Rows, placed: NDArray[np.bool_], t: float) -> int:
     """Return the first task by (arrival, rank) that can no longer meet its deadline, or -1."""
     found = -1
@@ -130,7 +131,7 @@ def first_unfit(rows: Rows, placed: NDArray[np.bool_], t: float) -> int:
     return found
 
 
-@compiled
+@leaf
 def keep_up(rows: Rows, new: int, t: float, known: float, quest: Quest) -> tuple[bool, float]:
     """Return whether the new task can still start at t, and the next deadline worth trying.
 
@@ -150,33 +151,31 @@ def keep_up(rows: Rows, new: int, t: float, known: float, quest: Quest) -> tuple
     return True, known
 
 
-@compiled
-def release_nodes(
-    release: Floats, released: int, ends: list[tuple[float, int]], t: float
-) -> tuple[int, int]:
+@leaf
+def release_nodes(release: Floats, released: int, ends: Heap, t: float) -> tuple[int, int]:
     """Return how many nodes of `release` are free by t, and how many more are free than before."""
     before = released
     while released < len(release) and release[released] <= t:
         released += 1
     freed = released - before
-    while ends[0][0] <= t:
-        freed += heapq.heappop(ends)[1]
+    while ends.instant[0] <= t:
+        freed += pop(ends)
     return released, freed
 
 
-@compiled
-def next_instant(release: Floats, released: int, ends: list[tuple[float, int]]) -> float:
+@leaf
+def next_instant(release: Floats, released: int, ends: Heap) -> float:
     """Return the next instant at which nodes become free, +inf if there is none."""
     if released < len(release):
-        return min(float(release[released]), ends[0][0])
-    return ends[0][0]
+        return float(min(release[released], ends.instant[0]))
+    return float(ends.instant[0])
 
 
-@compiled
+@leaf
 def start_task(
     rows: Rows,
     trace: Trace,
-    ends: list[tuple[float, int]],
+    ends: Heap,
     i: int,
     n: int,
     t: float,
@@ -194,7 +193,7 @@ def start_task(
     trace.size[i] = n
     if end <= t:  # no time at all: the nodes are free again at once
         return available
-    heapq.heappush(ends, (end, n))
+    push(ends, end, n)
     return available - n
 
 

@@ -25,6 +25,7 @@ from rtsched_plugins.kernels.admission import (
 from rtsched_plugins.kernels.admission_by_cost import note_keys, run_by_cost
 from rtsched_plugins.kernels.admission_events import Prepared, Quest, Trace
 from rtsched_plugins.kernels.admission_in_queue import run_in_queue
+from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     HIGH,
     LOW,
@@ -56,7 +57,7 @@ def _first_sizes(rows: Rows, due: Floats) -> OrderTree:
     return tree
 
 
-@compiled
+@leaf
 def _last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
     """Write until when every task from each place of the queue on can surely start."""
     latest[len(queue)] = math.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,6 +23,8 @@ from rtsched_plugins.kernels.admission_events import (
     release_nodes,
     start_task,
 )
+from rtsched_plugins.kernels.admission_heap import Heap, empty_heap, push
+from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     LOW,
@@ -44,7 +45,7 @@ Moment: TypeAlias = tuple[float, float, int, int, int, int]
 and before anything started at it: releases, free nodes, place in the queue, placements."""
 
 
-@compiled
+@leaf
 def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
     """Return whether the new task comes before waiting task `other` in the queue."""
     real = prepared.rows.real
@@ -53,7 +54,7 @@ def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
     return earlier(prepared.rows, new, other)
 
 
-@compiled
+@leaf
 def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
     """Return the least deadline with which the new task no longer comes before `other`."""
     if prepared.order != BY_DEADLINE:
@@ -64,11 +65,11 @@ def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
     return deadline
 
 
-@compiled
+@leaf
 def _walk(
     prepared: Prepared,
     trace: Trace,
-    ends: list[tuple[float, int]],
+    ends: Heap,
     place: int,
     pending: bool,
     t: float,
@@ -97,7 +98,7 @@ def _walk(
     return place, available, room, size
 
 
-@compiled
+@leaf
 def _next_in_queue(
     prepared: Prepared, place: int, started: bool, room: int, n: int, t: float
 ) -> float:
@@ -121,7 +122,7 @@ def _next_in_queue(
 
 @compiled
 def _go_back(
-    trace: Trace, ends: list[tuple[float, int]], moments: list[Moment], deadline: float
+    trace: Trace, ends: Heap, moments: list[Moment], deadline: float
 ) -> tuple[float, int, int, int]:
     """Undo the plan from the first moment on at which a new deadline makes a difference.
 
@@ -136,13 +137,11 @@ def _go_back(
     trace.done[0] = done
     while len(moments) > k:
         moments.pop()
-    ends.clear()
-    ends.append((np.inf, 0))
+    ends.instant[0], ends.used[0] = np.inf, 0
     for j in range(done):
         i = trace.order[j]
         if trace.end[i] > t:
-            ends.append((trace.end[i], trace.size[i]))
-    heapq.heapify(ends)
+            push(ends, trace.end[i], trace.size[i])
     return t, released, available, place
 
 
@@ -165,7 +164,7 @@ def run_in_queue(prepared: Prepared, has_new: bool, now: float, quest: Quest) ->
     rows, release = prepared.rows, prepared.release
     new = len(prepared.queue)
     trace = empty_trace(new + 1 if has_new else new)
-    ends = [(np.inf, 0)]
+    ends = empty_heap(new + 1)
     moments = [(np.inf, 0.0, 0, 0, 0, 0)]
     released = available = place = 0
     known, tests = math.inf, 1

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
 from rtsched.kernels.dlt import (
     TOLERANCE,
     at_most,
@@ -22,6 +21,7 @@ from rtsched.kernels.dlt import (
     split_ratio,
 )
 from rtsched_plugins.kernels.admission import FASTEST_NODES, MOLDABLE, RIGID, Tasks
+from rtsched_plugins.kernels.admission_leaf import leaf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     efficiency: float
 
 
-@compiled
+@leaf
 def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int) -> None:
     """Write `tasks` into `rows` from row `first` on, for a cluster of `usable` nodes."""
     for k in range(len(tasks.arrival)):
@@ -77,7 +77,7 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
         whole[KIND], whole[LOW], whole[HIGH], whole[RANK] = kind, low, high, tasks.rank[k]
 
 
-@compiled
+@leaf
 def exec_of(rows: Rows, i: int, n: int) -> float:
     """Return E(n) of task i, seconds."""
     real = rows.real
@@ -98,7 +98,7 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
     )
 
 
-@compiled
+@leaf
 def derivative_of(rows: Rows, i: int, n: int) -> float:
     """Return W(n + 1) - W(n) of task i, node-seconds; the run time where that is fixed."""
     kind = rows.whole[i, KIND]
@@ -121,14 +121,14 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
     )
 
 
-@compiled
+@leaf
 def meets(rows: Rows, i: int, n: int, t: float) -> bool:
     """Return whether task i, started at t on n nodes, ends by its deadline."""
     slack = rows.real[i, DEADLINE] - t
     return slack > rows.real[i, FLOOR] and at_most(exec_of(rows, i, n), slack)
 
 
-@compiled
+@leaf
 def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
     """Return n so that no fewer than n nodes can do, from E(n) without its set-up term."""
     scale, q = rows.real[i, SCALE], rows.real[i, RATIO]
@@ -146,7 +146,7 @@ def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
     return int(bound * (1.0 - 1e-9))
 
 
-@compiled
+@leaf
 def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     """Return the fewest nodes >= `low` with which task i meets its deadline from t on, or 0.
 
@@ -180,7 +180,7 @@ def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     return high
 
 
-@compiled
+@leaf
 def safe_until(rows: Rows, i: int, n: int) -> float:
     """Return an instant up to which n nodes surely do for task i, at most rounding too early."""
     deadline = rows.real[i, DEADLINE]
@@ -193,7 +193,7 @@ def safe_until(rows: Rows, i: int, n: int) -> float:
     return float(deadline - need - 1e-12 * max(1.0, abs(deadline), time))
 
 
-@compiled
+@leaf
 def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
     """Return the least float deadline that task i meets when started at t on n nodes."""
     time = exec_of(rows, i, n)
@@ -208,7 +208,7 @@ def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
     return float(deadline)
 
 
-@compiled
+@leaf
 def earlier(rows: Rows, i: int, j: int) -> bool:
     """Return whether task i comes before task j by (arrival, rank)."""
     if rows.real[i, ARRIVAL] != rows.real[j, ARRIVAL]:

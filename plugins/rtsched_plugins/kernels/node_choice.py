@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
+from rtsched_plugins.kernels.admission_heap import empty_heap, pop, push
+from rtsched_plugins.kernels.admission_leaf import leaf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,35 +51,40 @@ def choose_nodes(
     nodes = np.empty(indptr[n], np.int32)
     is_free = np.zeros(len(free), np.bool_)
     free_in = np.zeros(len(free) // BLOCK + 1, np.int64)
-    running = [(np.inf, 0)]
-    released = 0
+    running = empty_heap(n)
+    released = lowest = 0
     for k in range(n):
         task = order[k]
         while released < len(free) and free[by_release[released]] <= start[task]:
             node = by_release[released]
             is_free[node] = True
             free_in[node // BLOCK] += 1
+            lowest = min(lowest, node // BLOCK)
             released += 1
-        while running[0][0] <= start[task]:
-            ended = heapq.heappop(running)[1]
+        while running.instant[0] <= start[task]:
+            ended = pop(running)
             for place in range(indptr[ended], indptr[ended + 1]):
                 is_free[nodes[place]] = True
                 free_in[nodes[place] // BLOCK] += 1
-        _take_lowest(is_free, free_in, nodes, indptr[task], indptr[task + 1])
-        heapq.heappush(running, (end[task], task))
+                lowest = min(lowest, nodes[place] // BLOCK)
+        lowest = _take_lowest(is_free, free_in, lowest, nodes, indptr[task], indptr[task + 1])
+        push(running, end[task], task)
     return indptr, nodes
 
 
-@compiled
+@leaf
 def _take_lowest(
     is_free: NDArray[np.bool_],
     free_in: Integers,
+    block: int,
     nodes: NDArray[np.int32],
     place: int,
     until: int,
-) -> None:
-    """Move the lowest free nodes into nodes[place:until]."""
-    block = 0
+) -> int:
+    """Move the lowest free nodes into nodes[place:until]; return the block of the last.
+
+    No node of a block before `block` is free.
+    """
     while place < until:
         if free_in[block] == 0:
             block += 1
@@ -91,3 +97,4 @@ def _take_lowest(
                 place += 1
                 if place == until or free_in[block] == 0:
                     break
+    return block
