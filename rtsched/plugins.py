@@ -78,18 +78,36 @@ def discover() -> dict[str, Found]:
 
 
 def settings(
-    table: PluginTable, found: Mapping[str, Found], path: str, problems: list[str]
+    name: str,
+    given: Mapping[str, Any],
+    found: Mapping[str, Found],
+    path: str,
+    problems: list[str],
 ) -> msgspec.Struct | None:
-    """Return the typed settings of one plug-in table, or None after adding to `problems`."""
-    plugin = found.get(table.name)
+    """Return the typed settings of one plug-in table, or None after adding to `problems`.
+
+    Parameters
+    ----------
+    name : str
+        The plug-in's name.
+    given : mapping
+        Its settings as TOML gives them.
+    found : mapping of str to Found
+        Installed plug-ins.
+    path : str
+        Where the table stands.
+    problems : list of str
+        One sentence per mistake is appended.
+    """
+    plugin = found.get(name)
     if plugin is None:
         known = ", ".join(found) or "none"
-        problems.append(f"{path}.name: no plug-in {table.name!r} is installed; installed: {known}")
+        problems.append(f"{path}.name: no plug-in {name!r} is installed; installed: {known}")
         return None
     if plugin.plugin is None:
-        problems.append(f"{path}.name: {table.name!r} cannot be imported: {plugin.cause}")
+        problems.append(f"{path}.name: {name!r} cannot be imported: {plugin.cause}")
         return None
-    return convert(table.settings, plugin.config, f"{path}.settings", problems)
+    return convert(given, plugin.config, f"{path}.settings", problems)
 
 
 def instantiate(table: PluginTable, found: Mapping[str, Found], path: str = "plugin") -> Any:
@@ -103,7 +121,7 @@ def instantiate(table: PluginTable, found: Mapping[str, Found], path: str = "plu
         If its constructor raises.
     """
     problems: list[str] = []
-    config = settings(table, found, path, problems)
+    config = settings(table.name, table.settings, found, path, problems)
     if config is None:
         raise ConfigError(problems)
     plugin = found[table.name].plugin

@@ -101,7 +101,7 @@ def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Fo
         out.print("  plug-ins: none, the batch system's own loop decides alone")
     else:
         _show_plugins(out, policy, found)
-    for note in notes(policy, found):
+    for note in notes(name, policy, found):
         indented(out, f"note: {note}", 2, "yellow")
 
 
@@ -118,11 +118,17 @@ def _show_plugins(out: Console, policy: Policy, found: Mapping[str, Found]) -> N
     out.print(table)
 
 
-def notes(policy: Policy, found: Mapping[str, Found]) -> list[str]:
+def notes(name: str, policy: Policy, found: Mapping[str, Found]) -> list[str]:
     """Return what is no mistake but has perhaps another effect than was meant."""
+    from rtsched.replay.policies import presets
+
     enforced = [entry.name for entry in policy.plugin if entry.mode == "enforce"]
     givers = [name for name in enforced if "rtsched_fair_share" in found[name].hooks]
     said = []
+    if name in presets():
+        said.append(
+            f"a preset is named {name} too: with this file `--policy {name}` means this one"
+        )
     if policy.system.order == "priority" and not givers:
         said.append("order = priority, but no enforced plug-in gives priorities: all are equal")
     if policy.system.order != "priority" and givers:

@@ -26,6 +26,7 @@ from rtsched.cli.common import (
 from rtsched.cli.options import from_options, options_of
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
+from rtsched.model.units import known_zone
 from rtsched.replay.workload import WorkloadOptions
 
 if TYPE_CHECKING:
@@ -45,10 +46,20 @@ WITH_SITE = ("site", "easy")
 
 
 def policy_names(asked: Sequence[str], *, has_site: bool) -> list[str]:
-    """Return the names of `--policy a,b --policy c` in that order, each once; or the default."""
-    names = [name.strip() for group in asked for name in group.split(",")]
-    chosen = list(dict.fromkeys(name for name in names if name))
-    return chosen or list(WITH_SITE if has_site else WITHOUT_SITE)
+    """Return the names of `--policy a,b --policy c` in that order, each once; or the default.
+
+    Raises
+    ------
+    ConfigError
+        If a name is empty.
+    """
+    names: list[str] = []
+    for group in asked:
+        parts = [part.strip() for part in group.split(",")]
+        if not all(parts):
+            raise ConfigError([f"--policy: {group!r} has an empty name; write NAME or NAME,NAME"])
+        names += parts
+    return list(dict.fromkeys(names or (WITH_SITE if has_site else WITHOUT_SITE)))
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,7 @@ def request(given: Mapping[str, Any]) -> Request:
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
     options = {name: given[name] for name in WorkloadOptions.__struct_fields__}
     from_options(WorkloadOptions, options, site_workload).rules()
+    known_zone(given["timezone"])  # checked here, because not every format asks for it
     out = None if given["no_out"] else given["out"]
     return Request(
         logs=given["logs"],

@@ -104,26 +104,38 @@ def choose(names: Sequence[str], site: Site | None) -> dict[str, Policy]:
 def _check_policies(
     raw: Mapping[str, Any], found: Mapping[str, Found], problems: list[str]
 ) -> None:
-    """Add what is wrong with plug-in settings and planners, in the site's and other policies."""
+    """Add what is wrong with names, plug-in settings and planners, in all policies."""
     tables = {"": raw}
     others = raw.get("policy")
-    if isinstance(others, dict):
-        tables.update(
-            {f"policy.{name}.": table for name, table in others.items() if isinstance(table, dict)}
-        )
+    for name, table in others.items() if isinstance(others, dict) else ():
+        problems += _misnamed(name)
+        if isinstance(table, dict):
+            tables[f"policy.{name}."] = table
     for prefix, table in tables.items():
         entries = table.get("plugin")
         names = []
         for index, entry in enumerate(entries if isinstance(entries, list) else []):
             path = f"{prefix}plugin[{index}]"
-            try:
-                plugin = msgspec.convert(entry, PluginTable)
-            except msgspec.ValidationError:
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(name, str):
                 continue  # reported with its path by the conversion of the whole file
-            if plugin.name in names:
-                problems.append(f"{path}.name: {plugin.name!r} is listed twice")
-            names.append(plugin.name)
-            settings(plugin, found, path, problems)
+            if name in names:
+                problems.append(f"{path}.name: {name!r} is listed twice")
+            names.append(name)
+            if isinstance(given := entry.get("settings", {}), dict):
+                settings(name, given, found, path, problems)
         planner = table.get("planner")
         if isinstance(planner, str) and planner not in names:
             problems.append(f"{prefix}planner: {planner!r} is not among this policy's plug-ins")
+
+
+def _misnamed(name: str) -> list[str]:
+    """Return what is wrong with a policy's name."""
+    if name == SITE:
+        return [f"policy.{name}: is the policy at the file's top level; take another name"]
+    if not name.strip() or name != name.strip() or "," in name:
+        return [
+            f"policy.{name!r}: `--policy` cannot name it; take a name without commas and without "
+            "blanks at its ends"
+        ]
+    return []

@@ -88,6 +88,7 @@ def test_every_mistake_in_one_go(run, tmp_path, refused):
         [[plugin]]
         name = "width"
         mode = "maybe"
+        settings = { nodes = -1, units = "node" }
         [[plugin]]
         name = "width"
         settings = { nodes = 0, hue = "red" }
@@ -104,12 +105,22 @@ def test_every_mistake_in_one_go(run, tmp_path, refused):
         "workload.seed",
         "plugin[0].name",
         "plugin[1].mode",
+        "plugin[1].settings.nodes",
+        "plugin[1].settings.units",
+        "plugin[2].name",
         "plugin[2].settings.nodes",
         "plugin[2].settings.hue",
         "policy.p.loop",
     )
     refused(result, *(f"site.toml: {path}: " for path in paths))
     assert len(result.stderr.splitlines()) == len(paths)
+
+
+@pytest.mark.parametrize("name", ["a,b", "", " ", " easy", "site"])
+def test_names_that_no_option_can_give(run, tmp_path, refused, name):
+    """A policy that `--policy` could not name, or that hides the site's own, is a mistake."""
+    site(tmp_path, f"[policy.{json.dumps(name)}]\n")
+    refused(run("check", "site.toml"), "site.toml: policy.", "name")
 
 
 @pytest.mark.usefixtures("made_up")
@@ -183,6 +194,10 @@ def test_schema(run):
         (
             "planner = 'mcdf'\n[[plugin]]\nname = 'mcdf'\nmode = 'shadow'",
             "the planner mcdf is not enforced: no promise will be made",
+        ),
+        (
+            "[policy.easy]\n",
+            "a preset is named easy too: with this file `--policy easy` means this",
         ),
     ],
 )

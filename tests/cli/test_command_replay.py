@@ -136,6 +136,9 @@ def test_damaged_header_is_refused(run, log, refused):
     [
         (["--policy", "eazy"], ["no policy 'eazy'", "did you mean 'easy'"]),
         (["--policy", "site"], ["no policy 'site'"]),
+        (["--policy", ""], ["--policy: '' has an empty name"]),
+        (["--policy", "easy,,mcdf"], ["--policy: 'easy,,mcdf' has an empty name"]),
+        (["--timezone", "Berlin"], ["'Berlin'", "time zone"]),
         (["--config", "none.toml"], ["none.toml", "No such file"]),
         (["--format", "slurm"], ["'slurm'", "sacct-json"]),
         (["--cluster", "none.conf"], ["none.conf", "no such file"]),

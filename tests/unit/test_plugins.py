@@ -86,7 +86,7 @@ def test_wrong_tables_are_told_with_their_path(
 ) -> None:
     """Not installed, not importable, wrong settings."""
     problems: list[str] = []
-    assert settings(table, discover(), "plugin[2]", problems) is None
+    assert settings(table.name, table.settings, discover(), "plugin[2]", problems) is None
     assert problems[0].startswith(problem)
     with pytest.raises(ConfigError):
         instantiate(table, discover(), "plugin[2]")
