@@ -64,8 +64,8 @@ def from_options(
         if setting.kind == "table":
             raw[setting.name] = {**raw.get(setting.name, {}), **_pairs(setting.name, value or ())}
         elif value is not None:
-            is_number = setting.kind.startswith(("int", "float"))
-            raw[setting.name] = _literal(value) if is_number else value
+            is_written = setting.kind.startswith(("int", "float", "list"))
+            raw[setting.name] = _literal(value) if is_written else value
     problems: list[str] = []
     made = convert(raw, kind, "", problems)
     if made is None:
