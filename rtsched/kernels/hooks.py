@@ -58,11 +58,27 @@ def job_columns(jobs: Any, origin: float = 0.0) -> JobColumns:
     `jobs` look like. A table of fewer than two rows is padded.
     """
     records = np.zeros(max(len(jobs), 2), _RECORD)
-    for name in JobColumns._fields:
-        shift = origin if name in _TIMES else 0
-        records[name][: len(jobs)] = getattr(jobs, name) - shift
+    for name, values in job_arrays(jobs, origin)._asdict().items():
+        records[name][: len(jobs)] = values
     records.flags.writeable = False
     return JobColumns(*(records[name] for name in JobColumns._fields))
+
+
+def job_arrays(jobs: Any, origin: float = 0.0) -> JobColumns:
+    """Return the same as the arrays behind `jobs`, of which only the times are copied.
+
+    A compiled loop takes them one by one, whatever they look like; a kernel does not.
+    """
+    arrays: dict[str, NDArray[Any]] = {name: getattr(jobs, name) for name in JobColumns._fields}
+    arrays |= {name: _relative(arrays[name], origin) for name in _TIMES}
+    return JobColumns(**arrays)
+
+
+def _relative(times: NDArray[np.float64], origin: float) -> NDArray[np.float64]:
+    """Return times relative to `origin`; a column of one value stays one value in memory."""
+    if len(times) and times.strides == (0,):
+        return np.broadcast_to(times[0] - origin, times.shape)
+    return times - origin
 
 
 class CompiledHook(NamedTuple):

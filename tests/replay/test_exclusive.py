@@ -25,6 +25,7 @@ from rtsched.adapters.simulated.exclusive import (
     SystemSettings,
 )
 from rtsched.errors import AdapterError, ShapeError
+from rtsched.kernels.hooks import job_arrays, job_columns
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -78,7 +79,7 @@ def table(work: list[Work], **columns: Any) -> tuple[Jobs, NDArray[np.float64]]:
 def run(work: list[Work], loop: str = "easy", nodes: int = NODES, **more: Any) -> ExclusiveNodes:
     """Return a system that has run to its end without asking anything."""
     system = ExclusiveNodes(
-        *table(work), Cluster.uniform(nodes), SystemSettings(loop), record_nodes=True, **more
+        *table(work), Cluster.uniform(nodes), SystemSettings(loop=loop), record_nodes=True, **more
     )
     assert system.advance().done
     return system
@@ -444,7 +445,7 @@ def test_serial_runs_one_job_at_a_time_at_its_fastest_size() -> None:
     jobs = jobs.replace(
         kind=np.array([Kind.RIGID, Kind.DIVISIBLE], np.int8), sigma=100.0, cms=1.0, cps=1.0
     )
-    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), SystemSettings("serial"))
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), SystemSettings(loop="serial"))
     system.advance()
     course = system.course()
     assert course.size.tolist() == [2, NODES]
@@ -493,6 +494,32 @@ def test_compiled_hooks_are_counted() -> None:
     assert calls.fair_share_judged == 3
     assert calls.fair_share_abstained == 2
     assert calls.observe_calls == 6
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("given", [{}, {"deadline": 1e9, "nice": 1.0}])
+def test_compiled_hooks_take_columns_of_any_layout(n: int, given: dict[str, float]) -> None:
+    """Columns that are not there, or have a value or none for each job, suit the same loop."""
+    columns = {name: np.full(n, value) for name, value in given.items()}
+    jobs, run_time = table([Work(float(k), 5, 5, 1) for k in range(n)], **columns)
+    system = ExclusiveNodes(
+        jobs, run_time, Cluster.uniform(1), SystemSettings(order="priority"), compiled=hooks()
+    )
+    system.advance()
+    assert system.hook_calls().observe_calls == 3 * n
+
+
+def test_columns_for_hooks_are_those_of_the_jobs_but_for_the_origin() -> None:
+    """Records for kernels and arrays for a loop hold the same; only times are copied."""
+    jobs, _ = table(
+        [Work(float(k), 5 + k, 5 + k, 1 + k) for k in range(3)], deadline=np.arange(3.0)
+    )
+    arrays, records = job_arrays(jobs, 7.0), job_columns(jobs, 7.0)
+    for name, values in arrays._asdict().items():
+        shift = 7.0 if name in {"submit", "deadline"} else 0.0
+        assert values.tolist() == (jobs.column(name) - shift).tolist()
+        assert values.tolist() == getattr(records, name).tolist()
+        assert np.shares_memory(values, jobs.column(name)) == (shift == 0.0)
 
 
 def test_events_tell_every_start_and_end_once() -> None:

@@ -34,7 +34,7 @@ from rtsched.adapters.simulated.rows import RowsById
 from rtsched.adapters.simulated.setup import lay_out
 from rtsched.kernels import pool as kernel
 from rtsched.kernels import pool_commands as command
-from rtsched.kernels.hooks import job_columns
+from rtsched.kernels.hooks import job_arrays
 from rtsched.kernels.pool_loop import NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import (
@@ -164,10 +164,11 @@ class ExclusiveNodes:
         self._hooks: tuple[Any, ...] = ()
         if hooks:
             self._loop = hooked_loop(self._pool)
+            columns = job_arrays(self.jobs, self.origin)
             self._hooks = (
                 *hooks.get("fair_share", NO_PRIORITY),
                 *hooks.get("observe", NO_OBSERVER),
-                *job_columns(self.jobs, self.origin),
+                *columns._replace(submit=self._pool.jobs["submit"]),
             )
 
     @property
