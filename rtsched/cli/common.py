@@ -157,6 +157,8 @@ def refuse_unwritable(path: Path, option: str, *, is_directory: bool) -> None:
         above = above.parent
     if path.exists() and path.is_dir() != is_directory:
         trouble = "it is a file" if is_directory else "it is a directory"
+    elif not is_directory and above not in {path, path.parent}:
+        trouble = "its directory does not exist"
     elif above != path and not above.is_dir():
         trouble = f"{above} is no directory"
     elif not os.access(above, os.W_OK):

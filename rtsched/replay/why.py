@@ -8,7 +8,10 @@ what a plug-in said of it stands in the decisions.
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
+from heapq import nsmallest
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 
     from rtsched.model.jobs import Jobs
     from rtsched.replay.results import Results
+
+_NUMBERED = re.compile(r"(?:^|#)([0-9]{1,18})(?:[._][0-9]+)*$")
+_MOST_COMPARED = 20_000
+"""Names that are compared letter by letter with one that is not there."""
 
 
 @dataclass(frozen=True)
@@ -208,17 +215,18 @@ def find(jobs: Jobs, name: str) -> list[int]:
 
 
 def close_matches(jobs: Jobs, name: str, most: int = 3) -> list[str]:
-    """Return labels and ids that look like `name`, best first."""
-    ids = jobs.id
-    near = []
-    if name.isdecimal() and len(ids) and abs(int(name)) < 1 << 62:
-        distance = np.abs(ids - int(name))
-        near = [str(ids[row]) for row in np.argsort(distance, kind="stable")[:most]]
-    alike = [
-        label
-        for label in jobs.names("label")
-        if label.startswith(name) or label.partition("_")[0] == name
-    ]
-    if not alike and len(jobs.names("label")) <= 20_000:
-        alike = difflib.get_close_matches(name, jobs.names("label"), most)
-    return list(dict.fromkeys(alike + near))[:most]
+    """Return names of jobs that look like `name`, best first: those that `find` would find."""
+    shown = list(dict.fromkeys(jobs.labels()))
+    alike = [each for each in shown if each.startswith(name) or each.partition("_")[0] == name]
+    if (number := _number(name)) is not None:
+        numbered = [(abs(n - number), each) for each in shown if (n := _number(each)) is not None]
+        alike += [each for _, each in nsmallest(most, numbered, key=itemgetter(0))]
+    elif not alike and len(shown) <= _MOST_COMPARED:
+        alike = difflib.get_close_matches(name, shown, most)
+    return list(dict.fromkeys(alike))[:most]
+
+
+def _number(name: str) -> int | None:
+    """Return the number in a batch system's name of a job: 12 in `12`, `12_3`, `host#12.0`."""
+    match = _NUMBERED.search(name)
+    return int(match[1]) if match else None

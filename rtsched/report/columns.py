@@ -15,6 +15,7 @@ import numpy as np
 
 from rtsched.errors import InputError, MissingExtraError
 from rtsched.model.table import Table, Text, encode
+from rtsched.report.files import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -187,7 +188,9 @@ def read_cells(path: Path) -> dict[str, Cells]:
     try:
         return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except (OSError, ValueError, IndexError, UnicodeError, csv.Error) as error:
-        raise InputError(path, f"is no table that rtsched wrote ({error}); replay again") from error
+        raise InputError(
+            path, f"is no table that rtsched wrote ({cause_of(error)}); replay again"
+        ) from error
 
 
 def _arrow() -> tuple[Any, Any]:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+def cause_of(error: Exception) -> str:
+    """Return what went wrong, without the path, which the sentence around it has already."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 @contextmanager
 def created(path: Path) -> Iterator[BinaryIO]:
     """Open a new file for writing; it is on the disk when the block ends."""
@@ -119,7 +124,6 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cause = error.strerror or str(error)
         raise OutputError(
-            path, f"cannot be written ({cause}); make room or choose another place"
+            path, f"cannot be written ({cause_of(error)}); make room or choose another place"
         ) from error

@@ -11,6 +11,7 @@ from rtsched.errors import InputError
 from rtsched.model.log import Skipped
 from rtsched.model.table import Table, Text
 from rtsched.report.columns import TableFormat  # noqa: TC001  (msgspec reads it)
+from rtsched.report.files import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,11 +55,11 @@ def read_manifest(directory: Path) -> Manifest:
     path = directory / MANIFEST
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         message = "holds no replay; keep one with `rtsched replay LOG --out DIR`"
         raise InputError(directory, message) from error
     except (OSError, ValueError) as error:
-        raise InputError(path, f"is damaged ({error}); replay again") from error
+        raise InputError(path, f"is damaged ({cause_of(error)}); replay again") from error
     if manifest.version != VERSION:
         raise InputError(
             path, f"has version {manifest.version}, this rtsched reads {VERSION}; replay again"

@@ -40,7 +40,7 @@ from rtsched.report.columns import (
     text_cells,
     writer_of,
 )
-from rtsched.report.files import created, replacing, write_text
+from rtsched.report.files import cause_of, created, replacing, write_text
 from rtsched.report.manifest import (
     MANIFEST,
     Manifest,
@@ -153,7 +153,7 @@ class Stored:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Summary)
         except (OSError, ValueError) as error:
-            raise InputError(path, f"cannot be read ({error}); replay again") from error
+            raise InputError(path, f"cannot be read ({cause_of(error)}); replay again") from error
 
     @cached_property
     def workload(self) -> Workload:
@@ -243,7 +243,9 @@ class Findings:
                         finding.update(label=finding["job"], job=finding.pop("row"))
                         yield finding
         except (OSError, ValueError, KeyError) as error:
-            raise InputError(self.path, f"cannot be read ({error}); replay again") from error
+            raise InputError(
+                self.path, f"cannot be read ({cause_of(error)}); replay again"
+            ) from error
 
 
 def folder_of(policy: str) -> str:

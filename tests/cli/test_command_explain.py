@@ -87,6 +87,8 @@ def test_no_replay(run, tmp_path, refused):
     """Without a kept replay the sentence says how to make one."""
     refused(run("explain", "1"), "rtsched-replay: holds no replay", "rtsched replay")
     refused(run("render"), "rtsched-replay: holds no replay")
+    (tmp_path / "file").write_text("")
+    refused(run("render", "file"), "file: holds no replay")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "manifest.json").write_bytes(b"{\x00")
     refused(run("explain", "1", "--from", "d"), "manifest.json", "damaged")
@@ -108,3 +110,19 @@ def test_render(run, log, tmp_path, refused):
     page = (tmp_path / "rtsched-replay" / "report.html").read_bytes()
     assert (tmp_path / "later.html").read_bytes() == page
     refused(run("render", "-o", "."), "it is a directory")
+    result = run("render", "-o", "no/where/later.html")
+    refused(result, "no/where/later.html: cannot be written (its directory does not exist)", "-o")
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("name", ["manifest.json", "summary.json", "log.parquet", "log.csv"])
+def test_a_cause_does_not_repeat_the_path(run, tmp_path, refused, name):
+    """A file that cannot be opened is named once, with the system's reason."""
+    path = tmp_path / "rtsched-replay" / name
+    if path.exists():
+        path.unlink()
+        path.mkdir()
+        result = run("render")
+        refused(result, f"rtsched-replay/{name}: ", "(Is a directory)")
+        assert result.stderr.count(name) == 1

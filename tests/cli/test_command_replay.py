@@ -156,6 +156,7 @@ def test_damaged_header_is_refused(run, log, refused):
         (["--out", "small.swf"], ["small.swf", "--out"]),
         (["--out", "small.swf/deeper"], ["small.swf", "--out"]),
         (["--html", "."], ["it is a directory", "--html"]),
+        (["--html", "no/where.html"], ["no/where.html", "its directory does not exist", "--html"]),
         (["--frobnicate"], ["--frobnicate"]),
     ],
 )

@@ -148,9 +148,25 @@ def test_find_returns_every_job_of_a_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "close"), [("e", ["e_1"]), ("18", ["17", "16", "15"]), ("zzz", [])]
+    ("name", "close"), [("e", ["e_1"]), ("18", ["17"]), ("zzz", []), ("1" * 5000, [])]
 )
 def test_close_matches(name, close):
     """An unknown name gets the nearest numbers and the names that look like it."""
     jobs, _ = small()
     assert close_matches(jobs, name) == close
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("13", ["13.0", "13.1", "12.0"]),
+        ("14.0", ["13.0", "13.1", "12.0"]),
+        ("host#13.5", ["13.0", "13.1", "12.0"]),
+        ("1", ["13.0", "13.1", "12.0"]),
+    ],
+)
+def test_close_matches_are_real_names(name, close):
+    """The batch system's names are suggested, never ids that only rtsched knows."""
+    jobs = Jobs.build(4, id=np.arange(4), label=["13.0", "13.1", "12.0", "12.1"])
+    assert close_matches(jobs, name) == close
+    assert all(find(jobs, each) for each in close)
