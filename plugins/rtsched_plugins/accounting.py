@@ -158,6 +158,7 @@ def begin(accounts: Accounts, cluster: Cluster) -> Floats:
     state[at.CLOSED] = tree.summed(np.concatenate(([0.0], accounts.usage / cores)))
     state[(at.AT, at.REFERENCE, at.FRESH), :] = np.nan
     state[at.ORDER, :-1] = tree.by_depth()
+    state[at.BUSY, 1:] = -1.0
     return state
 
 

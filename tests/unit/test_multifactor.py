@@ -399,6 +399,28 @@ def test_factors_are_kept_for_a_period() -> None:
     assert factor(0, 1.0, params, tables, state) == 0.5
 
 
+@given(
+    account_tables(12).filter(len),
+    st.lists(st.tuples(st.integers(0, 900), st.integers(0, 11), st.integers(-3, 4)), max_size=30),
+)
+@settings(deadline=None, max_examples=150)
+def test_ranks_kept_from_period_to_period_are_those_worked_out_anew(
+    accounts: Accounts, charges: list[tuple[int, int, int]]
+) -> None:
+    """Whatever is charged in between, nothing is left over from an earlier period's ranks."""
+    plug = plugin()
+    params, tables = lay_out(plug.config, plug.weights, make_jobs(0), accounts, make_cluster())
+    users = np.flatnonzero(Tree.of(accounts).leaf[1:]).tolist()
+    state, now = begin(accounts, make_cluster()), 0.0
+    for later, user, nodes in charges:
+        now += later
+        at.charge_nodes(users[user % len(users)], now, float(nodes), params, tables, state)
+        anew, period = state.copy(), at.period_of(now, params)
+        anew[at.FRESH] = np.nan
+        kept = [factor(user, period, params, tables, state) for user in users]
+        assert kept == [factor(user, period, params, tables, anew) for user in users]
+
+
 WITHOUT = """
 import json
 import numpy as np

@@ -16,6 +16,7 @@ from rtsched_plugins.kernels.usage import (
     AHEAD,
     AT,
     BELOW,
+    BUSY,
     DAMPING,
     DEPTHS,
     FACTOR,
@@ -166,16 +167,56 @@ def rank_depth(begin: int, end: int, tables: Grid, state: Grid) -> None:
 
 @compiled
 def use(period: float, params: Line, tables: Grid, state: Grid) -> None:
-    """Work out what rows had used when `period` began, where that has changed."""
-    last = state[FRESH, 0]
-    for row in range(state.shape[1]):
+    """Work out what the busy rows had used when `period` began; nothing else has changed.
+
+    A row that holds no nodes and whose last charge has been counted is busy no more.
+    """
+    busy, last = state[BUSY], state[FRESH, 0]
+    if math.isnan(last):
+        for row in range(len(busy)):
+            busy[row] = row - 1 if row > 0 else len(busy) - 1
+    before, row = 0, int(busy[0])
+    while row > 0:
+        after = int(busy[row])
         if state[RATE, row] > 0.0 or not state[AT, row] < last:
             state[USED, row] = used(row, period, params, tables, state)
             if tables[SHARES, row] > 0.0:
                 state[RATIO, row] = state[USED, row] / tables[SHARES, row]
             else:
                 state[RATIO, row] = math.inf
+            before = row
+        else:
+            busy[before], busy[row] = after, -1.0
+        row = after
     state[FRESH, 0] = period
+
+
+@compiled
+def still_ranked(tables: Grid, state: Grid) -> bool:
+    """Return whether each busy row stands between the same two rows, equal to neither.
+
+    Then all ranks are as they were. Where a row is busy, so is every row above it; so none of
+    these has an equal whose children it would be compared with.
+    """
+    order, ratio, place, parent = state[ORDER], state[RATIO], state[PLACE], tables[PARENT]
+    last = len(order) - 2
+    row = int(state[BUSY, 0])
+    while row > 0:
+        at = int(place[row])
+        if order[at] != row:
+            return False
+        if at > 0:
+            other = int(order[at - 1])
+            if parent[other] == parent[row] and not ratio[other] < ratio[row]:
+                return False
+        if at < last:
+            other = int(order[at + 1])
+            if place[other] == at:
+                return False
+            if parent[other] == parent[row] and not ratio[row] < ratio[other]:
+                return False
+        row = int(state[BUSY, row])
+    return True
 
 
 @compiled
@@ -184,7 +225,10 @@ def rank(period: float, params: Line, tables: Grid, state: Grid) -> None:
 
     A row that is no user stands where the first user below it stands.
     """
+    first = math.isnan(state[FRESH, 0])
     use(period, params, tables, state)
+    if not first and still_ranked(tables, state):
+        return
     state[PLACE, 0] = state[BELOW, 0] = state[AHEAD, 0] = 0.0
     begin = 0
     for depth in range(int(params[DEPTHS])):

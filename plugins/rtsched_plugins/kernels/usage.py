@@ -35,8 +35,9 @@ CLOSED, SPENT, RATE, SINCE, AT, REFERENCE = range(6)
 KEPT = 6
 """V when period AT began; V of what was spent in it so far; nodes held; up to when; r."""
 # and what is worked out from it once a period.
-FRESH, FACTOR, USED, RATIO, PLACE, BELOW, AHEAD, ORDER = range(KEPT, KEPT + 8)
-LINES = KEPT + 8
+FRESH, FACTOR, USED, RATIO, PLACE, BELOW, AHEAD, ORDER, BUSY = range(KEPT, KEPT + 9)
+LINES = KEPT + 9
+"""BUSY links the rows that hold nodes or did so lately, from row 0 on; -1: not one of them."""
 
 # Entries of `params`.
 PERIOD, PHASE, DECAY, MAX_AGE, NODES, FAVOR_SMALL, PER_TIME = range(7)
@@ -146,4 +147,7 @@ def charge_nodes(
         state[RATE, row] = max(0.0, state[RATE, row] + nodes)
         if row == 0:
             return
+        if state[BUSY, row] < 0.0:
+            state[BUSY, row] = state[BUSY, 0]
+            state[BUSY, 0] = row
         row = int(tables[PARENT, row])
