@@ -22,6 +22,7 @@ from rtsched.adapters.gather import (
     whole,
 )
 from rtsched.adapters.swf_write import write
+from rtsched.errors import InputError
 from rtsched.kernels.compiling import COMPILING
 from rtsched.kernels.scan import count_lines, scan_numbers
 from rtsched.model.cluster import Cluster
@@ -29,6 +30,8 @@ from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from rtsched.adapters.base import ReadOptions
@@ -62,6 +65,8 @@ _KEPT = ("job", "status", "user", "group", "queue", "partition", "before")
 _LARGEST = 2.0**53
 _HEADER = re.compile(rb"\s*;\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 _NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
+_MACHINE = ("MaxProcs", "MaxNodes")
+_SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
 _ENDINGS = {0: Ending.FAILED, 1: Ending.COMPLETED, 5: Ending.CANCELLED}
 _PARTIAL = (2, 3, 4)  # status of lines that are part of a job with a line of its own
 
@@ -162,7 +167,7 @@ class SwfReader:
                 if not text.lstrip().startswith(b";"):
                     self._skip_odd(text, f"{source.path}:{before + line + 1}")
                 elif rows == 0 and line < first:
-                    self._note(text, header)
+                    self._note(text, header, before + line + 1)
             self._append(numbers, line_of + before, _integer(header.get("UnixStartTime")) or 0)
             before += lines
             rows += numbers.shape[1]
@@ -174,7 +179,7 @@ class SwfReader:
         else:
             self._skipped.add(f"the line has not {len(FIELDS)} fields", where)
 
-    def _note(self, text: bytes, header: dict[str, str]) -> None:
+    def _note(self, text: bytes, header: dict[str, str], line: int) -> None:
         """Take in a comment line of the header; the first of a name counts."""
         match = _HEADER.fullmatch(text)
         if match is None:
@@ -185,11 +190,19 @@ class SwfReader:
             shown = named[2].decode("utf-8", "backslashreplace")
             self._names[name.lower()].setdefault(int(named[1][:18]), shown)
         header.setdefault(name, value.decode("utf-8", "backslashreplace"))
+        size = _SIZE.match(value) if name in _MACHINE else None
+        if size is not None and not 0 < int(size[0]) <= MOST:
+            message = (
+                f"{name} is {size[0].decode()}, but a machine has 1 to {MOST:,} processors; put "
+                "the line right or take it out"
+            )
+            raise InputError(self._sources[-1], message, line=line)
 
     def _append(self, numbers: NDArray[np.float64], line_of: NDArray[np.int64], start: int) -> None:
         """Append the rows that are possible."""
         field = dict(zip(FIELDS, numbers, strict=True))
-        asked = np.where(field["requested"] > 0, field["requested"], field["allocated"])
+        given, machine = field["allocated"], _machine(self._headers[-1]) or MOST
+        asked = np.where(field["requested"] > 0, field["requested"], given)
         bad = {
             "a number is out of range": ~(np.abs(numbers) < _LARGEST).all(axis=0),
             "the submit time is missing or negative": field["submit"] < 0,
@@ -197,6 +210,7 @@ class SwfReader:
             "the run time is negative": (field["run"] < 0) & (field["run"] != -1),
             "it asks for no processors": ~(asked > 0),
             "it asks for impossibly many processors": asked > MOST,
+            "it was given more processors than the machine has": given > np.maximum(machine, asked),
         }
         keep = np.ones(numbers.shape[1], np.bool_)
         for reason, rows in bad.items():
@@ -329,16 +343,21 @@ class SwfReader:
         said: list[str] = []
         sizes = set()
         for header in self._headers:
-            size = _integer(header.get("MaxProcs"))
-            if size is None and (size := _integer(header.get("MaxNodes"))) is not None:
+            size = _machine(header)
+            if size is not None and _integer(header.get("MaxProcs")) is None:
                 said.append("the log gives no MaxProcs: MaxNodes is taken for it")
             sizes.add(size)
-        known = sorted(size for size in sizes if size is not None and size <= MOST)
+        known = sorted(size for size in sizes if size is not None)
         if len(sizes) > 1 and known:
             said.append(f"the logs' machines differ: the largest, {known[-1]}, is taken")
         if not any("UnixStartTime" in header for header in self._headers):
             said.append("the log gives no UnixStartTime: its times count from 1970-01-01")
         return (Cluster.uniform(known[-1]) if known else None), list(dict.fromkeys(said))
+
+
+def _machine(header: Mapping[str, str]) -> int | None:
+    """Return the processors of the machine that a header describes."""
+    return _integer(header.get("MaxProcs")) or _integer(header.get("MaxNodes"))
 
 
 def _integer(text: str | None) -> int | None:

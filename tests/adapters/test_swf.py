@@ -90,6 +90,8 @@ def test_minus_one_is_missing(read: Read) -> None:
         (job(run=-2), "the run time is negative"),
         (job(got=0, asked=-1), "it asks for no processors"),
         (job(asked=2**31), "it asks for impossibly many processors"),
+        (job(got=129), "it was given more processors than the machine has"),
+        (job(got=2**40), "it was given more processors than the machine has"),
     ],
 )
 def test_impossible_lines_are_counted(read: Read, line: str, reason: str) -> None:
@@ -98,6 +100,22 @@ def test_impossible_lines_are_counted(read: Read, line: str, reason: str) -> Non
     assert log.jobs.id.tolist() == [1, 3]
     assert log.skipped.count == {reason: 1}
     assert log.skipped.first[reason].endswith(":9")
+
+
+def test_what_was_given_is_within_the_machine_as_far_as_it_is_known(read: Read) -> None:
+    """A header without a size leaves all that int32 holds; without a request the given counts."""
+    assert read(f"; Version: 2.2\n{job(got=129)}\n").outcomes.size.tolist() == [129]
+    assert not len(read(f"; Version: 2.2\n{job()}\n{job(got=2**31)}\n").jobs) > 1
+    log = read(f"{HEADER}{job(got=129, asked=-1)}\n{job(got=200, asked=200)}\n")
+    assert log.jobs.size.tolist() == [129, 200]  # left out when the machine is known for sure
+
+
+@pytest.mark.parametrize("name", ["MaxProcs", "MaxNodes"])
+@pytest.mark.parametrize("size", ["0", "-1", "2147483648", "9" * 5000])
+def test_absurd_machines_are_refused(read: Read, name: str, size: str) -> None:
+    """A header's size that no machine has is one message with file and line."""
+    with pytest.raises(InputError, match=rf":2: {name} is {size[:20]}, but a machine has 1 to"):
+        read(f"; Version: 2.2\n; {name}: {size}\n{job()}\n")
 
 
 def test_odd_but_readable_lines_count(read: Read) -> None:
