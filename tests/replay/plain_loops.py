@@ -135,3 +135,38 @@ def conservative(jobs: list[Work], nodes: int) -> tuple[list[float], list[float]
             start[row] = now
             del reserved[row]
     return [start[row] for row in range(len(jobs))], first
+
+
+def head_starts(
+    jobs: list[Work], sets: list[list[int]], start: list[float], took: list[list[int]]
+) -> dict[int, list[float]]:
+    """Return when each job could start at best, at every instant at which it heads the queue.
+
+    That is when enough nodes of its set are free by the requested ends of the jobs that run then.
+
+    Parameters
+    ----------
+    jobs : list of Work
+        In order of the queue.
+    sets : list of list of int
+        The nodes that each job may use.
+    start, took
+        What happened: when each job started, and on which nodes.
+    """
+    rows = range(len(jobs))
+    end = [start[row] + min(jobs[row].run, jobs[row].wall) for row in rows]
+    promised: dict[int, list[float]] = {}
+    for now in sorted({*(job.submit for job in jobs), *end}):
+        waiting = [row for row in rows if jobs[row].submit <= now < start[row]]
+        if not waiting:
+            continue
+        head = waiting[0]
+        free_at = {
+            node: start[row] + jobs[row].wall
+            for row in rows
+            if start[row] <= now < end[row]
+            for node in took[row]
+        }
+        times = sorted(free_at.get(node, now) for node in sets[head])
+        promised.setdefault(head, []).append(times[jobs[head].size - 1])
+    return promised

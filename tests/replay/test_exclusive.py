@@ -14,7 +14,7 @@ import pytest
 from exclusive_scenarios import ORIGIN, answer, appended, hooks, random_jobs, report, scenarios
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_loops import Work, conservative, simulate
+from plain_loops import Work, conservative, head_starts, simulate
 
 from rtsched.adapters.simulated.exclusive import (
     Asks,
@@ -466,6 +466,44 @@ def test_placements_bind_waiting_jobs_to_nodes() -> None:
         pass
     assert system.course().first_node.tolist() == [3, 3]
     assert starts(system) == [0, 5]
+
+
+@given(
+    work=workloads(),
+    exact=st.booleans(),
+    depth=st.sampled_from([0, 2]),
+    sets=st.lists(
+        st.lists(st.integers(0, NODES - 1), min_size=1, unique=True), min_size=1, max_size=4
+    ),
+)
+def test_easy_on_node_sets_never_puts_off_the_head(
+    work: list[Work], exact: bool, depth: int, sets: list[list[int]]
+) -> None:
+    """What is backfilled leaves the head the nodes of its set that it needs, when it needs them."""
+    code = np.arange(len(work), dtype=np.int32) % (len(sets) + 1) - 1
+    own = [sets[k] if k >= 0 else list(range(NODES)) for k in code.tolist()]
+    work = [
+        job._replace(size=min(job.size, len(nodes)), run=job.wall if exact else job.run)
+        for job, nodes in zip(work, own, strict=True)
+    ]
+    arrays = tuple(np.array(nodes, np.int32) for nodes in sets)
+    placement = Placement(np.zeros(len(work), np.int32), code, arrays)
+    system = ExclusiveNodes(
+        *table(work),
+        Cluster.uniform(NODES),
+        SystemSettings("easy", depth=depth),
+        settled=Settled(placement=placement),
+        record_nodes=True,
+    )
+    assert system.advance().done
+    assert_no_overlap(system)
+    offsets, nodes = system.node_rows()
+    took = [part.tolist() for part in np.split(nodes, offsets[1:-1])] if work else []
+    assert all(set(part) <= set(mine) for part, mine in zip(took, own, strict=True))
+    start = starts(system)
+    for head, times in head_starts(work, own, start, took).items():
+        assert start[head] <= times[-1]
+        assert times == sorted(times, reverse=True)
 
 
 def test_partitions_and_pins_bind_jobs() -> None:
