@@ -9,6 +9,7 @@ import click
 
 from rtsched.cli.common import debug_option, refuse_unwritable
 from rtsched.cli.options import from_options, options_of
+from rtsched.counting import counted
 from rtsched.replay.synth import GENERATORS
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def _command_of(kind: type[Generator]) -> click.Command:
         generator = from_options(kind, given)
         log = generator.log()
         write_swf(output, log.jobs, log.outcomes, cluster=log.cluster, header=generator.header())
-        click.echo(f"{len(log.jobs):,} jobs on {generator.nodes:,} nodes: {output}")
+        click.echo(
+            f"{counted(len(log.jobs), 'job')} on {counted(generator.nodes, 'node')}: {output}"
+        )
 
     text = (kind.__doc__ or "").partition("References")[0].strip()
     return click.command(kind.name, help=text)(options_of(kind)(write))

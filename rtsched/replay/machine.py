@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.counting import counted
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 
@@ -128,7 +129,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
         else:
             rows = np.flatnonzero(open_rows & _matches(nodes, pattern))
         speed[rows], open_rows[rows] = factor, False
-        said.append(f"{len(rows)} of {m} nodes ({pattern}) have speed {factor:g}.")
+        said.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
     columns = {
         name: nodes.column(name)
         for name in Nodes.columns()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.model.jobs import Kind
 
@@ -193,8 +194,9 @@ def _moldable(
         "size_max": np.where(rigid, np.maximum(high, jobs.size), jobs.size_max).astype(np.int32),
     }
     return columns, [
-        f"{int(rigid.sum())} jobs are taken as moldable: any size from {rule.low:g} to "
-        f"{rule.high:g} times the requested one, with run time in inverse proportion."
+        f"{counted(int(rigid.sum()), 'job is', 'jobs are')} taken as moldable: any size "
+        f"from {rule.low:g} to {rule.high:g} times the requested one, with run time in inverse "
+        "proportion."
     ]
 
 
@@ -218,10 +220,10 @@ def _divisible(
     for name, value in zip(("cms", "cps", "setup_link", "setup_node"), costs, strict=True):
         columns[name] = np.where(cut, value, jobs.column(name))
     said = [
-        f"{int(cut.sum())} jobs are taken as divisible loads on 1 to {machine} nodes: a unit "
-        f"takes {rule.cms:g} s to send and {rule.cps:g} s to compute, set-up takes "
-        f"{rule.setup_link:g} s and {rule.setup_node:g} s, and there are as many units as make "
-        "the run on the requested nodes last the requested time."
+        f"{counted(int(cut.sum()), 'job is', 'jobs are')} taken as divisible, on 1 to "
+        f"{counted(machine, 'node')}: a unit takes {rule.cms:g} s to send and {rule.cps:g} s to "
+        f"compute, set-up takes {rule.setup_link:g} s and {rule.setup_node:g} s, and there are as "
+        "many units as make the run on the requested nodes last the requested time."
     ]
     if short:
         said.append(

@@ -93,11 +93,11 @@ def slowdown_figure(scene: Scene) -> Figure:
         if np.isfinite(means).any():
             widest = int(np.nanargmax(means))
             highest = max(highest, float(means[widest]))
-            worst.append(f"{entry.name} {decimal(float(means[widest]))} ({names[widest]} nodes)")
+            worst.append(f"{entry.name} {decimal(float(means[widest]))} (size {names[widest]})")
         plot.add_scatter(
             x=list(names), y=means, mode="lines+markers", **entry.trace,
             marker={"size": 7, "color": entry.line["color"]},
-            hovertemplate="%{x} nodes: %{y:.3s}",
+            hovertemplate="size %{x}: %{y:.3s}",
         )  # fmt: skip
     plot.update_layout(
         base(

@@ -14,15 +14,16 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rtsched import __version__
+from rtsched.counting import counted
 from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
 from rtsched.report.headline import lines, sentences, tiles
 from rtsched.report.palette import DARK, look, variables
 from rtsched.report.rows import LOGGED
 from rtsched.report.wording import (
+    clocked,
     compact,
     count,
-    counted,
     duration,
     instant,
     is_dated,
@@ -150,9 +151,8 @@ def _texts(summary: Summary) -> dict[str, Any]:
 def _title(summary: Summary) -> str:
     sources = [source.rpartition("/")[2] for source in summary.log["sources"]]
     named = shortened(", ".join(sources[:3]), 80) or "A log"
-    more = f" and {len(sources) - 3} more files" if len(sources) > 3 else ""
-    policies = len(summary.policies)
-    return f"{named}{more} under {policies} polic{'y' if policies == 1 else 'ies'}"
+    more = f" and {counted(len(sources) - 3, 'more file')}" if len(sources) > 3 else ""
+    return f"{named}{more} under {counted(len(summary.policies), 'policy', 'policies')}"
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
@@ -184,7 +184,7 @@ def _books(summary: Summary) -> tuple[list[dict[str, Any]], list[str], bool]:
                 cells = [compact(book[name]) for name in _BOOK]
                 if "seconds" in book:
                     timed = True
-                    cells.append(duration(round(book["seconds"], 3)))
+                    cells.append(clocked(book["seconds"]))
                 named = {"policy": policy, "plugin": plugin, "hook": hook.replace("_", "-")}
                 rows.append({**named, "cells": cells})
                 if book["errors"]:

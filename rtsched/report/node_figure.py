@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from plotly.subplots import make_subplots
 
+from rtsched.counting import counted
 from rtsched.report.axes import axis, base, literal
 from rtsched.report.gantt import Bars, bars, is_recorded, window
 from rtsched.report.palette import MUTED, PAPER, WAITS
@@ -114,6 +115,7 @@ def _words(scene: Scene, run: PolicyRun, rows: NDArray[np.int64]) -> list[str]:
         wait = duration(float(results.start[k] - jobs.submit[k]))
         ran = duration(float(results.end[k] - results.start[k]))
         said.append(
-            f"job {name}, user {user}<br>{int(results.size[k])} nodes for {ran}, waited {wait}"
+            f"job {name}, user {user}<br>{counted(int(results.size[k]), 'node')} for {ran}, "
+            f"waited {wait}"
         )
     return said

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from rtsched.chain import HookUse
+from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
@@ -221,7 +222,7 @@ class Stored:
         path = folder / f"{name}.{self.manifest.table_format}"
         cells = read_cells(path)
         if any(len(cell.present) != self.manifest.jobs for cell in cells.values()):
-            raise InputError(path, f"has not {self.manifest.jobs} rows; replay again")
+            raise InputError(path, f"has not {counted(self.manifest.jobs, 'row')}; replay again")
         return cells
 
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from rtsched.replay.measures import logged, measure
+from rtsched.report.assumed import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,23 +21,6 @@ NOT_MEASURES = frozenset({"hooks", "settings", "seconds"})
 """What stands in a policy's object beside its measures."""
 
 
-TOPICS = (
-    ("deadline", "deadline"),
-    ("divisible", "job_kind"),
-    ("moldable", "job_kind"),
-    ("run time", "run_time"),
-    ("ran longer", "run_time"),
-    ("time limit", "run_time"),
-    ("share", "shares"),
-    ("speed", "node_speed"),
-    ("time zone", "time_zone"),
-    ("machine", "machine"),
-    ("node", "machine"),
-    ("processor", "machine"),
-)
-"""The word that tells what an assumption is about, first match, and the key it gets."""
-
-
 class Summary(msgspec.Struct, frozen=True):
     """What a replay came to, in plain JSON types.
 
@@ -46,10 +30,11 @@ class Summary(msgspec.Struct, frozen=True):
         Sources, format, jobs, users, span, machine, skipped records, and under `as_logged` the
         measures of what the log itself records.
     assumptions : dict
-        Sentences by topic.
+        Sentences by the names in `rtsched.report.assumed.ASSUMPTIONS`.
     policies : dict
         Per policy its measures by name, then `hooks`, `settings`, and `seconds` if it was asked
-        for.
+        for. A hook's `seconds` are None where they were not taken: a compiled one is called from
+        within the simulated system's loop.
     """
 
     log: dict[str, Any]
@@ -101,7 +86,9 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
         if timings:
             entry["seconds"] = round(run.seconds, 6)
         policies[_text(run.policy)] = entry
-    return Summary(_log(workload), _assumptions(workload.assumptions), policies)
+    return Summary(
+        _log(workload), named([_text(sentence) for sentence in workload.assumptions]), policies
+    )
 
 
 def _log(workload: Workload) -> dict[str, Any]:
@@ -147,7 +134,8 @@ def _book(book: HookUse, timings: bool) -> dict[str, Any]:
     if book.first_error:
         entry["first_error"] = _text(book.first_error)
     if timings:
-        entry["seconds"] = round(book.seconds, 6)
+        untimed = book.calls > 0 and book.seconds == 0
+        entry["seconds"] = None if untimed else round(book.seconds, 6)
     return entry
 
 
@@ -187,17 +175,3 @@ def _without_timings(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
     rest = {name: value for name, value in entry.items() if name != "seconds"}
     return {**rest, "hooks": hooks}
-
-
-def _assumptions(sentences: Sequence[str]) -> dict[str, str]:
-    """Return sentences by their topics, numbered where several share one."""
-    keyed: dict[str, str] = {}
-    for sentence in sentences:
-        lower = sentence.lower()
-        topic = next((key for word, key in TOPICS if word in lower), "other")
-        key, number = topic, 1
-        while key in keyed:
-            number += 1
-            key = f"{topic}_{number}"
-        keyed[key] = _text(sentence)
-    return keyed

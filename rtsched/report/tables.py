@@ -8,11 +8,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from rtsched.counting import counted
 from rtsched.report.rows import LOGGED, best, shown
 from rtsched.report.wording import (
+    clocked,
     compact,
     count,
-    counted,
     duration,
     instant,
     is_dated,
@@ -100,7 +101,7 @@ def books(summary: Summary) -> Table:
             for plugin, book in plugins.items():
                 cells = [compact(book[name]) for name in numbers[:4]]
                 if timed:
-                    cells.append(duration(round(book["seconds"], 3)))
+                    cells.append(clocked(book["seconds"]))
                 table.add_row(
                     Text(shortened(policy, 12) if first else ""),
                     Text(shortened(plugin, 15)),

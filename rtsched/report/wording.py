@@ -55,6 +55,11 @@ def duration(seconds: float | None) -> str:
     return f"{sign}{whole // 60}m {whole % 60:02d}s"
 
 
+def clocked(seconds: float | None) -> str:
+    """Return a time that was measured, to the millisecond."""
+    return duration(None if seconds is None else round(seconds, 3))
+
+
 def tick(seconds: float) -> str:
     """Return a round span of time in one unit, for an axis: `10 s`, `1 h`, `2 d`."""
     for size, unit in _UNITS:
@@ -66,11 +71,6 @@ def tick(seconds: float) -> str:
 def count(number: float | None) -> str:
     """Return a whole number with thousands apart."""
     return MISSING if number is None or not math.isfinite(number) else f"{number:,.0f}"
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a count of things: `1 job`, `2,000 jobs`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def percent(ratio: float | None) -> str:

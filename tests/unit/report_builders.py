@@ -80,8 +80,9 @@ def workload(
         ),
         edges=Edges.build(0),
         assumptions=(
-            f"The machine has {nodes} nodes: the peak use seen in the log.",
-            "Every user has the same share.",
+            f"The log does not describe the machine: {nodes} processors, the most that its jobs "
+            "held at once, are taken.",
+            "All accounts have equal shares, and so have the users in each account.",
         ),
         skipped=left_out,
         sources=("site.swf",),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import report_builders as build
 
+import rtsched
+from rtsched.chain import HookUse
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.results import Fate, PolicyRun, Results
+from rtsched.report.assumed import ASSUMPTIONS, name_of, named
 from rtsched.report.summary import summarise
 
 
@@ -30,9 +34,41 @@ def test_the_object_has_log_assumptions_and_policies():
         "first": "site.swf:17",
     }
     assert found["assumptions"] == {
-        "machine": "The machine has 8 nodes: the peak use seen in the log.",
-        "shares": "Every user has the same share.",
+        "machine_size": "The log does not describe the machine: 8 processors, the most that its "
+        "jobs held at once, are taken.",
+        "equal_shares": "All accounts have equal shares, and so have the users in each account.",
     }
+
+
+def test_every_name_of_an_assumption_has_its_sentence_in_the_code():
+    """No name waits for words that rtsched no longer says; each stands for one sentence."""
+    sources = [path.read_text() for path in Path(rtsched.__file__).parent.rglob("*.py")]
+    code = "\n".join(text for text in sources if "ASSUMPTIONS = {" not in text)
+    for name, assumption in ASSUMPTIONS.items():
+        assert all(words in code for words in assumption.words), name
+    words = [each for assumption in ASSUMPTIONS.values() for each in assumption.words]
+    assert [name_of(each) for each in words] == [
+        name for name, assumption in ASSUMPTIONS.items() for _ in assumption.words
+    ]
+
+
+def test_names_do_not_depend_on_counts_and_are_told_apart():
+    """One job or many, the name is the same; a second sentence of a name gets a number."""
+    said = ["Speed factor 2: 1 of 8 nodes (a).", "Speed factor 3: 7 of 8 nodes (b).", "Odd."]
+    assert named(said) == dict(zip(["node_speeds", "node_speeds_2", "other"], said, strict=True))
+    assert name_of("1 job is taken as moldable: any size") == "moldable_jobs"
+    assert name_of("3,000 jobs are taken as moldable: any size") == "moldable_jobs"
+
+
+def test_a_compiled_hook_is_not_timed():
+    """Calls from within the compiled loop take no measured time: null, not 0."""
+    work = build.workload()
+    hooks = {"observe": {"fair": HookUse(60, 60, 60), "asked": HookUse(2, 2, 0, 0, 0.5)}}
+    hooks["admit"] = {"idle": HookUse()}
+    summary = summarise(work, [dataclasses.replace(build.run(work), hooks=hooks)], timings=True)
+    books = json.loads(summary.encode())["policies"]["fcfs"]["hooks"]
+    assert books["observe"]["fair"]["seconds"] is None
+    assert (books["observe"]["asked"]["seconds"], books["admit"]["idle"]["seconds"]) == (0.5, 0)
 
 
 def test_equal_runs_of_unequal_speed_give_equal_bytes():

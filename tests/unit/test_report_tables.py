@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import report_builders as build
 from rich.console import Console
 
+from rtsched.chain import HookUse
 from rtsched.report.summary import summarise
 from rtsched.report.tables import show
 
@@ -82,6 +84,16 @@ def test_times_are_shown_only_where_they_were_kept():
     runs = [build.run(work, "mcdf", rejects=0.3)]
     assert "0.25s" in printed(summarise(work, runs, timings=True), 100)
     assert "0.25s" not in printed(summarise(work, runs), 100)
+
+
+def test_a_hook_that_is_not_timed_shows_a_dash():
+    """A compiled hook has calls and no time; that is not 0 s."""
+    work = build.workload()
+    hooks = {"observe": {"fair": HookUse(60, 60, 60)}}
+    run = dataclasses.replace(build.run(work), hooks=hooks)
+    text = printed(summarise(work, [run], timings=True), 100)
+    (line,) = [line for line in text.splitlines() if " observe " in line]
+    assert line.split()[-1] == "–"
 
 
 def test_a_failing_plugin_is_told(summary):
