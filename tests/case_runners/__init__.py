@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from case_runners import mcdf
+from case_runners import mcdf, psts, ste
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNNERS: dict[str, Callable[[mcdf.Case], mcdf.Case]] = {**mcdf.RUNNERS}
+RUNNERS: dict[str, Callable[[mcdf.Case], mcdf.Case]] = {
+    **mcdf.RUNNERS,
+    **psts.RUNNERS,
+    **ste.RUNNERS,
+}

@@ -14,17 +14,19 @@ from rtsched.kernels import dlt
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 MCDF = run_cases.read_cases(CASES / "mcdf.json")
+PSTS = run_cases.read_cases(CASES / "psts.json")
+ALL = [*MCDF, *PSTS]
 
 
-@pytest.mark.parametrize("case", MCDF, ids=[case["case_id"] for case in MCDF])
+@pytest.mark.parametrize("case", ALL, ids=[case["case_id"] for case in ALL])
 def test_worked_case(case: run_cases.Case) -> None:
     """The case's expected values come out."""
     assert run_cases.check(case) == []
 
 
-def test_all_kinds_of_mcdf_have_a_runner() -> None:
-    """No case of this algorithm is passed over."""
-    assert {case["kind"] for case in MCDF} <= run_cases.RUNNERS.keys()
+def test_all_kinds_have_a_runner() -> None:
+    """No case is passed over."""
+    assert {case["kind"] for case in ALL} <= run_cases.RUNNERS.keys()
 
 
 def test_runner_reports_what_differs(capsys: pytest.CaptureFixture[str]) -> None:

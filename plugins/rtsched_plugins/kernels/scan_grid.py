@@ -1,0 +1,232 @@
+"""Hyper-grids for positional scans: sides, steps, cells of an irregular network, traffic.
+
+A grid may have more cells than nodes; the cells left over are virtual nodes of no power. Neighbours
+on the grid that no link joins talk over the links between them: a step there takes as many times
+longer as there are hops.
+
+References
+----------
+Savvas and Kechadi: Dynamic Task Scheduling in Computing Cluster Environments. The printed proof of
+the best dimension drops a factor 2; it holds by Σ(n_i - 1) >= Σ ceil(log2 n_i) >= ceil(log2 Π n_i).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+
+def steps(shape: Sequence[int]) -> int:
+    """Return the communication steps of one run, 2(Σ n_i - d); so many computing steps too."""
+    return 2 * (sum(shape) - len(shape))
+
+
+def best_dimension(nodes: int) -> int:
+    """Return the dimension of the grid of least steps: ceil(log2 n), and 1 for one node."""
+    return max((nodes - 1).bit_length(), 1)
+
+
+def sides(nodes: int, dimension: int = 0) -> tuple[int, ...]:
+    """Return the grid of `dimension` axes with room for all nodes and the fewest steps.
+
+    Parameters
+    ----------
+    nodes : int
+        At least 1.
+    dimension : int
+        Axes; 0, or more than the best dimension, stands for the best.
+    """
+    best = best_dimension(nodes)
+    axes = best if dimension <= 0 else min(dimension, best)
+    side = round(nodes ** (1 / axes))
+    side += side**axes < nodes
+    side -= (side - 1) ** axes >= nodes
+    shorter = 0
+    while (side - 1) ** (shorter + 1) * side ** (axes - shorter - 1) >= nodes:
+        shorter += 1
+    return (side - 1,) * shorter + (side,) * (axes - shorter)
+
+
+def neighbours(nodes: int, link: NDArray[np.int32], bandwidth: Floats) -> list[list[int]]:
+    """Return for each node those that a link joins to it, lowest first; bandwidth 0 is no link."""
+    near: list[set[int]] = [set() for _ in range(nodes)]
+    for a, b in link[bandwidth > 0].tolist():
+        near[a].add(b)
+        near[b].add(a)
+    return [sorted(others) for others in near]
+
+
+def walk(near: Sequence[Sequence[int]]) -> Ints:
+    """Return the nodes of a graph in an order in which linked ones are close to each other.
+
+    Breadth first, each part of the graph from its node with the fewest links; of equal ones the
+    lowest comes first (Cuthill and McKee, 1969).
+    """
+    degree = [len(others) for others in near]
+    seen, order = [False] * len(near), list[int]()
+    for root in sorted(range(len(near)), key=lambda node: (degree[node], node)):
+        waiting = deque([] if seen[root] else [root])
+        seen[root] = True
+        while waiting:
+            node = waiting.popleft()
+            order.append(node)
+            fresh = [other for other in near[node] if not seen[other]]
+            for other in sorted(fresh, key=lambda one: (degree[one], one)):
+                seen[other] = True
+                waiting.append(other)
+    return np.array(order, np.int64)
+
+
+def hops(near: Sequence[Sequence[int]], source: int, target: int) -> float:
+    """Return how many links are between two nodes, inf if none leads there."""
+    reached, ring, count = {source}, [source], 0
+    while ring:
+        if target in reached:
+            return count
+        ring = [other for node in ring for other in near[node] if other not in reached]
+        ring = list(dict.fromkeys(ring))
+        reached.update(ring)
+        count += 1
+    return inf
+
+
+def hops_along(
+    shape: Sequence[int], cell: Ints, near: Sequence[Sequence[int]]
+) -> tuple[float, ...]:
+    """Return per axis the most hops between two nodes in neighbouring cells, at least 1.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sides of the grid.
+    cell : int64[n]
+        Each node's cell.
+    near : sequence of sequences of int
+        For each node those that a link joins to it.
+
+    Raises
+    ------
+    ShapeError
+        If no link leads from a node to its neighbour on the grid.
+    """
+    held = np.full(prod(shape), -1, np.int64)
+    held[cell] = np.arange(len(cell))
+    grid, most = held.reshape(shape), []
+    for axis in range(len(shape)):
+        along = np.moveaxis(grid, axis, 0)
+        one, other = along[:-1].ravel(), along[1:].ravel()
+        real = (one >= 0) & (other >= 0)
+        far = 1.0
+        for a, b in zip(one[real].tolist(), other[real].tolist(), strict=True):
+            far = max(far, 1.0 if b in near[a] else hops(near, a, b))
+        if far == inf:
+            raise ShapeError("the links leave some nodes apart from the others; balance them apart")
+        most.append(far)
+    return tuple(most)
+
+
+def overhead(
+    shape: Sequence[int], comm: float, comp: float, far: Sequence[float] | None = None
+) -> float:
+    """Return the seconds that one run's steps take, 2 Σ (n_i - 1)(p h_i + q).
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sides of the grid.
+    comm, comp : float
+        Time of one communication and one computing step (paper: p, q).
+    far : sequence of float, optional
+        Hops between neighbours per axis (h); 1 where all links are there.
+    """
+    by = (1.0,) * len(shape) if far is None else far
+    return sum(2 * (n - 1) * (comm * h + comp) for n, h in zip(shape, by, strict=True))
+
+
+def traffic(shape: Sequence[int], src: Ints, dst: Ints, amount: Floats) -> list[Floats]:
+    """Return what passes each link of the grid, one array per axis.
+
+    What moves goes along axis 0 first, then along axis 1, and so on.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sides of the grid.
+    src, dst : int64[k]
+        Cells that something moves from and to.
+    amount : float64[k]
+        How much, bytes or packets.
+
+    Returns
+    -------
+    list of float64 arrays
+        Entry [.., i, ..] of the array of an axis is the link from place i to i + 1 on that axis.
+    """
+    at, to = np.unravel_index(src, shape), np.unravel_index(dst, shape)
+    passing = []
+    for axis in range(len(shape)):
+        place = [*to[:axis], at[axis], *at[axis + 1 :]]
+        change = np.zeros(shape)
+        for end, sign in ((np.minimum, 1.0), (np.maximum, -1.0)):
+            place[axis] = end(at[axis], to[axis])
+            np.add.at(change, tuple(place), sign * amount)
+        along = np.cumsum(change, axis=axis)
+        passing.append(np.delete(along, -1, axis))
+    return passing
+
+
+def link_costs(
+    shape: Sequence[int], cell: Ints, link: NDArray[np.int32], bandwidth: Floats, usual: float
+) -> list[Floats]:
+    """Return the seconds that each link of the grid needs for one byte, one array per axis.
+
+    A link that the network has not takes as many times the usual bandwidth's as there are hops on
+    its axis; so does one to a virtual node, which nothing passes but on its way.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sides of the grid.
+    cell : int64[n]
+        Each node's cell.
+    link, bandwidth : int32[m, 2], float64[m]
+        The network's links and their bytes per second.
+    usual : float
+        Bytes per second where nothing is known; 0: moving takes no time.
+    """
+    usual_cost = 1.0 / usual if usual > 0 else 0.0
+    far = (1.0,) * len(shape)
+    if len(link):
+        far = hops_along(shape, cell, neighbours(len(cell), link, bandwidth))
+    costs = []
+    a, b = cell[link[:, 0]], cell[link[:, 1]]
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    there = bandwidth > 0
+    for axis, side in enumerate(shape):
+        lengths = list(shape)
+        lengths[axis] = side - 1
+        cost = np.full(shape, usual_cost * far[axis])
+        stride = prod(shape[axis + 1 :])
+        mine = there & (high - low == stride) & (low // stride % side < side - 1)
+        cost.reshape(-1)[low[mine]] = 1.0 / bandwidth[mine]
+        costs.append(np.delete(cost, -1, axis).reshape(lengths))
+    return costs
+
+
+def busiest(passing: Sequence[Floats], costs: Sequence[Floats]) -> float:
+    """Return the seconds that the busiest link needs for what passes it."""
+    times = [float((p * c).max(initial=0.0)) for p, c in zip(passing, costs, strict=True)]
+    return max(times, default=0.0)
