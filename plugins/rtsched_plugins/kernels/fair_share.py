@@ -192,30 +192,63 @@ def use(period: float, params: Line, tables: Grid, state: Grid) -> None:
 
 
 @compiled
-def still_ranked(tables: Grid, state: Grid) -> bool:
-    """Return whether each busy row stands between the same two rows, equal to neither.
+def trade(at: int, tables: Grid, state: Grid) -> bool:
+    """Let the rows at places `at` and `at + 1` change places; return whether that could be done.
 
-    Then all ranks are as they were. Where a row is busy, so is every row above it; so none of
-    these has an equal whose children it would be compared with.
+    It can for two users of one account, if they are unequal and each is alone in its class. (A row
+    that passes the first of a class meets the second next, which does not stand at its own place.)
     """
+    order, place, ahead = state[ORDER], state[PLACE], state[AHEAD]
+    left, right = int(order[at]), int(order[at + 1])
+    users = tables[LEAF, left] != 0.0 and tables[LEAF, right] != 0.0
+    alone = place[left] == at and place[right] == at + 1
+    if not (users and alone) or state[RATIO, left] == state[RATIO, right]:
+        return False
+    order[at], order[at + 1] = right, left
+    place[right], place[left] = at, at + 1
+    ahead[right] = ahead[left]
+    ahead[left] += 1.0
+    return True
+
+
+@compiled
+def settle(row: int, tables: Grid, state: Grid) -> int:
+    """Move a row to its place among its siblings; return how far, -1 if `trade` cannot do it."""
     order, ratio, place, parent = state[ORDER], state[RATIO], state[PLACE], tables[PARENT]
-    last = len(order) - 2
-    row = int(state[BUSY, 0])
-    while row > 0:
-        at = int(place[row])
-        if order[at] != row:
-            return False
-        if at > 0:
-            other = int(order[at - 1])
-            if parent[other] == parent[row] and not ratio[other] < ratio[row]:
+    at, last, moved = int(place[row]), len(order) - 2, 0
+    if order[at] != row or (at < last and place[int(order[at + 1])] == at):
+        return -1
+    for step in (-1, 1):
+        while 0 <= at + step <= last:
+            other = int(order[at + step])
+            ordered = ratio[other] < ratio[row] if step < 0 else ratio[row] < ratio[other]
+            if parent[other] != parent[row] or ordered:
+                break
+            if not trade(min(at, at + step), tables, state):
+                return -1
+            at += step
+            moved += 1
+    return moved
+
+
+@compiled
+def mend(tables: Grid, state: Grid) -> bool:
+    """Move busy users to their new places; return whether all ranks are right then.
+
+    Only busy rows can have moved. If each stands between its neighbours, equal to neither, all
+    other ranks are as they were: where a row is busy, so is every row above it, and none of
+    these has an equal whose children would be compared with it.
+    """
+    moved = 1
+    while moved > 0:
+        moved = 0
+        row = int(state[BUSY, 0])
+        while row > 0:
+            steps = settle(row, tables, state)
+            if steps < 0:
                 return False
-        if at < last:
-            other = int(order[at + 1])
-            if place[other] == at:
-                return False
-            if parent[other] == parent[row] and not ratio[row] < ratio[other]:
-                return False
-        row = int(state[BUSY, row])
+            moved += steps
+            row = int(state[BUSY, row])
     return True
 
 
@@ -227,7 +260,7 @@ def rank(period: float, params: Line, tables: Grid, state: Grid) -> None:
     """
     first = math.isnan(state[FRESH, 0])
     use(period, params, tables, state)
-    if not first and still_ranked(tables, state):
+    if not first and mend(tables, state):
         return
     state[PLACE, 0] = state[BELOW, 0] = state[AHEAD, 0] = 0.0
     begin = 0
