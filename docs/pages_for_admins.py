@@ -18,6 +18,7 @@ from rtsched.cli import main
 from rtsched.cli.common import settings_of, toml_text
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
+from rtsched.report.assumed import ASSUMPTIONS, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -200,6 +201,18 @@ def measure_page() -> str:
         "nothing ran. A name ends in its unit; a name without one is a pure number (1) or a "
         "count. The same measures of what the log itself records stand under `as_logged`.",
         table(("measure", "unit", "definition", "better"), rows),
+        "## What was assumed",
+        "`--json` and the kept summary hold, under `assumptions`, a sentence by each of these "
+        f"names that applies; {code(OTHER)} is any other. A second sentence of a name stands under "
+        "the name with `_2` behind it, and so on.",
+        table(
+            ("name", "what it tells"),
+            ((code(name), each.meaning) for name, each in ASSUMPTIONS.items()),
+        ),
+        "## Time in plug-ins",
+        "With `--json`, `seconds` of a policy's hooks is the time that a plug-in took. It is null, "
+        "and a dash in the table, for a compiled hook: that is called from within the simulated "
+        "system's loop, and each call is too short to be timed.",
     )
 
 

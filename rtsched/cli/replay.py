@@ -356,7 +356,7 @@ def say_results(asked: Request, summary: Summary) -> None:
     "--html",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Where the report goes. Default: report.html in --out.",
+    help="Where the report goes, in a directory that is there. Default: report.html in --out.",
 )
 @click.option("--no-report", is_flag=True, help="Write no HTML report.")
 @click.option(
