@@ -25,7 +25,7 @@ def number(value: float) -> str:
         return ""
     if value == int(value) and abs(value) < 1e9:
         return str(int(value))
-    digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 4
+    digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3
     return f"{value:.{digits}f}"
 
 

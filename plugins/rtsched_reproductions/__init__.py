@@ -1,0 +1,1 @@
+"""Reproductions of the published policies, for `rtsched reproduce NAME`."""
