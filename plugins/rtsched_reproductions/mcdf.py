@@ -253,7 +253,7 @@ def _claims(parameters: Study, means: Means) -> tuple[Claim, ...]:
     rows = list(PRINTED)[: parameters.rows]
     late = {row: min(means[row][name] for name in SERIAL) for row in rows}
     heavy = [row for row in rows if row.mode == "literal" and row.load >= 0.3]
-    nearly_all = 0.99 - 10 / parameters.jobs  # the first ones find an idle machine
+    nearly_all = 0.99 - 30 / parameters.jobs  # the first ones find an idle machine
     lead = {
         row: min(means[row][name] for name in ADMITTING[1:]) - means[row]["mcdf"] for row in rows
     }
