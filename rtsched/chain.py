@@ -16,7 +16,8 @@ import pluggy
 import structlog
 
 from rtsched import hookspecs
-from rtsched.checks import CHECKS
+from rtsched.books import HookUse
+from rtsched.checks import CHECKS, check_no_promises
 from rtsched.combine import first_classes, first_opinion, strictest, weighted_sum
 from rtsched.errors import ConfigError, PluginError, ShapeError
 from rtsched.model.verdicts import Finding, Placement, Reason, Verdict, Verdicts
@@ -38,6 +39,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
+__all__ = [
+    "FAILED",
+    "HOOKS",
+    "Answer",
+    "Chain",
+    "HookUse",
+    "Judgement",
+    "Member",
+    "Order",
+    "Stage",
+]
+
 HOOKS = ("delay_class", "admit", "fair_share", "partition", "observe")
 FAILED = Reason("plugin.failed", "a plug-in failed; the site defers jobs until it answers again")
 
@@ -50,35 +63,6 @@ class Stage(Enum):
     """Those whose answer can never change: they name `jobs` and `cluster` only."""
     OPEN = "open"
     """The others, asked again at every decision."""
-
-
-@dataclass
-class HookUse:
-    """How often one plug-in was asked one hook, and what it said.
-
-    Attributes
-    ----------
-    calls : int
-        Times the hook was asked.
-    judged, changed, abstained : int
-        Rows handed over; rows on which its answer asks for another course than without it (a
-        rejection, a deferral or a promise; another place in the order; a size or node set);
-        rows on which it had no opinion.
-    seconds : float
-        Time spent in it (left out of compared files).
-    errors : int
-        Calls that raised or answered wrongly.
-    first_error : str
-        What the first of them said.
-    """
-
-    calls: int = 0
-    judged: int = 0
-    changed: int = 0
-    abstained: int = 0
-    seconds: float = 0.0
-    errors: int = 0
-    first_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -218,9 +202,7 @@ class Chain:
 
     def delay_class(self, jobs: Jobs, snapshot: Snapshot) -> DelayClasses | None:
         """Ask for delay classes; None where nobody has an opinion."""
-        answers: list[Answer[DelayClasses]] = self._ask(
-            "delay_class", len(jobs), jobs=jobs, snapshot=snapshot
-        )
+        answers: list[Answer[DelayClasses]] = self._ask("delay_class", jobs=jobs, snapshot=snapshot)
         return first_classes(_counted(answers))
 
     def admit(
@@ -238,7 +220,7 @@ class Chain:
         given: dict[str, Any] = {"snapshot": snapshot, "classes": classes, "stage": stage}
         answers: list[Answer[Verdicts]] = []
         if n or self.planner is None:
-            answers += self._ask("admit", n, jobs=jobs, leave_out=self.planner, **given)
+            answers += self._ask("admit", jobs=jobs, leave_out=self.planner, **given)
         verdicts = strictest(_counted(answers), n)
         if self.planner is None:
             return Judgement(verdicts, tuple(answers))
@@ -246,9 +228,7 @@ class Chain:
         if n and not len(rows):
             return Judgement(verdicts, tuple(answers))
         asked = jobs if len(rows) == n else jobs.take(rows)
-        planned: list[Answer[Verdicts]] = self._ask(
-            "admit", len(rows), jobs=asked, only=self.planner, **given
-        )
+        planned: list[Answer[Verdicts]] = self._ask("admit", jobs=asked, only=self.planner, **given)
         answers += [
             Answer(answer.plugin, answer.mode, _spread(answer.value, rows, n), answer.error)
             for answer in planned
@@ -258,7 +238,7 @@ class Chain:
     def fair_share(self, jobs: Jobs, snapshot: Snapshot, stage: Stage = Stage.ALL) -> Order:
         """Return a priority per job: the weighted sum of all terms."""
         answers: list[Answer[Terms]] = self._ask(
-            "fair_share", len(jobs), jobs=jobs, snapshot=snapshot, stage=stage
+            "fair_share", jobs=jobs, snapshot=snapshot, stage=stage
         )
         weighed = [
             (self.member(answer.plugin).weight, answer.value)
@@ -276,7 +256,7 @@ class Chain:
     ) -> Placement:
         """Return size and node set per job, by first opinion."""
         answers: list[Answer[Placement]] = self._ask(
-            "partition", len(jobs), jobs=jobs, snapshot=snapshot, classes=classes, stage=stage
+            "partition", jobs=jobs, snapshot=snapshot, classes=classes, stage=stage
         )
         return first_opinion(_counted(answers), len(jobs))
 
@@ -287,7 +267,6 @@ class Chain:
             name = entry.member.name
             answers: list[Answer[State]] = self._ask(
                 "observe",
-                len(events),
                 only=name,
                 events=events,
                 snapshot=snapshot,
@@ -298,14 +277,15 @@ class Chain:
     def _ask(
         self,
         hook: str,
-        n: int,
         *,
         stage: Stage = Stage.ALL,
         only: str | None = None,
         leave_out: str | None = None,
         **given: Any,
     ) -> list[Answer[Any]]:
-        """Put one hook to its implementations, one answer each."""
+        """Put one hook to its implementations, one answer each, about jobs or events."""
+        asked: Jobs | Events = given["events" if hook == "observe" else "jobs"]
+        n = len(asked)
         snapshot: Snapshot = given["snapshot"]
         given.update(cluster=snapshot.cluster, accounts=snapshot.accounts)
         answers = []
@@ -319,24 +299,19 @@ class Chain:
             try:
                 value = entry.function(**{key: given[key] for key in entry.arguments})
                 if value is not None:
-                    CHECKS[hook](value, n, snapshot)
+                    CHECKS[hook](value, asked, snapshot)
+                    if hook == "admit" and name != self.planner:
+                        check_no_promises(value)
             except ShapeError as cause:
                 value, error = None, str(cause)
             except (Exception, SystemExit) as cause:  # whatever it raises; the others go on
                 value, error = None, f"{type(cause).__name__}: {cause}"
-            book.seconds += time.perf_counter() - begun
-            book.calls += 1
-            book.judged += n
-            if error:
-                book.errors += 1
-                if not book.first_error:
-                    book.first_error = error
-                    log.warning("plugin_failed", plugin=name, hook=hook, error=error)
-                if hook == "admit" and entry.member.on_error == "defer":
-                    value = _deferred(n)
-            changed, abstained = _course(hook, value, n)
-            book.changed += changed
-            book.abstained += abstained
+            seconds = time.perf_counter() - begun
+            if error and not book.errors:
+                log.warning("plugin_failed", plugin=name, hook=hook, error=error)
+            if error and hook == "admit" and entry.member.on_error == "defer":
+                value = _deferred(n)
+            book.enter(hook, value, n, seconds, error)
             answers.append(Answer(name, entry.member.mode, value, error))
         return answers
 
@@ -411,24 +386,3 @@ def _spread(value: Verdicts | None, rows: NDArray[np.int64], n: int) -> Verdicts
     promise[rows], offer[rows] = value.promise, value.offer
     findings = tuple(finding.moved(rows) for finding in value.findings)
     return Verdicts(code, retry_at, promise, offer, findings, value.plan)
-
-
-def _course(hook: str, value: Any, n: int) -> tuple[int, int]:
-    """Return on how many of `n` rows an answer changes the course, and on how many it abstains."""
-    if value is None:
-        return 0, n
-    if hook == "admit":
-        steers = (value.code >= Verdict.DEFER) | np.isfinite(value.promise)
-        return int(np.count_nonzero(steers)), int(np.count_nonzero(value.code == Verdict.ABSTAIN))
-    if hook == "fair_share":
-        if value.per_account or n < 2:
-            return 0, 0
-        order = np.argsort(-value.total(), kind="stable")
-        return int(np.count_nonzero(order != np.arange(n))), 0
-    if hook == "partition":
-        steers = (value.size > 0) | (value.node_set >= 0)
-        changed = int(np.count_nonzero(steers))
-        return changed, n - changed
-    if hook == "delay_class":
-        return (n if bool((value.factor != 1.0).any()) else 0), 0
-    return n, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,20 +27,21 @@ def strictest(answers: Sequence[Verdicts], n: int) -> Verdicts:
     """
     if not answers:
         return Verdicts.abstain(n)
-    codes = np.stack([answer.code for answer in answers])
-    code = codes.max(axis=0)
-    retry = np.stack([answer.retry_at for answer in answers])
-    promise = np.stack([answer.promise for answer in answers]).min(axis=0)
-    offer = np.stack([answer.offer for answer in answers])
-    rejected = code == Verdict.REJECT
+    code = reduce(np.maximum, [answer.code for answer in answers])
+    retry_at = reduce(
+        np.maximum, [np.where(answer.code == code, answer.retry_at, -np.inf) for answer in answers]
+    )
+    promise = reduce(np.minimum, [answer.promise for answer in answers])
+    offer = reduce(
+        np.maximum,
+        [np.where(answer.code == Verdict.REJECT, answer.offer, -np.inf) for answer in answers],
+    )
     plans = [answer.plan for answer in answers if answer.plan is not None]
-    return Verdicts.build(
+    return Verdicts(
         code,
-        retry_at=np.where((codes == code) & (code == Verdict.DEFER), retry, -np.inf).max(axis=0),
+        retry_at=np.where(code == Verdict.DEFER, retry_at, -np.inf),
         promise=np.where(code == Verdict.ADMIT, promise, np.inf),
-        offer=np.where(
-            rejected, np.where(codes == Verdict.REJECT, offer, -np.inf).max(axis=0), np.inf
-        ),
+        offer=np.where(code == Verdict.REJECT, offer, np.inf),
         findings=tuple(finding for answer in answers for finding in answer.findings),
         plan=plans[-1] if plans else None,
     )

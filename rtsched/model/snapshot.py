@@ -88,11 +88,11 @@ class Snapshot:
             If the plan names a job that does not wait.
         """
         wanted = self.plan.entries.job
-        place, known = _places(self.queued.id, wanted)
+        place, known = places(self.queued.id, wanted)
         if not known.all():
             raise ShapeError("the plan names a job that does not wait")
         jobs = self.queued.take(place)
-        promise, promised = _places(self.promises.job, wanted)
+        promise, promised = places(self.promises.job, wanted)
         deadline = jobs.deadline.copy()
         deadline[promised] = self.promises.deadline[promise[promised]]
         return jobs.with_column("deadline", deadline)
@@ -104,14 +104,21 @@ class Snapshot:
         0 where it is free, inf where it takes no new job. A job past its requested end counts as
         ending now.
         """
+        return read_only(self.free_after(self.now))
+
+    def free_after(self, origin: float) -> NDArray[np.float64]:
+        """Return float64[m]: seconds after `origin` at which each node is free of running jobs.
+
+        As `free_in`, but counted from another instant, at or before now.
+        """
         free = np.where(self.cluster.nodes.state == NodeState.UP, 0.0, np.inf)
-        ends = self.allocations.entries.end - self.now
+        ends = self.allocations.entries.end - origin
         per_node = np.repeat(np.maximum(ends, 0.0), np.diff(self.allocations.indptr))
         np.maximum.at(free, self.allocations.nodes, per_node)
-        return read_only(free)
+        return free
 
 
-def _places(
+def places(
     ids: NDArray[np.int64], wanted: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return where in `ids` each wanted one stands, and whether it is there at all."""

@@ -139,9 +139,9 @@ class Verdicts:
     ) -> Verdicts:
         """Return verdicts; scalars stand for all rows."""
         codes = np.asarray(code, np.int8)
+        given = [np.asarray(values, np.float64) for values in (retry_at, promise, offer)]
         retry, promised, offered = (
-            np.broadcast_to(np.asarray(values, np.float64), codes.shape)
-            for values in (retry_at, promise, offer)
+            values if values.ndim else np.full(codes.shape, values) for values in given
         )
         return cls(codes, retry, promised, offered, findings, plan)
 
@@ -203,7 +203,8 @@ class Placement:
         Code of the node set to take them from; -1: no opinion.
     node_sets : tuple of int32 arrays
         Node rows, most wanted first. A job starts on the first `size` free ones of its set; a set
-        leaves out the nodes that it may not use.
+        leaves out the nodes that it may not use. An empty set: it waits for the next decision
+        (time-shared machines; one of exclusive nodes starts it where it is free).
     fractions : tuple of float64 arrays
         Per node set the fraction of a divisible load for each node; () where nothing is divided.
     moves : Schedule or None

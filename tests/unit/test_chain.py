@@ -355,3 +355,32 @@ def test_plans_on_nodes_that_are_not_there_are_refused() -> None:
     verdicts = chain.admit(JOBS, make_snapshot(cluster=make_cluster(2))).verdicts
     assert verdicts.plan is None
     assert "does not have" in chain.books["admit"]["planner"].first_error
+
+
+@pytest.mark.parametrize("planner", [None, "other"])
+def test_only_the_planner_promises(planner: str | None) -> None:
+    """Promises of anybody else are its error: counted, and treated as the site says."""
+    other = [member(Wide(), "other")]
+    for on_error, code in (("abstain", Verdict.ABSTAIN), ("defer", Verdict.DEFER)):
+        chain = Chain([*other, member(Planner(), on_error=on_error)], planner)
+        judgement = chain.admit(JOBS.take([0]), HERE)
+        assert judgement.verdicts.plan is None
+        assert judgement.verdicts.promise.tolist() == [np.inf]
+        assert judgement.verdicts.code.tolist() == [code]
+        book = chain.books["admit"]["planner"]
+        assert book.errors == 1
+        assert "not the chain's planner" in book.first_error
+
+
+def test_a_plan_of_jobs_that_are_not_there_is_the_planner_s_error() -> None:
+    """It never reaches the batch system, which would not know what to do with it."""
+
+    class Dreamer:
+        @hookimpl
+        def rtsched_admit(self, jobs: Any, snapshot: Any) -> Verdicts:
+            plan = Schedule.build([99], 0.0, 1.0, np.array([0, 1]), np.array([0], np.int32))
+            return Verdicts.build(np.zeros(len(jobs)), plan=plan)
+
+    chain = Chain([member(Dreamer())], "dreamer")
+    assert chain.admit(JOBS, HERE).verdicts.plan is None
+    assert "job 99, which does not wait" in chain.books["admit"]["dreamer"].first_error

@@ -13,10 +13,10 @@ from rtsched.errors import ShapeError
 from rtsched.model.schedule import Schedule
 from rtsched.model.state import State
 from rtsched.model.verdicts import DelayClasses, Finding, Placement, Reason, Terms, Verdicts
-from rtsched.testing import make_cluster, make_snapshot
+from rtsched.testing import make_cluster, make_jobs, make_snapshot
 
 SYSTEM = make_snapshot(cluster=make_cluster(4))
-N = 2
+JOBS = make_jobs(2)
 RIGHT: dict[str, Any] = {
     "admit": Verdicts.build([1, 3], promise=[5.0, np.inf]),
     "fair_share": Terms({"x": np.array([0.0, 1.0])}, offset=np.array([-3.0, 7.0])),
@@ -75,15 +75,70 @@ WRONG = [
 def test_a_wrong_answer_is_named(hook: str, answer: Any, complaint: str) -> None:
     """Length, type, range, references: the sentence says which."""
     with pytest.raises(ShapeError, match=complaint):
-        CHECKS[hook](answer, N, SYSTEM)
+        CHECKS[hook](answer, JOBS, SYSTEM)
 
 
 @pytest.mark.parametrize("hook", RIGHT)
 def test_a_right_answer_passes(hook: str) -> None:
     """What keeps the contract is not complained of."""
-    CHECKS[hook](RIGHT[hook], N, SYSTEM)
+    CHECKS[hook](RIGHT[hook], JOBS, SYSTEM)
 
 
 def test_every_hook_has_a_check() -> None:
     """No answer goes unchecked."""
     assert set(CHECKS) == set(RIGHT)
+
+
+BUSY = make_snapshot(
+    make_jobs(3, id=[10, 11, 12]), make_cluster(4), 50.0, running=make_jobs(id=[9]), nodes=[[3]]
+)
+
+
+def entries(*rows: tuple[int, float, float, list[int]]) -> Verdicts:
+    """Return no opinion, with a plan of (job, start, end, nodes)."""
+    job, start, end, nodes = zip(*rows, strict=True)
+    indptr = np.cumsum([0, *map(len, nodes)])
+    return replace(
+        Verdicts.abstain(2),
+        plan=Schedule.build(job, start, end, indptr, ints(*np.concatenate(nodes))),
+    )
+
+
+PLANS = [
+    ([(7, 60.0, 70.0, [0])], "job 7, which does not wait"),
+    ([(9, 60.0, 70.0, [0])], "job 9, which does not wait"),
+    ([(10, 60.0, 70.0, [0, 1]), (0, 69.0, 80.0, [1])], "job 0 a node that is not free"),
+    ([(1, 60.0, 90.0, [2]), (10, 65.0, 70.0, [2]), (11, 75.0, 80.0, [2])], "job 10 a node"),
+    ([(10, 3599.0, 3700.0, [3])], "job 10 a node that is not free"),
+    ([(10, 60.0, 70.0, [0, 0])], "job 10 a node that is not free"),
+]
+
+
+@pytest.mark.parametrize(("rows", "complaint"), PLANS)
+def test_a_plan_that_cannot_be_carried_out_is_refused(rows: Any, complaint: str) -> None:
+    """Jobs that do not wait, nodes given twice at one time, nodes of running jobs."""
+    with pytest.raises(ShapeError, match=complaint):
+        CHECKS["admit"](entries(*rows), JOBS, BUSY)
+
+
+def test_a_plan_may_use_nodes_one_after_the_other() -> None:
+    """One job starts when another ends, a running one or a planned one; rounding is forgiven."""
+    after = [(10, 60.0, 70.0, [0, 1]), (0, 70.0 - 1e-7, 80.0, [1]), (11, 3600.0, 3700.0, [3, 0])]
+    CHECKS["admit"](entries(*after), JOBS, BUSY)
+
+
+def test_what_stood_in_the_plan_need_not_fit_around_jobs_that_stay_too_long() -> None:
+    """An entry that was there before is not held against whoever plans another."""
+    old = entries((10, 100.0, 110.0, [3])).plan
+    both = entries((10, 100.0, 110.0, [3]), (0, 60.0, 70.0, [0]))
+    CHECKS["admit"](both, JOBS, replace(BUSY, plan=old))
+    with pytest.raises(ShapeError, match="job 10 a node"):
+        CHECKS["admit"](entries((10, 101.0, 111.0, [3])), JOBS, replace(BUSY, plan=old))
+
+
+def test_a_node_set_must_hold_a_job_that_is_given_no_size() -> None:
+    """Else the job would wait for ever, and nobody would know why."""
+    answer = Placement(ints(0, 0), ints(-1, 0), (ints(1, 2),))
+    with pytest.raises(ShapeError, match=r"job 1 .* never start: it asks for 3 nodes, .* has 2"):
+        CHECKS["partition"](answer, make_jobs(size=[9, 3]), SYSTEM)
+    CHECKS["partition"](answer, make_jobs(size=[9, 2]), SYSTEM)
