@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
@@ -16,8 +16,11 @@ from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import plan_fractions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
     from rtsched_plugins.kernels.admission_events import Prepared
 
@@ -29,15 +32,15 @@ class Refusal(NamedTuple):
     numbers: dict[str, float]
 
 
-def tasks_of(jobs: Jobs, now: float) -> Tasks:
-    """Return jobs as the admission test's tasks, times relative to `now`."""
+def tasks_of(jobs: Jobs, origin: float) -> Tasks:
+    """Return jobs as the admission test's tasks, times relative to `origin`."""
     divisible = jobs.kind == Kind.DIVISIBLE
     least = np.where(divisible, 1, jobs.size)
     most = np.where(divisible, ANY_SIZE, jobs.size)
     columns = {
-        "arrival": jobs.submit - now,
+        "arrival": jobs.submit - origin,
         "rank": jobs.id,
-        "deadline": jobs.deadline - now,
+        "deadline": jobs.deadline - origin,
         "kind": jobs.kind,
         "size": jobs.size,
         "size_min": np.where(jobs.size_min > 0, jobs.size_min, least).astype(np.int32),
@@ -68,7 +71,10 @@ def _joined(first: Tasks, second: Tasks) -> Tasks:
 
 @dataclass
 class _Pool:
-    """The nodes of one partition, and the promised jobs that wait for them."""
+    """The nodes of one partition, and the promised jobs that wait for them.
+
+    Its arrays are replaced, never written to, so that a copy of it is a pool of its own.
+    """
 
     nodes: NDArray[np.int64]
     free: NDArray[np.float64]
@@ -77,10 +83,14 @@ class _Pool:
     plan: Plan | None = None
     _prepared: Prepared | None = None
 
-    def prepared(self, order: int, node_rule: int, efficiency: float) -> Prepared:
+    def prepared(self, rules: Rules) -> Prepared:
         if self._prepared is None:
             self._prepared = prepare(
-                self.free, self.waiting, order, node_rule, efficiency=efficiency
+                self.free,
+                self.waiting,
+                rules.order,
+                rules.node_rule,
+                efficiency=rules.efficiency,
             )
         return self._prepared
 
@@ -99,6 +109,100 @@ class _Pool:
         self.waiting, self.ids, self._prepared = _rows(self.waiting, kept), self.ids[kept], None
 
 
+class Rules(NamedTuple):
+    """How promised jobs are planned; see `rtsched_plugins.kernels.admission`."""
+
+    order: int
+    node_rule: int
+    efficiency: float
+
+
+class Standing:
+    """What is promised and planned in a snapshot, by pool of nodes; holds until that changes.
+
+    Times are relative to an origin that many snapshots share: the last multiple of 1024 s before
+    now. (It follows from `now` alone, so that what was asked before cannot show in an answer;
+    and it is near enough for the tolerance of the admission test.)
+
+    Attributes
+    ----------
+    origin : float
+        Seconds since the epoch.
+    masks : list of bool[m]
+        The sets of nodes that partitions are; the first: all nodes.
+    pool_of_planned : int64[n]
+        For each entry of the plan the set of nodes that it may use.
+    """
+
+    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+        self.rules = rules
+        self.origin = _origin(snapshot)
+        self._source = _source(snapshot)
+        self._planned, self._plan = snapshot.planned, snapshot.plan
+        self._free = snapshot.free_after(self.origin)
+        self.masks = [np.ones(len(snapshot.cluster), np.bool_)]
+        self._index: dict[str, int] = {}
+        known = {self.masks[0].tobytes(): 0}
+        for name, mask in snapshot.cluster.partitions.items():
+            index = self._index[name] = known.setdefault(mask.tobytes(), len(known))
+            if index == len(self.masks):
+                self.masks.append(mask)
+        self.pool_of_planned = self.pool_of(self._planned)
+        self._pools: dict[int, _Pool] = {}
+
+    def is_of(self, snapshot: Snapshot) -> bool:
+        """Return whether the snapshot shows the very same promises, plan, jobs and nodes."""
+        same = zip(self._source, _source(snapshot), strict=True)
+        return self.origin == _origin(snapshot) and all(a is b for a, b in same)
+
+    def pool_of(self, jobs: Jobs) -> NDArray[np.int64]:
+        """Return for each job which set of nodes its partition is; 0: all nodes."""
+        if len(self.masks) == 1:
+            return np.zeros(len(jobs), np.int64)
+        index = [self._index.get(name, 0) for name in jobs.names("partition")]
+        return np.array([*index, 0])[jobs.partition]  # the last place serves code -1, none
+
+    def pool(self, index: int) -> _Pool:
+        """Return a pool of its own with the promises given for it, and its preparation."""
+        if index not in self._pools:
+            nodes, mine = np.flatnonzero(self.masks[index]), self.pool_of_planned == index
+            planned = self._planned if mine.all() else self._planned.take(mine)
+            free = self.free_but_for([index], [])[nodes]
+            pool = _Pool(nodes, free, tasks_of(planned, self.origin), planned.id)
+            pool.prepared(self.rules)
+            self._pools[index] = pool
+        return replace(self._pools[index])
+
+    def free_but_for(self, left_out: list[int], anew: Sequence[Schedule]) -> NDArray[np.float64]:
+        """Return when each node is free of running jobs, of the plans `anew`, and of the plan.
+
+        Of the plan the entries in the pools `left_out` do not count.
+        """
+        old = np.flatnonzero(~np.isin(self.pool_of_planned, left_out))
+        if not len(old) and not anew:
+            return self._free
+        free = self._free.copy()
+        for part in (self._plan.take(old), *anew):
+            ends = np.repeat(part.entries.end - self.origin, np.diff(part.indptr))
+            np.maximum.at(free, part.nodes, ends)
+        return free
+
+
+def _origin(snapshot: Snapshot) -> float:
+    return snapshot.now - snapshot.now % 1024.0
+
+
+def _source(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return the parts of a snapshot that are read here, but for `now`."""
+    return (
+        snapshot.cluster,
+        snapshot.allocations,
+        snapshot.plan,
+        snapshot.promises,
+        snapshot.queued,
+    )
+
+
 @dataclass
 class Ledger:
     """Promises given and the new jobs of one batch; grows as they are admitted.
@@ -109,62 +213,38 @@ class Ledger:
         The state that the batch is judged against.
     jobs : Jobs
         The new jobs.
-    order, node_rule, efficiency
-        See `rtsched_plugins.kernels.admission`.
+    standing : Standing
+        What the snapshot says of promises and plan.
     """
 
     snapshot: Snapshot
     jobs: Jobs
-    order: int
-    node_rule: int
-    efficiency: float
+    standing: Standing
     _pools: dict[int, _Pool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._now = self.snapshot.now
-        self._new = tasks_of(self.jobs, self._now)
-        self._masks: list[NDArray[np.bool_]] = [np.ones(len(self.snapshot.cluster), np.bool_)]
-        self._planned = self.snapshot.planned
-        self._pool_of_new = self._pool_index(self.jobs)
-        self._pool_of_planned = self._pool_index(self._planned)
-
-    def _pool_index(self, jobs: Jobs) -> NDArray[np.int64]:
-        """Return for each job which set of nodes its partition is, as an index; 0: all nodes."""
-        partitions = self.snapshot.cluster.partitions
-        if not partitions:
-            return np.zeros(len(jobs), np.int64)
-        index = [0]  # the last place serves code -1, no partition
-        for name in reversed(jobs.names("partition")):
-            mask = partitions.get(name, self._masks[0])
-            same = [k for k, other in enumerate(self._masks) if (other == mask).all()]
-            if not same:
-                self._masks.append(mask)
-            index.insert(0, same[0] if same else len(self._masks) - 1)
-        return np.array(index)[jobs.partition]
+        self._origin = self.standing.origin
+        self._now = self.snapshot.now - self._origin
+        self._new = tasks_of(self.jobs, self._origin)
+        self._pool_of_new = self.standing.pool_of(self.jobs)
 
     def _pool(self, index: int) -> _Pool:
         """Return a pool; what other pools have planned on its nodes counts as busy until then."""
         if index not in self._pools:
-            nodes, mine = np.flatnonzero(self._masks[index]), self._pool_of_planned == index
-            planned = self._planned if mine.all() else self._planned.take(mine)
-            tasks = tasks_of(planned, self._now)
-            self._pools[index] = _Pool(nodes, self._free(index)[nodes], tasks, planned.id)
+            pool = self._pools[index] = self.standing.pool(index)
+            if any(other.plan is not None for other in self._pools.values()):
+                pool.see(self._free(index)[pool.nodes])
         return self._pools[index]
 
     def _free(self, index: int) -> NDArray[np.float64]:
         """Return when each node is free of running jobs and of all other pools' plans."""
-        plan, free = self.snapshot.plan, self.snapshot.free_in.copy()
         anew = [other for other, pool in self._pools.items() if pool.plan is not None]
-        old = ~np.isin(self._pool_of_planned, [index, *anew])
-        for part in (plan.take(np.flatnonzero(old)), *self._parts(without=index)):
-            ends = np.repeat(part.entries.end - self._now, np.diff(part.indptr))
-            np.maximum.at(free, part.nodes, ends)
-        return free
+        return self.standing.free_but_for([index, *anew], self._parts(without=index))
 
     def _parts(self, without: int = -1) -> list[Schedule]:
         """Return the plans of the pools that were planned anew, but for one."""
         return [
-            _part(pool, pool.plan, self._now)
+            _part(pool, pool.plan, self._origin)
             for index, pool in self._pools.items()
             if pool.plan is not None and index != without
         ]
@@ -180,32 +260,31 @@ class Ledger:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
         index = int(self._pool_of_new[row])
         pool = self._pool(index)
-        prepared = pool.prepared(self.order, self.node_rule, self.efficiency)
+        prepared = pool.prepared(self.standing.rules)
         new = _rows(self._new, slice(row, row + 1))
-        plan = admit(prepared, new)
+        plan = admit(prepared, new, now=self._now)
         if plan.accepted:
             self._adopt(index, plan, new, np.append(pool.ids, self.jobs.id[row]))
             return None
-        left = float(new.deadline[0])
+        left = float(self.jobs.deadline[row] - self.snapshot.now)
         promises = len(pool.ids)
         tried = with_new(prepared, new).rows
-        if least_size(tried, promises, tried.whole[promises, LOW], 0.0) == 0:
+        if least_size(tried, promises, tried.whole[promises, LOW], self._now) == 0:
             return Refusal("impossible", {"left": left})
         if plan.failed < promises:
             other = float(pool.ids[plan.failed])
             return Refusal("breaks_promise", {"other": other, "promises": promises})
-        free = int(np.count_nonzero(pool.free <= 0.0))
+        free = int(np.count_nonzero(pool.free <= self._now))
         numbers = {"promises": promises, "left": left, "free": free, "nodes": len(pool.free)}
         return Refusal("no_room", numbers)
 
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
         pool = self._pool(int(self._pool_of_new[row]))
-        prepared = pool.prepared(self.order, self.node_rule, self.efficiency)
+        prepared = pool.prepared(self.standing.rules)
         new = _rows(self._new, slice(row, row + 1))
-        base = -(self._now % 1.0)
-        found = counter_offer(prepared, new, base=base, resolution=1.0, max_tests=max_tests)
-        return float(np.round(found.deadline + self._now))
+        found = counter_offer(prepared, new, now=self._now, max_tests=max_tests)
+        return found.deadline + self._origin
 
     def improve(self) -> bool:
         """Plan all promises anew; return whether that is better than the plan they have.
@@ -217,15 +296,15 @@ class Ledger:
         old = self.snapshot.plan
         up = np.isfinite(self.snapshot.free_in)
         better = False
-        for index in np.unique(self._pool_of_planned).tolist():
+        for index in np.unique(self.standing.pool_of_planned).tolist():
             pool = self._pool(index)
-            mine = self._pool_of_planned == index
+            mine = self.standing.pool_of_planned == index
             lost = not up[old.nodes[np.repeat(mine, np.diff(old.indptr))]].all()
-            plan = admit(pool.prepared(self.order, self.node_rule, self.efficiency))
+            plan = admit(pool.prepared(self.standing.rules), now=self._now)
             while lost and not plan.accepted:
                 pool.without(plan.failed)
-                plan = admit(pool.prepared(self.order, self.node_rule, self.efficiency))
-            begun = float((old.entries.start[mine] - self._now).sum())
+                plan = admit(pool.prepared(self.standing.rules), now=self._now)
+            begun = float((old.entries.start[mine] - self._origin).sum())
             if plan.accepted and (lost or float(plan.start.sum()) < begun):
                 self._adopt(index, plan, None, pool.ids)
                 better = True
@@ -234,17 +313,18 @@ class Ledger:
     def schedule(self) -> Schedule:
         """Return the plan of all promises: new in the pools that changed, the old one elsewhere."""
         changed = [index for index, pool in self._pools.items() if pool.plan is not None]
-        kept = np.flatnonzero(~np.isin(self._pool_of_planned, changed))
-        return Schedule.joined([self.snapshot.plan.take(kept), *self._parts()])
+        kept = np.flatnonzero(~np.isin(self.standing.pool_of_planned, changed))
+        old = [self.snapshot.plan.take(kept)] if len(kept) else []
+        return Schedule.joined([*old, *self._parts()])
 
 
-def _part(pool: _Pool, plan: Plan, now: float) -> Schedule:
+def _part(pool: _Pool, plan: Plan, origin: float) -> Schedule:
     """Return one pool's plan as a schedule of the cluster."""
     divided = bool((pool.waiting.kind == Kind.DIVISIBLE).any())
     return Schedule.build(
         pool.ids,
-        plan.start + now,
-        plan.end + now,
+        plan.start + origin,
+        plan.end + origin,
         plan.indptr,
         pool.nodes[plan.nodes].astype(np.int32),
         plan_fractions(plan.indptr, pool.waiting) if divided else None,

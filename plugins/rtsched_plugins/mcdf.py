@@ -32,7 +32,7 @@ from rtsched_plugins.kernels.admission import (
     FASTEST_NODES,
     LEAST_NODES,
 )
-from rtsched_plugins.ledger import Ledger
+from rtsched_plugins.ledger import Ledger, Rules, Standing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,6 +101,7 @@ class Mcdf:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
+        self._standing: Standing | None = None
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
@@ -145,10 +146,12 @@ class Mcdf:
         return Verdicts.build([], plan=ledger.schedule()) if ledger.improve() else None
 
     def _ledger(self, snapshot: Snapshot, jobs: Jobs) -> Ledger:
-        config = self.config
-        return Ledger(
-            snapshot, jobs, ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency
-        )
+        """Return the ledger; what was made of the same promises and plan for the last is kept."""
+        config, standing = self.config, self._standing
+        if standing is None or not standing.is_of(snapshot):
+            rules = Rules(ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency)
+            standing = self._standing = Standing(snapshot, rules)
+        return Ledger(snapshot, jobs, standing)
 
 
 def _bounded(jobs: Jobs) -> NDArray[np.bool_]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rtsched.chain import Chain, Member
 from rtsched.cycle import judge
@@ -12,7 +16,8 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.model.verdicts import Verdict
+from rtsched.model.table import Text
+from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched_plugins.mcdf import Mcdf
 
 NOW = 1_795_000_000.0
@@ -244,3 +249,80 @@ def test_a_pool_planned_first_sees_what_another_plans_later_in_the_batch() -> No
     plan = chain().admit(jobs, Snapshot(NOW, cluster)).verdicts.plan
     assert plan is not None
     assert len(np.unique(plan.nodes)) == len(plan.nodes)
+
+
+def same_answers(one: Verdicts, other: Verdicts) -> bool:
+    """Return whether two answers agree to the last bit, plans included."""
+    pairs = [(one.code, other.code), (one.promise, other.promise), (one.offer, other.offer)]
+    if (one.plan is None) != (other.plan is None):
+        return False
+    if one.plan is not None and other.plan is not None:
+        names = ("job", "start", "end")
+        pairs += [(getattr(one.plan.entries, k), getattr(other.plan.entries, k)) for k in names]
+        pairs += [(one.plan.indptr, other.plan.indptr), (one.plan.nodes, other.plan.nodes)]
+        pairs += [(one.plan.fractions, other.plan.fractions)]
+    said = [
+        [
+            (f.reason.code, f.rows.tolist(), {k: v.tolist() for k, v in f.numbers.items()})
+            for f in found
+        ]
+        for found in (one.findings, other.findings)
+    ]
+    return said[0] == said[1] and all(np.array_equal(a, b) for a, b in pairs)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32), st.sampled_from(["cost-derivative", "arrival", "deadline"]))
+def test_what_was_asked_before_shows_in_no_answer(seed: int, order: str) -> None:
+    """A plug-in that has seen other snapshots answers as a new one does.
+
+    Time passes, jobs are promised, nodes go down, running jobs end, the queue loses jobs; some
+    snapshots come twice, and some share arrays with the last.
+    """
+    rng = np.random.default_rng(seed)
+    used = chain(order=order)
+    snapshot = Snapshot(NOW + rng.random(), partitioned())
+    for k in range(12):
+        jobs = in_partition(
+            Jobs.build(
+                1,
+                id=[k],
+                submit=snapshot.now,
+                deadline=snapshot.now + rng.uniform(10, 400),
+                kind=rng.choice(list(Kind)),
+                size=rng.integers(1, 4),
+                wall_time=rng.uniform(5, 90),
+                sigma=rng.uniform(1, 9),
+                cms=1.0,
+                cps=9.0,
+            ),
+            str(rng.choice(["left", "right", "most"])),
+        )
+        for asked in (jobs, jobs, jobs.take([])):
+            old, new = used.admit(asked, snapshot), chain(order=order).admit(asked, snapshot)
+            assert same_answers(old.verdicts, new.verdicts)
+            assert not used.books["admit"]["mcdf"].errors
+        plan = used.admit(jobs, snapshot).verdicts.plan
+        if plan is not None and rng.random() < 0.8:
+            queued = snapshot.queued
+            both = {
+                name: np.concatenate([getattr(queued, name), getattr(jobs, name)])
+                for name, column in Jobs.columns().items()
+                if not isinstance(column, Text)
+            }
+            names = [*queued.texts("partition"), *jobs.texts("partition")]
+            queued = Jobs.build(len(names), partition=names, **both)
+            due = Promises.build(len(names), job=queued.id, deadline=queued.deadline)
+            snapshot = replace(snapshot, queued=queued, plan=plan, promises=due)
+        if rng.random() < 0.5:
+            snapshot = replace(snapshot, now=snapshot.now + rng.choice([0.3, 3.0, 700.0]))
+        if rng.random() < 0.2:
+            state = rng.choice([NodeState.UP, NodeState.DOWN], 4, p=[0.8, 0.2])
+            nodes = snapshot.cluster.nodes.replace(state=state)
+            snapshot = replace(snapshot, cluster=replace(snapshot.cluster, nodes=nodes))
+        if rng.random() < 0.3:
+            held = Schedule.build(
+                [99], [NOW], [snapshot.now + 20], np.array([0, 1]), rng.integers(0, 4, 1, np.int32)
+            )
+            held_by = Jobs.build(1, id=[99])
+            snapshot = replace(snapshot, running=held_by, allocations=held)
