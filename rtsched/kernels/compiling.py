@@ -45,6 +45,17 @@ def plain(kernel: F) -> F:
     return cast("F", getattr(kernel, "py_func", kernel))
 
 
+def taken_in(kernel: F) -> F:
+    """Return `kernel` such that compiled kernels take it in, and Python calls it as it is.
+
+    With it the source of a whole kernel (`plain`) also runs on numbers that numba does not know,
+    such as fractions.
+    """
+    if numba is None:
+        return kernel
+    return cast("F", numba.extending.register_jitable(kernel))
+
+
 def watched(dispatcher: F) -> F:
     """Return numba's dispatcher of a kernel, compiled anew if any kernel near it has changed."""
     with contextlib.suppress(AttributeError):  # a numba that keeps its cache elsewhere

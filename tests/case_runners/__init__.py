@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from case_runners import mcdf, psts, ste
+from case_runners import mcdf, psts, sed, ste
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,5 +12,6 @@ if TYPE_CHECKING:
 RUNNERS: dict[str, Callable[[mcdf.Case], mcdf.Case]] = {
     **mcdf.RUNNERS,
     **psts.RUNNERS,
+    **sed.RUNNERS,
     **ste.RUNNERS,
 }

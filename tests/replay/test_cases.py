@@ -15,7 +15,9 @@ from rtsched.kernels import dlt
 CASES = Path(__file__).parent.parent / "data" / "cases"
 MCDF = run_cases.read_cases(CASES / "mcdf.json")
 PSTS = run_cases.read_cases(CASES / "psts.json")
-ALL = [*MCDF, *PSTS]
+STE = run_cases.read_cases(CASES / "ste.json")
+SED = run_cases.read_cases(CASES / "sed.json")
+ALL = [*MCDF, *PSTS, *STE, *SED]
 
 
 @pytest.mark.parametrize("case", ALL, ids=[case["case_id"] for case in ALL])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
+
+from rtsched.kernels.delays import MigrationCost  # noqa: TC001 - read by msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,16 +28,23 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The simulated batch system: its machine, and its own loop."""
 
     machine: Annotated[
-        Literal["exclusive"],
-        Meta(description="`exclusive`: each node runs one job at a time (the batch setting)."),
+        Literal["exclusive", "sliced", "time-shared"],
+        Meta(
+            description="`exclusive`: each node runs one job at a time (the batch setting). "
+            "`sliced`: each node gives its time to its own queue of jobs, in slices. "
+            "`time-shared`: each node runs processes of many jobs at a time; a job runs at the "
+            "pace of its slowest process."
+        ),
     ] = "exclusive"
     loop: Annotated[
-        Literal["fcfs", "easy", "conservative", "serial"],
+        Literal["fcfs", "easy", "conservative", "serial", "round-robin", "ste", "least-error"],
         Meta(
             description="`fcfs`: in queue order, a job that does not fit holds up the rest. "
             "`easy`: later jobs may pass if the first in the queue is not delayed. "
             "`conservative`: every queued job has a reservation, none is ever delayed. "
-            "`serial`: one job at a time on the whole machine."
+            "`serial`: one job at a time on the whole machine. On machine `sliced` `fcfs` runs "
+            "jobs to their end; `round-robin`: each a quantum in turn; `ste`: by service-time "
+            "error, comparing the first two of the queue; `least-error`: comparing all."
         ),
     ] = "easy"
     order: Annotated[
@@ -52,6 +62,61 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Whether a job whose node died is queued again; else it is lost."),
     ] = True
+    quantum: Annotated[
+        float, Meta(gt=0, description="Machine `sliced`: longest slice, seconds.")
+    ] = 3600.0
+    split: Annotated[
+        Literal["in-turn", "blocks"],
+        Meta(
+            description="Machine `sliced`: how jobs are dealt to the nodes in order of "
+            "submission. `in-turn`: one to each, again and again; `blocks`: the first part of all "
+            "jobs to the first node, and so on."
+        ),
+    ] = "in-turn"
+
+    migration_cost: Annotated[
+        MigrationCost,
+        Meta(
+            description="Machine `time-shared`: how long a job stands still when processes move. "
+            "`serial`: 10 s, and for each process 12.7 s (0.4 s and 0.0012 s per KB where its size "
+            "is known); `parallel`: 10 s and one transfer; `none`."
+        ),
+    ] = "serial"
+
+    def __post_init__(self) -> None:
+        """Refuse what another machine is for.
+
+        Raises
+        ------
+        ValueError
+            Naming the setting and its machine.
+        """
+        for field in msgspec.structs.fields(self):
+            machines = ONLY_ON.get(field.name, (self.machine,))
+            if self.machine not in machines and getattr(self, field.name) != field.default:
+                raise ValueError(f"`{field.name}` is a setting of machine {machines[0]!r}")
+        loops = LOOPS_OF.get(self.machine, (self.loop,))
+        if self.loop not in loops:
+            known = ", ".join(f"`{loop}`" for loop in loops)
+            raise ValueError(f"machine {self.machine!r} has no loop `{self.loop}`; it has {known}")
+
+
+ONLY_ON: dict[str, tuple[str, ...]] = {
+    "order": ("exclusive",),
+    "depth": ("exclusive",),
+    "requeue": ("exclusive",),
+    "quantum": ("sliced",),
+    "split": ("sliced",),
+    "migration_cost": ("time-shared",),
+}
+"""Settings that not all machines have, and the machines that have them."""
+
+LOOPS_OF: dict[str, tuple[str, ...]] = {
+    "exclusive": ("fcfs", "easy", "conservative", "serial"),
+    "sliced": ("fcfs", "round-robin", "ste", "least-error"),
+    "time-shared": ("fcfs",),
+}
+"""The loops of each machine; of one that is not listed: all."""
 
 
 class Asks(NamedTuple):
@@ -79,7 +144,7 @@ class Settled(NamedTuple):
 
 
 class NodeEvent(NamedTuple):
-    """A node changes its state."""
+    """A node changes its state or, on a time-shared machine, its foreign load."""
 
     time: float
     """Seconds since the epoch."""
@@ -87,6 +152,8 @@ class NodeEvent(NamedTuple):
     """Row of `Cluster.nodes`."""
     state: int
     """A `NodeState`."""
+    foreign_load: float = math.nan
+    """Runnable processes that belong to no job from then on; nan: as before."""
 
 
 class Instant(NamedTuple):
