@@ -27,6 +27,8 @@ class EventKind(IntEnum):
     """It stands still and keeps what it has done: pre-empted, or between two slices."""
     RESUMED = 6
     """It goes on, on `size` nodes."""
+    MOVED = 7
+    """It was given other nodes while it ran, or adapted to the load of its own."""
 
 
 class EventRows(Table):

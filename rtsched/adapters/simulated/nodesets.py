@@ -66,6 +66,6 @@ class NodeSets:
         return group
 
     def of_placement(self, placement: Placement) -> NDArray[np.int32]:
-        """Return the code of each row's node set, -1 where the placement has no opinion."""
-        codes = [self.code(nodes) for nodes in placement.node_sets]
+        """Return the code of each row's node set, -1 where it has none or an empty one."""
+        codes = [self.code(nodes) if len(nodes) else -1 for nodes in placement.node_sets]
         return np.array([*codes, -1], np.int32)[placement.node_set]

@@ -96,6 +96,8 @@ def _check(
         raise ShapeError("jobs must be in order of (submit, id)")
     if any(not 0 <= event.node < len(cluster) for event in node_events):
         raise ShapeError("a node event names a node that does not exist")
+    if any(not np.isnan(event.foreign_load) for event in node_events):
+        raise ShapeError("nodes of machine 'exclusive' have no foreign load")
 
 
 def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:

@@ -1,0 +1,112 @@
+"""Which running jobs adapt to their nodes' load, and which one migrates to faster nodes.
+
+References
+----------
+Schnor, Petri, Oleyniczak, Langendoerfer, 1996 (PDCS), section 4; the events of section 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.kernels.delays import MigrationCost, migration_pause, slowest
+from rtsched.model.cluster import NodeState
+from rtsched.model.schedule import Schedule
+from rtsched_plugins.requests import Requests
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.snapshot import Snapshot
+    from rtsched_plugins.mapping import Mapping
+
+    Nodes = NDArray[np.int32]
+    Mask = NDArray[np.bool_]
+
+
+class Occasion(NamedTuple):
+    """What may move."""
+
+    upgrade: bool
+    """Jobs may adapt when the load of their nodes has fallen."""
+    away: bool
+    """Jobs may leave nodes that were shut down or that have become slower."""
+    ahead: bool
+    """All jobs may move to faster nodes."""
+    cost: MigrationCost | None = None
+    """A job moves only if that pays, with this cost; None: wherever it becomes faster."""
+
+
+def moves(mapping: Mapping, snapshot: Snapshot, occasion: Occasion) -> tuple[Schedule | None, bool]:
+    """Return what moves, and whether a job migrates.
+
+    One job migrates at a time: whoever may be next must be asked when that has happened, and before
+    it the upgrades. Jobs are tried in the order of their starts, then ids. A job on a node that was
+    shut down goes wherever there is room for it.
+    """
+    gained = mapping.upgrade() if occasion.upgrade else np.empty(0, np.int64)
+    adapting = [(row, mapping.nodes_of(row)) for row in gained.tolist()]
+    if adapting or not (occasion.away or occasion.ahead):
+        return _schedule(adapting, snapshot), False
+    migrating = _first_to_migrate(mapping, snapshot, occasion)
+    if migrating is None:
+        return None, False
+    gained = mapping.upgrade() if occasion.upgrade else gained
+    others = [(row, mapping.nodes_of(row)) for row in gained.tolist() if row != migrating[0]]
+    return _schedule([migrating, *others], snapshot), True
+
+
+def _first_to_migrate(
+    mapping: Mapping, snapshot: Snapshot, occasion: Occasion
+) -> tuple[int, Nodes] | None:
+    """Move the first job that may move and for which there are better nodes; return both."""
+    down = np.equal(snapshot.cluster.nodes.state, NodeState.DOWN)
+    forced = slowest(np.where(down, 2.0, 1.0), mapping.indptr, mapping.nodes) > 1.0
+    present = mapping.present()
+    below = np.where(forced, np.inf, np.maximum(mapping.delay, present))
+    may = forced | occasion.ahead | (present > mapping.delay)
+    if not mapping.field.shared:
+        may &= snapshot.running.checkpoints
+    may &= below > mapping.factors[mapping.usable()].min(initial=np.inf)
+    rows = np.flatnonzero(may)
+    if not len(rows):
+        return None
+    job, start = snapshot.running.id, snapshot.allocations.entries.start
+    requests = Requests(snapshot.running, snapshot.cluster)
+    for row in rows[np.lexsort((job[rows], start[rows]))].tolist():
+        nodes, slowed = mapping.better(row, requests.allowed(row))
+        own = mapping.nodes_of(row)
+        if len(nodes) < len(own) or slowed >= below[row] or np.isin(nodes, own).all():
+            continue
+        if forced[row] or _pays(snapshot, row, own, nodes, slowed / below[row], occasion.cost):
+            mapping.move(row, nodes, slowed)
+            return row, nodes
+    return None
+
+
+def _pays(
+    snapshot: Snapshot, row: int, own: Nodes, nodes: Nodes, ratio: float, cost: MigrationCost | None
+) -> bool:
+    """Return whether a job ends sooner, by its requested time, if it pauses to move.
+
+    `ratio` is the new delay over the old one.
+    """
+    if cost is None:
+        return True
+    rest = float(snapshot.allocations.entries.end[row]) - snapshot.now
+    moved = int(np.count_nonzero(~np.isin(nodes, own)))
+    pause = migration_pause(cost, moved, int(snapshot.running.process_bytes[row]))
+    return rest == np.inf or rest > pause + rest * ratio
+
+
+def _schedule(moved: list[tuple[int, Nodes]], snapshot: Snapshot) -> Schedule | None:
+    """Return moves as a schedule whose entries take effect now."""
+    if not moved:
+        return None
+    rows = np.array([row for row, _ in moved], np.int64)
+    indptr = np.concatenate([[0], np.cumsum([len(nodes) for _, nodes in moved])]).astype(np.int64)
+    now = np.full(len(rows), snapshot.now)
+    nodes = np.concatenate([nodes for _, nodes in moved])
+    return Schedule.build(snapshot.running.id[rows], now, now, indptr, nodes)

@@ -1,0 +1,70 @@
+"""What queued jobs ask for: how many nodes at least and at most, which ones, and who is first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+
+    Mask = NDArray[np.bool_]
+
+
+class Requests:
+    """The wishes of `n` jobs on `m` nodes.
+
+    Attributes
+    ----------
+    order : int64[n]
+        Rows by (submit, id).
+    least, most : int32[n]
+        Fewest and most nodes; `size` for rigid jobs and where nothing else is said.
+    group : int64[n]
+        Jobs of one group may use the same nodes.
+    nodes : tuple of bool[m]
+        The nodes of each group: those of its partition, or the one that its jobs are pinned to.
+    fits : bool[n]
+        Whether the job's group has `least` nodes.
+    """
+
+    def __init__(self, jobs: Jobs, cluster: Cluster) -> None:
+        self.order = np.lexsort((jobs.id, jobs.submit))
+        bends = jobs.kind != Kind.RIGID
+        self.least = np.where(bends & (jobs.size_min > 0), jobs.size_min, jobs.size)
+        self.most = np.where(bends & (jobs.size_max > 0), jobs.size_max, jobs.size)
+        self.most = np.maximum(self.most, self.least)
+        keys, self.group = _groups(jobs)
+        names = (*jobs.names("partition"), None)
+        self.nodes = tuple(
+            _members(cluster, names[partition], pinned) for partition, pinned in keys
+        )
+        counts = np.array([mask.sum() for mask in self.nodes], np.int64)
+        self.fits = self.least <= counts[self.group]
+
+    def allowed(self, row: int) -> Mask:
+        """Return bool[m]: the nodes that a job may use."""
+        return self.nodes[int(self.group[row])]
+
+
+def _groups(jobs: Jobs) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
+    """Return the distinct pairs of partition code and pinned node, and each job's pair."""
+    if not ((jobs.partition >= 0).any() or (jobs.pinned >= 0).any()):
+        return [(-1, -1)], np.zeros(len(jobs), np.int64)
+    pairs = np.stack([jobs.partition, jobs.pinned], axis=1)
+    keys, group = np.unique(pairs, axis=0, return_inverse=True)
+    return [(int(partition), int(pinned)) for partition, pinned in keys], group.ravel()
+
+
+def _members(cluster: Cluster, partition: str | None, pinned: int) -> Mask:
+    members: Mask = np.ones(len(cluster), np.bool_)
+    members = cluster.partitions.get(partition or "", members)
+    if pinned >= 0:
+        members = np.logical_and(members, np.arange(len(cluster)) == pinned)
+    return members

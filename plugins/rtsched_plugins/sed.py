@@ -1,0 +1,154 @@
+"""Delay classes: give each parallel job the nodes on which it is expected to end soonest.
+
+All processes of a job run at the pace of its slowest one, so a job on nodes of mixed speed, or on
+nodes that others use, is as slow as the worst of them: its delay. A job of n processes is mapped to
+the class of nodes with the least delay/n, and never where it would slow one that runs. When a job
+ends, the others adapt to what the load has become (upgrade), then the queue is served, head first,
+and if nobody waits, jobs migrate to faster nodes.
+
+Without time sharing (the batch setting) a node runs one job at a time. The same rule then gives
+moldable jobs their size, and every job prefers the fastest nodes.
+
+References
+----------
+Schnor, Petri, Oleyniczak, Langendoerfer, 1996 (PDCS): shortest expected delay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from rtsched.hookspecs import hookimpl
+from rtsched.kernels.delays import MigrationCost, slowness
+from rtsched.model.events import EventKind
+from rtsched.model.jobs import Kind
+from rtsched.model.verdicts import DelayClasses, Placement
+from rtsched_plugins.delay_records import Recorded, delays_of, recorded
+from rtsched_plugins.kernels.delay_classes import class_bounds
+from rtsched_plugins.mapping import Field, Mapping
+from rtsched_plugins.moves import Occasion, moves
+from rtsched_plugins.requests import Requests
+from rtsched_plugins.widths import placed, preferred, waiting
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+
+class _Scale(NamedTuple):
+    """Slownesses and classes of nodes of given speeds, kept from one answer to the next."""
+
+    speed: NDArray[np.float64]
+    alpha: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+
+
+class Sed:
+    """Map jobs to the class of nodes with the shortest expected delay; upgrade and migrate them."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        time_sharing: Annotated[
+            bool,
+            Meta(
+                description="Whether a node may run processes of several jobs. If not (the batch "
+                "setting), moldable jobs get their size, and only jobs that declare checkpoints "
+                "migrate."
+            ),
+        ] = False
+        upgrade: Annotated[
+            bool,
+            Meta(description="Whether jobs adapt when the load of their nodes falls (SED-NU: no)."),
+        ] = True
+        migrate: Annotated[
+            bool,
+            Meta(
+                description="Whether running jobs move to faster nodes when a job has ended and "
+                "nobody waits, and away from nodes that became slow or were shut down (SED-NM: no)."
+            ),
+        ] = True
+        benefit_test: Annotated[
+            bool,
+            Meta(
+                description="Whether a job migrates only if that pays by its requested time: the "
+                "rest of it at the old delay is longer than the pause and the rest at the new one."
+            ),
+        ] = False
+        migration_cost: Annotated[
+            MigrationCost,
+            Meta(
+                description="What the benefit test takes a migration to cost: `serial`, 10 s and "
+                "the transfers of all processes one by one (12.7 s each if their size is not "
+                "known); `parallel`, all transfers at once; `none`."
+            ),
+        ] = "serial"
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or self.Config()
+        self._scale: _Scale | None = None
+
+    @hookimpl
+    def rtsched_delay_class(self, snapshot: Snapshot) -> DelayClasses:
+        """Return the delay of a new process on each node, and the classes."""
+        mapping = self._mapping(snapshot)
+        return DelayClasses(mapping.factors, mapping.field.bounds)
+
+    @hookimpl
+    def rtsched_observe(
+        self, events: Events, snapshot: Snapshot, state: Recorded | None
+    ) -> Recorded | None:
+        """Record the delays of jobs that started or moved."""
+        if not len(events):
+            return None
+        return recorded(state, events, snapshot.running.id, self._mapping(snapshot).delay)
+
+    @hookimpl
+    def rtsched_partition(
+        self, jobs: Jobs, cluster: Cluster, snapshot: Snapshot, state: Recorded | None
+    ) -> Placement:
+        """Map the queue, head first; let running jobs adapt, and one at a time migrate."""
+        mapping, requests = self._mapping(snapshot), Requests(jobs, cluster)
+        mapping.record(delays_of(state, snapshot.running.id, mapping.delay))
+        moved, migrates = moves(mapping, snapshot, self._occasion(state, len(jobs)))
+        if not self.config.time_sharing:
+            return preferred(mapping, requests, jobs, moved)
+        return waiting(requests, moved) if migrates else placed(mapping, requests, moved)
+
+    def settled_hooks(self, jobs: Jobs, cluster: Cluster) -> set[str]:
+        """Return the hooks whose answers on these jobs depend on them and the cluster alone.
+
+        A rigid job without time sharing wants the fastest nodes, whoever runs where.
+        """
+        moves = self.config.migrate and bool(jobs.checkpoints.any())
+        open_ended = self.config.time_sharing or moves or bool((jobs.kind != Kind.RIGID).any())
+        return set() if open_ended or not len(cluster) else {"partition"}
+
+    def _occasion(self, state: Recorded | None, waiting: int) -> Occasion:
+        config, last = self.config, EventKind.ARRIVED if state is None else state.occasion
+        migrate = config.migrate and last != EventKind.ARRIVED
+        return Occasion(
+            upgrade=config.upgrade,
+            away=migrate,
+            ahead=migrate and last == EventKind.ENDED and not waiting,
+            cost=config.migration_cost if config.benefit_test else None,
+        )
+
+    def _mapping(self, snapshot: Snapshot) -> Mapping:
+        """Return who runs where, with the delays that the present load makes."""
+        nodes, held = snapshot.cluster.nodes, snapshot.allocations
+        if self._scale is None or self._scale.speed is not nodes.speed:
+            alpha = slowness(nodes.speed)
+            self._scale = _Scale(nodes.speed, alpha, class_bounds(alpha))
+        usable, foreign = snapshot.cluster.usable, nodes.foreign_load
+        shared = self.config.time_sharing
+        field = Field(self._scale.alpha, self._scale.bounds, usable, foreign, shared)
+        return Mapping(field, held.indptr, held.nodes)
