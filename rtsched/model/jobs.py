@@ -81,3 +81,4 @@ class Periodic(Table):
     period = Column(np.float64, np.nan, "Seconds between releases (paper: T).")
     relative_deadline = Column(np.float64, np.nan, "Seconds from release to deadline (paper: d).")
     phase = Column(np.float64, 0.0, "First release, seconds since the epoch.")
+    left = Column(np.float64, 0.0, "Seconds that the instance released last still needs now.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from case_runners import mcdf, psts, sed, ste
+from case_runners import mcdf, psts, sed, spare, ste
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,5 +13,6 @@ RUNNERS: dict[str, Callable[[mcdf.Case], mcdf.Case]] = {
     **mcdf.RUNNERS,
     **psts.RUNNERS,
     **sed.RUNNERS,
+    **spare.RUNNERS,
     **ste.RUNNERS,
 }

@@ -17,7 +17,8 @@ MCDF = run_cases.read_cases(CASES / "mcdf.json")
 PSTS = run_cases.read_cases(CASES / "psts.json")
 STE = run_cases.read_cases(CASES / "ste.json")
 SED = run_cases.read_cases(CASES / "sed.json")
-ALL = [*MCDF, *PSTS, *STE, *SED]
+SPARE = run_cases.read_cases(CASES / "spare.json")
+ALL = [*MCDF, *PSTS, *STE, *SED, *SPARE]
 
 
 @pytest.mark.parametrize("case", ALL, ids=[case["case_id"] for case in ALL])

@@ -1,0 +1,219 @@
+"""Spare capability: how many slots new work may take beside periodic and reserved work.
+
+Off-line, before anything ran: `demand` P(d), `spare_literal` (the printed form, which is too
+large), `spare` (the exact form). On-line, from a node's present state: `spare_from` S(t0, t), and
+`earliest_finish`, the least slot by which one more task can end while every deadline holds.
+
+References
+----------
+He, Jarvis, Spooner, Nudd, IEEE CLUSTER 2003.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.edf import NEVER, Work, run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Slots = NDArray[np.int64]
+
+
+class PeriodicSet(NamedTuple):
+    """Periodic jobs of one node, int64 slots each; a feasible set with 0 < C <= d <= T."""
+
+    cost: Slots
+    period: Slots
+    relative: Slots
+    phase: Slots
+
+
+def demand(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t], P(d): the slots of all instances whose deadline is at or before `at`."""
+    ended = (at[:, None] - jobs.phase - jobs.relative) // jobs.period + 1
+    return np.asarray((np.maximum(ended, 0) * jobs.cost).sum(1), np.int64)
+
+
+def _next_deadlines(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t, p]: each job's next deadline at or after each instant."""
+    first = jobs.phase + jobs.relative
+    later = -((first - at[:, None]) // jobs.period)
+    return np.asarray(first + np.maximum(later, 0) * jobs.period, np.int64)
+
+
+def spare_literal(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t]: the printed form, the least d - P(d) over each job's next deadline only.
+
+    It is too large where a later deadline is tighter, so it is no safe basis for a promise.
+    """
+    due = _next_deadlines(jobs, at)
+    return np.asarray((due - demand(jobs, due.ravel()).reshape(due.shape)).min(1), np.int64)
+
+
+def spare(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t], S(t): the least d - P(d) over all deadlines d at or after each instant.
+
+    New work that never takes more than S(t) slots up to any t lets all deadlines hold. A look-ahead
+    of the hyper-period, the longest period and the largest phase is enough, because
+    S(t + H) = S(t) + (1 - U) H.
+    """
+    hyper = int(np.lcm.reduce(jobs.period.astype(object)))
+    ahead = hyper + int(jobs.period.max()) + int(jobs.phase.max())
+    horizon = int(at.max()) + ahead
+    first = jobs.phase + jobs.relative
+    counts = np.maximum((horizon - first) // jobs.period + 1, 0)
+    which = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    due = np.unique(first[which] + number * jobs.period[which])
+    least = np.minimum.accumulate((due - demand(jobs, due))[::-1])[::-1]
+    return np.asarray(least[np.searchsorted(due, at)], np.int64)
+
+
+def spare_from(work: Work, node: int, now: int, at: Slots) -> Slots:
+    """Return int64[t], S(now, t): slots that new work may take on a node from `now` until each t.
+
+    It is 0 where no slot is free. Instants must not be before `now`.
+    """
+    due, left = _deadlines(work, node, int(at.max()))
+    lax = due - now - np.cumsum(left)
+    later = np.append(np.minimum.accumulate(lax[::-1])[::-1], NEVER)
+    passed = np.searchsorted(due, at, side="right")
+    used = np.append(0, np.cumsum(left))[passed]
+    return np.asarray(np.minimum(at - now - used, later[passed]), np.int64)
+
+
+def _deadlines(work: Work, node: int, latest: int) -> tuple[Slots, Slots]:
+    """Return all deadlines that can bind up to `latest`, ascending, and the slots due at each."""
+    rows = slice(int(work.first[node]), int(work.first[node + 1]))
+    cost, period, upcoming = work.cost[rows], work.period[rows], work.upcoming[rows]
+    tasks, row = [], int(work.head[node])
+    while row >= 0:
+        tasks.append(row)
+        row = int(work.after[row])
+    due = np.concatenate([work.due[rows], work.deadline[tasks]])
+    left = np.concatenate([work.rest[rows], work.left[tasks]])
+    if len(cost):
+        hyper = int(np.lcm.reduce(period.astype(object)))
+        reach = max(latest, int(upcoming.max()), int(due.max())) + hyper + int(period.max())
+        first = upcoming + work.relative[rows]
+        counts = np.maximum((reach - first) // period + 1, 0)
+        which = np.repeat(np.arange(len(cost)), counts)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        due = np.concatenate([due, first[which] + number * period[which]])
+        left = np.concatenate([left, cost[which]])
+    some = left > 0
+    order = np.argsort(due[some], kind="stable")
+    return due[some][order], left[some][order]
+
+
+@compiled
+def earliest_finish(
+    work: Work,
+    node: int,
+    now: int,
+    ready: int,
+    cost: int,
+    latest: int,
+    hyper: int,
+    utilisation: float,
+) -> int:
+    """Return the least slot by which a task can end, `NEVER` if that is after `latest`.
+
+    The task needs `cost` slots from `ready` (>= now) on. The answer is the least f such that the
+    node, given the task with deadline f, keeps every deadline; no scheduler ends it earlier.
+
+    Between `now` and `ready` the node runs by EDF. That does, for every b, as much as possible of
+    the work due by b, so from then on one sum per deadline decides: the slots due by b, and `cost`
+    where b >= f, must fit between `ready` and b. The last deadline b where they do not gives
+    f = ready + (slots due by b) + cost.
+    """
+    if ready + cost > latest:
+        return NEVER
+    if ready == now:
+        return walk(work, node, ready, cost, latest, hyper, utilisation)
+    low, high = work.first[node], work.first[node + 1]
+    upcoming, rest = work.upcoming[low:high].copy(), work.rest[low:high].copy()
+    due, missed = work.due[low:high].copy(), work.missed[node]
+    tasks = 0
+    row = work.head[node]
+    while row >= 0:
+        tasks += 1
+        row = work.after[row]
+    left = np.empty(tasks, np.int64)
+    row = work.head[node]
+    for i in range(tasks):
+        left[i] = work.left[row]
+        row = work.after[row]
+    run(work, node, now, ready, False, np.empty((0, 3), np.int64))
+    finish = walk(work, node, ready, cost, latest, hyper, utilisation)
+    work.upcoming[low:high], work.rest[low:high], work.due[low:high] = upcoming, rest, due
+    work.missed[node] = missed
+    row = work.head[node]
+    for i in range(tasks):
+        work.left[row] = left[i]
+        row = work.after[row]
+    return finish
+
+
+@compiled
+def walk(
+    work: Work, node: int, ready: int, cost: int, latest: int, hyper: int, utilisation: float
+) -> int:
+    """Return the earliest finish of a task that is ready now, see `earliest_finish`.
+
+    The deadlines are walked in order. The walk ends where none can bind any more: later than
+    (A + cost) / (1 - U), where A + U b is at least the work due by b; or after a hyper-period
+    without one that does.
+    """
+    low, high = work.first[node], work.first[node + 1]
+    count = high - low
+    at, amount = np.empty(count, np.int64), np.empty(count, np.int64)
+    bound, settled = float(ready + cost), ready
+    for i in range(count):
+        p = low + i
+        started = work.rest[p] > 0
+        at[i] = work.due[p] if started else work.upcoming[p] + work.relative[p]
+        amount[i] = work.rest[p] if started else work.cost[p]
+        bound += work.rest[p] + work.cost[p] * (
+            1.0 - (work.relative[p] + work.upcoming[p]) / work.period[p]
+        )
+        settled = max(settled, work.upcoming[p] + work.relative[p])
+    row = work.head[node]
+    while row >= 0:
+        bound += work.left[row]
+        settled = max(settled, work.deadline[row])
+        row = work.after[row]
+    bound = bound / (1.0 - utilisation) if utilisation < 1.0 else np.inf
+    bound = max(1.000001 * bound + 1.0, float(settled))
+    total, finish, quiet = ready, ready + cost, settled
+    row = work.head[node]
+    while True:
+        which, b = -1, NEVER
+        for i in range(count):
+            if at[i] < b:
+                which, b = i, at[i]
+        while row >= 0 and work.left[row] == 0:
+            row = work.after[row]
+        if row >= 0 and work.deadline[row] < b:
+            b = work.deadline[row]
+            total += work.left[row]
+            row = work.after[row]
+        elif which < 0 or b > bound or b > quiet + hyper:
+            return finish
+        else:
+            total += amount[which]
+            p = low + which
+            started = work.rest[p] > 0 and at[which] == work.due[p]
+            at[which] = (
+                work.upcoming[p] + work.relative[p] if started else at[which] + work.period[p]
+            )
+            amount[which] = work.cost[p]
+        if b - total < cost:
+            finish, quiet = total + cost, max(b, settled)
+            if finish > latest or (utilisation >= 1.0 and b > settled):
+                return NEVER

@@ -1,0 +1,148 @@
+"""Admission by spare capability: new task graphs beside periodic work, with every deadline kept.
+
+A job with a deadline is admitted if it can end in time while every occurrence of the periodic work
+and every job admitted before keeps what it was guaranteed. Jobs that depend on each other (one
+`dag` key) are admitted or rejected together. Jobs without a deadline are not judged: they are best
+effort.
+
+Each task is reserved on its nodes with its finish as its deadline. What is planned stays where it
+is; only the periodic work and what has been admitted decide, not the order of admission to come.
+
+References
+----------
+He, Jarvis, Spooner, Nudd, IEEE CLUSTER 2003: allocating non-real-time and soft real-time jobs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
+
+from rtsched.hookspecs import hookimpl
+from rtsched.model.events import EventKind
+from rtsched.model.state import State
+from rtsched.model.verdicts import Reason
+from rtsched_plugins.spare_batch import Batch
+from rtsched_plugins.spare_edf import EdfForm
+from rtsched_plugins.spare_gaps import GapForm
+
+if TYPE_CHECKING:
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Verdicts
+    from rtsched_plugins.spare_form import Form
+
+
+class Executed(State, frozen=True):
+    """How long jobs with a deadline have run that have started and not ended.
+
+    `seconds` up to `since`, the start of the piece that runs now; `since` is inf while the job is
+    suspended.
+    """
+
+    job: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    since: NDArray[np.float64]
+
+
+class Spare:
+    """Admit task graphs with a deadline into the capacity that periodic work leaves."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        form: Annotated[
+            Literal["gaps", "edf"],
+            Meta(
+                description="`gaps`: jobs are not suspended; each takes one gap between all that "
+                "is fixed on exclusive nodes. `edf`: every job can be suspended; nodes of one "
+                "processor run the work with the earliest deadline (machine `preemptive`)."
+            ),
+        ] = "gaps"
+        select: Annotated[
+            Literal["response-first", "utilisation-first"],
+            Meta(
+                description="Of the nodes on which a task meets its deadline, take the one where "
+                "it ends first, or the one where it ends last."
+            ),
+        ] = "response-first"
+        slot: Annotated[
+            float,
+            Meta(gt=0, description="Form `edf`: seconds per slot, as the machine's setting says."),
+        ] = 1.0
+        offer_tests: Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="Admission tests that one counter-offer may cost; 0: no counter-offer. "
+                "Utilisation-first gives none where they do not suffice.",
+            ),
+        ] = 64
+
+    no_room = Reason(
+        "spare.no-room",
+        "task {task} cannot end by its deadline in {left} s beside {promises} promises and "
+        "{periodic} periodic jobs; {fits} of {nodes} nodes could be had together in time",
+    )
+    no_spare = Reason(
+        "spare.no-capability",
+        "on no node task {task} can end by its deadline in {left} s beside {promises} promises and "
+        "{periodic} periodic jobs",
+    )
+    endless = Reason("spare.endless", "job {task} does not say how long it runs; no end is certain")
+    cyclic = Reason("spare.cyclic", "job {task} waits for itself through its dependencies")
+    waits = Reason("spare.waits", "waits for job {task}, of which no end is certain")
+    wide = Reason(
+        "spare.wide",
+        "asks for {nodes} nodes; where tasks are suspended each runs on one node",
+    )
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or self.Config()
+
+    @hookimpl
+    def rtsched_admit(
+        self, jobs: Jobs, snapshot: Snapshot, state: Executed | None
+    ) -> Verdicts | None:
+        """Judge graph by graph in order of (submit, id), each against all admitted before it."""
+        if not np.isfinite(jobs.deadline).any():
+            return None
+        batch = Batch(self, jobs, snapshot, self._form(jobs, snapshot, state))
+        batch.judge()
+        return batch.verdicts()
+
+    def _form(self, jobs: Jobs, snapshot: Snapshot, state: Executed | None) -> Form:
+        last = self.config.select == "utilisation-first"
+        if self.config.form == "gaps":
+            return GapForm(snapshot, jobs, last)
+        done: dict[int, float] = {}
+        if state is not None:
+            running = np.maximum(snapshot.now - state.since, 0.0)
+            done = dict(zip(state.job.tolist(), (state.seconds + running).tolist(), strict=True))
+        return EdfForm(snapshot, jobs, self.config.slot, last, done)
+
+    @hookimpl
+    def rtsched_observe(self, events: Events, state: Executed | None) -> Executed | None:
+        """Add up how long jobs with a deadline have run; only form `edf` needs it."""
+        kinds = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.RESUMED, EventKind.ENDED)
+        told = np.isin(events.rows.kind, kinds) & np.isfinite(events.jobs.deadline)
+        if self.config.form == "gaps" or not told.any():
+            return None
+        table: dict[int, tuple[float, float]] = {}
+        if state is not None:
+            pairs = zip(state.seconds.tolist(), state.since.tolist(), strict=True)
+            table = dict(zip(state.job.tolist(), pairs, strict=True))
+        columns = (events.jobs.id[told], events.rows.kind[told], events.rows.time[told])
+        for job, kind, time in zip(*(column.tolist() for column in columns), strict=True):
+            seconds, since = table.pop(job, (0.0, np.inf))
+            if kind != EventKind.ENDED:
+                goes_on = kind in {EventKind.STARTED, EventKind.RESUMED}
+                seconds += max(time - since, 0.0)
+                table[job] = (seconds, time if goes_on else np.inf)
+        values = np.array([(job, *pair) for job, pair in sorted(table.items())]).reshape(-1, 3)
+        return Executed(values[:, 0].astype(np.int64), values[:, 1].copy(), values[:, 2].copy())

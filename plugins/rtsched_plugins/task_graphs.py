@@ -1,0 +1,91 @@
+"""Jobs that depend on each other, as graphs of tasks in the order in which they are judged."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Edges, Jobs
+
+
+class Graph(NamedTuple):
+    """Tasks that are admitted or rejected together, in topological order.
+
+    Of the tasks that wait for no other one the smallest id comes first. A graph with a cycle holds
+    the tasks of the cycle and behind it in `stuck`.
+    """
+
+    rows: NDArray[np.int64]
+    """Rows of `Jobs`, in the order in which they are placed."""
+    before_of: NDArray[np.int64]
+    """Task i waits for `before[before_of[i]:before_of[i + 1]]`."""
+    before: NDArray[np.int64]
+    """Job ids of the predecessors."""
+    message: NDArray[np.float64]
+    """Seconds that each result travels to another node."""
+    stuck: NDArray[np.int64]
+    """Rows that wait for themselves."""
+
+
+def graphs_of(jobs: Jobs, edges: Edges) -> Iterator[Graph]:
+    """Yield the graphs among `jobs` in order of their first (submit, id).
+
+    Jobs with the same `dag` key are one graph, every other job is one of its own.
+    """
+    key = np.where(jobs.dag >= 0, jobs.dag, -2 - np.arange(len(jobs)))
+    order = np.lexsort((jobs.id, jobs.submit))
+    _, first, of = np.unique(key[order], return_index=True, return_inverse=True)
+    member = np.argsort(of, kind="stable")
+    bounds = np.append(np.searchsorted(of[member], np.arange(len(first))), len(order))
+    table = edges.take(np.flatnonzero(np.isin(edges.after, jobs.id))) if len(edges) else edges
+    for group in np.argsort(first).tolist():
+        rows = order[member[bounds[group] : bounds[group + 1]]]
+        yield _graph(rows, jobs.id[rows], table)
+
+
+def _graph(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Graph:
+    """Return the graph of the jobs in `rows`."""
+    mine = np.isin(edges.after, ids)
+    before, after, message = edges.before[mine], edges.after[mine], edges.message_time[mine]
+    placed = _topological(ids.tolist(), before.tolist(), after.tolist())
+    row_of = dict(zip(ids.tolist(), rows.tolist(), strict=True))
+    rank = {job: place for place, job in enumerate(placed)}
+    order = np.array([rank.get(job, len(ids)) for job in after.tolist()], np.int64)
+    count = np.bincount(order, minlength=len(ids) + 1)[: len(placed)]
+    by_task = np.argsort(order, kind="stable")
+    stuck = [row_of[job] for job in ids.tolist() if job not in rank]
+    return Graph(
+        np.array([row_of[job] for job in placed], np.int64),
+        np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        before[by_task],
+        message[by_task],
+        np.array(stuck, np.int64),
+    )
+
+
+def _topological(ids: list[int], before: list[int], after: list[int]) -> list[int]:
+    """Return ids, predecessors first, the smallest ready one first; those on cycles left out."""
+    waits = dict.fromkeys(ids, 0)
+    follows: dict[int, list[int]] = {job: [] for job in ids}
+    for first, second in zip(before, after, strict=True):
+        if first in waits:
+            waits[second] += 1
+            follows[first].append(second)
+    ready = [job for job in ids if waits[job] == 0]
+    heapify(ready)
+    placed = []
+    while ready:
+        job = heappop(ready)
+        placed.append(job)
+        for other in follows[job]:
+            waits[other] -= 1
+            if waits[other] == 0:
+                heappush(ready, other)
+    return placed
