@@ -19,7 +19,7 @@ class Assumption(NamedTuple):
 
 
 ASSUMPTIONS = {
-    name: Assumption(meaning, words)
+    name: Assumption(meaning, tuple(words))
     for name, meaning, *words in (
         ("header_settings", "Settings that the log's own header proposes.", "header proposes"),
         ("synthetic_log", "A generator made the log.", "The log is synthetic"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -31,9 +32,6 @@ site.toml: no mistakes
 
 policy site  our site
   loop = "conservative"  (set here)
-  order = "arrival"
-  depth = 0
-  requeue = true
   planner = mcdf
   plug-ins, in the order in which they are asked:
     #  plug-in  mode     hooks  on error  weight  settings
@@ -41,17 +39,15 @@ policy site  our site
     2  mcdf     enforce  admit  abstain   1       nodes = "fastest"
 
 policy trial  [bold]what we may do[/]
-  loop = "easy"
-  order = "arrival"
-  depth = 0
-  requeue = true
   planner = none
   plug-ins, in the order in which they are asked:
     #  plug-in  mode     hooks  on error  weight  settings
     1  width    enforce  admit  abstain   1       nodes = 2
 
-workload
-"""
+workload"""
+
+DEFAULT = re.compile(r"  (?!planner)[a-z_]+ = .*(?<!\(set here\))")
+"""A line that shows a default of the simulated system, or of the workload."""
 
 
 def site(tmp_path, text):
@@ -65,9 +61,11 @@ def test_good_file(run, tmp_path):
     site(tmp_path, SITE)
     result = run("check", "site.toml")
     assert result.exit_code == 0, result.stderr
-    shown = "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines())
-    assert shown.startswith(GOLDEN)
-    assert "  deadline_rule = " in shown
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    defaults = [line for line in lines if DEFAULT.fullmatch(line)]
+    assert "\n".join(line for line in lines if line not in defaults).startswith(GOLDEN)
+    assert [line for line in defaults if line.startswith("  deadline_rule = ")]
+    assert defaults.count('  order = "arrival"') == 2
 
 
 @pytest.mark.usefixtures("made_up")
@@ -93,8 +91,7 @@ def test_every_mistake_in_one_go(run, tmp_path, refused):
         name = "width"
         settings = { nodes = 0, hue = "red" }
         [policy.p]
-        loop = "easy"
-        """,
+              """,
     )
     result = run("check", "site.toml")
     paths = (
