@@ -91,7 +91,8 @@ def test_every_mistake_in_one_go(run, tmp_path, refused):
         name = "width"
         settings = { nodes = 0, hue = "red" }
         [policy.p]
-              """,
+        loop = "easy"
+        """,
     )
     result = run("check", "site.toml")
     paths = (
