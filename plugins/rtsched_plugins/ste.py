@@ -1,0 +1,195 @@
+"""Fair share by service-time error: who got less than the share goes first.
+
+The error of a user is the service that the user's jobs received, in core-seconds, less the ideal
+service. While a user is active (has jobs that wait or run) the ideal service grows at the user's
+share of what is being served, but no faster than the user's jobs could use it: what one cannot use
+goes to the others, in proportion to their shares. Accounts stand against accounts, the users of an
+account against each other. A term falls with the error E from 1 to 0:
+
+    term = (1 - E / (|E| + scale)) / 2
+
+References
+----------
+Lopez and Raja: A dynamic error based fair scheduling algorithm for a computational grid. The
+batch setting, changing sets of users, caps, accounts and half-life are our generalisation.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
+
+from rtsched.errors import ShapeError
+from rtsched.hookspecs import hookimpl
+from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
+from rtsched.model.state import State
+from rtsched.model.verdicts import Reason, Terms
+from rtsched_plugins.accounting import Tree
+from rtsched_plugins.ideal_finish import IdealFinish
+from rtsched_plugins.kernels import ste as kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rtsched.model.accounts import Accounts
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Verdicts
+
+    Floats = NDArray[np.float64]
+
+
+class Service(State, frozen=True):
+    """Errors and what they grow by: one row for the machine, then one per row of `Accounts`.
+
+    The lines of `kept` are the first ones of `rtsched_plugins.kernels.ste`: error in node-seconds,
+    seconds since the epoch up to when, nodes served, ideal nodes, nodes that the jobs could occupy,
+    jobs that wait or run, and two that link the active rows.
+    """
+
+    kept: NDArray[np.float64]
+
+
+class Ste:
+    """Order jobs by how much less than their share their users and accounts were served."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        weight_user: Annotated[
+            float, Meta(ge=0, description="Weight of the user's term, against the same account's.")
+        ] = 1.0
+        weight_account: Annotated[
+            float,
+            Meta(ge=0, description="Weight of the account's term; above accounts, their mean."),
+        ] = 10.0
+        scale: Annotated[
+            float,
+            Meta(gt=0, description="Core-seconds of error at which a term is 1/4, or 3/4 below 0."),
+        ] = 86400.0
+        half_life: Annotated[
+            float, Meta(ge=0, description="Seconds in which past errors halve; 0: they never do.")
+        ] = 0.0
+        admission: Annotated[
+            Literal["none", "ideal-finish"],
+            Meta(
+                description="`ideal-finish`: a job with a deadline is let in only if it would end "
+                "by then when served by its share exactly. That is no promise."
+            ),
+        ] = "none"
+
+    too_late = Reason(
+        "ste.too-late",
+        "its share of {nodes} of {capacity} nodes would end it {late} s after its deadline",
+    )
+    endless = Reason("ste.endless", "does not say how long it runs; its share ends it at no time")
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.weights = {"user": config.weight_user, "account": config.weight_account}
+        if config.admission == "none":
+            self.rtsched_admit = None  # type: ignore[method-assign, assignment]  # not asked
+
+    @hookimpl
+    def rtsched_fair_share(
+        self,
+        jobs: Jobs,
+        cluster: Cluster,
+        accounts: Accounts,
+        snapshot: Snapshot,
+        state: Service | None,
+    ) -> Terms | None:
+        """Give a term for the user and one for the account; a job charged to nobody has 1/2."""
+        if not (jobs.association >= 0).any():
+            return None
+        params, tables = self._lay_out(accounts, cluster)
+        by_row = np.empty((2, len(accounts) + 1))
+        kernel.terms(snapshot.now, params, tables, _resume(state, accounts), by_row)
+        values = by_row[:, jobs.association + 1]
+        return Terms(dict(zip(self.weights, values, strict=True)), self.weights)
+
+    @hookimpl
+    def rtsched_observe(
+        self, events: Events, snapshot: Snapshot, state: Service | None
+    ) -> Service | None:
+        """Book what jobs received, and what they were entitled to meanwhile."""
+        rows, account = events.rows, events.jobs.association
+        booked = np.isin(rows.kind, kernel.BOOKED) & (account >= 0)
+        if not booked.any():
+            return None
+        params, tables = self._lay_out(snapshot.accounts, snapshot.cluster)
+        after = _resume(state, snapshot.accounts)
+        rows, jobs = rows.take(booked), events.jobs.take(booked)
+        columns = rows.time, rows.kind, jobs.association, jobs.size, rows.size
+        kernel.book_all(*columns, params, tables, after)
+        return Service(after[: kernel.KEPT].copy())
+
+    @hookimpl
+    def rtsched_admit(
+        self, jobs: Jobs, cluster: Cluster, accounts: Accounts, snapshot: Snapshot
+    ) -> Verdicts | None:
+        """Let a job with a deadline in only if its ideal finish is in time; no promise."""
+        if not (np.isfinite(jobs.deadline) & (jobs.association >= 0)).any():
+            return None
+        ideal = IdealFinish(Tree.of(accounts), accounts.shares, cluster, snapshot)
+        return ideal.judge(jobs, self.too_late, self.endless)
+
+    def compiled_hooks(
+        self,
+        jobs: Jobs,  # noqa: ARG002 - the kernels see them
+        accounts: Accounts,
+        cluster: Cluster,
+        origin: float,  # noqa: ARG002 - only differences of times matter
+    ) -> Mapping[str, CompiledHook]:
+        """Return both hooks in compiled form; see `rtsched.kernels.hooks`."""
+        arrays, state = self._lay_out(accounts, cluster), _resume(None, accounts)
+        return {
+            "fair_share": CompiledHook(_priorities(), *arrays, state),
+            "observe": CompiledHook(_observed(), *arrays, state),
+        }
+
+    def _lay_out(self, accounts: Accounts, cluster: Cluster) -> tuple[Floats, Floats]:
+        """Return `params` and `tables` of the kernels; the errors they keep are node-seconds.
+
+        Raises
+        ------
+        ShapeError
+            Naming an account whose share is not above 0.
+        """
+        config = self.config
+        if len(accounts) and not accounts.shares.min() > 0.0:
+            name = accounts.texts("name")[int(accounts.shares.argmin())]
+            raise ShapeError(f"the share of {name!r} is not above 0")
+        cores = float(cluster.nodes.cores.mean()) if len(cluster) else 1.0
+        scale = config.scale / cores
+        params = np.array([config.half_life, scale, config.weight_user, config.weight_account])
+        shares = np.concatenate(([1.0], accounts.shares))
+        return params, np.stack([Tree.of(accounts).parent.astype(np.float64), shares])
+
+
+def _resume(state: Service | None, accounts: Accounts) -> Floats:
+    """Return the kernels' array as remembered; rows that are new have no error."""
+    lines = np.zeros((kernel.LINES, len(accounts) + 1))
+    lines[kernel.AT] = np.nan
+    if state is not None:
+        lines[: kernel.KEPT, : state.kept.shape[1]] = state.kept
+    return lines
+
+
+@cache
+def _priorities() -> Callable[..., Any]:
+    """Return the kernel of `rtsched_fair_share`, compiled when first needed."""
+    return compiled_hook(FAIR_SHARE)(kernel.priorities)
+
+
+@cache
+def _observed() -> Callable[..., Any]:
+    """Return the kernel of `rtsched_observe`, compiled when first needed."""
+    return compiled_hook(OBSERVE)(kernel.observed)
