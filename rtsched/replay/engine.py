@@ -66,6 +66,7 @@ class Replay:
             early_ends=self.chain.planner is not None,
             nodes=self.chain.planner is not None,
         )
+        self._steering = self._steering_stage()
         self._told = bool(self.chain.asks("observe")) and not self.compiled
         self.system = simulate(
             self.workload.jobs,
@@ -89,7 +90,7 @@ class Replay:
             if len(instant.arrivals) or instant.early_end or instant.nodes_changed:
                 self._judge(instant.arrivals)
             if instant.passes:
-                self.system.apply(steer(self._observed(), self.chain).actions)
+                self.system.apply(steer(self._observed(), self.chain, self._steering).actions)
             if self._told:
                 self._observed()
             if progress is not None:
@@ -106,6 +107,20 @@ class Replay:
 
     def _open(self, hook: str) -> bool:
         return bool(self.chain.asks(hook, Stage.OPEN))
+
+    def _settled(self, hook: str) -> bool:
+        """Return whether the answers of all who are asked this are known before the run."""
+        return bool(self.chain.asks(hook, Stage.SETTLED)) and not self._open(hook)
+
+    def _steering_stage(self) -> Stage:
+        """Return who is asked when jobs are about to start: the open ones.
+
+        Their priorities are added to those of settled plug-ins, and the first opinion counts: where
+        a hook has both, all are asked.
+        """
+        hooks = ("fair_share", "partition")
+        mixed = any(self._open(hook) and self.chain.asks(hook, Stage.SETTLED) for hook in hooks)
+        return Stage.ALL if mixed else Stage.OPEN
 
     def _observed(self) -> Snapshot:
         """Return the system's snapshot after telling the plug-ins what happened."""
@@ -139,10 +154,10 @@ class Replay:
         snapshot = Snapshot(self.origin, self.workload.cluster, accounts=self.workload.accounts)
         blocks = [np.arange(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
         priority = placement = None
-        if self.chain.asks("fair_share", Stage.SETTLED) and not self._open("fair_share"):
+        if self._settled("fair_share"):
             parts = [self.chain.fair_share(jobs.take(rows), snapshot).value for rows in blocks]
             priority = np.concatenate([np.empty(0), *parts])
-        if self.chain.asks("partition", Stage.SETTLED) and not self._open("partition") and n:
+        if self._settled("partition") and n:
             sets = [self.chain.partition(jobs.take(rows), snapshot) for rows in blocks]
             placement = _binding(Placement.joined(sets), len(self.workload.cluster))
         return Settled(self._settle_admission(blocks, snapshot), priority, placement)

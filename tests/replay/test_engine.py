@@ -16,7 +16,7 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.state import State
-from rtsched.model.verdicts import Reason, Terms, Verdict, Verdicts
+from rtsched.model.verdicts import Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.plugins import Found, discover
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets
@@ -256,6 +256,78 @@ def test_open_fair_share_is_asked_at_every_decision() -> None:
     done = run(work, PluginTable("oldest"), oldest=Oldest)
     assert same(done, run(work))
     assert done.hooks["fair_share"]["oldest"].calls > 100
+
+
+class Upper:
+    """Bind jobs to the upper half of the nodes, looking at the jobs alone."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_partition(self, jobs: Jobs) -> Placement:
+        """Name one node set for all."""
+        n = len(jobs)
+        nodes = np.arange(NODES // 2, NODES, dtype=np.int32)
+        return Placement(np.zeros(n, np.int32), np.zeros(n, np.int32), (nodes,))
+
+
+class UpperOpen(Upper):
+    """Do the same, but say that it looks at the state."""
+
+    @hookimpl
+    def rtsched_partition(self, jobs: Jobs, snapshot: Snapshot) -> Placement:
+        """Be asked at every pass."""
+        assert snapshot.now >= 1e9
+        return super().rtsched_partition(jobs)
+
+
+class BySize:
+    """Order by size, looking at the jobs alone."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_fair_share(self, jobs: Jobs) -> Terms:
+        """Give the wider job the higher term."""
+        return Terms({"size": jobs.size / NODES})
+
+
+def test_settled_hooks_are_asked_once_beside_open_ones() -> None:
+    """A hook that is settled is not asked again because another one is open."""
+    work = workload()
+    done = run(work, PluginTable("oldest"), PluginTable("upper"), oldest=Oldest, upper=Upper)
+    book = done.hooks["partition"]["upper"]
+    assert (book.calls, book.judged) == (1, len(work.jobs))
+    assert done.hooks["fair_share"]["oldest"].calls > 100
+    assert same(done, run(work, PluginTable("upper"), upper=UpperOpen))
+
+    slow = run(work, PluginTable("slow"), PluginTable("upper"), slow=SlowMultifactor, upper=Upper)
+    assert slow.hooks["partition"]["upper"].calls == 1
+    assert same(slow, run(work, PluginTable("multifactor"), PluginTable("upper"), upper=Upper))
+
+    sized = run(work, PluginTable("oldest"), PluginTable("upper"), oldest=BySize, upper=UpperOpen)
+    assert sized.hooks["fair_share"]["oldest"].calls == 1
+    assert sized.hooks["partition"]["upper"].calls > 100
+    assert same(
+        sized, run(work, PluginTable("oldest"), PluginTable("upper"), oldest=BySize, upper=Upper)
+    )
+
+
+def test_settled_and_open_answers_to_one_hook_are_combined_at_every_pass() -> None:
+    """Priorities add up and the first opinion counts, so all are asked where some are open."""
+    work = workload()
+    tables = (PluginTable("oldest"), PluginTable("upper"), PluginTable("fastest"))
+    done = run(work, *tables, oldest=Oldest, upper=UpperOpen)
+    first, second = done.hooks["partition"]["upper"], done.hooks["partition"]["fastest"]
+    assert first.calls == second.calls > 100
+    assert same(done, run(work, *tables[:2], oldest=Oldest, upper=Upper))
+
+    tables = (PluginTable("size"), PluginTable("oldest"))
+    done = run(work, *tables, size=BySize, oldest=Oldest)
+    assert done.hooks["fair_share"]["size"].calls == done.hooks["fair_share"]["oldest"].calls
+    assert not same(done, run(work, PluginTable("oldest"), oldest=Oldest))
 
 
 def test_four_hooks_that_change_nothing_give_plain_easy() -> None:
