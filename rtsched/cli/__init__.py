@@ -82,4 +82,7 @@ def main() -> None:
     It needs no daemon and no root, and changes nothing on the batch system. Start with
     `rtsched replay LOG`; then ask `rtsched explain JOB`.
     """
+    from rtsched.cli.memory import return_what_is_freed
+
     log_to_stderr()
+    return_what_is_freed()

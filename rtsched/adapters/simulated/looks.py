@@ -84,10 +84,12 @@ def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
     restarts = np.broadcast_to(np.int32(0), n)
     if kernel.scalars(pool)["extended"]:
         restarts = pool.more["restarts"][:n].copy()
+    end = table["end"] + origin
+    end[~ended] = np.nan
     return Course(
         start=table["start"] + origin,
-        end=np.where(ended, table["end"], np.nan) + origin,
-        size=np.where(np.isfinite(table["start"]), table["width"], 0).astype(np.int32),
+        end=end,
+        size=np.where(np.isfinite(table["start"]), table["width"], np.int32(0)),
         fate=fate,
         first_node=table["first"].copy(),
         promise=ledger.promises(),
