@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -50,7 +51,10 @@ class Topology:
     Attributes
     ----------
     shape : tuple of int
-        Sides of the hyper-grid in row-major node order, axis 0 highest; () if there is none.
+        Sides of the hyper-grid, axis 0 highest; () if there is none.
+    cell : int64[n]
+        Each node's cell of the hyper-grid, counted row-major; empty where node i is in cell i.
+        Cells without a node are virtual.
     link : int32[m, 2]
         Node rows at both ends of each link.
     bandwidth : float64[m]
@@ -60,11 +64,16 @@ class Topology:
     shape: tuple[int, ...] = ()
     link: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 2), np.int32))
     bandwidth: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    cell: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         if self.link.shape != (len(self.bandwidth), 2):
             raise ShapeError(f"{len(self.bandwidth)} bandwidths for links {self.link.shape}")
-        for name in ("link", "bandwidth"):
+        if self.shape and len(self.cell):
+            inside = (self.cell >= 0) & (self.cell < math.prod(self.shape))
+            if not inside.all() or len(np.unique(self.cell)) != len(self.cell):
+                raise ShapeError("a node has no cell of its own on the hyper-grid")
+        for name in ("link", "bandwidth", "cell"):
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
 
@@ -93,6 +102,9 @@ class Cluster:
         for name, mask in self.partitions.items():
             if mask.shape != (len(self.nodes),):
                 raise ShapeError(f"partition {name!r} covers {mask.shape}, not every node")
+        cells = len(self.topology.cell) or math.prod(self.topology.shape or (len(self.nodes),))
+        if cells != len(self.nodes):
+            raise ShapeError(f"a hyper-grid with cells for {cells} of {len(self.nodes)} nodes")
         masks = {name: read_only(mask) for name, mask in self.partitions.items()}
         object.__setattr__(self, "partitions", masks)
 

@@ -1,0 +1,203 @@
+"""Rebalance the queues of nodes by a positional scan, when that pays.
+
+Jobs of one node are the tasks of the scan over nodes. Wider ones are tasks of a coarser scan: jobs
+of more than b/2 and at most b nodes, b a power of 2, are balanced over blocks of b neighbouring
+nodes, and take the first nodes of their block. Widths are done from wide to narrow; what runs, what
+is pinned, what is wider and what belongs to other pools counts as work that stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from rtsched_plugins.kernels.scan_grid import busiest, link_costs, overhead, sides, traffic
+from rtsched_plugins.kernels.scan_tasks import placed, room
+from rtsched_plugins.node_queues import (
+    BYTES,
+    NODE,
+    POOL,
+    SIZE,
+    STAYS,
+    WORK,
+    first_place,
+    fixed_load,
+    queued_load,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched_plugins.kernels.scan_balance import Leave
+    from rtsched_plugins.kernels.scan_tasks import Whole
+    from rtsched_plugins.node_queues import Machine, Queues
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+
+class Terms(NamedTuple):
+    """On which terms a scan runs.
+
+    Attributes
+    ----------
+    comm, comp : float
+        Seconds of a communication and of a computing step (paper: p, q).
+    bandwidth : float
+        Bytes per second of a link of which the topology says nothing; 0: moving takes no time.
+    dimension : int
+        Axes of a scan over blocks of nodes; 0: the best.
+    rule, leave
+        Where a task goes whole, and which units of a sender leave.
+    """
+
+    comm: float
+    comp: float
+    bandwidth: float
+    dimension: int
+    rule: Whole
+    leave: Leave
+
+
+def rebalanced(
+    queues: Queues, cluster: Cluster, machine: Machine, time: float, terms: Terms
+) -> Queues | None:
+    """Return the queues after a scan at `time`, None where it does not pay.
+
+    It pays if the node that would end last, of those for which a job waits that may move, ends
+    sooner by more than the run and its migrations take: if the imbalance exceeds the crossover
+    point.
+    """
+    waiting = queues.waiting
+    movable = waiting[:, POOL] != STAYS
+    if not movable.any() or not machine.power.any():
+        return None
+    fixed = fixed_load(queues, machine, time)
+    cost = overhead(queues.shape, terms.comm, terms.comp)
+    before = last_end(waiting, fixed, machine)
+    if before - soonest(waiting, fixed, machine) <= cost:
+        return None
+    node = scanned(queues, machine, fixed, terms)
+    after = waiting.copy()
+    after[:, NODE] = node
+    saved = before - last_end(after, fixed, machine)
+    if saved <= cost:
+        return None
+    cost += migration_time(queues, cluster, node, terms)
+    if saved <= cost:
+        return None
+    moved = int(np.count_nonzero(node != waiting[:, NODE]))
+    return replace(
+        queues,
+        waiting=after,
+        scanned_at=time,
+        scans=queues.scans + 1,
+        moved=queues.moved + moved,
+    )
+
+
+def last_end(waiting: Ints, fixed: Ints, machine: Machine) -> float:
+    """Return in how many seconds the last node ends for which a job waits that may move."""
+    free = waiting[waiting[:, POOL] != STAYS]
+    real = (machine.power > 0) & (queued_load(free, machine) > 0)
+    load = (fixed + queued_load(waiting, machine))[real]
+    return float((load / machine.power[real]).max(initial=0.0))
+
+
+def soonest(waiting: Ints, fixed: Ints, machine: Machine) -> float:
+    """Return seconds in which no placement of the jobs that may move can end sooner.
+
+    That is the ideal level of the units, or the end of the longest job on the node that is free
+    first, if that is later.
+    """
+    free = waiting[:, POOL] != STAYS
+    units = np.ceil(waiting[free, WORK] / machine.unit)
+    load = (fixed + queued_load(waiting[~free], machine)).astype(np.float64)
+    real = machine.power > 0
+    power = machine.power[real].astype(np.float64)
+    ends = load[real] / power
+    order = np.argsort(ends)
+    level = (float((units * waiting[free, SIZE]).sum()) + np.cumsum(load[real][order])) / (
+        np.cumsum(power[order])
+    )
+    ideal = level[max(int(np.count_nonzero(ends[order] < level)) - 1, 0)]
+    return max(float(ideal), float(ends.min() + units.max() / power.max()))
+
+
+def scanned(queues: Queues, machine: Machine, fixed: Ints, terms: Terms) -> Ints:
+    """Return int64[k]: the first node of each waiting job after a scan of all pools and widths."""
+    waiting = queues.waiting.copy()
+    pools, widths = waiting[:, POOL], _width_class(waiting[:, SIZE])
+    done = pools == STAYS
+    for pool in sorted(set(pools[~done].tolist())):
+        members = machine.members(pool)
+        if not len(members):
+            continue
+        mine = pools == pool
+        for width in sorted(set(widths[mine].tolist()), reverse=True):
+            rows = np.flatnonzero(mine & (widths == width))
+            others = waiting[done | (~mine & (pools > pool))]
+            held = fixed + queued_load(others, machine)
+            waiting[rows, NODE] = _of_one_width(
+                queues, machine, members, held, waiting[rows], width, terms
+            )
+            done[rows] = True
+    return waiting[:, NODE]
+
+
+def _width_class(size: Ints) -> Ints:
+    """Return the least power of 2 that is at least `size`."""
+    return np.left_shift(1, np.ceil(np.log2(size)).astype(np.int64))
+
+
+def _of_one_width(
+    queues: Queues,
+    machine: Machine,
+    members: Ints,
+    held: Ints,
+    rows: Ints,
+    width: int,
+    terms: Terms,
+) -> Ints:
+    """Return the first node of each job of one width after a scan over blocks of that width."""
+    units = np.ceil(rows[:, WORK] / machine.unit).astype(np.int64) * rows[:, SIZE]
+    first = first_place(rows, members, machine)
+    power = machine.power[members]
+    if width == 1:
+        powers = np.zeros(int(np.prod(queues.shape)), np.int64)
+        stays = np.zeros_like(powers)
+        cells = queues.cell[members]
+        powers[cells], stays[cells] = power, held[members]
+        target = room(int(units.sum()), stays, powers)
+        found = placed(
+            queues.shape, cells[first], units, target, rule=terms.rule, leave=terms.leave
+        )
+        node = np.zeros(len(powers), np.int64)
+        node[cells] = members
+        return node[found]
+    blocks = max(1, len(members) // width)
+    block = np.minimum(np.arange(len(members)) // width, blocks - 1)
+    shape = sides(blocks, terms.dimension)
+    cells = int(np.prod(shape))
+    powers = np.bincount(block, power, minlength=cells).astype(np.int64)
+    stays = np.bincount(block, held[members], minlength=cells).astype(np.int64)
+    target = room(int(units.sum()), stays, powers)
+    owner = np.minimum(first // width, blocks - 1)
+    found = placed(shape, owner, units, target, rule=terms.rule, leave=terms.leave)
+    return members[np.where(found == owner, first, found * width)]
+
+
+def migration_time(queues: Queues, cluster: Cluster, node: Ints, terms: Terms) -> float:
+    """Return the seconds that the busiest link needs for what the moved jobs take along."""
+    waiting = queues.waiting
+    moves = (node != waiting[:, NODE]) & (waiting[:, BYTES] > 0)
+    link, bandwidth = cluster.topology.link, cluster.topology.bandwidth
+    if not moves.any() or (terms.bandwidth == 0 and not len(link)):
+        return 0.0
+    src, dst = queues.cell[waiting[moves, NODE]], queues.cell[node[moves]]
+    amount = (waiting[moves, BYTES] * waiting[moves, SIZE]).astype(np.float64)
+    costs = link_costs(queues.shape, queues.cell, link, bandwidth, terms.bandwidth)
+    return busiest(traffic(queues.shape, src, dst, amount), costs)

@@ -1,0 +1,189 @@
+"""Queues of nodes, balanced by positional scans: PSTS.
+
+Each waiting job is for a node (a wide one for neighbouring nodes). A job that arrives goes to the
+nodes that end first; when a job comes or goes and the queues have become uneven enough to pay for
+it, a positional scan over the grid of nodes moves waiting jobs. Running and pinned jobs stay; they
+lessen what their nodes get.
+
+Which node a job is for is a wish (`soft`: it is taken first, then the next ones) or a bond
+(`strict`), which holds only while no idle nodes are left that nobody waits for.
+
+References
+----------
+Savvas and Kechadi: Dynamic Task Scheduling in Computing Cluster Environments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from rtsched.hookspecs import hookimpl
+from rtsched.model.verdicts import Placement
+from rtsched_plugins.node_balance import Terms
+from rtsched_plugins.node_events import told
+from rtsched_plugins.node_queues import (
+    JOB,
+    POOL,
+    SIZE,
+    STAYS,
+    Machine,
+    Queues,
+    arrived,
+    empty,
+    first_place,
+    fixed_load,
+    queued_load,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+    Ints = NDArray[np.int64]
+
+MOST_SETS = 512
+"""Node sets of all nodes in different orders, at most; more nodes share a first one."""
+
+
+class Psts:
+    """Give every waiting job a node, and even out the nodes' queues by positional scans."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        binding: Annotated[
+            Literal["soft", "strict"],
+            Meta(
+                description="`soft`: a job takes its own nodes first, then the next ones. "
+                "`strict`: it waits for its own nodes while others are idle only for jobs that "
+                "are for them."
+            ),
+        ] = "soft"
+        dimension: Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="Axes of the grid of nodes where the cluster has none; 0: the best, "
+                "log2 of the nodes.",
+            ),
+        ] = 2
+        tasks: Annotated[
+            Literal["majority", "first"],
+            Meta(
+                description="A job whose work a scan splits goes to the node of most of it, or "
+                "of its first unit."
+            ),
+        ] = "majority"
+        leave: Annotated[
+            Literal["index", "proportional"],
+            Meta(
+                description="Which work leaves a row that has too much: that at its ends, or the "
+                "same fraction of every node's, which whole jobs cannot follow well."
+            ),
+        ] = "index"
+        comm_step: Annotated[
+            float, Meta(ge=0, description="Seconds of one communication step of a scan.")
+        ] = 1.0
+        comp_step: Annotated[
+            float, Meta(ge=0, description="Seconds of one computing step of a scan.")
+        ] = 1.0
+        bandwidth: Annotated[
+            float,
+            Meta(
+                ge=0,
+                description="Bytes per second of a link of which the topology says nothing; 0: "
+                "moving a waiting job takes no time.",
+            ),
+        ] = 0.0
+        job_bytes: Annotated[
+            int,
+            Meta(ge=0, description="Bytes to move per node of a job that does not say how many."),
+        ] = 0
+        no_limit: Annotated[
+            float,
+            Meta(gt=0, description="Seconds that a job without requested run time counts for."),
+        ] = 86400.0
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = own = config or self.Config()
+        self.terms = Terms(
+            own.comm_step, own.comp_step, own.bandwidth, own.dimension, own.tasks, own.leave
+        )
+
+    @hookimpl
+    def rtsched_observe(
+        self, events: Events, snapshot: Snapshot, state: Queues | None
+    ) -> Queues | None:
+        """Keep the queues; balance them when a job came or went, if that pays then."""
+        if not len(events):
+            return None
+        rows = self._rows(events.jobs, snapshot.cluster)
+        return told(self._queues(state, snapshot.cluster), events, rows, snapshot, self.terms)
+
+    @hookimpl
+    def rtsched_partition(
+        self, jobs: Jobs, cluster: Cluster, snapshot: Snapshot, state: Queues | None
+    ) -> Placement | None:
+        """Give each job the nodes that it is for; no opinion on pinned and on too wide ones."""
+        if not len(jobs):
+            return None
+        queues = self._queues(state, cluster)
+        machine = Machine.of(cluster, queues.cell)
+        fixed = fixed_load(queues, machine, snapshot.now)
+        waiting = queues.waiting
+        new = np.flatnonzero(~np.isin(jobs.id, waiting[:, JOB]))
+        if len(new):  # not told of them yet, or they wait again
+            new = new[np.lexsort((jobs.id[new], jobs.submit[new]))]
+            waiting = arrived(waiting, self._rows(jobs.take(new), cluster), fixed, machine)
+        order = np.argsort(waiting[:, JOB])
+        mine = waiting[order[np.searchsorted(waiting[order, JOB], jobs.id)]]
+        idle = (fixed + queued_load(waiting, machine) == 0) & (machine.power > 0)
+        wanted = self._wanted(mine, idle, machine)
+        keys, code = np.unique(wanted, axis=0, return_inverse=True)
+        sets = tuple(_node_set(machine, *key) for key in keys.tolist() if key[1] >= 0)
+        none = len(keys) - len(sets)  # keys of no opinion come first
+        node_set = np.maximum(code.ravel() - none, -1).astype(np.int32)
+        return Placement(np.zeros(len(jobs), np.int32), node_set, sets)
+
+    def _wanted(self, rows: Ints, idle: NDArray[np.bool_], machine: Machine) -> Ints:
+        """Return int64[n, 3] per job: first place in its pool, pool, size (0: all nodes).
+
+        A first place of -1, with no pool, stands for no opinion.
+        """
+        wanted = np.full((len(rows), 3), -1, np.int64)
+        for pool in np.unique(rows[rows[:, POOL] != STAYS, POOL]).tolist():
+            members = machine.members(pool)
+            mine = np.flatnonzero((rows[:, POOL] == pool) & (rows[:, SIZE] <= len(members)))
+            first, size = first_place(rows[mine], members, machine), rows[mine, SIZE]
+            unclaimed = int(np.count_nonzero(idle[members]))
+            bound = (size > unclaimed) & (self.config.binding == "strict")
+            step = -(-len(members) // MOST_SETS)
+            wanted[mine, 0] = np.where(bound, first, first // step * step)
+            wanted[mine, 1] = pool % len(machine.pools)
+            wanted[mine, 2] = np.where(bound, size, 0)
+        return wanted
+
+    def _queues(self, state: Queues | None, cluster: Cluster) -> Queues:
+        """Return what is remembered, or empty queues, also where the machine has other nodes."""
+        if state is None or len(state.cell) != len(cluster):
+            return empty(cluster, self.config.dimension)
+        return state
+
+    def _rows(self, jobs: Jobs, cluster: Cluster) -> Ints:
+        return rows_of(jobs, cluster, self.config.no_limit, self.config.job_bytes)
+
+
+def _node_set(machine: Machine, first: int, pool: int, size: int) -> NDArray[np.int32]:
+    """Return a pool's nodes from a place on, `size` of them, or all by going on at its start."""
+    members = machine.pools[pool]
+    nodes = members[first : first + size] if size else np.roll(members, -first)
+    return nodes.astype(np.int32)
