@@ -3,7 +3,8 @@
     python benchmarks/admission.py [--waiting N]... [--nodes N] [--tests N] [--json]
 
 The state is `random_state` of `states.py`: a loaded machine and a queue of promised tasks, all of
-which stay admitted. A fresh snapshot stands behind every test, since every admission changes it.
+which stay admitted. `plugin` is the test of a job when the promises and the plan are those of the
+test before, as they are until a promise is made; `plugin_anew` is the first test after that.
 Measured in one process on one core; what is compiled was compiled before.
 """
 
@@ -138,20 +139,24 @@ def measure(n_waiting: int, n_nodes: int, tests: int, offers: int) -> dict[str, 
     rng = np.random.default_rng(2)
     deadlines = np.round(np.exp(rng.uniform(math.log(60.0), math.log(4 * 86400.0), tests)))
     found: dict[str, list[Took]] = {
-        name: [] for name in ("plugin", "kernel", "kernel_prepared", "offer", "offer_kernel")
+        name: []
+        for name in ("plugin", "plugin_anew", "kernel", "kernel_prepared", "offer", "offer_kernel")
     }
     admitted = exact = 0
     gc.collect()
     gc.disable()
     for k in range(-3, tests):  # the first ones load what was compiled
-        task = newcomer(k + 3, deadline=float(deadlines[max(k, 0)]), n_nodes=n_nodes)
+        deadline = float(deadlines[k]) if k >= 0 else 4 * 86400.0
+        task = newcomer(k + 3, deadline=deadline, n_nodes=n_nodes)
         job = jobs_of(task, 10**6)
-        snapshot = replace(base)
-        via_plugin, judgement = timed(plain.admit, job, snapshot)
+        changed = replace(base, queued=base.queued.take(np.arange(n_waiting)))
+        anew, first = timed(plain.admit, job, changed)
+        via_plugin, judgement = timed(plain.admit, job, replace(changed))
         whole, plan = timed(prepare_and_admit, free, waiting, task)
         test, again = timed(fast.admit, prepared, task)
         verdict = bool(judgement.verdicts.code[0] == Verdict.ADMIT)
-        if not verdict == plan.accepted == again.accepted:
+        before = bool(first.verdicts.code[0] == Verdict.ADMIT)
+        if not before == verdict == plan.accepted == again.accepted:
             raise AssertionError(f"newcomer {k}: plug-in and kernel disagree")
         if plan.accepted:
             late = plan.end[:n_waiting] > waiting.deadline + 1e-6
@@ -160,6 +165,7 @@ def measure(n_waiting: int, n_nodes: int, tests: int, offers: int) -> dict[str, 
             continue
         admitted += verdict
         found["plugin"].append(via_plugin)
+        found["plugin_anew"].append(anew)
         found["kernel"].append(whole)
         found["kernel_prepared"].append(test)
         if not verdict and len(found["offer"]) < offers:

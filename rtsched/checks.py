@@ -60,24 +60,26 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot) -> None:
     pass in order of start with the time at which each node is free again: about 5 ns per node of
     each entry, so that nothing need be left out. Entries that stand in the present plan as they are
     need not fit around running jobs: if one of these stays longer, the plug-in has not planned it.
+    Jobs of a pre-emptive plan take turns on their nodes.
     """
     _schedule("plan", plan, snapshot)
     entries = plan.entries
     _, known = places(np.concatenate([snapshot.queued.id, jobs.id]), entries.job)
     if not known.all():
         raise ShapeError(f"plan names job {entries.job[~known][0]}, which does not wait")
+    if plan.preemptive:
+        return
     place, kept = places(snapshot.plan.entries.job, entries.job)
     kept[kept] = snapshot.plan.entries.start[place[kept]] == entries.start[kept]
     busy = np.full(len(snapshot.cluster), -np.inf)
     running = snapshot.allocations
-    until = np.repeat(running.entries.end, np.diff(running.indptr))
-    busy[running.nodes] = until
+    busy[running.nodes] = np.repeat(running.entries.end, np.diff(running.indptr))
     clash = first_overlap(
         entries.start,
         entries.end,
         plan.indptr,
         plan.nodes,
-        np.argsort(entries.start, kind="stable"),
+        np.argsort(entries.start),
         kept,
         busy,
         np.full(len(busy), -np.inf),

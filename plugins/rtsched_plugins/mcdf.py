@@ -114,13 +114,15 @@ class Mcdf:
         endless = due & ~_bounded(jobs)
         later = due & ~endless & (jobs.begin > snapshot.now)
         judged = np.flatnonzero(due & ~endless & ~later)
-        code = np.select([endless, later], [Verdict.REJECT, Verdict.DEFER], Verdict.ABSTAIN)
+        code = np.zeros(len(jobs), np.int8)
+        code[endless], code[later] = Verdict.REJECT, Verdict.DEFER
         promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
-        findings = [
-            Finding.where(endless, self.endless),
-            Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now),
-        ]
-        ledger = self._ledger(snapshot, jobs.take(judged))
+        findings = []
+        all_judged = len(judged) == len(jobs)
+        if not all_judged:
+            findings.append(Finding.where(endless, self.endless))
+            findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
+        ledger = self._ledger(snapshot, jobs if all_judged else jobs.take(judged))
         for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
             row = judged[k]
             refusal = ledger.admit(k)
@@ -136,7 +138,7 @@ class Mcdf:
         plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts(code.astype(np.int8), retry_at, promise, offer, said, plan)
+        return Verdicts(code, retry_at, promise, offer, said, plan)
 
     def _improve(self, snapshot: Snapshot) -> Verdicts | None:
         """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""

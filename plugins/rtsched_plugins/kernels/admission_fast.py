@@ -8,7 +8,7 @@ until a task is admitted, dispatched or withdrawn or a node's state changes, and
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -71,7 +71,11 @@ def _last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
 
 def _uniform(tasks: Tasks) -> Tasks:
     """Return `tasks` as contiguous, writable arrays: numba compiles for each other mixture anew."""
-    return Tasks(*(np.require(tasks[k], kind, ("C", "W")) for k, kind in enumerate(KINDS.values())))
+    columns: list[NDArray[Any]] = list(tasks)
+    for k, kind in enumerate(KINDS.values()):
+        if columns[k].dtype != kind or not columns[k].flags.carray:
+            columns[k] = np.require(columns[k], kind, ("C", "W"))
+    return Tasks(*columns)
 
 
 def prepare(
