@@ -98,15 +98,15 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
         "fair_share": CompiledHook(by_size, *nothing),
         "observe": CompiledHook(count, *nothing),
     }
-    ranked = SystemSettings("easy", "priority")
+    ranked = SystemSettings(loop="easy", order="priority")
     kinds: dict[str, tuple[SystemSettings, dict[str, Any]]] = {
-        "easy": (SystemSettings("easy"), {}),
-        "easy, nodes recorded": (SystemSettings("easy"), {"record_nodes": True}),
-        "easy, node by node": (SystemSettings("easy"), {"node_events": [NEVER]}),
+        "easy": (SystemSettings(loop="easy"), {}),
+        "easy, nodes recorded": (SystemSettings(loop="easy"), {"record_nodes": True}),
+        "easy, node by node": (SystemSettings(loop="easy"), {"node_events": [NEVER]}),
         "easy, compiled hooks": (ranked, {"compiled": hooks}),
-        "fcfs": (SystemSettings("fcfs"), {}),
-        "conservative": (SystemSettings("conservative"), {}),
-        "serial": (SystemSettings("serial"), {}),
+        "fcfs": (SystemSettings(loop="fcfs"), {}),
+        "conservative": (SystemSettings(loop="conservative"), {}),
+        "serial": (SystemSettings(loop="serial"), {}),
     }
     begun = process_time()
     expected = np.array(easy(rows, processors))
@@ -123,7 +123,7 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
             )
         )
         note = ""
-        if settings == SystemSettings("easy") and not np.array_equal(
+        if settings == SystemSettings(loop="easy") and not np.array_equal(
             system.course().start, expected
         ):
             same, note = False, "  WAITS DIFFER"
