@@ -7,7 +7,7 @@ exception, so the chain walks the implementations itself and yields one `Answer`
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.config import Mode, PluginTable
+    from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
@@ -93,10 +94,12 @@ class _Hook:
     member: Member
     function: Callable[..., Any]
     arguments: tuple[str, ...]
+    said_so: bool = False
+    """The plug-in says that for this workload its answer is settled."""
 
     @property
     def settled(self) -> bool:
-        return set(self.arguments) <= {"jobs", "cluster"}
+        return self.said_so or set(self.arguments) <= {"jobs", "cluster"}
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,16 @@ class Chain:
     def asks(self, hook: str, stage: Stage = Stage.ALL) -> tuple[str, ...]:
         """Return the names of the plug-ins that a hook would be put to."""
         return tuple(entry.member.name for entry in self._hooks[hook] if _in_stage(entry, stage))
+
+    def settle(self, jobs: Jobs, cluster: Cluster) -> None:
+        """Take hooks as settled that their plug-ins call so for a workload (`settled_hooks`)."""
+        for member in self.members:
+            ask = getattr(member.plugin, "settled_hooks", None)
+            called = ask(jobs, cluster) if ask else ()
+            for hook, entries in self._hooks.items():
+                for at, entry in enumerate(entries):
+                    if entry.member is member:
+                        entries[at] = replace(entry, said_so=hook in called)
 
     def forget(self, hook: str) -> None:
         """Begin a hook's books anew."""

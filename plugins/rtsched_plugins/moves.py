@@ -69,7 +69,9 @@ def _first_to_migrate(
     may = forced | occasion.ahead | (present > mapping.delay)
     if not mapping.field.shared:
         may &= snapshot.running.checkpoints
-    may &= below > mapping.factors[mapping.usable()].min(initial=np.inf)
+    may &= below > mapping.field.bounds[:1].min(initial=np.inf)
+    if may.any():
+        may &= below > mapping.factors[mapping.usable()].min(initial=np.inf)
     rows = np.flatnonzero(may)
     if not len(rows):
         return None

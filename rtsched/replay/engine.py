@@ -56,6 +56,7 @@ class Replay:
         jobs = self.workload.jobs
         self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
         self.states: Mapping[str, Any] = {}
+        self.chain.settle(jobs, self.workload.cluster)
         self.compiled = self._compiled_hooks()
         self._stage = Stage.OPEN
         self._offers = np.empty(0)
@@ -75,6 +76,7 @@ class Replay:
             settings=self.policy.system,
             accounts=self.workload.accounts,
             edges=self.workload.edges,
+            periodic=self.workload.periodic,
             asks=asks,
             settled=settled,
             compiled=self.compiled,
@@ -100,9 +102,10 @@ class Replay:
 
     def _judge(self, rows: NDArray[np.int64]) -> None:
         """Ask about the jobs in these rows of the workload, or with none about the plan."""
-        cycle = judge(self._observed(), self.chain, self.workload.jobs.take(rows), self._stage)
+        snapshot = self._observed()
+        cycle = judge(snapshot, self.chain, self.workload.jobs.take(rows), self._stage)
         if cycle.judgement is not None:
-            self.decisions.add(cycle.judgement, rows)
+            self.decisions.add(cycle.judgement, rows, snapshot.now)
         self.system.apply(cycle.actions)
 
     def _open(self, hook: str) -> bool:
@@ -205,6 +208,7 @@ class Replay:
             promise=course.promise,
             offer=self._with_settled_offers(course.offer),
             reason=reason,
+            service=course.service,
         )
         self._count_compiled()
         return PolicyRun(

@@ -12,8 +12,10 @@ from rtsched.config import convert, schema
 from rtsched.kernels.hooks import CompiledHook, job_columns
 from rtsched.model.events import EventRows, Events
 from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import Snapshot
 from rtsched.model.state import decode_state, encode_state
 from rtsched.plugins import NoSettings
+from rtsched.testing.builders import make_jobs, make_snapshot
 from rtsched.testing.compare import (
     by_row,
     claim,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from rtsched.model.snapshot import Snapshot
     from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
 
@@ -158,6 +159,28 @@ class PluginConformance:
                 claim_same(whole, apart, f"{hook}: answers depend on the batch")
 
         self._on_scenes(check)
+
+    def test_hooks_called_settled_are_settled(self) -> None:
+        """What a plug-in calls settled for some jobs it answers alike whatever else goes on."""
+
+        def check(scene: Scene) -> None:
+            everyone, cluster = scene.jobs, scene.snapshot.cluster
+            busy = make_snapshot(
+                everyone, cluster, scene.snapshot.now, running=make_jobs(1, id=[-1]), nodes=[[0]]
+            )
+            for rows in ([], *([row] for row in range(len(everyone))), range(len(everyone))):
+                jobs = everyone.take(list(rows))
+                for hook in self._make().settled_hooks(jobs, cluster):
+                    alone = self._answer(hook, jobs, Snapshot(busy.now, cluster))
+                    among = self._answer(hook, jobs, busy)
+                    claim_same(
+                        by_row(hook, alone, len(jobs)),
+                        by_row(hook, among, len(jobs)),
+                        f"{hook}: is called settled and depends on what runs",
+                    )
+
+        if hasattr(self.plugin, "settled_hooks"):
+            self._on_scenes(check)
 
     def test_state_is_data(self) -> None:
         """States are stored and read back; events reduced in pieces come to the same state."""

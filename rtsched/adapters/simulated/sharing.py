@@ -57,6 +57,9 @@ class Sharing:
         Until when each stands still; inf: until a node is back or it moves.
     end : float64[n]
         When each will end, as things are.
+    served : float64[n]
+        Node-seconds that each got: one of n processes at delay D on a node of slowness α keeps it
+        busy for α/D of the time.
     """
 
     def __init__(self, cluster: Cluster, work: Floats, ids: Rows) -> None:
@@ -67,6 +70,7 @@ class Sharing:
         self._left, self._since = work.astype(np.float64), np.zeros(n)
         self._recorded = np.ones(n)
         self.delay, self.paused, self.end = np.ones(n), np.full(n, -np.inf), np.full(n, np.inf)
+        self.served = np.zeros(n)
         self._nodes: dict[int, Nodes] = {}
         self._ends: list[tuple[float, int, int]] = []
         self._held: Held | None = None
@@ -111,6 +115,7 @@ class Sharing:
 
     def finish(self, row: int, now: float) -> None:
         """Take a job away."""
+        self._settle(row, now)
         nodes = self._nodes.pop(row)
         self._processes[nodes] -= 1.0
         self._held = None
@@ -202,8 +207,9 @@ class Sharing:
         """Take off the work that was done until now."""
         ran = now - max(self._since[row], self.paused[row])
         if ran > 0:
-            rate = len(self._nodes[row]) / self.delay[row]
-            self._left[row] = max(self._left[row] - ran * rate, 0.0)
+            nodes, done = self._nodes[row], ran / self.delay[row]
+            self._left[row] = max(self._left[row] - done * len(nodes), 0.0)
+            self.served[row] += done * self._alpha[nodes].sum()
         self._since[row] = now
 
     def _schedule(self, row: int, now: float) -> None:
