@@ -51,7 +51,7 @@ def service_error(
     by_submit: NDArray[np.int64],
     by_start: NDArray[np.int64],
     by_end: NDArray[np.int64],
-    size: NDArray[np.int32],
+    size: NDArray[np.int32] | NDArray[np.float64],
     user: NDArray[np.int32],
     share: NDArray[np.float64],
     grid: NDArray[np.float64],
@@ -66,8 +66,8 @@ def service_error(
     by_submit, by_start, by_end : int64[k], int64[s], int64[e]
         The jobs that were submitted, that started, that ended, each in order of that time. A job
         that ended has started; one that started and did not end is served on.
-    size : int32[n]
-        Nodes each job ran on.
+    size : int32[n] or float64[n]
+        Nodes that served each job from its start to its end.
     user : int32[n]
         Whose job it is, 0..u-1; -1: nobody's, it is left out.
     share : float64[u]
@@ -90,7 +90,7 @@ def service_error(
     squares, instants = np.zeros(users), np.zeros(users, np.int64)
     course = np.zeros((len(grid), len(watched)))
     entitled, total, serving, now = 0.0, 0.0, 0.0, -np.inf  # `entitled`: per unit of share
-    a = s = e = g = 0
+    inside = a = s = e = g = 0
     while a < len(by_submit) or s < len(by_start) or e < len(by_end):
         t_end = end[by_end[e]] if e < len(by_end) else np.inf
         t_submit = submit[by_submit[a]] if a < len(by_submit) else np.inf
@@ -132,10 +132,14 @@ def service_error(
             busy[u] -= size[job]
             serving -= size[job]
             active[u] -= 1
+            inside -= 1
             if active[u] == 0:
                 total -= share[u]
+            if inside == 0:  # nothing is left of the sums but rounding
+                serving, total = 0.0, 0.0
         elif submits:
             active[u] += 1
+            inside += 1
             if active[u] == 1:
                 total += share[u]
         else:

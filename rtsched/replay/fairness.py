@@ -110,7 +110,7 @@ def errors(
         results.start,
         results.end,
         *(order or in_order(workload, results)),
-        results.size,
+        results.serving(),
         whose,
         accounts.share()[rows],
         grid,

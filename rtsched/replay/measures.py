@@ -44,6 +44,7 @@ _STE = (
     "Lopez and Raja, A dynamic error based fair scheduling algorithm for a computational grid; "
     "Nieh, Vaill and Zhong 2001"
 )
+_STE_COST = "Lopez and Raja; they print an average cost without a definition, this one is ours"
 _MCDF = "Lin, Lu, Deogun and Goddard 2005"
 
 MEASURES: Mapping[str, Measure] = {
@@ -78,6 +79,13 @@ MEASURES: Mapping[str, Measure] = {
     "utilisation": Measure("1", "Busy node-seconds over usable nodes times makespan.", 1),
     "makespan_s": Measure("s", "From the first submission to the last end.", -1),
     "throughput_per_h": Measure("1/h", "Ended jobs per hour of makespan.", 1),
+    "mean_cost": Measure(
+        "currency",
+        "Mean over the ended jobs of price times busy time: the `price` of an hour of a node, and "
+        "the node-hours that the job was served.",
+        -1,
+        _STE_COST,
+    ),
     "user_error_min_node_s": Measure(
         "node s",
         "Least service-time error of any user at their own submissions, starts and ends: service "
@@ -233,14 +241,15 @@ def _times(workload: Workload, results: Results) -> Values:
 def _span(workload: Workload, results: Results) -> Values:
     ended = np.isfinite(results.start) & np.isfinite(results.end)
     if not ended.any():
-        return dict.fromkeys(["utilisation", "makespan_s", "throughput_per_h"])
+        return dict.fromkeys(["utilisation", "makespan_s", "throughput_per_h", "mean_cost"])
     end = results.end[ended]
     makespan = float(end.max() - workload.jobs.submit.min())
-    busy = float(np.dot(end - results.start[ended], results.size[ended]))
+    busy = float(results.served()[ended].sum())
     return {
         "utilisation": _ratio(busy, int(workload.cluster.usable.sum()) * makespan),
         "makespan_s": makespan,
         "throughput_per_h": _ratio(3600.0 * len(end), makespan),
+        "mean_cost": workload.price * busy / 3600.0 / len(end),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.chain import HookUse
+from rtsched.model.jobs import Periodic
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Workload:
         The files.
     format : str
         The log's format.
+    periodic : Periodic
+        The site's recurring work.
+    price : float
+        Price of a row of the cluster for an hour.
     """
 
     jobs: Jobs
@@ -59,6 +64,8 @@ class Workload:
     skipped: Skipped
     sources: tuple[str, ...] = ()
     format: str = ""
+    periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
+    price: float = 1.0
 
 
 class Fate(IntEnum):
@@ -82,6 +89,27 @@ class Results(Table):
     promise = Column(np.float64, np.inf, "The deadline it was promised; inf: no promise.")
     offer = Column(np.float64, np.inf, "Counter-offer: earliest feasible deadline; inf: none.")
     reason = Text("Code of the reason that decided its rejection or wait; missing: none.")
+    service = Column(
+        np.float64,
+        np.nan,
+        "Node-seconds that it was served, where it had to share nodes; nan: `size` from start to "
+        "end.",
+    )
+
+    def served(self) -> NDArray[np.float64]:
+        """Return float64[n]: node-seconds that each job was served; nan: it did not end."""
+        whole = (self.end - self.start) * self.size
+        shared = np.isfinite(self.service)
+        return np.where(shared, self.service, whole) if shared.any() else whole
+
+    def serving(self) -> NDArray[np.int32] | NDArray[np.float64]:
+        """Return [n]: nodes that served each job, on average from its start to its end."""
+        shared = np.isfinite(self.service) & (self.end > self.start)
+        if not shared.any():
+            return self.size
+        nodes = self.size.astype(np.float64)
+        nodes[shared] = self.service[shared] / (self.end - self.start)[shared]
+        return nodes
 
 
 @dataclass(frozen=True)

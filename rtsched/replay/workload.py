@@ -27,6 +27,7 @@ from rtsched.replay.normalise import (
     run_times,
     sizes,
 )
+from rtsched.replay.periodic import PeriodicTable, periodic_work
 from rtsched.replay.results import Workload
 from rtsched.replay.rules import (
     CHOICE_DRAW,
@@ -109,6 +110,18 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "nothing is said."
         ),
     ] = {}
+    periodic: Annotated[
+        list[PeriodicTable],
+        Meta(description="Recurring work that new jobs must leave time for, one table each."),
+    ] = []
+    price: Annotated[
+        float,
+        Meta(ge=0, description="What an hour of a node costs, for the mean cost of a job."),
+    ] = 1.0
+    price_of: Annotated[
+        Literal["node", "core"],
+        Meta(description="Whether `price` is that of a whole node or of each of its cores."),
+    ] = "node"
     seed: Annotated[
         int, Meta(ge=0, description="Where chance decides, equal seeds give equal workloads.")
     ] = 0
@@ -136,6 +149,8 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for entry, value in getattr(self, name).items():
                 if not 0 < value < math.inf:
                     problems.append(f"workload.{name}.{entry!r}: {value} is not above 0")
+        for index, table in enumerate(self.periodic):
+            problems += table.problems(f"workload.periodic[{index}]")
         for entry in self.speeds:
             if entry.endswith("%") and not _is_percentage(entry[:-1]):
                 problems.append(f"workload.speeds.{entry!r}: is no share between 0% and 100%")
@@ -207,6 +222,8 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     machine = _machine(log, known, said)
     machine, sentences = with_speeds(machine, options.speeds)
     said += sentences
+    periodic, sentences = periodic_work(options.periodic, machine)
+    said += sentences
     rows = ordered(log.jobs, replayable(log, int(machine.usable.sum()), skipped))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(
@@ -235,7 +252,13 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         skipped=skipped,
         sources=log.sources,
         format=log.format,
+        price=options.price * (_mean_cores(machine) if options.price_of == "core" else 1.0),
+        periodic=periodic,
     )
+
+
+def _mean_cores(machine: Cluster) -> float:
+    return float(machine.nodes.cores.mean()) if len(machine) else 1.0
 
 
 def _machine(log: Log, known: Cluster | None, said: list[str]) -> Cluster:
@@ -261,7 +284,7 @@ def _why(skipped: Skipped) -> str:
     if not skipped.count:
         return "the log is empty"
     reason, times = skipped.count.most_common(1)[0]
-    return f"{skipped.count.total()} records were left out, {times} because {reason}"
+    return f"{counted(skipped.count.total(), 'record was', 'records were')} left out, {times} because {reason}"
 
 
 def _ruled(
@@ -292,7 +315,7 @@ def _deadlines(
     if not missing:
         return None, []
     if rule.name == "none" or options.deadline_fraction == 0:
-        return None, [f"{missing} of {n} jobs have no deadline: they are best effort."]
+        return None, [f"{missing} of {counted(n, 'job')} without a deadline: best effort."]
     rows: NDArray[np.int64] | slice = slice(None) if missing == n else np.flatnonzero(~known)
     relative = relative_deadlines(jobs, rule, machine, options.seed, rows)
     if options.deadline_fraction < 1:
@@ -310,7 +333,7 @@ def _deadlines(
 
 
 def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_rigid: bool) -> str:
-    start = f"{count} of {n} jobs got a deadline that the log does not give: "
+    start = f"{count} of {counted(n, 'job')} got a deadline that the log does not give: "
     if rule.name == "slowdown":
         return f"{start}{rule.factor:g} times the requested time after submission."
     rigid = (

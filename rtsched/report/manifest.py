@@ -42,6 +42,7 @@ class Manifest(msgspec.Struct, frozen=True):
     node_columns: dict[str, list[Any]]
     accounts: int
     account_columns: dict[str, list[Any]]
+    price: float = 1.0
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -95,6 +96,7 @@ def manifest_of(
         node_columns=_plain(nodes),
         accounts=len(accounts),
         account_columns=_plain(accounts),
+        price=workload.price,
     )
 
 

@@ -177,6 +177,7 @@ class Stored:
             skipped=skipped_of(kept),
             sources=tuple(kept.sources),
             format=kept.format,
+            price=kept.price,
         )
 
     def run(self, policy: str) -> PolicyRun:
@@ -295,6 +296,8 @@ def _job_cells(workload: Workload, run: PolicyRun, labels: Cells) -> dict[str, C
         "reason": text_cells(results.reason, results.names("reason")),
         "first_node": number_cells(results.first_node, -1),
     }
+    if np.isfinite(results.service).any():
+        cells["service_node_s"] = number_cells(results.service)
     if len(rows):
         cells["nodes"] = Cells(rows, np.ones(len(jobs), np.bool_), indptr=indptr)
     return cells

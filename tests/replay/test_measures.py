@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,6 +91,7 @@ def test_every_measure_by_hand():
         "utilisation": (200 + 200) / (4 * 150),
         "makespan_s": 150.0,
         "throughput_per_h": 2 * 3600 / 150,
+        "mean_cost": (200 + 200) / 3600 / 2,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert all(value is None for name, value in found.items() if name not in expected)
@@ -159,9 +162,19 @@ def test_measures_scale_with_time(seed, n, factor):
     for name, entry in MEASURES.items():
         if name == "mean_bounded_slowdown":  # its 10 s do not scale
             continue
-        power = {"s": 1, "node s": 1, "1/h": -1}.get(entry.unit, 0)
+        power = {"s": 1, "node s": 1, "1/h": -1, "currency": 1}.get(entry.unit, 0)
         expected = None if before[name] is None else close(before[name] * factor**power)
         assert after[name] == expected, name
+
+
+def test_shared_nodes_count_what_they_served():
+    """Service in slices: an hour of one node within three; the price is 4 per node-hour."""
+    work = replace(workload([0.0, 0.0]), price=4.0)
+    results = Results.build(2, start=0.0, end=10800.0, size=1, service=[3600.0, np.nan])
+    found = measure(work, results)
+    assert found["utilisation"] == pytest.approx((1 + 3) / (len(work.cluster) * 3))
+    assert found["mean_cost"] == pytest.approx(4 * (1 + 3) / 2)
+    assert results.serving().tolist() == [1 / 3, 1.0]
 
 
 # --- what the log records ---

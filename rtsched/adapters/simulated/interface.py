@@ -28,23 +28,27 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The simulated batch system: its machine, and its own loop."""
 
     machine: Annotated[
-        Literal["exclusive", "sliced", "time-shared"],
+        Literal["exclusive", "sliced", "time-shared", "preemptive"],
         Meta(
             description="`exclusive`: each node runs one job at a time (the batch setting). "
             "`sliced`: each node gives its time to its own queue of jobs, in slices. "
             "`time-shared`: each node runs processes of many jobs at a time; a job runs at the "
-            "pace of its slowest process."
+            "pace of its slowest process. `preemptive`: each node has one processor and runs, slot "
+            "by slot, periodic work and planned jobs by earliest deadline, others behind them."
         ),
     ] = "exclusive"
     loop: Annotated[
-        Literal["fcfs", "easy", "conservative", "serial", "round-robin", "ste", "least-error"],
+        Literal[
+            "fcfs", "easy", "conservative", "serial", "round-robin", "ste", "least-error", "edf"
+        ],
         Meta(
             description="`fcfs`: in queue order, a job that does not fit holds up the rest. "
             "`easy`: later jobs may pass if the first in the queue is not delayed. "
             "`conservative`: every queued job has a reservation, none is ever delayed. "
             "`serial`: one job at a time on the whole machine. On machine `sliced` `fcfs` runs "
             "jobs to their end; `round-robin`: each a quantum in turn; `ste`: by service-time "
-            "error, comparing the first two of the queue; `least-error`: comparing all."
+            "error, comparing the first two of the queue; `least-error`: comparing all. Machine "
+            "`preemptive` has `edf` alone."
         ),
     ] = "easy"
     order: Annotated[
@@ -83,6 +87,11 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "serial"
 
+    slot: Annotated[
+        float,
+        Meta(gt=0, description="Machine `preemptive`: seconds between changes of what runs."),
+    ] = 1.0
+
     def __post_init__(self) -> None:
         """Refuse what another machine is for.
 
@@ -108,6 +117,7 @@ ONLY_ON: dict[str, tuple[str, ...]] = {
     "quantum": ("sliced",),
     "split": ("sliced",),
     "migration_cost": ("time-shared",),
+    "slot": ("preemptive",),
 }
 """Settings that not all machines have, and the machines that have them."""
 
@@ -115,6 +125,7 @@ LOOPS_OF: dict[str, tuple[str, ...]] = {
     "exclusive": ("fcfs", "easy", "conservative", "serial"),
     "sliced": ("fcfs", "round-robin", "ste", "least-error"),
     "time-shared": ("fcfs",),
+    "preemptive": ("edf",),
 }
 """The loops of each machine; of one that is not listed: all."""
 
@@ -203,6 +214,8 @@ class Course(NamedTuple):
     """Counter-offer with its rejection; inf: none."""
     restarts: NDArray[np.int32]
     """How often a dead node sent it back to the queue."""
+    service: NDArray[np.float64] | None = None
+    """Node-seconds that each job was served; None: its nodes served it from start to end."""
 
 
 class HookCalls(NamedTuple):

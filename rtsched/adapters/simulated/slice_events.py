@@ -40,14 +40,19 @@ class SliceEvents:
         self._arrived = 0
         self._told_away = np.zeros(len(jobs), np.bool_)
 
-    def take(self, servers: Servers, now: float, rejected: NDArray[np.bool_]) -> Events:
-        """Return the events before `now`, arrivals and rejections at it too, and empty the log."""
+    def take(
+        self, servers: Servers, now: float, until: float, rejected: NDArray[np.bool_]
+    ) -> Events:
+        """Return what slices brought before `until`, and arrivals and rejections up to `now`."""
         count = int(servers.logged[0])
         log = np.stack(
             [servers.log_row[:count], servers.log_begin[:count], servers.log_end[:count]]
         )
         servers.logged[0] = 0
-        parts = [self._slices(servers, log, now - self._origin), *self._submissions(now, rejected)]
+        parts = [
+            self._slices(servers, log, until - self._origin),
+            *self._submissions(now, rejected),
+        ]
         time, kind, row = (np.concatenate(values) for values in zip(*parts, strict=True))
         first = np.array([_FIRST.get(EventKind(k), 3) for k in range(len(EventKind))])
         order = np.lexsort((row, first[kind], time))

@@ -74,7 +74,7 @@ def deal(n: int, servers: int, split: str) -> Rows:
 def shares_of(jobs: Jobs, accounts: Accounts) -> NDArray[np.float64]:
     """Return each job's share, float64[n]; one that is charged to nobody has the mean share."""
     charged = jobs.association >= 0
-    if not charged.any():
+    if not len(accounts) or not charged.any():
         return np.ones(len(jobs))
     share = accounts.share()[jobs.association]
     return np.where(charged, share, share[charged].mean())
@@ -126,7 +126,7 @@ class SlicedServers:
         self.jobs, self.cluster, self.settings = jobs, cluster, settings
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges
-        self.origin = self._now = float(jobs.submit[0]) if len(jobs) else 0.0
+        self.origin = self._now = self._until = float(jobs.submit[0]) if len(jobs) else 0.0
         self._nodes = np.flatnonzero(cluster.usable)
         self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
         self._servers = self._lay_out(run_time, record_events)
@@ -162,7 +162,7 @@ class SlicedServers:
         time = min(hearing, float(submit[pause]) if pause < len(submit) else np.inf)
         self._asked = self._hearings.take() if time == hearing < np.inf else self._asked[:0]
         self._run(time)
-        self._now = time if time < np.inf else self._last_end()
+        self._until, self._now = time, time if time < np.inf else self._last_end()
         self._arrived = int(np.searchsorted(submit, self._now, "right"))
         return Instant(self._now, self._asked, False, False, False, self._arrived, time == np.inf)
 
@@ -210,7 +210,7 @@ class SlicedServers:
 
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
-        return self._slices.take(self._servers, self._now, self._rejected)
+        return self._slices.take(self._servers, self._now, self._until, self._rejected)
 
     def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Carry out actions in order and return an outcome for each.
@@ -261,6 +261,7 @@ class SlicedServers:
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
             restarts=np.zeros(len(started), np.int32),
+            service=np.where(started, servers.got, np.nan),
         )
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
