@@ -165,10 +165,10 @@ def check_placement(value: Placement, jobs: Jobs, snapshot: Snapshot) -> None:
         _array("a node set", nodes, (len(nodes),), "i")
         if shares is not None:
             _array("fractions of a node set", shares, (len(nodes),), "f")
-        if nodes.dtype.kind != "i" or len(np.unique(nodes)) != len(nodes):
-            raise ShapeError("a node set names a node twice or holds something else")
         if len(nodes) and (nodes.min() < 0 or nodes.max() >= len(snapshot.cluster)):
             raise ShapeError("a node set names a node that the cluster does not have")
+        if np.bincount(nodes).max(initial=0) > 1:
+            raise ShapeError("a node set names a node twice or holds something else")
     within = np.append([len(nodes) for nodes in value.node_sets], np.iinfo(np.int32).max)
     if (size > within[node_set]).any():
         raise ShapeError("a size is larger than the node set it is to be taken from")

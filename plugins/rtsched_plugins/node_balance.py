@@ -1,9 +1,9 @@
 """Rebalance the queues of nodes by a positional scan, when that pays.
 
 Jobs of one node are the tasks of the scan over nodes. Wider ones are tasks of a coarser scan: jobs
-of more than b/2 and at most b nodes, b a power of 2, are balanced over blocks of b neighbouring
-nodes, and take the first nodes of their block. Widths are done from wide to narrow; what runs, what
-is pinned, what is wider and what belongs to other pools counts as work that stays.
+of more than b/2 and at most b nodes, b a power of 2, are balanced over the line of blocks of b
+neighbouring nodes, and take the first nodes of their block. Widths are done from wide to narrow;
+what runs, what is pinned, what is wider and what belongs to other pools counts as work that stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from rtsched_plugins.kernels.scan_grid import busiest, link_costs, overhead, sides, traffic
+from rtsched_plugins.kernels.scan_grid import busiest, link_costs, overhead, traffic
 from rtsched_plugins.kernels.scan_tasks import placed, room
 from rtsched_plugins.node_queues import (
     BYTES,
@@ -48,8 +48,8 @@ class Terms(NamedTuple):
         Seconds of a communication and of a computing step (paper: p, q).
     bandwidth : float
         Bytes per second of a link of which the topology says nothing; 0: moving takes no time.
-    dimension : int
-        Axes of a scan over blocks of nodes; 0: the best.
+    imbalance : float
+        Least imbalance that is worth a scan, whatever it costs.
     rule, leave
         Where a task goes whole, and which units of a sender leave.
     """
@@ -57,45 +57,40 @@ class Terms(NamedTuple):
     comm: float
     comp: float
     bandwidth: float
-    dimension: int
+    imbalance: float
     rule: Whole
     leave: Leave
 
 
 def rebalanced(
     queues: Queues, cluster: Cluster, machine: Machine, time: float, terms: Terms
-) -> Queues | None:
-    """Return the queues after a scan at `time`, None where it does not pay.
+) -> Queues:
+    """Return the queues after a scan at `time`, as they were where it does not pay.
 
     It pays if the node that would end last, of those for which a job waits that may move, ends
     sooner by more than the run and its migrations take: if the imbalance exceeds the crossover
-    point.
+    point. Whole jobs leave some imbalance; what the last scan left is no reason for another.
     """
     waiting = queues.waiting
     movable = waiting[:, POOL] != STAYS
     if not movable.any() or not machine.power.any():
-        return None
+        return queues
     fixed = fixed_load(queues, machine, time)
     cost = overhead(queues.shape, terms.comm, terms.comp)
     before = last_end(waiting, fixed, machine)
-    if before - soonest(waiting, fixed, machine) <= cost:
-        return None
+    least = soonest(waiting, fixed, machine)
+    if before - least - queues.left <= max(cost, terms.imbalance * least):
+        return replace(queues, left=min(queues.left, before - least))
     node = scanned(queues, machine, fixed, terms)
     after = waiting.copy()
     after[:, NODE] = node
-    saved = before - last_end(after, fixed, machine)
-    if saved <= cost:
-        return None
-    cost += migration_time(queues, cluster, node, terms)
-    if saved <= cost:
-        return None
+    end = last_end(after, fixed, machine)
+    queues = replace(queues, scans=queues.scans + 1)
+    if before - end <= cost + migration_time(queues, cluster, node, terms):
+        return replace(queues, left=before - least)
     moved = int(np.count_nonzero(node != waiting[:, NODE]))
     return replace(
-        queues,
-        waiting=after,
-        scanned_at=time,
-        scans=queues.scans + 1,
-        moved=queues.moved + moved,
+        queues, waiting=after, left=end - least, runs=queues.runs + 1, moved=queues.moved + moved
     )
 
 
@@ -113,7 +108,7 @@ def soonest(waiting: Ints, fixed: Ints, machine: Machine) -> float:
     That is the ideal level of the units, or the end of the longest job on the node that is free
     first, if that is later.
     """
-    free = waiting[:, POOL] != STAYS
+    free: NDArray[np.bool_] = waiting[:, POOL] != STAYS
     units = np.ceil(waiting[free, WORK] / machine.unit)
     load = (fixed + queued_load(waiting[~free], machine)).astype(np.float64)
     real = machine.power > 0
@@ -180,13 +175,11 @@ def _of_one_width(
         return node[found]
     blocks = max(1, len(members) // width)
     block = np.minimum(np.arange(len(members)) // width, blocks - 1)
-    shape = sides(blocks, terms.dimension)
-    cells = int(np.prod(shape))
-    powers = np.bincount(block, power, minlength=cells).astype(np.int64)
-    stays = np.bincount(block, held[members], minlength=cells).astype(np.int64)
+    powers = np.bincount(block, power).astype(np.int64)
+    stays = np.bincount(block, held[members]).astype(np.int64)
     target = room(int(units.sum()), stays, powers)
     owner = np.minimum(first // width, blocks - 1)
-    found = placed(shape, owner, units, target, rule=terms.rule, leave=terms.leave)
+    found = placed((blocks,), owner, units, target, rule=terms.rule, leave=terms.leave)
     return members[np.where(found == owner, first, found * width)]
 
 

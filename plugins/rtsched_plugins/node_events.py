@@ -68,7 +68,7 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
         if kind in LEAVES:
             queues = _without(queues, int(row[0, JOB]), time, kind == EventKind.ENDED)
         if kind in BALANCES:
-            queues = rebalanced(queues, snapshot.cluster, machine, time, terms) or queues
+            queues = rebalanced(queues, snapshot.cluster, machine, time, terms)
     return queues
 
 

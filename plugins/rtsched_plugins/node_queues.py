@@ -44,9 +44,14 @@ class Queues(State, frozen=True):
     holder: Ints
     busy_until: Floats
     waiting: Ints
-    scanned_at: float = -np.inf
+    left: float = 0.0
+    """Seconds by which the last scan's result ends later than any placement must."""
     scans: int = 0
+    """Scans made."""
+    runs: int = 0
+    """Scans that paid, so that jobs were moved."""
     moved: int = 0
+    """Jobs moved by them, each time counted."""
 
 
 class Machine(NamedTuple):

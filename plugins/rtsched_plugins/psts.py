@@ -5,8 +5,9 @@ nodes that end first; when a job comes or goes and the queues have become uneven
 it, a positional scan over the grid of nodes moves waiting jobs. Running and pinned jobs stay; they
 lessen what their nodes get.
 
-Which node a job is for is a wish (`soft`: it is taken first, then the next ones) or a bond
-(`strict`), which holds only while no idle nodes are left that nobody waits for.
+Which node a job is for is a wish: it is taken first, then the next ones. With `strict` it is a bond
+for jobs of one node, which holds as long as no node is idle that nobody waits for. Wide jobs are
+never bound: all their nodes would have to come free together.
 
 References
 ----------
@@ -41,6 +42,8 @@ from rtsched_plugins.node_queues import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
@@ -64,8 +67,8 @@ class Psts:
             Literal["soft", "strict"],
             Meta(
                 description="`soft`: a job takes its own nodes first, then the next ones. "
-                "`strict`: it waits for its own nodes while others are idle only for jobs that "
-                "are for them."
+                "`strict`: a job of one node waits for its own, unless a node is idle for which "
+                "nobody waits."
             ),
         ] = "soft"
         dimension: Annotated[
@@ -96,6 +99,14 @@ class Psts:
         comp_step: Annotated[
             float, Meta(ge=0, description="Seconds of one computing step of a scan.")
         ] = 1.0
+        least_imbalance: Annotated[
+            float,
+            Meta(
+                ge=0,
+                description="No scan is tried where the last end is later than the ideal by less "
+                "than this part of it.",
+            ),
+        ] = 0.05
         bandwidth: Annotated[
             float,
             Meta(
@@ -115,9 +126,8 @@ class Psts:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = own = config or self.Config()
-        self.terms = Terms(
-            own.comm_step, own.comp_step, own.bandwidth, own.dimension, own.tasks, own.leave
-        )
+        cost = (own.comm_step, own.comp_step, own.bandwidth)
+        self.terms = Terms(*cost, own.least_imbalance, own.tasks, own.leave)
 
     @hookimpl
     def rtsched_observe(
@@ -147,29 +157,23 @@ class Psts:
         order = np.argsort(waiting[:, JOB])
         mine = waiting[order[np.searchsorted(waiting[order, JOB], jobs.id)]]
         idle = (fixed + queued_load(waiting, machine) == 0) & (machine.power > 0)
-        wanted = self._wanted(mine, idle, machine)
-        keys, code = np.unique(wanted, axis=0, return_inverse=True)
-        sets = tuple(_node_set(machine, *key) for key in keys.tolist() if key[1] >= 0)
-        none = len(keys) - len(sets)  # keys of no opinion come first
-        node_set = np.maximum(code.ravel() - none, -1).astype(np.int32)
+        keys, code = np.unique(self._wanted(mine, idle, machine), return_inverse=True)
+        twice = [np.concatenate((pool, pool)).astype(np.int32) for pool in machine.pools]
+        sets = tuple(_node_set(twice, len(cluster), key) for key in keys.tolist() if key >= 0)
+        node_set = (code + len(sets) - len(keys)).astype(np.int32)  # no opinion is the first key
         return Placement(np.zeros(len(jobs), np.int32), node_set, sets)
 
     def _wanted(self, rows: Ints, idle: NDArray[np.bool_], machine: Machine) -> Ints:
-        """Return int64[n, 3] per job: first place in its pool, pool, size (0: all nodes).
-
-        A first place of -1, with no pool, stands for no opinion.
-        """
-        wanted = np.full((len(rows), 3), -1, np.int64)
+        """Return the key of each job's node set, see `_node_set`; -1 for no opinion."""
+        wanted, n = np.full(len(rows), -1, np.int64), len(machine.power)
         for pool in np.unique(rows[rows[:, POOL] != STAYS, POOL]).tolist():
             members = machine.members(pool)
             mine = np.flatnonzero((rows[:, POOL] == pool) & (rows[:, SIZE] <= len(members)))
             first, size = first_place(rows[mine], members, machine), rows[mine, SIZE]
-            unclaimed = int(np.count_nonzero(idle[members]))
-            bound = (size > unclaimed) & (self.config.binding == "strict")
+            strict = self.config.binding == "strict" and not idle[members].any()
             step = -(-len(members) // MOST_SETS)
-            wanted[mine, 0] = np.where(bound, first, first // step * step)
-            wanted[mine, 1] = pool % len(machine.pools)
-            wanted[mine, 2] = np.where(bound, size, 0)
+            place = np.where(strict & (size == 1), first, n + first // step * step)
+            wanted[mine] = pool % len(machine.pools) * 2 * n + place
         return wanted
 
     def _queues(self, state: Queues | None, cluster: Cluster) -> Queues:
@@ -182,8 +186,12 @@ class Psts:
         return rows_of(jobs, cluster, self.config.no_limit, self.config.job_bytes)
 
 
-def _node_set(machine: Machine, first: int, pool: int, size: int) -> NDArray[np.int32]:
-    """Return a pool's nodes from a place on, `size` of them, or all by going on at its start."""
-    members = machine.pools[pool]
-    nodes = members[first : first + size] if size else np.roll(members, -first)
-    return nodes.astype(np.int32)
+def _node_set(pools: Sequence[NDArray[np.int32]], n: int, key: int) -> NDArray[np.int32]:
+    """Return a pool's node at a place, or all its nodes from there on, going on at its start.
+
+    Each pool's nodes are given twice, one time after the other. The key is
+    place + (n if all nodes) + 2 n pool, n being the number of nodes.
+    """
+    pool, place = divmod(key, 2 * n)
+    nodes = pools[pool]
+    return nodes[place : place + 1] if place < n else nodes[place - n :][: len(nodes) // 2]

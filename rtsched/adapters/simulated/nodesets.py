@@ -23,6 +23,7 @@ class NodeSets:
         self._most = nodes
         self._codes: dict[bytes, int] = {}
         self._sets: list[NDArray[np.int32]] = []
+        self._laid_out: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -41,15 +42,19 @@ class NodeSets:
             inside = (nodes >= 0) & (nodes < self._most)
             if not inside.all() or len(np.unique(nodes)) != len(nodes):
                 raise ShapeError("a node set names a node twice, or one that does not exist")
+            self._laid_out = None
             self._codes[key] = len(self._sets)
             self._sets.append(nodes)
         return self._codes[key]
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return offsets and nodes of all sets, one after the other."""
+        """Return offsets and nodes of all sets, one after the other; not to be written to."""
+        if self._laid_out is not None:
+            return self._laid_out
         offsets = np.zeros(len(self._sets) + 1, np.int64)
         np.cumsum([len(nodes) for nodes in self._sets], out=offsets[1:])
         nodes = np.concatenate(self._sets) if self._sets else np.zeros(0, np.int32)
+        self._laid_out = offsets, nodes
         return offsets, nodes
 
     def of_jobs(self, jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
