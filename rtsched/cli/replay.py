@@ -27,6 +27,7 @@ from rtsched.cli.options import from_options, options_of
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model.units import known_zone
+from rtsched.replay.policies import presets
 from rtsched.replay.workload import WorkloadOptions
 
 if TYPE_CHECKING:
@@ -301,10 +302,9 @@ def say_results(asked: Request, summary: Summary) -> None:
     "asked",
     metavar="NAME",
     multiple=True,
-    help="A policy to replay; repeatable, or several with commas: fcfs, easy, conservative, "
-    "multifactor, mcdf and its baselines fifo-mn, fifo-an, edf-mn, edf-an, fifo-anna, edf-anna; "
-    "with --config also `site` and those that the file names. Default: `site,easy` with "
-    "--config, else `easy,multifactor,mcdf`.",
+    help=f"A policy to replay; repeatable, or several with commas: {', '.join(presets())}; with "
+    "--config also `site` and those that the file names. Default: `site,easy` with --config, else "
+    "`easy,multifactor,mcdf`.",
 )
 @click.option(
     "--config",

@@ -227,7 +227,7 @@ def _divisible(
     ]
     if short:
         said.append(
-            f"{short} jobs are too short for the set-up times on their nodes and stay rigid."
+            f"{counted(short, 'job is', 'jobs are')} too short for the set-up times and stay rigid."
         )
     return columns, said
 

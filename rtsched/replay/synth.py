@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.kernels.execution_range import execution_ranges
 from rtsched.model.cluster import Cluster
@@ -369,6 +370,9 @@ def repeat(log: Log, n_jobs: int) -> Log:
         log.sources,
         log.format,
         cluster=log.cluster,
-        assumptions=(*log.assumptions, f"The log's {n} jobs are repeated to {n_jobs}."),
+        assumptions=(
+            *log.assumptions,
+            f"The log's {counted(n, 'job is', 'jobs are')} repeated to {n_jobs}.",
+        ),
         skipped=log.skipped,
     )

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from rtsched.counting import counted
 from rtsched.errors import ConfigError, InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
@@ -284,7 +285,8 @@ def _why(skipped: Skipped) -> str:
     if not skipped.count:
         return "the log is empty"
     reason, times = skipped.count.most_common(1)[0]
-    return f"{counted(skipped.count.total(), 'record was', 'records were')} left out, {times} because {reason}"
+    left_out = counted(skipped.count.total(), "record was", "records were")
+    return f"{left_out} left out, {times} because {reason}"
 
 
 def _ruled(
@@ -315,7 +317,7 @@ def _deadlines(
     if not missing:
         return None, []
     if rule.name == "none" or options.deadline_fraction == 0:
-        return None, [f"{missing} of {counted(n, 'job')} without a deadline: best effort."]
+        return None, [f"{missing} of {counted(n, 'job')} have no deadline: they are best effort."]
     rows: NDArray[np.int64] | slice = slice(None) if missing == n else np.flatnonzero(~known)
     relative = relative_deadlines(jobs, rule, machine, options.seed, rows)
     if options.deadline_fraction < 1:

@@ -23,7 +23,7 @@ ASSUMPTIONS = {
     for name, meaning, *words in (
         ("header_settings", "Settings that the log's own header proposes.", "header proposes"),
         ("synthetic_log", "A generator made the log.", "The log is synthetic"),
-        ("repeated_log", "A log that is repeated to get more jobs.", "are repeated to"),
+        ("repeated_log", "A log that is repeated to get more jobs.", "repeated to"),
         ("machine_size", "How large the machine is.", "does not describe the machine"),
         ("machine_nodes", "MaxNodes stands in for MaxProcs.", "no MaxProcs"),
         ("machines_differ", "Logs of one replay describe several machines.", "machines differ"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -73,8 +74,8 @@ def test_report_alone(run, log, tmp_path):
 
 def test_help_names_every_preset(run):
     """An admin finds the policies without looking into files."""
-    words = run("replay", "--help").stdout.replace(",", " ").replace(";", " ").replace(":", " ")
-    assert set(presets()) <= set(words.split())
+    text = re.sub(r"-\n\s+", "-", run("replay", "--help").stdout)
+    assert set(presets()) <= set(re.split(r"[\s,;:]+", text))
 
 
 def test_policies_by_comma_and_repeated(run, log):

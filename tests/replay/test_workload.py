@@ -322,7 +322,7 @@ def test_divisible_loads_last_their_requested_time_on_the_requested_nodes():
             jobs.wall_time[i]
         )
     assert jobs.size_max.tolist() == [4, 4, -1]
-    assert any("1 jobs are too short" in text for text in work.assumptions)
+    assert any("1 job is too short" in text for text in work.assumptions)
 
 
 def test_the_log_s_own_kinds_stay():
