@@ -491,7 +491,7 @@ def test_easy_on_node_sets_never_puts_off_the_head(
     system = ExclusiveNodes(
         *table(work),
         Cluster.uniform(NODES),
-        SystemSettings("easy", depth=depth),
+        SystemSettings(loop="easy", depth=depth),
         settled=Settled(placement=placement),
         record_nodes=True,
     )
