@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,7 +127,7 @@ class Batch:
                 np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
                 np.concatenate([place.nodes for place in places]),
             )
-            plan = Schedule.joined([self.snapshot.plan, added])
+            plan = Schedule.joined([self.snapshot.plan, replace(added, preemptive=self._edf)])
         retry_at = np.full(len(self.jobs), -np.inf)
         return Verdicts(
             self._code, retry_at, self._promise, self._offer, tuple(self._findings), plan

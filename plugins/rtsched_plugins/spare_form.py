@@ -119,15 +119,16 @@ def least_offer(
 def usable_nodes(jobs: Jobs, row: int, snapshot: Snapshot) -> NDArray[np.bool_]:
     """Return bool[m]: the nodes that take new jobs and that this job may use."""
     cluster = snapshot.cluster
-    usable: NDArray[np.bool_] = cluster.usable
+    usable: NDArray[np.bool_] = np.array(cluster.usable, np.bool_)
     code = int(jobs.partition[row])
     if code >= 0 and jobs.names("partition")[code] in cluster.partitions:
-        usable = usable & cluster.partitions[jobs.names("partition")[code]]
+        usable &= cluster.partitions[jobs.names("partition")[code]]
     if jobs.pinned[row] >= 0:
-        usable = usable & (np.arange(len(cluster)) == jobs.pinned[row])
-    return np.asarray(usable, np.bool_)
+        usable &= np.arange(len(cluster)) == jobs.pinned[row]
+    return usable
 
 
 def bounded(jobs: Jobs) -> NDArray[np.bool_]:
     """Return which jobs say how long they run."""
-    return np.isfinite(jobs.wall_time) & (jobs.kind != Kind.DIVISIBLE)
+    known = np.isfinite(jobs.wall_time) & (jobs.kind != Kind.DIVISIBLE)
+    return np.asarray(known, np.bool_)

@@ -169,7 +169,7 @@ def choose(work: Work, node: int, now: int) -> tuple[int, int, int]:
     The first is `IDLE`, `PERIODIC` or the row of a task; it runs, unless it ends before, until
     something that may pre-empt it is released.
     """
-    who, which, best, until = IDLE, -1, NEVER, NEVER
+    who, which, best, until = IDLE, -1, 2 * NEVER, NEVER
     for p in range(work.first[node], work.first[node + 1]):
         if work.upcoming[p] <= now:
             work.missed[node] += work.rest[p] > 0
@@ -229,6 +229,30 @@ def run(
                 if stop:
                     return now, row, count
     return now, -1, count
+
+
+@compiled
+def run_nodes(
+    work: Work, reached: NDArray[np.int64], until: int, log: NDArray[np.int64]
+) -> tuple[int, bool]:
+    """Run all nodes from `reached` to `until`, until `log` is full; tasks that end are taken away.
+
+    Returns
+    -------
+    int, bool
+        The rows of `log` written (see `run`), and whether it must be emptied before going on.
+    """
+    count = 0
+    for node in range(len(reached)):
+        while reached[node] < until:
+            if count == len(log):
+                return count, True
+            now, ended, pieces = run(work, node, reached[node], until, True, log[count:])
+            reached[node] = now
+            count += pieces
+            if ended >= 0:
+                withdraw(work, node, ended)
+    return count, False
 
 
 @compiled

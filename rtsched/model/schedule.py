@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
@@ -40,12 +40,15 @@ class Schedule:
         Rows of `Cluster.nodes`, in sending order for a divisible load.
     fractions : float64[k] or float64[0]
         Fraction of the load per node (paper: α); empty where no entry is divided.
+    preemptive : bool
+        Whether jobs share a node by turns: each runs some time between its start and its end.
     """
 
     entries: Entries
     indptr: NDArray[np.int64]
     nodes: NDArray[np.int32]
     fractions: NDArray[np.float64]
+    preemptive: bool = False
 
     def __post_init__(self) -> None:
         if self.indptr.shape != (len(self.entries) + 1,):
@@ -96,7 +99,8 @@ class Schedule:
         within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
         chosen = np.repeat(self.indptr[rows], sizes) + within
         fractions = self.fractions[chosen] if len(self.fractions) else self.fractions
-        return Schedule(self.entries.take(rows), indptr, self.nodes[chosen], fractions)
+        taken = self.entries.take(rows)
+        return Schedule(taken, indptr, self.nodes[chosen], fractions, self.preemptive)
 
     @classmethod
     def joined(cls, parts: Sequence[Schedule]) -> Schedule:
@@ -109,7 +113,7 @@ class Schedule:
         sizes = np.concatenate([np.diff(part.indptr) for part in parts])
         divided = any(len(part.fractions) for part in parts)
         shares = [part.shares() for part in parts]
-        return cls.build(
+        whole = cls.build(
             np.concatenate([part.entries.job for part in parts]),
             np.concatenate([part.entries.start for part in parts]),
             np.concatenate([part.entries.end for part in parts]),
@@ -117,6 +121,7 @@ class Schedule:
             np.concatenate([part.nodes for part in parts]),
             np.concatenate(shares) if divided else None,
         )
+        return replace(whole, preemptive=any(part.preemptive for part in parts))
 
 
 _EMPTY = Schedule(Entries.build(0), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))

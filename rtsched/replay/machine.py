@@ -127,7 +127,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
             wanted = round(m * float(pattern[:-1]) / 100)
             rows = np.flatnonzero(open_rows)[:wanted]
         else:
-            rows = np.flatnonzero(open_rows & _matches(nodes, pattern))
+            rows = np.flatnonzero(open_rows & nodes_like(nodes, pattern))
         speed[rows], open_rows[rows] = factor, False
         said.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
     columns = {
@@ -140,7 +140,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
     return Cluster(made, cluster.partitions, cluster.topology, cluster.version), said
 
 
-def _matches(nodes: Nodes, pattern: str) -> NDArray[np.bool_]:
+def nodes_like(nodes: Nodes, pattern: str) -> NDArray[np.bool_]:
     """Return which nodes have a name or host that fits; a node without a name is its row."""
     fits = np.zeros(len(nodes), np.bool_)
     for column in ("name", "host"):

@@ -357,6 +357,8 @@ class ExclusiveNodes:
 
     def _reserve(self, action: Reserve, _: Rows) -> int:
         plan = action.plan
+        if plan.preemptive:
+            return -1
         rows = self._rows.find(plan.entries.job)
         waits = self._pool.jobs["status"][rows] <= kernel.PLANNED
         left = int((~waits).sum())

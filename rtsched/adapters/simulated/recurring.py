@@ -1,0 +1,104 @@
+"""Periodic work on the simulated machines: whether it can be done in time, and when it occurs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.errors import ConfigError
+from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Periodic
+
+    Intervals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+
+CHECKED = 1 << 20
+"""Slots of periodic work that are run off, on each node, to see that no deadline is missed."""
+TICKS = 1e6
+"""Ticks per second in which periods are compared exactly."""
+
+
+def utilisation(periodic: Periodic, nodes: int, slot: int, seconds: float) -> NDArray[np.float64]:
+    """Return float64[m]: the share of each node that periodic work takes under EDF.
+
+    Parameters
+    ----------
+    slot : int
+        The present slot.
+    seconds : float
+        Seconds per slot.
+
+    Raises
+    ------
+    ConfigError
+        If a node cannot do its work in time: more than one second of work per second, or a
+        deadline missed within two hyper-periods (at most `CHECKED` slots are looked at).
+    """
+    work = periodic_work(periodic, nodes, slot, seconds, 0)
+    hyper, used = hyperperiods(work)
+    longest = int((work.upcoming - slot + work.period).max(initial=0))
+    for node in np.unique(periodic.node).tolist():
+        horizon = slot + min(2 * int(hyper[node]) + longest, CHECKED)
+        if used[node] > 1.0 or first_miss(work, node, horizon) >= 0:
+            raise ConfigError(
+                [f"workload.periodic: node {node} cannot do its periodic work in time"]
+            )
+    return used
+
+
+def check_apart(periodic: Periodic) -> None:
+    """Refuse periodic jobs of one node whose occurrences overlap at any time.
+
+    Occurrences of two jobs with periods T and U meet in every phase that differs by a multiple of
+    the greatest common divisor g of T and U. They never overlap if the first fits between the
+    phases, modulo g, and the second into what is left of g.
+
+    Raises
+    ------
+    ConfigError
+        Naming the node and the two rows.
+    """
+    period, cost, phase = (
+        np.round(column * TICKS).astype(np.int64)
+        for column in (periodic.period, periodic.exec_time, periodic.phase)
+    )
+    order = np.argsort(periodic.node, kind="stable")
+    node = periodic.node[order]
+    for apart in range(1, int(np.bincount(node).max(initial=0))):
+        first, second = order[:-apart], order[apart:]
+        same = node[:-apart] == node[apart:]
+        first, second = first[same], second[same]
+        divisor = np.gcd(period[first], period[second])
+        gap = (phase[second] - phase[first]) % divisor
+        clash = (gap < cost[first]) | (divisor - gap < cost[second])
+        if clash.any():
+            at = int(np.flatnonzero(clash)[0])
+            raise ConfigError(
+                [
+                    f"workload.periodic: on node {periodic.node[first[at]]} occurrences of two "
+                    f"periodic jobs overlap (periods of {periodic.period[first[at]]:g} s and "
+                    f"{periodic.period[second[at]]:g} s); give one another first start or node"
+                ]
+            )
+
+
+def occurrences(periodic: Periodic, begin: float, end: float) -> Intervals:
+    """Return node, start and end (seconds since the epoch) of what occurs in [begin, end)."""
+    first = np.floor((begin - periodic.phase - periodic.exec_time) / periodic.period) + 1
+    last = np.ceil((end - periodic.phase) / periodic.period)
+    first = np.maximum(first, 0)
+    counts = np.maximum(last - first, 0).astype(np.int64)
+    row = np.repeat(np.arange(len(periodic)), counts)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    start = periodic.phase[row] + (number + first[row]) * periodic.period[row]
+    return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
+
+
+def reach(now: float, periodic: Periodic, longest: float) -> float:
+    """Return until when occurrences are laid out at `now`: several periods and the longest job."""
+    return now + max(8.0 * float(periodic.period.max(initial=0.0)), 2.0 * longest, math.ulp(now))

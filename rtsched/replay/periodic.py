@@ -1,0 +1,133 @@
+"""Recurring work of a site: reservations and cron-like jobs, as tables of its configuration."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from rtsched.errors import ConfigError
+from rtsched.model.jobs import Periodic
+from rtsched.replay.machine import nodes_like
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[workload.periodic]]` table: the same work again and again on some nodes."""
+
+    name: Annotated[str, Meta(description="What the site calls it.")]
+    period: Annotated[float, Meta(gt=0, description="Seconds from one start to the next.")]
+    duration: Annotated[float, Meta(gt=0, description="Seconds that it takes on each node.")]
+    nodes: Annotated[
+        int | list[str],
+        Meta(
+            description="The nodes, by name (`fast*` is a pattern), or how many: those with the "
+            "least recurring work so far."
+        ),
+    ] = 1
+    first: Annotated[
+        float | datetime,
+        Meta(description="First start: seconds since the epoch, or a time (UTC if no zone)."),
+    ] = 0.0
+    deadline: Annotated[
+        Seconds | None,
+        Meta(
+            description="Seconds from a start until it must have ended; the period if not given. "
+            "It counts where jobs can be suspended; elsewhere it ends `duration` after its start."
+        ),
+    ] = None
+
+    def problems(self, path: str) -> list[str]:
+        """Return what is wrong with the table, each with its path."""
+        due = self.period if self.deadline is None else self.deadline
+        found = []
+        if not math.isfinite(self.period + self.duration + due):
+            found.append(f"{path}: period, duration and deadline must be finite")
+        if self.duration > self.period:
+            found.append(
+                f"{path}.duration: {self.duration:g} s of work do not fit a period of "
+                f"{self.period:g} s"
+            )
+        elif self.duration > due:
+            found.append(
+                f"{path}.deadline: {due:g} s are less than the {self.duration:g} s of work"
+            )
+        if due > self.period:
+            found.append(f"{path}.deadline: {due:g} s are more than the period")
+        if isinstance(self.nodes, int) and self.nodes < 1:
+            found.append(f"{path}.nodes: {self.nodes} is not above 0")
+        return found
+
+    def first_start(self) -> float:
+        """Return the first start in seconds since the epoch."""
+        if isinstance(self.first, datetime):
+            moment = self.first if self.first.tzinfo else self.first.replace(tzinfo=UTC)
+            return moment.timestamp()
+        return float(self.first)
+
+
+def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Periodic, list[str]]:
+    """Return the periodic jobs of a machine, one per table and node, and what was assumed.
+
+    Raises
+    ------
+    ConfigError
+        If a table names a node that the machine does not have, or more nodes than it has.
+    """
+    load, rows, problems, said = np.zeros(len(cluster)), [], [], []
+    load[~cluster.usable] = np.inf
+    for index, table in enumerate(tables):
+        path = f"workload.periodic[{index}].nodes"
+        nodes, wrong = _nodes(table, load, cluster)
+        problems += [f"{path}: {problem}" for problem in wrong]
+        load[nodes] += table.duration / table.period
+        due = table.period if table.deadline is None else table.deadline
+        values = (table.duration, table.period, due, table.first_start())
+        rows += [(node, *values) for node in nodes.tolist()]
+        said.append(
+            f"{table.name} takes {table.duration:g} s of every {table.period:g} s on "
+            f"{len(nodes)} nodes."
+        )
+    if problems:
+        raise ConfigError(problems)
+    columns = list(zip(*rows, strict=True)) or [()] * 5
+    work = Periodic.build(
+        len(rows),
+        id=np.arange(len(rows)),
+        node=np.array(columns[0], np.int32),
+        exec_time=np.array(columns[1], np.float64),
+        period=np.array(columns[2], np.float64),
+        relative_deadline=np.array(columns[3], np.float64),
+        phase=np.array(columns[4], np.float64),
+    )
+    return work, said
+
+
+def _nodes(
+    table: PeriodicTable, load: NDArray[np.float64], cluster: Cluster
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the nodes of a table, ascending, and what is wrong with them."""
+    if isinstance(table.nodes, int):
+        usable = int(np.isfinite(load).sum())
+        if table.nodes > usable:
+            return np.zeros(0, np.int64), [f"{table.nodes} asked for, {usable} take jobs"]
+        return np.sort(np.argsort(load, kind="stable")[: table.nodes]), []
+    chosen, problems = np.zeros(len(cluster), np.bool_), []
+    for pattern in table.nodes:
+        fits = nodes_like(cluster.nodes, pattern)
+        chosen |= fits
+        if not fits.any():
+            problems.append(f"the machine has no node {pattern!r}")
+    return np.flatnonzero(chosen), problems
