@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rtsched_plugins.node_queues import Machine, Queues
 
     Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 
 class Terms(NamedTuple):
@@ -71,73 +70,71 @@ def rebalanced(
     sooner by more than the run and its migrations take: if the imbalance exceeds the crossover
     point. Whole jobs leave some imbalance; what the last scan left is no reason for another.
     """
-    waiting = queues.waiting
-    movable = waiting[:, POOL] != STAYS
+    movable = queues.waiting[:, POOL] != STAYS
     if not movable.any() or not machine.power.any():
         return queues
-    fixed = fixed_load(queues, machine, time)
+    waiting = queues.waiting[movable]
+    held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~movable], machine)
     cost = overhead(queues.shape, terms.comm, terms.comp)
-    before = last_end(waiting, fixed, machine)
-    least = soonest(waiting, fixed, machine)
+    before, least = last_end(waiting, held, machine), soonest(waiting, held, machine)
     if before - least - queues.left <= max(cost, terms.imbalance * least):
         return replace(queues, left=min(queues.left, before - least))
-    node = scanned(queues, machine, fixed, terms)
     after = waiting.copy()
-    after[:, NODE] = node
-    end = last_end(after, fixed, machine)
+    after[:, NODE] = scanned(queues, machine, waiting, held, terms)
     queues = replace(queues, scans=queues.scans + 1)
-    if before - end <= cost + migration_time(queues, cluster, node, terms):
+    end = last_end(after, held, machine)
+    if before - end <= cost + migration_time(queues, cluster, waiting, after, terms):
         return replace(queues, left=before - least)
-    moved = int(np.count_nonzero(node != waiting[:, NODE]))
-    return replace(
-        queues, waiting=after, left=end - least, runs=queues.runs + 1, moved=queues.moved + moved
-    )
+    everyone = queues.waiting.copy()
+    everyone[movable] = after
+    moved = queues.moved + int(np.count_nonzero(after[:, NODE] != waiting[:, NODE]))
+    return replace(queues, waiting=everyone, left=end - least, runs=queues.runs + 1, moved=moved)
 
 
-def last_end(waiting: Ints, fixed: Ints, machine: Machine) -> float:
-    """Return in how many seconds the last node ends for which a job waits that may move."""
-    free = waiting[waiting[:, POOL] != STAYS]
-    real = (machine.power > 0) & (queued_load(free, machine) > 0)
-    load = (fixed + queued_load(waiting, machine))[real]
-    return float((load / machine.power[real]).max(initial=0.0))
+def last_end(waiting: Ints, held: Ints, machine: Machine) -> float:
+    """Return in how many seconds the last node ends that one of these jobs waits for.
 
-
-def soonest(waiting: Ints, fixed: Ints, machine: Machine) -> float:
-    """Return seconds in which no placement of the jobs that may move can end sooner.
-
-    That is the ideal level of the units, or the end of the longest job on the node that is free
-    first, if that is later.
+    `held` is int64[n], the units that stay on each node.
     """
-    free: NDArray[np.bool_] = waiting[:, POOL] != STAYS
-    units = np.ceil(waiting[free, WORK] / machine.unit)
-    load = (fixed + queued_load(waiting[~free], machine)).astype(np.float64)
+    load = queued_load(waiting, machine)
+    real = (machine.power > 0) & (load > 0)
+    return float(((held + load)[real] / machine.power[real]).max(initial=0.0))
+
+
+def soonest(waiting: Ints, held: Ints, machine: Machine) -> float:
+    """Return seconds in which no placement of these jobs can end sooner.
+
+    That is the ideal level of their units above what is held, or the end of the longest job on
+    the fastest node after the shortest delay, if that is later.
+    """
+    units = np.ceil(waiting[:, WORK] / machine.unit)
     real = machine.power > 0
-    power = machine.power[real].astype(np.float64)
-    ends = load[real] / power
+    load, power = held[real].astype(np.float64), machine.power[real].astype(np.float64)
+    ends = load / power
     order = np.argsort(ends)
-    level = (float((units * waiting[free, SIZE]).sum()) + np.cumsum(load[real][order])) / (
-        np.cumsum(power[order])
-    )
+    total = float((units * waiting[:, SIZE]).sum())
+    level = (total + np.cumsum(load[order])) / np.cumsum(power[order])
     ideal = level[max(int(np.count_nonzero(ends[order] < level)) - 1, 0)]
     return max(float(ideal), float(ends.min() + units.max() / power.max()))
 
 
-def scanned(queues: Queues, machine: Machine, fixed: Ints, terms: Terms) -> Ints:
-    """Return int64[k]: the first node of each waiting job after a scan of all pools and widths."""
-    waiting = queues.waiting.copy()
+def scanned(queues: Queues, machine: Machine, waiting: Ints, held: Ints, terms: Terms) -> Ints:
+    """Return int64[k]: the first node of each of these jobs after a scan of all pools and widths.
+
+    A pool's scan sees the jobs of pools that come after it where they are, and those of pools
+    before it where they have just been put.
+    """
+    waiting = waiting.copy()
     pools, widths = waiting[:, POOL], _width_class(waiting[:, SIZE])
-    done = pools == STAYS
-    for pool in sorted(set(pools[~done].tolist())):
+    done = np.zeros(len(waiting), np.bool_)
+    for pool in sorted(set(pools.tolist())):
         members = machine.members(pool)
-        if not len(members):
-            continue
         mine = pools == pool
-        for width in sorted(set(widths[mine].tolist()), reverse=True):
+        for width in sorted(set(widths[mine].tolist()), reverse=True) if len(members) else ():
             rows = np.flatnonzero(mine & (widths == width))
-            others = waiting[done | (~mine & (pools > pool))]
-            held = fixed + queued_load(others, machine)
+            beside = held + queued_load(waiting[done | (pools > pool)], machine)
             waiting[rows, NODE] = _of_one_width(
-                queues, machine, members, held, waiting[rows], width, terms
+                queues, machine, members, beside, waiting[rows], width, terms
             )
             done[rows] = True
     return waiting[:, NODE]
@@ -145,7 +142,7 @@ def scanned(queues: Queues, machine: Machine, fixed: Ints, terms: Terms) -> Ints
 
 def _width_class(size: Ints) -> Ints:
     """Return the least power of 2 that is at least `size`."""
-    return np.left_shift(1, np.ceil(np.log2(size)).astype(np.int64))
+    return np.int64(1) << np.ceil(np.log2(size)).astype(np.int64)
 
 
 def _of_one_width(
@@ -183,14 +180,15 @@ def _of_one_width(
     return members[np.where(found == owner, first, found * width)]
 
 
-def migration_time(queues: Queues, cluster: Cluster, node: Ints, terms: Terms) -> float:
+def migration_time(
+    queues: Queues, cluster: Cluster, before: Ints, after: Ints, terms: Terms
+) -> float:
     """Return the seconds that the busiest link needs for what the moved jobs take along."""
-    waiting = queues.waiting
-    moves = (node != waiting[:, NODE]) & (waiting[:, BYTES] > 0)
+    moves = (before[:, NODE] != after[:, NODE]) & (before[:, BYTES] > 0)
     link, bandwidth = cluster.topology.link, cluster.topology.bandwidth
     if not moves.any() or (terms.bandwidth == 0 and not len(link)):
         return 0.0
-    src, dst = queues.cell[waiting[moves, NODE]], queues.cell[node[moves]]
-    amount = (waiting[moves, BYTES] * waiting[moves, SIZE]).astype(np.float64)
+    src, dst = queues.cell[before[moves, NODE]], queues.cell[after[moves, NODE]]
+    amount = (before[moves, BYTES] * before[moves, SIZE]).astype(np.float64)
     costs = link_costs(queues.shape, queues.cell, link, bandwidth, terms.bandwidth)
     return busiest(traffic(queues.shape, src, dst, amount), costs)
