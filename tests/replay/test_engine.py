@@ -457,5 +457,5 @@ class SettledPromise:
 def test_settled_promises_are_not_lost() -> None:
     """A promise reaches the results whatever arguments the hook names."""
     work = workload(40, deadlines=1.0)
-    done = run(work, PluginTable("word"), word=SettledPromise)
+    done = run(work, PluginTable("word"), planner="word", word=SettledPromise)
     assert (done.results.promise == work.jobs.deadline).all()
