@@ -45,7 +45,7 @@ def slowness(speed: Floats) -> Floats:
         return np.empty(0)
     if not (speed > 0).all():
         raise ValueError("the speed of a node must be above 0")
-    return grained(speed.max() / speed)
+    return np.asarray(speed.max() / speed, np.float64)
 
 
 def delay(alpha: Floats, processes: ArrayLike) -> Floats:

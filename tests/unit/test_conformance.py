@@ -19,6 +19,7 @@ from rtsched_plugins.fastest import Fastest
 from rtsched_plugins.limits import Limits
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.multifactor import Multifactor
+from rtsched_plugins.sed import Sed
 
 
 class TestLimits(PluginConformance):
@@ -32,6 +33,15 @@ class TestLimitsAsTheyCome(PluginConformance):
 
 class TestFastest(PluginConformance):
     plugin = Fastest
+
+
+class TestSed(PluginConformance):
+    plugin = Sed
+
+
+class TestSedOnSharedNodes(PluginConformance):
+    plugin = Sed
+    settings: ClassVar = {"time_sharing": True, "upgrade": False, "benefit_test": True}
 
 
 class TestSlowest(PluginConformance):

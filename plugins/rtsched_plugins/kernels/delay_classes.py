@@ -41,17 +41,17 @@ def class_bounds(alpha: Floats) -> Floats:
     """
     if not len(alpha):
         return np.empty(0)
-    each, most = np.unique(alpha), alpha.max()
+    each, most = np.unique(alpha), alpha.max(keepdims=True)
     times = np.floor(most / each * (1 + ROUNDING)).astype(np.int64)
     if times.sum() > MOST_CLASSES:
         raise ShapeError(
-            f"the slowest node is {most:g} times slower than the fastest: "
+            f"the slowest node is {most[0]:g} times slower than the fastest: "
             "that makes too many delay classes"
         )
     first = np.repeat(np.cumsum(times) - times, times)
     multiple = np.arange(len(first)) - first + 1
     bounds = np.unique(delay(np.repeat(each, times), multiple))
-    return np.asarray(bounds[bounds <= most], np.float64)
+    return np.asarray(bounds[bounds <= delay(most, 1)], np.float64)
 
 
 def thresholds(m: int, highest: float, nodes: NDArray[np.int32], delays: Floats) -> Floats:

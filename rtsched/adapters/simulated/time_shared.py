@@ -267,6 +267,7 @@ class TimeSharedNodes:
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
             restarts=np.zeros(len(self.jobs), np.int32),
+            service=np.where(np.isnan(self._start), np.nan, self._sharing.served),
         )
 
     def node_rows(self) -> tuple[NDArray[np.int64], Nodes]:

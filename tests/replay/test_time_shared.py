@@ -1,0 +1,264 @@
+"""The time-shared machine: nodes that run many processes, jobs at the pace of their slowest one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from rtsched.adapters.simulated.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
+from rtsched.adapters.simulated.time_shared import TimeSharedNodes
+from rtsched.chain import Chain, Member
+from rtsched.config import convert
+from rtsched.cycle import observe, steer
+from rtsched.errors import ShapeError
+from rtsched.model.actions import Admit, Cancel, Hold, Move, Place, Reject, Release, Reserve
+from rtsched.model.cluster import NodeState
+from rtsched.model.events import EventKind
+from rtsched.model.jobs import Kind
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+from rtsched.testing import make_cluster, make_jobs
+from rtsched_plugins.sed import Sed
+
+UP, DOWN = int(NodeState.UP), int(NodeState.DOWN)
+
+
+def ran(jobs: Any, run_time: list[float], cluster: Any, **options: Any) -> TimeSharedNodes:
+    """Return a system that ran to its end without being asked anything."""
+    system = TimeSharedNodes(jobs, np.array(run_time, np.float64), cluster, **options)
+    while not system.advance().done:
+        pass
+    return system
+
+
+def driven(jobs: Any, run_time: list[float], cluster: Any, **options: Any) -> TimeSharedNodes:
+    """Return a system that sed steered to its end, as a replay does it."""
+    chain = Chain([Member("sed", Sed(Sed.Config(time_sharing=True)))])
+    system = TimeSharedNodes(
+        jobs,
+        np.array(run_time, np.float64),
+        cluster,
+        asks=Asks(passes=True),
+        record_events=True,
+        **options,
+    )
+    states: Any = {}
+    while not system.advance().done:
+        for steered in (True, False):
+            snapshot, states = observe(system.snapshot(states), chain, system.events())
+            if steered:
+                system.apply(steer(snapshot, chain).actions)
+    assert not any(use.errors for book in chain.books.values() for use in book.values())
+    return system
+
+
+def schedule(job: int, nodes: list[int]) -> Schedule:
+    """Return a move of one job."""
+    indptr = np.array([0, len(nodes)])
+    return Schedule.build([job], [0.0], [0.0], indptr, np.array(nodes, np.int32))
+
+
+def test_without_a_plugin_jobs_share_the_least_delayed_nodes() -> None:
+    """The second goes to the fast node, too (2 = 2), and slows the first; the third to the slow."""
+    cluster = make_cluster(2, speed=[2.0, 1.0])
+    system = ran(make_jobs(3, submit=[0.0, 10.0, 20.0]), [200.0, 200.0, 200.0], cluster)
+    course = system.course()
+    assert course.start.tolist() == [0.0, 10.0, 20.0]
+    assert course.end.tolist() == [10 + 180.0, 10 + 200.0, 20 + 200.0]
+    assert course.first_node.tolist() == [0, 0, 1]
+
+
+def test_only_a_move_lowers_a_recorded_delay() -> None:
+    """The third was mapped at delay 2 and keeps it when it is alone: 100 s of work take 200."""
+    system = ran(make_jobs(2, submit=[0.0, 20.0]), [100.0, 100.0], make_cluster(1))
+    assert system.course().end.tolist() == [180.0, 220.0]
+    assert system.upgrades.tolist() == [0, 0]
+
+
+def test_settled_sizes_and_node_sets_hold() -> None:
+    """A moldable job gets its size, a rigid one keeps its own; both stay on their nodes."""
+    jobs = make_jobs(2, kind=[Kind.MOLDABLE, Kind.RIGID], size=[4, 1], size_max=[4, 1])
+    placement = Placement(
+        np.array([2, 2], np.int32), np.array([0, 0], np.int32), (np.array([3, 1], np.int32),)
+    )
+    settled = Settled(placement=placement)
+    system = ran(jobs, [100.0, 30.0], make_cluster(4), settled=settled, record_nodes=True)
+    offsets, nodes = system.node_rows()
+    assert (offsets.tolist(), sorted(nodes[:2].tolist()), nodes[2]) == ([0, 2, 3], [1, 3], 3)
+    assert system.course().size.tolist() == [2, 1]
+
+
+def test_who_cannot_start_and_who_is_turned_away() -> None:
+    """A job wider than the machine never starts and holds up nobody."""
+    jobs = make_jobs(3, size=[3, 1, 1])
+    settled = Settled(reject=np.array([False, True, False]))
+    course = ran(jobs, [10.0] * 3, make_cluster(2), settled=settled).course()
+    assert course.fate.tolist() == [2, 1, 0]
+
+
+def test_begin_times_are_kept() -> None:
+    """A job waits until it may begin; others pass it."""
+    jobs = make_jobs(2, begin=[500.0, -np.inf])
+    assert ran(jobs, [10.0, 10.0], make_cluster(2)).course().start.tolist() == [500.0, 60.0]
+
+
+def test_arrivals_are_judged() -> None:
+    """Admitted, rejected, put off and asked again, cancelled, and never released."""
+    jobs = make_jobs(5, submit=0.0)
+    system = TimeSharedNodes(
+        jobs, np.full(5, 10.0), make_cluster(9), asks=Asks(arrivals=True), record_events=True
+    )
+    instant = system.advance()
+    assert instant.arrivals.tolist() == [0, 1, 2, 3, 4]
+    one = [np.array([job]) for job in range(5)]
+    done = system.apply(
+        [
+            Admit(one[0], np.array([99.0])),
+            Reject(one[1], np.array([np.inf]), ("no",)),
+            Hold(one[2], np.array([50.0])),
+            Hold(one[3], np.array([np.inf])),
+            Cancel(one[4], ("gone",)),
+            Reserve(np.zeros(0, np.int64), Schedule.empty()),
+        ]
+    )
+    assert done == (Outcome.DONE,) * 5 + (Outcome.UNSUPPORTED,)
+    assert system.snapshot().promises.deadline.tolist() == [99.0]
+    again = system.advance()
+    assert (again.time, again.arrivals.tolist()) == (50.0, [2])
+    assert system.apply([Release(one[3]), Admit(one[0], np.array([np.inf]))]) == (
+        Outcome.DONE,
+        Outcome.PARTLY,
+    )
+    assert system.advance().done
+    course = system.course()
+    assert course.fate.tolist() == [0, 1, 0, 0, 2]
+    assert course.start[[0, 2, 3]].tolist() == [0.0, 50.0, 50.0]
+    kinds = system.events().rows.kind.tolist()
+    assert kinds.count(EventKind.REJECTED) == 1
+    assert kinds.count(EventKind.STARTED) == 3
+
+
+def test_each_end_is_asked_about_before_arrivals_at_the_same_instant() -> None:
+    """Ends by id first, then the arrival; an answer that starts jobs is followed by a question."""
+    jobs = make_jobs(3, id=[5, 3, 9], submit=[0.0, 1.0, 101.0])
+    system = TimeSharedNodes(
+        jobs, np.array([101.0, 100.0, 1.0]), make_cluster(3), asks=Asks(passes=True)
+    )
+    seen = []
+    while not (instant := system.advance()).done:
+        look = system.snapshot()
+        seen.append((instant.time, look.queued.id.tolist(), look.running.id.tolist()))
+        system.apply([Place(look.queued.id, Placement.abstain(len(look.queued)))])
+    assert seen == [
+        (0.0, [5], []),
+        (0.0, [], [5]),
+        (1.0, [3], [5]),
+        (1.0, [], [5, 3]),
+        (101.0, [], [5]),
+        (101.0, [9], []),
+        (101.0, [], [9]),
+    ]
+
+
+def test_moves_that_cannot_be_done() -> None:
+    """Another number of processes, a node that takes none, a job that does not run."""
+    cluster = make_cluster(3, state=np.array([UP, UP, DOWN], np.int8))
+    system = TimeSharedNodes(make_jobs(2), np.array([500.0, 500.0]), cluster)
+    system.advance(1)
+    for job, nodes in ((0, [0, 1]), (0, [2]), (1, [1])):
+        moves = schedule(job, nodes)
+        assert system.apply([Move(moves.entries.job, moves)]) == (Outcome.PARTLY,)
+    moves = schedule(0, [1])
+    assert system.apply([Move(moves.entries.job, moves)]) == (Outcome.DONE,)
+    while not system.advance().done:
+        pass
+    assert system.course().end[0] == pytest.approx(500.0 + 22.7)
+    assert system.migrations.tolist() == [1, 0]
+
+
+def test_latest_ends_are_shown() -> None:
+    """A job may run for 3600 s at delay 1: at delay 2 for twice as long."""
+    system = TimeSharedNodes(make_jobs(1), np.array([500.0]), make_cluster(1, speed=[1.0]))
+    system.advance(1)
+    assert system.snapshot().allocations.entries.end.tolist() == [3600.0]
+    slow = make_cluster(1, foreign_load=[1.0])
+    system = TimeSharedNodes(make_jobs(1), np.array([500.0]), slow)
+    system.advance(1)
+    assert system.snapshot().allocations.entries.end.tolist() == [7200.0]
+
+
+def test_foreign_load_comes_and_goes() -> None:
+    """100 s of work: 20 alone, 60 s beside one stranger (30 done), the rest alone."""
+    events = [NodeEvent(20.0, 0, UP, 1.0), NodeEvent(80.0, 0, UP, 0.0)]
+    system = ran(make_jobs(1), [100.0], make_cluster(1), node_events=events, record_events=True)
+    assert system.course().end.tolist() == [130.0]
+    assert system.cluster.version == 2
+    kinds = system.events().rows.kind.tolist()
+    assert kinds.count(EventKind.NODE_CHANGED) == 2
+
+
+def test_a_job_leaves_a_node_that_strangers_use() -> None:
+    """With sed it moves to the idle node: 20 s, 22.7 s of pause, 80 s."""
+    events = [NodeEvent(20.0, 0, UP, 1.0)]
+    cluster = make_cluster(3, speed=[1.0, 1.0, 0.5])
+    system = driven(make_jobs(1), [100.0], cluster, node_events=events)
+    assert system.course().end[0] == pytest.approx(122.7)
+    assert system.course().first_node.tolist() == [1]
+
+
+def test_a_job_stands_still_while_a_node_of_it_is_down() -> None:
+    """Without room elsewhere it waits for the node: 20 s, 60 s of standstill, 80 s."""
+    events = [NodeEvent(20.0, 1, DOWN), NodeEvent(80.0, 1, UP)]
+    for run in (ran, driven):
+        system = run(make_jobs(1, size=2), [100.0], make_cluster(2), node_events=events)
+        assert system.course().end.tolist() == [160.0]
+    system = ran(
+        make_jobs(1, size=2), [100.0], make_cluster(2), node_events=events, record_events=True
+    )
+    kinds = system.events().rows.kind.tolist()
+    assert kinds.count(EventKind.SUSPENDED) == kinds.count(EventKind.RESUMED) == 1
+
+
+def test_a_job_leaves_a_node_that_is_shut_down() -> None:
+    """It goes to the slow node, though it is slower there: 20 s, 22.7 s, 80 s at delay 2."""
+    events = [NodeEvent(20.0, 0, DOWN)]
+    system = driven(make_jobs(1), [100.0], make_cluster(2, speed=[1.0, 0.5]), node_events=events)
+    assert system.course().end[0] == pytest.approx(20 + 22.7 + 160)
+    assert system.migrations.tolist() == [1]
+
+
+def test_a_job_on_a_lost_node_is_unfinished() -> None:
+    """Nothing moves it, and the node never comes back."""
+    system = ran(make_jobs(1), [100.0], make_cluster(1), node_events=[NodeEvent(20.0, 0, DOWN)])
+    assert system.course().fate.tolist() == [2]
+
+
+def test_wrong_input_is_refused() -> None:
+    """Lengths, order and node events."""
+    jobs, cluster = make_jobs(2), make_cluster(1)
+    with pytest.raises(ShapeError, match="run times"):
+        TimeSharedNodes(jobs, np.ones(3), cluster)
+    with pytest.raises(ShapeError, match="in order of"):
+        TimeSharedNodes(jobs.take([1, 0]), np.ones(2), cluster)
+    with pytest.raises(ShapeError, match="does not exist"):
+        TimeSharedNodes(jobs, np.ones(2), cluster, node_events=[NodeEvent(0.0, 1, UP)])
+
+
+def test_settings_of_other_machines_are_refused() -> None:
+    """The cost of migration is this machine's setting, backfilling the other's."""
+    for table, sentence in (
+        ({"migration_cost": "none"}, "`migration_cost` is a setting of machine 'time-shared'"),
+        ({"machine": "time-shared"}, "has no loop `easy`; it has `fcfs`"),
+        ({"machine": "time-shared", "loop": "fcfs", "order": "deadline"}, "`order` is a setting"),
+    ):
+        problems: list[str] = []
+        convert(table, SystemSettings, "", problems)
+        assert len(problems) == 1
+        assert sentence in problems[0]
+    right = msgspec.convert(
+        {"machine": "time-shared", "loop": "fcfs", "migration_cost": "none"}, SystemSettings
+    )
+    assert right.migration_cost == "none"
