@@ -1,0 +1,275 @@
+"""PSTS: the worked example, the best dimension, crossover points and speed-up.
+
+The source prints crossover points of a machine that it does not describe. Their absolute values
+cannot be had again; what they say (more axes are never worse, more work lowers the point) can.
+
+References
+----------
+Savvas and Kechadi: Dynamic Task Scheduling in Computing Cluster Environments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from rtsched.reproduce.study import Claim, Curve, Findings, Parameters, Part, Plot, Sheet
+from rtsched_plugins.kernels.scan_grid import (
+    best_dimension,
+    busiest,
+    link_costs,
+    overhead,
+    sides,
+    steps,
+    traffic,
+)
+from rtsched_plugins.kernels.scan_payoff import crossover, imbalance, speed_up
+from rtsched_plugins.kernels.scan_tasks import placed
+from rtsched_reproductions import psts_example
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+NODES = (2, 4, 8, 16, 32, 64)
+LINE_POINTS = (1.0057, 0.6736, 0.4622, 2.0316, 2.7028, 3.0457)
+BEST_POINTS = (1.0057, 0.2058, 0.2979, 1.6069, 2.4228, 2.8701)
+ARRIVAL_POINTS = (0.20333, 0.15937, 0.13593, 0.12421, 0.11835, 0.11591)
+ARRIVAL_STEP, ARRIVAL_MOVE = 0.1125 / 2, 0.1125 + 0.1875
+"""Step time (p + q) and migration time that the printed one-arrival points amount to."""
+LEAST_STEPS = {2: (1, 2, 2), 3: (2, 4, 4), 4: (2, 4, 6), 5: (3, 6, 8), 8: (3, 6, 14)} | {
+    16: (4, 8, 30),
+    18: (5, 10, 34),
+    32: (5, 10, 62),
+    64: (6, 12, 126),
+}
+"""Best dimension, its steps, and those of a line, by number of nodes."""
+UNKNOWN_MACHINE = (
+    "The printed points come from a machine whose step times, link and task sizes are not given."
+)
+
+
+class Extent(Parameters, frozen=True, forbid_unknown_fields=True):
+    """How much is run."""
+
+    seeds: Annotated[int, Meta(gt=0, description="Random task sets per point.")] = 20
+    tasks: Annotated[int, Meta(gt=0, description="Tasks of each set (paper: 4000).")] = 4000
+    mean_units: Annotated[float, Meta(gt=1, description="Mean work of a task, units.")] = 50.0
+    mean_packets: Annotated[float, Meta(gt=1, description="Mean packets of a task.")] = 10.0
+    packet_time: Annotated[
+        float, Meta(ge=0, description="Time one packet takes over a link: bits/bandwidth.")
+    ] = 0.01
+    step_time: Annotated[
+        float, Meta(ge=0, description="Time of a communication and of a computing step (p, q).")
+    ] = 1.0
+    powers: Annotated[int, Meta(gt=0, description="Powers are drawn from 1 to this.")] = 10
+
+
+def experiment(
+    seed: int, nodes: int, law: str, extent: Extent
+) -> dict[str, tuple[float, float, float]]:
+    """Return crossover point, imbalance and speed-up of one task set, by grid.
+
+    Parameters
+    ----------
+    seed, nodes : int
+        The draw, and the number of real nodes.
+    law : 'uniform' or 'poisson'
+        How sizes and packets of tasks are distributed.
+    extent : Extent
+        Tasks, means, times.
+
+    Returns
+    -------
+    mapping of 'line', 'best' and 'more' to (crossover, imbalance, speed-up)
+        `more` is the best grid with every task there twice.
+    """
+    found = {}
+    for name, axes, times in (("line", 1, 1), ("best", 0, 1), ("more", 0, 2)):
+        random = np.random.default_rng([seed, nodes, law == "poisson"])
+        shape = sides(nodes, axes)
+        power = np.zeros(int(np.prod(shape)), np.int64)
+        power[:nodes] = random.integers(1, extent.powers + 1, nodes)
+        units = np.repeat(_drawn(random, law, extent.mean_units, extent.tasks), times)
+        packets = np.repeat(_drawn(random, law, extent.mean_packets, extent.tasks), times)
+        owner = np.repeat(random.integers(0, nodes, extent.tasks), times)
+        node = placed(shape, owner, units, power)
+        before = np.bincount(owner, units, len(power)).astype(np.int64)
+        after = np.bincount(node, units, len(power)).astype(np.int64)
+        cost = overhead(shape, extent.step_time, extent.step_time)
+        cost += _migration(shape, owner, node, packets, extent.packet_time)
+        point = float(crossover(cost, before, power))
+        found[name] = (point, float(imbalance(before, power)), float(speed_up(after, power, cost)))
+    return found
+
+
+def _drawn(random: np.random.Generator, law: str, mean: float, count: int) -> NDArray[np.int64]:
+    """Return sizes of at least 1 with a mean."""
+    if law == "poisson":
+        return 1 + random.poisson(mean - 1, count)
+    return random.integers(1, round(2 * mean), count)
+
+
+def _migration(
+    shape: tuple[int, ...],
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    packets: NDArray[np.int64],
+    packet_time: float,
+) -> float:
+    """Return the time that the busiest link of a whole grid needs for what moves."""
+    passing = traffic(shape, src, dst, packets.astype(np.float64))
+    none = np.empty((0, 2), np.int32)
+    speed = 1.0 / packet_time if packet_time else 0.0
+    return busiest(passing, link_costs(shape, np.arange(0), none, np.empty(0), speed))
+
+
+class Psts:
+    """Savvas and Kechadi: scans over grids of nodes."""
+
+    name: ClassVar[str] = "psts"
+    source: ClassVar[str] = (
+        "Savvas and Kechadi, Dynamic Task Scheduling in Computing Cluster Environments"
+    )
+    full: ClassVar[Parameters] = Extent()
+    reduced: ClassVar[Parameters] = Extent(seeds=2, tasks=800)
+
+    def parts(self, parameters: Extent) -> Sequence[Part]:
+        """Return one part per law, number of nodes and seed."""
+        return [
+            Part(experiment, {"seed": seed, "nodes": n, "law": law, "extent": parameters})
+            for law in ("uniform", "poisson")
+            for n in NODES
+            for seed in range(parameters.seeds)
+        ]
+
+    def findings(self, parameters: Extent, results: Sequence[object]) -> Findings:
+        """Return the example's tables, steps, crossover points, claims and the two figures."""
+        kinds = ("line", "best", "more")
+        values = np.array([[row[kind] for kind in kinds] for row in results])  # type: ignore[index]
+        values = values.reshape(2, len(NODES), parameters.seeds, len(kinds), 3)
+        points = values[..., 0]
+        example = psts_example.findings()
+        return Findings(
+            (*example.sheets, _dimensions(), _crossovers(points.mean((0, 2))), _arrivals()),
+            (*example.claims, _least(), *_directions(points)),
+            (_speed_figure(values[..., 2].mean((0, 2))), _point_figure(points.mean((0, 2)))),
+        )
+
+
+def _dimensions() -> Sheet:
+    rows = tuple(LEAST_STEPS)
+    ours = [[best_dimension(n), steps(sides(n)), steps(sides(n, 1))] for n in rows]
+    labels = tuple(f"{n} nodes" for n in rows)
+    table6 = np.array([[4.0 if n in {32, 64} else np.nan] for n in rows])
+    return Sheet(
+        "Best dimension and steps",
+        "section on the optimal dimension, and table 6",
+        labels,
+        ("dimension", "its steps", "steps of a line", "dimension in table 6"),
+        np.hstack([ours, np.array(ours)[:, :1]]).astype(np.float64),
+        np.hstack([np.array(list(LEAST_STEPS.values()), np.float64), table6]),
+        why={
+            f"{n} nodes": "Table 6 was made with 4 axes, against the source's own proposition."
+            for n in (32, 64)
+        },
+    )
+
+
+def _crossovers(points: Floats) -> Sheet:
+    labels = tuple(f"{n} nodes" for n in NODES)
+    return Sheet(
+        "Crossover points",
+        "tables of crossover points",
+        labels,
+        ("line", "best dimension"),
+        points[:, :2],
+        np.array([LINE_POINTS, BEST_POINTS]).T,
+        why=dict.fromkeys(labels, UNKNOWN_MACHINE),
+    )
+
+
+def _arrivals() -> Sheet:
+    """Compare the points of one arriving task with those of two fitted times."""
+    ours = []
+    for n in NODES:
+        cost = 2 * (n - 1) * ARRIVAL_STEP + ARRIVAL_MOVE
+        full = np.full(n, n)
+        ours.append([float(crossover(cost, full, np.ones(n, np.int64)))])
+    return Sheet(
+        "Crossover points of one arriving task, on a line",
+        "table of crossover points, one arrival",
+        tuple(f"{n} nodes" for n in NODES),
+        ("crossover",),
+        np.array(ours),
+        np.array(ARRIVAL_POINTS)[:, None],
+        tolerance=5e-4,
+        why={
+            "2 nodes": "Two times are fitted to six printed points, .1125 + .1875/n; this one lies "
+            "off that line."
+        },
+    )
+
+
+def _least() -> Claim:
+    """Compare with the fewest steps of any grid, by trying every side."""
+    fewest = {1: 0}
+    for n in range(2, 129):
+        fewest[n] = min(side - 1 + fewest[-(-n // side)] for side in range(2, n + 1))
+    wrong = [n for n in fewest if steps(sides(n)) != 2 * fewest[n]]
+    return Claim(
+        "No grid with room for n nodes has fewer steps than 2 ceil(log2 n).",
+        not wrong,
+        f"all grids tried for n = 1 to {max(fewest)}; {len(wrong)} differ",
+    )
+
+
+def _directions(points: Floats) -> tuple[Claim, ...]:
+    line, best, more = points[..., 0], points[..., 1], points[..., 2]
+    worse, higher = int((best > line + 1e-12).sum()), int((more >= best).sum())
+    return (
+        Claim(
+            "The best dimension never has a higher crossover point than the line.",
+            worse == 0,
+            f"{worse} of {line.size} task sets; means {line.mean():.4f} and {best.mean():.4f}",
+        ),
+        Claim(
+            "The crossover point falls as work grows.",
+            higher == 0,
+            f"{higher} of {best.size} task sets; means {best.mean():.4f}, with every task twice "
+            f"{more.mean():.4f}",
+        ),
+    )
+
+
+def _speed_figure(speed: Floats) -> Plot:
+    nodes = np.array(NODES, np.float64)
+    curves = [
+        Curve(label, nodes, speed[:, k])
+        for k, label in enumerate(("line", "best dimension", "best dimension, every task twice"))
+    ]
+    return Plot(
+        "psts-speed-up",
+        "Speed-up over one node of mean power",
+        "nodes",
+        "speed-up",
+        (Curve("one per node", nodes, nodes), *curves),
+    )
+
+
+def _point_figure(points: Floats) -> Plot:
+    nodes = np.array(NODES, np.float64)
+    lines = (("line", points[:, 0]), ("best dimension", points[:, 1]))
+    printed = (("line, printed", LINE_POINTS), ("best dimension, printed", BEST_POINTS))
+    return Plot(
+        "psts-crossover",
+        "Imbalance above which a scan pays",
+        "nodes",
+        "crossover point",
+        tuple(Curve(label, nodes, np.array(y)) for label, y in (*lines, *printed)),
+    )
