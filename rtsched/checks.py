@@ -71,9 +71,7 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot) -> None:
         return
     place, kept = places(snapshot.plan.entries.job, entries.job)
     kept[kept] = snapshot.plan.entries.start[place[kept]] == entries.start[kept]
-    busy = np.full(len(snapshot.cluster), -np.inf)
     running = snapshot.allocations
-    busy[running.nodes] = np.repeat(running.entries.end, np.diff(running.indptr))
     clash = first_overlap(
         entries.start,
         entries.end,
@@ -81,8 +79,10 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot) -> None:
         plan.nodes,
         np.argsort(entries.start),
         kept,
-        busy,
-        np.full(len(busy), -np.inf),
+        running.entries.end,
+        running.indptr,
+        running.nodes,
+        len(snapshot.cluster),
     )
     if clash >= 0:
         raise ShapeError(f"plan gives job {entries.job[clash]} a node that is not free by then")

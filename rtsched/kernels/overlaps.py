@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.kernels.compiling import compiled
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -25,8 +26,10 @@ def first_overlap(
     nodes: NDArray[np.int32],
     by_start: Integers,
     kept: NDArray[np.bool_],
-    busy: Floats,
-    taken: Floats,
+    held_until: Floats,
+    held_indptr: Integers,
+    held_nodes: NDArray[np.int32],
+    n_nodes: int,
 ) -> int:
     """Return the first entry by start that gets a node which is not free then, -1 if there is none.
 
@@ -40,12 +43,17 @@ def first_overlap(
     by_start : int64[n]
         Entries with ascending starts.
     kept : bool[n]
-        Entries that need not fit around `busy`.
-    busy : float64[m]
-        Until when running jobs have each node, seconds.
-    taken : float64[m]
-        Until when entries have each node: -inf; it is written to.
+        Entries that need not fit around running jobs.
+    held_until, held_indptr, held_nodes
+        When each running job ends, seconds, and its nodes.
+    n_nodes : int
+        Nodes of the cluster.
     """
+    taken = np.full(n_nodes, -np.inf)
+    busy = taken.copy()
+    for i in range(len(held_until)):
+        for place in range(held_indptr[i], held_indptr[i + 1]):
+            busy[held_nodes[place]] = max(busy[held_nodes[place]], held_until[i])
     for i in by_start:
         latest = start[i] + ROUNDING
         for place in range(indptr[i], indptr[i + 1]):
