@@ -167,7 +167,11 @@ def log_page() -> str:
     fields = [(number, code(name)) for number, name in enumerate(swf.FIELDS, 1)]
     roles = [(role, ", ".join(map(code, names))) for role, names in sacct_lines.ROLES.items()]
     attributes = ", ".join(map(code, sorted(condor_history.ATTRIBUTES)))
-    options = [(code(f"--{name}"), meaning) for name, meaning in field_texts(ReadOptions).items()]
+    options = [
+        (code(f"--{name}"), meaning)
+        for name, meaning in field_texts(ReadOptions).items()
+        if name != "details"  # what a command says for itself, no option
+    ]
     return page(
         "Log formats",
         NOTE,

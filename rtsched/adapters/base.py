@@ -29,6 +29,8 @@ class ReadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What separates the fields of `sacct` text."""
     timezone: str | None = None
     """The time zone of times without one, such as Europe/Berlin; None: this machine's."""
+    details: bool = False
+    """Whether to read job names and input sizes too, which only a calibration asks for."""
 
 
 class Reader(Protocol):

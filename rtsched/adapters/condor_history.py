@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from rtsched.adapters.source import Source
 
 _WANTED = (
-    "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid committedtime "
+    "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid cmd "
+    "committedtime "
     "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
     "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
     "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestmemory "
-    "requestruntime rtdeadline user"
+    "requestruntime rtdeadline transferinputsizemb user"
 )
 ATTRIBUTES = frozenset(_WANTED.split())
 """What is read of an ad."""
@@ -50,10 +51,10 @@ _STATUS: dict[float, Ending] = {
     6: Ending.RUNNING,
     7: Ending.RUNNING,
 }
-_TEXTS = ("user", "account", "schedd", "nodes")
+_TEXTS = ("user", "account", "schedd", "nodes", "name")
 _COLUMNS = (
     "cluster proc submit start end run wall_time deadline size size_min size_max given memory "
-    "restarts nice ending"
+    "restarts nice ending input"
 )
 _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
@@ -68,7 +69,7 @@ class CondorHistoryReader:
     format: ClassVar[str] = "condor-history"
 
     def __init__(self, options: ReadOptions) -> None:
-        del options  # its times are seconds since the epoch
+        self._details = options.details
         self._columns = Columns()
         self._skipped = Skipped()
         self._sources: list[str] = []
@@ -127,7 +128,8 @@ class CondorHistoryReader:
         if end < start or run < 0 or start < 0:
             return "it ends before it starts", []
         schedd = name.partition("#")[0] if name else None
-        texts = (text(ad, "owner", "user"), _group(ad), schedd, text(ad, "lastremotehost"))
+        called = text(ad, "cmd") if self._details else None
+        texts = (text(ad, "owner", "user"), _group(ad), schedd, text(ad, "lastremotehost"), called)
         row = {
             "cluster": cluster,
             "proc": proc,
@@ -141,6 +143,7 @@ class CondorHistoryReader:
             "restarts": max(0.0, min(number(ad, "numjobstarts"), 1e9) - 1),
             "nice": -number(ad, "jobprio"),
             "ending": ending,
+            "input": number(ad, "transferinputsizemb") * _MEGABYTE if self._details else math.nan,
             **_sizes(ad, size),
         }
         codes = [self._coders[key].code(value) for key, value in zip(_TEXTS, texts, strict=True)]
@@ -207,7 +210,7 @@ class CondorHistoryReader:
         moldable = size_min > 0
         memory = take("memory")
         nice = np.nan_to_num(take("nice"), nan=0.0)
-        codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes")}
+        codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes", "name")}
         n = len(key)
         jobs = Jobs.build(
             n,
@@ -223,7 +226,8 @@ class CondorHistoryReader:
             cores=size,
             memory=unless_constant(np.where(memory > 0, memory, -1).astype(np.int64), -1),
             nice=unless_constant(nice, 0.0),
-            names={name: self._coders[name].names() for name in ("user", "account")},
+            names={name: self._coders[name].names() for name in ("user", "account", "name")},
+            name=unless_constant(codes["name"], -1),
             user=codes["user"],
             account=codes["account"],
         )
@@ -235,6 +239,7 @@ class CondorHistoryReader:
             size=whole(take("given")),
             ending=take("ending").astype(np.int8),
             restarts=unless_constant(whole(take("restarts")), 0),
+            input_bytes=unless_constant(take("input"), np.nan),
             names={"nodes": self._coders["nodes"].names()},
             nodes=codes["nodes"],
         )

@@ -43,6 +43,7 @@ class SacctReader:
 
     def __init__(self, options: ReadOptions) -> None:
         self._given_delimiter = options.delimiter
+        self._details = options.details
         self._zone_name = options.timezone
         self._zone = known_zone(options.timezone)
         self._rows = SlurmRows()
@@ -88,6 +89,8 @@ class SacctReader:
         start = len(block) - len(block.lstrip())
         line, _, rest = block[start:].partition(b"\n")
         header = Header(line, self._given_delimiter)
+        if not self._details:
+            header.place.pop("name", None)
         number = block.count(b"\n", 0, start) + 1
         if self._given_delimiter and len(header.columns) == 1:
             raise InputError(

@@ -127,6 +127,7 @@ class Record(msgspec.Struct):
     partition: str | None = None
     qos: str | None = None
     nodes: str | None = None
+    name: str | None = None
     cluster: str | None = None
     extra: str | None = None
     submit_line: str | None = None
@@ -141,6 +142,7 @@ class SacctJsonReader:
 
     def __init__(self, options: ReadOptions) -> None:
         self._zone_name = options.timezone
+        self._details = options.details
         self._zone = known_zone(options.timezone)
         self._local = False
         self._rows = SlurmRows()
@@ -222,6 +224,7 @@ class SacctJsonReader:
             "qos": record.qos,
             "nodes": nodes,
             "cluster": record.cluster,
+            "name": record.name if self._details else None,
         }
         return {name: self._texts[name].code(text) for name, text in texts.items()}
 

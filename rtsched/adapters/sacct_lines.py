@@ -40,6 +40,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "submit_line": ("submitline",),
     "extra": ("extra",),
     "comment": ("comment",),
+    "name": ("jobname",),
 }
 """What is read, and the columns that say it, best first."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, NDArray[Any]]
 
-TEXTS = ("user", "account", "partition", "qos", "nodes", "cluster")
+TEXTS = ("user", "account", "partition", "qos", "nodes", "cluster", "name")
 """Columns of codes."""
 
 COLUMNS: dict[str, tuple[Any, Any]] = {
@@ -178,8 +178,10 @@ class SlurmRows:
             memory=unless_constant(take("memory"), -1),
             names={
                 "label": label[1],
+                "name": names["name"],
                 **{name: names[name] for name in TEXTS[:4]},
             },
+            name=unless_constant(texts["name"], -1),
             **{name: unless_constant(texts[name], -1) for name in TEXTS[:4]},
         )
         outcomes = Outcomes.build(

@@ -61,7 +61,7 @@ FIELDS = (
 )
 """The 18 fields of a line, in order."""
 
-_KEPT = ("job", "status", "user", "group", "queue", "partition", "before")
+_KEPT = ("job", "status", "user", "group", "application", "queue", "partition", "before")
 _LARGEST = 2.0**53
 _HEADER = re.compile(rb"\s*;\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 _NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
@@ -140,7 +140,7 @@ class SwfReader:
     format: ClassVar[str] = "swf"
 
     def __init__(self, options: ReadOptions) -> None:
-        del options  # the header says everything
+        self._details = options.details
         self._columns = Columns()
         self._skipped = Skipped()
         self._sources: list[str] = []
@@ -260,6 +260,8 @@ class SwfReader:
             "account": number_codes(take("group"), {}),
             "partition": number_codes(take("queue"), self._names["queue"]),
         }
+        if self._details:
+            texts["name"] = number_codes(take("application"), {})
         partition = take("partition")
         if texts["partition"] is None:
             texts["partition"] = number_codes(partition, self._names["partition"])

@@ -44,6 +44,7 @@ class Jobs(Table):
     cps = Column(np.float64, np.nan, "Divisible load: seconds to compute one unit (paper: Cps).")
     setup_link = Column(np.float64, 0.0, "Divisible load: seconds to set up one transmission.")
     setup_node = Column(np.float64, 0.0, "Divisible load: seconds to set up the computation.")
+    name = Text("What its user calls it: job name, executable. Kept for a calibration only.")
     user = Text("Who submitted it.")
     account = Text("The account, group or accounting group that is charged.")
     partition = Text("Partition or queue.")
