@@ -40,17 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-__all__ = [
-    "FAILED",
-    "HOOKS",
-    "Answer",
-    "Chain",
-    "HookUse",
-    "Judgement",
-    "Member",
-    "Order",
-    "Stage",
-]
+__all__ = ["FAILED", "HOOKS", "Answer", "Chain", "HookUse", "Judgement", "Member", "Order", "Stage"]
 
 HOOKS = ("delay_class", "admit", "fair_share", "partition", "observe")
 FAILED = Reason("plugin.failed", "a plug-in failed; the site defers jobs until it answers again")
