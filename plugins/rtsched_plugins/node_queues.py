@@ -178,7 +178,7 @@ def first_place(rows: Ints, members: Ints, machine: Machine) -> Ints:
 
 
 def arrived(waiting: Ints, rows: Ints, fixed: Ints, machine: Machine) -> Ints:
-    """Return `waiting` with jobs appended one by one, each for the nodes that end first."""
+    """Return `waiting` with jobs appended one by one, each for the nodes where it ends first."""
     load = fixed + queued_load(waiting, machine)
     rows = rows.copy()
     for row in rows:
@@ -191,7 +191,7 @@ def arrived(waiting: Ints, rows: Ints, fixed: Ints, machine: Machine) -> Ints:
             row[NODE] = 0
             continue
         size = min(int(row[SIZE]), len(members))
-        ends = load[members] / machine.power[members]
+        ends = (load[members] + units) / machine.power[members]
         first = int(np.argmin(latest(ends, size)))
         row[NODE] = members[first]
         load[members[first : first + size]] += units

@@ -1,7 +1,7 @@
 """Queues of nodes, balanced by positional scans: PSTS.
 
-Each waiting job is for a node (a wide one for neighbouring nodes). A job that arrives goes to the
-nodes that end first; when a job comes or goes and the queues have become uneven enough to pay for
+Each waiting job is for a node (a wide one for neighbouring nodes). A job that arrives goes where it
+would end first; when a job comes or goes and the queues have become uneven enough to pay for
 it, a positional scan over the grid of nodes moves waiting jobs. Running and pinned jobs stay; they
 lessen what their nodes get.
 
