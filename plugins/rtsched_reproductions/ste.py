@@ -324,7 +324,7 @@ def _width_plot(studies: Mapping[Study, NDArray[np.float64]]) -> Plot:
     widths = np.array([_width(studies[100, 10, widest]).mean(axis=1) for widest in WIDEST])
     curves = tuple(Curve(name, x, widths[:, rule]) for rule, name in enumerate(NAMES))
     title = "Greatest less least error, 100 tasks in 10 queues"
-    return Plot("ste-errors", title, "shares are drawn from 1 to", "quanta", curves)
+    return Plot("errors", title, "shares are drawn from 1 to", "quanta", curves)
 
 
 def _hand_plot(slices: Sequence[tuple[int, Any, Any, Any]]) -> Plot:
@@ -336,4 +336,4 @@ def _hand_plot(slices: Sequence[tuple[int, Any, Any, Any]]) -> Plot:
         Curve(name, end, np.array([0.0, *np.where(ran == task, error, -error)]))
         for task, name in enumerate(("A, share 2", "B, share 1"))
     )
-    return Plot("ste-hand", "Hand example: errors after each slice", "s", "s", curves)
+    return Plot("hand", "Hand example: errors after each slice", "s", "s", curves)

@@ -46,7 +46,7 @@ def test_it_shows_every_row_and_two_plots(reduced: Findings) -> None:
     errors = reduced.sheets[1]
     assert errors.ours.shape == (len(EXPECTED), 8)
     assert np.isfinite(errors.expected).all()
-    assert [plot.name for plot in reduced.plots] == ["ste-errors", "ste-hand"]
+    assert [plot.name for plot in reduced.plots] == ["errors", "hand"]
     for plot in reduced.plots:
         assert all(len(curve.x) == len(curve.y) for curve in plot.curves)
 

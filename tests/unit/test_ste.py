@@ -195,6 +195,7 @@ def test_ideal_finish_by_hand() -> None:
         assert np.isinf(verdicts.promise).all()
     assert verdicts.offer.tolist() == [10800.0]
     text = "its share of 4 of 12 nodes would end it 1 s after its deadline"
+    assert verdicts.findings[0].reason.code == "ste.too-late"
     assert verdicts.findings[0].text(0) == text
 
 
