@@ -1,8 +1,10 @@
-"""Descriptions of a machine: slurm.conf, `scontrol show nodes`, `condor_status`."""
+"""Descriptions of a machine: slurm.conf, topology.conf, `scontrol show nodes`, `condor_status`."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.ad_files import read_ads
@@ -10,12 +12,13 @@ from rtsched.adapters.cells import readable
 from rtsched.adapters.classads import Record, number, text
 from rtsched.adapters.machine import Node, cluster_of
 from rtsched.adapters.slurm_cluster import conf_nodes, json_nodes, shown_nodes
+from rtsched.adapters.slurm_topology import topology_of, topology_places
 from rtsched.adapters.source import Source
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster, NodeState
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from rtsched.adapters.slurm_topology import Place
 
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
@@ -39,7 +42,8 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     ----------
     path : path
         A slurm.conf, the output of `scontrol show nodes` (text or --json) or of
-        `condor_status -long` (or -json); its content tells which.
+        `condor_status -long` (or -json); its content tells which. A topology.conf in the same
+        directory as a slurm.conf or output of scontrol says how the nodes are linked.
 
     Raises
     ------
@@ -58,7 +62,24 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
         empty = sum(node.cpus <= 0 for node in nodes)
         if empty:
             said.append(f"nodes without processors are left out ({empty:,})")
-        return cluster_of(source.path, [node for node in nodes if node.cpus > 0]), tuple(said)
+        nodes = [node for node in nodes if node.cpus > 0]
+        cluster = cluster_of(source.path, nodes)
+        places = _places(Path(source.path).parent / "topology.conf", nodes, said)
+        if places:
+            cluster = replace(cluster, topology=topology_of(places, nodes, said))
+        return cluster, tuple(said)
+
+
+def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:
+    """Return the places in the tree of switches, if the file is there and names these nodes."""
+    if not path.is_file():
+        return {}
+    try:
+        text = readable(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"cannot be read ({error}); check it or move it away") from error
+    places = topology_places(str(path), text, said)
+    return places if any(node.name in places for node in nodes) else {}
 
 
 def _nodes(source: Source, said: list[str]) -> list[Node]:

@@ -39,8 +39,8 @@ def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
     partitions: list[tuple[int, Pairs]] = []
     sets: dict[str, Pairs] = {}
     defaults: dict[str, Pairs] = {"nodename": {}, "partitionname": {}}
-    for number, line in _conf_lines(Path(path), text, said, 0):
-        pairs = {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
+    for number, line in conf_lines(Path(path), text, said):
+        pairs = pairs_of(line)
         kind = next(iter(pairs), "")
         if kind == "nodeset":
             sets[pairs[kind]] = pairs
@@ -53,7 +53,7 @@ def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
         if kind == "partitionname":
             partitions.append((number, pairs))
             continue
-        for name in _expand(path, number, pairs[kind]):
+        for name in expanded(path, number, pairs[kind]):
             if pairs.get("state", "").upper() != "FUTURE":
                 nodes[name] = _node(name, pairs)
     for number, pairs in partitions:
@@ -63,8 +63,8 @@ def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
     return list(nodes.values())
 
 
-def _conf_lines(path: Path, text: str, said: list[str], depth: int) -> list[tuple[int, str]]:
-    """Return the lines of a slurm.conf without comments, continued lines joined."""
+def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[tuple[int, str]]:
+    """Return the numbered lines of a configuration file, comments left out, included files in."""
     lines: list[tuple[int, str]] = []
     pending, first = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
@@ -82,7 +82,7 @@ def _conf_lines(path: Path, text: str, said: list[str], depth: int) -> list[tupl
         try:
             if depth == _DEEPEST:
                 raise OSError("files include each other")
-            lines += _conf_lines(other, readable(other.read_bytes()), said, depth + 1)
+            lines += conf_lines(other, readable(other.read_bytes()), said, depth + 1)
         except (OSError, ValueError) as error:
             said.append(f"the included file {match[1]} is left out ({error})")
     if pending:
@@ -90,7 +90,13 @@ def _conf_lines(path: Path, text: str, said: list[str], depth: int) -> list[tupl
     return lines
 
 
-def _expand(path: str, number: int | None, text: str) -> list[str]:
+def pairs_of(line: str) -> Pairs:
+    """Return the `Name=value` pairs of a line, names in lower case, quotes taken off."""
+    return {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
+
+
+def expanded(path: str, number: int | None, text: str) -> list[str]:
+    """Return the names in a node list; a wrong one is an `InputError` with its line."""
     try:
         return expand(text)
     except ValueError as error:
@@ -104,13 +110,13 @@ def _members(
     if text.upper() == "ALL":
         return list(nodes)
     members: list[str] = []
-    for name in _expand(path, number, text):
+    for name in expanded(path, number, text):
         if name.upper() == "ALL":
             members += nodes
         elif name in sets:
             chosen = sets[name]
             feature = chosen.get("feature", "")
-            members += _expand(path, number, chosen.get("nodes", ""))
+            members += expanded(path, number, chosen.get("nodes", ""))
             members += [node.name for node in nodes.values() if feature in node.features]
         else:
             members.append(name)

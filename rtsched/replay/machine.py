@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.model.accounts import Accounts
-from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.cluster import Cluster, Nodes, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +95,27 @@ def by_node(cluster: Cluster) -> Cluster:
         memory=np.where(whole.memory >= 0, memory, -1),
     ).replace_text("name", whole.host, nodes.names("host"))
     masks = {name: mask[rows] for name, mask in cluster.partitions.items()}
-    return Cluster(table, masks, version=cluster.version)
+    topology = _of_whole_nodes(cluster.topology, rows, group)
+    return Cluster(table, masks, topology, cluster.version)
+
+
+def _of_whole_nodes(
+    topology: Topology, rows: NDArray[np.int64], group: NDArray[np.int64]
+) -> Topology:
+    """Return the grid without its axis of processors; none where they do not lie along one.
+
+    `rows` are the first rows of the nodes, `group` says which node each row belongs to.
+    """
+    if not topology.shape:
+        return Topology()
+    cell = topology.cell if len(topology.cell) else np.arange(len(group))
+    if len(topology.shape) == 1:
+        return Topology((len(rows),), cell=np.argsort(np.argsort(cell[rows])))
+    line = cell // topology.shape[-1]
+    apart = len(np.unique(line[rows])) == len(rows)
+    if not apart or (line != line[rows][group]).any():
+        return Topology()
+    return Topology(topology.shape[:-1], cell=line[rows])
 
 
 def cores_per_node(cluster: Cluster) -> int:

@@ -1,9 +1,10 @@
 """Positional-scan balancing of work units over a hyper-grid of nodes with unequal powers.
 
-Units are numbered in node order. On a line, unit k of W goes to the node j with λ_j <= k/W < λ_{j+1},
-λ being the scan of the normalised powers. On a grid the slices of axis 0 first even out their
-totals: senders give their excess, receivers take blocks of what is on its way; then each slice
-balances what it holds, one axis less. All slices of one axis are worked on together.
+Units are numbered in node order. On a line, unit k of W goes to the node j whose λ_j <= k/W is the
+greatest, λ being the scan of the normalised powers; nodes without power get nothing. On a grid the
+slices of axis 0 first even out their totals: senders give their excess, receivers take blocks of
+what is on its way; then each slice balances what it holds, one axis less. All slices of an axis are
+worked on together.
 
 Work is kept as runs of neighbouring units, so the effort depends on nodes, not on units. All
 arithmetic is exact.
