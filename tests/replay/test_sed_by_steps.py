@@ -10,7 +10,7 @@ import numpy as np
 import plain_sed
 import pytest
 import run_cases
-from case_runners.sed import VARIANTS, parallel_workload, replayed
+from case_runners.sed import parallel_workload, replayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from rtsched.chain import Chain
 from rtsched.kernels.delays import slowest
 from rtsched.replay.engine import Replay
 from rtsched.replay.policies import presets
+from rtsched_reproductions.sed_states import VARIANTS
 
 FACTORS = st.lists(st.sampled_from([1.0, 1.5, 2.0, 3.0, 4.0]), min_size=2, max_size=7).map(
     lambda some: sorted([1.0, *some])
@@ -72,7 +73,7 @@ def test_replay_agrees_with_small_steps(
 ) -> None:
     """Starts, ends, sizes, upgrades and migrations are the same."""
     factors, jobs = stream
-    ours = replayed(parallel_workload(factors, jobs), variant.lower())
+    ours = replayed(parallel_workload(factors, jobs), variant)
     assert list(run_cases.differences(plainly(factors, jobs, variant), ours, 1e-9)) == []
 
 
