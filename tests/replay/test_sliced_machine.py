@@ -29,6 +29,7 @@ from rtsched.replay.measures import measure
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Fate, Workload
 from rtsched.testing import make_cluster, make_jobs
+from rtsched_plugins.ste import Ste
 
 LOOPS = ["fcfs", "round-robin", "ste", "least-error"]
 EPOCH = 1_700_000_000.0
@@ -254,6 +255,51 @@ def test_what_does_not_fit_is_refused() -> None:
         simulate(work.jobs, work.run_time[:3], work.cluster, settings=sliced())
     with pytest.raises(ShapeError):
         machine(work, sliced(), node_events=[NodeEvent(EPOCH, 0, NodeState.DOWN)])
+
+
+class PlainSte(Ste):
+    """The same plug-in without its compiled form."""
+
+    compiled_hooks = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("given", [{}, {"half_life": 30.0, "weight_account": 0.5}])
+def test_ste_orders_alike_compiled_and_not(given: dict[str, Any]) -> None:
+    """A replay with kernels in the loop starts the jobs that one with Python calls starts."""
+    work = workload(n=150)
+    runs = []
+    for plugin in (Ste, PlainSte):
+        found = discover() | {"ste": Found("ste", "test", "1", plugin)}
+        tables = [PluginTable("ste", settings=given)]
+        policy = Policy(system=SystemSettings(order="priority"), plugin=tables)
+        runs.append(replay(work, "x", policy, found=found))
+    one, two = (run.results for run in runs)
+    assert one.start.tolist() == two.start.tolist()
+    for run in runs:
+        book = run.hooks["fair_share"]["ste"]
+        assert book.judged > book.changed > 0
+        assert book.abstained == book.errors == 0
+
+
+def test_ste_serves_by_shares() -> None:
+    """Three users with work for all the time: each gets the share of the machine, within a few
+    jobs, where first come first served gives them a third each.
+    """  # noqa: D205
+    n = 900
+    user = (np.arange(n) % 3).astype(np.int32)
+    jobs = make_jobs(n, submit=EPOCH, wall_time=60.0, association=user)
+    accounts = Accounts.build(3, name=["a", "b", "c"], shares=[1.0, 2.0, 3.0], is_user=True)
+    work = Workload(
+        *(jobs, np.full(n, 60.0), Outcomes.build(n), make_cluster(5), accounts),
+        *(Edges.build(0), (), Skipped()),
+    )
+    served = {}
+    for name in ("ste", "easy"):
+        start = replay(work, name, presets()[name]).results.start
+        first = start < EPOCH + 60.0 * 60
+        served[name] = np.bincount(user[first], minlength=3)
+    assert np.abs(served["ste"] - np.array([50, 100, 150])).max() <= 3
+    assert served["easy"].tolist() == [100, 100, 100]
 
 
 @pytest.mark.parametrize("name", ["ste-sliced", "rr", "least-error", "fcfs-sliced", "ste"])
