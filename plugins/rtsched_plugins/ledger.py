@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -81,17 +81,11 @@ class _Pool:
     waiting: Tasks
     ids: NDArray[np.int64]
     plan: Plan | None = None
-    _prepared: Prepared | None = None
+    _prepared: Any = None
 
-    def prepared(self, rules: Rules) -> Prepared:
+    def prepared(self, planner: Planner) -> Any:
         if self._prepared is None:
-            self._prepared = prepare(
-                self.free,
-                self.waiting,
-                rules.order,
-                rules.node_rule,
-                efficiency=rules.efficiency,
-            )
+            self._prepared = planner.prepare(self.free, self.waiting)
         return self._prepared
 
     def adopt(self, plan: Plan, new: Tasks | None, ids: NDArray[np.int64]) -> None:
@@ -109,12 +103,45 @@ class _Pool:
         self.waiting, self.ids, self._prepared = _rows(self.waiting, kept), self.ids[kept], None
 
 
+class Planner(Protocol):
+    """How promised jobs are planned, and new ones tested, in one pool of nodes."""
+
+    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Any:
+        """Return what all tests against these free times and waiting tasks share."""
+
+    def admit(self, prepared: Any, new: Tasks | None, now: float) -> Plan:
+        """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
+
+    def hopeless(self, prepared: Any, new: Tasks, now: float) -> bool:
+        """Return whether the new task would be late on an idle cluster."""
+
+    def offer(self, prepared: Any, new: Tasks, now: float, max_tests: int) -> float:
+        """Return a whole second as deadline with which the new task is admitted, inf: none."""
+
+
 class Rules(NamedTuple):
-    """How promised jobs are planned; see `rtsched_plugins.kernels.admission`."""
+    """The planner of `rtsched_plugins.kernels.admission`: one order and one node rule."""
 
     order: int
     node_rule: int
     efficiency: float
+
+    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Prepared:
+        """Return what all tests against these free times and waiting tasks share."""
+        return prepare(free, waiting, self.order, self.node_rule, efficiency=self.efficiency)
+
+    def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
+        """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
+        return admit(prepared, new, now=now)
+
+    def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
+        """Return whether the new task would be late on an idle cluster."""
+        rows, last = with_new(prepared, new).rows, len(prepared.queue)
+        return least_size(rows, last, rows.whole[last, LOW], now) == 0
+
+    def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
+        """Return the least whole second as deadline with which it is admitted, inf: none."""
+        return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
 
 
 class Standing:
@@ -128,14 +155,16 @@ class Standing:
     ----------
     origin : float
         Seconds since the epoch.
+    planner : Planner
+        How plans are made.
     masks : list of bool[m]
         The sets of nodes that partitions are; the first: all nodes.
     pool_of_planned : int64[n]
         For each entry of the plan the set of nodes that it may use.
     """
 
-    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
-        self.rules = rules
+    def __init__(self, snapshot: Snapshot, planner: Planner) -> None:
+        self.planner = planner
         self.origin = _origin(snapshot)
         self._source = _source(snapshot)
         self._planned, self._plan = snapshot.planned, snapshot.plan
@@ -169,7 +198,7 @@ class Standing:
             planned = self._planned if mine.all() else self._planned.take(mine)
             free = self.free_but_for([index], [])[nodes]
             pool = _Pool(nodes, free, tasks_of(planned, self.origin), planned.id)
-            pool.prepared(self.rules)
+            pool.prepared(self.planner)
             self._pools[index] = pool
         return replace(self._pools[index])
 
@@ -260,16 +289,16 @@ class Ledger:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
         index = int(self._pool_of_new[row])
         pool = self._pool(index)
-        prepared = pool.prepared(self.standing.rules)
+        planner = self.standing.planner
+        prepared = pool.prepared(planner)
         new = _rows(self._new, slice(row, row + 1))
-        plan = admit(prepared, new, now=self._now)
+        plan = planner.admit(prepared, new, self._now)
         if plan.accepted:
             self._adopt(index, plan, new, np.append(pool.ids, self.jobs.id[row]))
             return None
         left = float(self.jobs.deadline[row] - self.snapshot.now)
         promises = len(pool.ids)
-        tried = with_new(prepared, new).rows
-        if least_size(tried, promises, tried.whole[promises, LOW], self._now) == 0:
+        if planner.hopeless(prepared, new, self._now):
             return Refusal("impossible", {"left": left})
         if plan.failed < promises:
             other = float(pool.ids[plan.failed])
@@ -281,10 +310,10 @@ class Ledger:
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
         pool = self._pool(int(self._pool_of_new[row]))
-        prepared = pool.prepared(self.standing.rules)
+        planner = self.standing.planner
         new = _rows(self._new, slice(row, row + 1))
-        found = counter_offer(prepared, new, now=self._now, max_tests=max_tests)
-        return found.deadline + self._origin
+        found = planner.offer(pool.prepared(planner), new, self._now, max_tests)
+        return found + self._origin
 
     def improve(self) -> bool:
         """Plan all promises anew; return whether that is better than the plan they have.
@@ -295,15 +324,15 @@ class Ledger:
         """
         old = self.snapshot.plan
         up = np.isfinite(self.snapshot.free_in)
-        better = False
+        planner, better = self.standing.planner, False
         for index in np.unique(self.standing.pool_of_planned).tolist():
             pool = self._pool(index)
             mine = self.standing.pool_of_planned == index
             lost = not up[old.nodes[np.repeat(mine, np.diff(old.indptr))]].all()
-            plan = admit(pool.prepared(self.standing.rules), now=self._now)
+            plan = planner.admit(pool.prepared(planner), None, self._now)
             while lost and not plan.accepted:
                 pool.without(plan.failed)
-                plan = admit(pool.prepared(self.standing.rules), now=self._now)
+                plan = planner.admit(pool.prepared(planner), None, self._now)
             begun = float((old.entries.start[mine] - self._origin).sum())
             if plan.accepted and (lost or float(plan.start.sum()) < begun):
                 self._adopt(index, plan, None, pool.ids)

@@ -16,15 +16,14 @@ Lin, Lu, Deogun, Goddard, 2005: Real-Time Divisible Load Scheduling for Cluster 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from rtsched.hookspecs import hookimpl
-from rtsched.model.jobs import Kind
-from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched.model.verdicts import Reason
+from rtsched_plugins.deadline_admission import DeadlineAdmission
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
     BY_COST,
@@ -32,19 +31,18 @@ from rtsched_plugins.kernels.admission import (
     FASTEST_NODES,
     LEAST_NODES,
 )
-from rtsched_plugins.ledger import Ledger, Rules, Standing
+from rtsched_plugins.ledger import Rules
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Verdicts
 
 ORDERS = {"cost-derivative": BY_COST, "arrival": BY_ARRIVAL, "deadline": BY_DEADLINE}
 NODE_RULES = {"fewest": LEAST_NODES, "fastest": FASTEST_NODES}
 
 
-class Mcdf:
+class Mcdf(DeadlineAdmission):
     """Admit a job with a deadline if a plan keeps it and every earlier promise."""
 
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,85 +77,32 @@ class Mcdf:
             ),
         ] = 64
 
-    impossible = Reason(
+    impossible: ClassVar = Reason(
         "mcdf.impossible",
         "cannot end by its deadline even on an idle machine: {left} s are left",
     )
-    no_room = Reason(
+    no_room: ClassVar = Reason(
         "mcdf.no-room",
         "every plan that keeps the {promises} promises given ends it too late; {left} s are left "
         "and {free} of {nodes} nodes are free",
     )
-    breaks_promise = Reason(
+    breaks_promise: ClassVar = Reason(
         "mcdf.breaks-promise",
         "with it job {other} would miss its promised deadline; {promises} promises are given",
     )
-    endless = Reason(
+    endless: ClassVar = Reason(
         "mcdf.endless", "says neither how long it runs nor how much work it is; no end is certain"
     )
-    not_yet = Reason(
+    not_yet: ClassVar = Reason(
         "mcdf.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
     )
 
     def __init__(self, config: Config | None = None) -> None:
-        self.config = config or self.Config()
-        self._standing: Standing | None = None
+        config = config or self.Config()
+        rules = Rules(ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency)
+        super().__init__(rules, config.offer_tests)
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
-        """Judge one by one in order of (submit, id), each against all admitted before it."""
-        if not len(jobs):
-            return self._improve(snapshot)
-        due = np.isfinite(jobs.deadline)
-        if not due.any():
-            return None
-        endless = due & ~_bounded(jobs)
-        later = due & ~endless & (jobs.begin > snapshot.now)
-        judged = np.flatnonzero(due & ~endless & ~later)
-        code = np.zeros(len(jobs), np.int8)
-        code[endless], code[later] = Verdict.REJECT, Verdict.DEFER
-        promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
-        findings = []
-        all_judged = len(judged) == len(jobs)
-        if not all_judged:
-            findings.append(Finding.where(endless, self.endless))
-            findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
-        ledger = self._ledger(snapshot, jobs if all_judged else jobs.take(judged))
-        for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
-            row = judged[k]
-            refusal = ledger.admit(k)
-            if refusal is None:
-                code[row], promise[row] = Verdict.ADMIT, jobs.deadline[row]
-                continue
-            code[row] = Verdict.REJECT
-            if self.config.offer_tests:
-                offer[row] = ledger.offer(k, self.config.offer_tests)
-            reason = getattr(self, refusal.why)
-            numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
-            findings.append(Finding(reason, np.array([row]), numbers))
-        plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
-        retry_at = np.where(later, jobs.begin, -np.inf)
-        said = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts(code, retry_at, promise, offer, said, plan)
-
-    def _improve(self, snapshot: Snapshot) -> Verdicts | None:
-        """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
-        if not len(snapshot.plan):
-            return None
-        ledger = self._ledger(snapshot, snapshot.queued.take([]))
-        return Verdicts.build([], plan=ledger.schedule()) if ledger.improve() else None
-
-    def _ledger(self, snapshot: Snapshot, jobs: Jobs) -> Ledger:
-        """Return the ledger; what was made of the same promises and plan for the last is kept."""
-        config, standing = self.config, self._standing
-        if standing is None or not standing.is_of(snapshot):
-            rules = Rules(ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency)
-            standing = self._standing = Standing(snapshot, rules)
-        return Ledger(snapshot, jobs, standing)
-
-
-def _bounded(jobs: Jobs) -> NDArray[np.bool_]:
-    """Return which jobs say enough to know when they will have ended."""
-    load = np.isfinite(jobs.sigma) & (jobs.sigma > 0) & np.isfinite(jobs.cms + jobs.cps)
-    load &= jobs.cms + jobs.cps > 0
-    return np.where(jobs.kind == Kind.DIVISIBLE, load, np.isfinite(jobs.wall_time))
+        """Admit what a plan keeps beside all promises; see `DeadlineAdmission.judge`."""
+        return self.judge(jobs, snapshot)

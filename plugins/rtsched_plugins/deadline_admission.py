@@ -1,0 +1,100 @@
+"""Verdicts of a planner that promises deadlines: the frame that its variants share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from rtsched.model.jobs import Kind
+from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched_plugins.ledger import Ledger, Standing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+    from rtsched_plugins.ledger import Planner
+
+
+class DeadlineAdmission:
+    """Judge jobs with a deadline one by one, each against all promises given before.
+
+    A plug-in derives from it, says how it plans, and declares the reasons under its own name.
+
+    Attributes
+    ----------
+    planner : Planner
+        How a plan is made.
+    offer_tests : int
+        Admission tests that one counter-offer may cost; 0: no counter-offer.
+    """
+
+    impossible: ClassVar[Reason]
+    no_room: ClassVar[Reason]
+    breaks_promise: ClassVar[Reason]
+    endless: ClassVar[Reason]
+    not_yet: ClassVar[Reason]
+
+    def __init__(self, planner: Planner, offer_tests: int) -> None:
+        self.planner = planner
+        self.offer_tests = offer_tests
+        self._standing: Standing | None = None
+
+    def judge(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+        """Judge one by one in order of (submit, id), each against all admitted before it."""
+        if not len(jobs):
+            return self._improve(snapshot)
+        due = np.isfinite(jobs.deadline)
+        if not due.any():
+            return None
+        endless = due & ~bounded(jobs)
+        later = due & ~endless & (jobs.begin > snapshot.now)
+        judged = np.flatnonzero(due & ~endless & ~later)
+        code = np.zeros(len(jobs), np.int8)
+        code[endless], code[later] = Verdict.REJECT, Verdict.DEFER
+        promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
+        findings = []
+        all_judged = len(judged) == len(jobs)
+        if not all_judged:
+            findings.append(Finding.where(endless, self.endless))
+            findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
+        ledger = self._ledger(snapshot, jobs if all_judged else jobs.take(judged))
+        for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
+            row = judged[k]
+            refusal = ledger.admit(k)
+            if refusal is None:
+                code[row], promise[row] = Verdict.ADMIT, jobs.deadline[row]
+                continue
+            code[row] = Verdict.REJECT
+            if self.offer_tests:
+                offer[row] = ledger.offer(k, self.offer_tests)
+            reason = getattr(self, refusal.why)
+            numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
+            findings.append(Finding(reason, np.array([row]), numbers))
+        plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
+        retry_at = np.where(later, jobs.begin, -np.inf)
+        said = tuple(finding for finding in findings if len(finding.rows))
+        return Verdicts(code, retry_at, promise, offer, said, plan)
+
+    def _improve(self, snapshot: Snapshot) -> Verdicts | None:
+        """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
+        if not len(snapshot.plan):
+            return None
+        ledger = self._ledger(snapshot, snapshot.queued.take([]))
+        return Verdicts.build([], plan=ledger.schedule()) if ledger.improve() else None
+
+    def _ledger(self, snapshot: Snapshot, jobs: Jobs) -> Ledger:
+        """Return the ledger; what was made of the same promises and plan for the last is kept."""
+        standing = self._standing
+        if standing is None or not standing.is_of(snapshot):
+            standing = self._standing = Standing(snapshot, self.planner)
+        return Ledger(snapshot, jobs, standing)
+
+
+def bounded(jobs: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs say enough to know when they will have ended."""
+    load = np.isfinite(jobs.sigma) & (jobs.sigma > 0) & np.isfinite(jobs.cms + jobs.cps)
+    load &= jobs.cms + jobs.cps > 0
+    return np.where(jobs.kind == Kind.DIVISIBLE, load, np.isfinite(jobs.wall_time))
