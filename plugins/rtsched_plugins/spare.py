@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Executed(State, frozen=True):
-    """How long jobs with a deadline have run that have started and not ended.
+    """How long jobs have run that have a deadline, or are part of a graph, and have not ended.
 
     `seconds` up to `since`, the start of the piece that runs now; `since` is inf while the job is
     suspended.
@@ -122,15 +122,17 @@ class Spare:
             return GapForm(snapshot, jobs, last)
         done: dict[int, float] = {}
         if state is not None:
-            running = np.maximum(snapshot.now - state.since, 0.0)
+            boundary = np.ceil(snapshot.now / self.config.slot - 1e-6) * self.config.slot
+            running = np.maximum(boundary - state.since, 0.0)
             done = dict(zip(state.job.tolist(), (state.seconds + running).tolist(), strict=True))
         return EdfForm(snapshot, jobs, self.config.slot, last, done)
 
     @hookimpl
     def rtsched_observe(self, events: Events, state: Executed | None) -> Executed | None:
-        """Add up how long jobs with a deadline have run; only form `edf` needs it."""
+        """Add up how long jobs have run that may have a promise; only form `edf` needs it."""
         kinds = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.RESUMED, EventKind.ENDED)
-        told = np.isin(events.rows.kind, kinds) & np.isfinite(events.jobs.deadline)
+        told = np.isfinite(events.jobs.deadline) | (events.jobs.dag >= 0)
+        told &= np.isin(events.rows.kind, kinds)
         if self.config.form == "gaps" or not told.any():
             return None
         table: dict[int, tuple[float, float]] = {}

@@ -33,10 +33,12 @@ class Batch:
         self._code = np.zeros(len(jobs), np.int8)
         self._promise, self._offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
         self._findings: list[Finding] = []
-        self._known = known_places(snapshot, promised=self._edf)
-        self._uncertain = set(snapshot.queued.id.tolist()) - self._known.keys()
-        if self._edf:
-            self._uncertain |= set(snapshot.running.id.tolist()) - self._known.keys()
+        self._known: dict[int, Place] = {}
+        self._uncertain: set[int] = set()
+        if len(snapshot.edges):
+            self._known = known_places(snapshot, promised=self._edf)
+            there = [*snapshot.queued.id.tolist(), *snapshot.running.id.tolist()]
+            self._uncertain = set(there) - self._known.keys()
         self._new: dict[int, Place] = {}
 
     def judge(self) -> None:

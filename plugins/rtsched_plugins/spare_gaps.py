@@ -95,7 +95,7 @@ class GapForm:
             job = self._rigid(graph, task, row, float(deadline[task]), known)
             found = find(busy, job, self.last)
             later = min(later, found.later)
-            if not found.end <= job.deadline + SLACK:
+            if not (found.end < np.inf and found.end <= job.deadline + SLACK):
                 return Trial(tuple(places), True, later + self.snapshot.now, found.fits)
             place = self._place(nodes_at(busy, job, found), found.start, found.end)
             places.append(place)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rtsched.adapters.simulated.exclusive import ExclusiveNodes
 from rtsched.adapters.simulated.preemptive import PreemptiveNodes
+from rtsched.adapters.simulated.recurring_nodes import RecurringNodes
 from rtsched.adapters.simulated.sliced import SlicedServers
 from rtsched.adapters.simulated.time_shared import TimeSharedNodes
 from rtsched.errors import ConfigError
@@ -23,8 +24,11 @@ MACHINES: dict[str, Callable[..., System]] = {
 }
 """The class behind each value of the setting `machine`."""
 
-PERIODIC = frozenset({"exclusive", "preemptive"})
-"""The machines that keep time for periodic work."""
+PERIODIC: dict[str, Callable[..., System]] = {
+    "exclusive": RecurringNodes,
+    "preemptive": PreemptiveNodes,
+}
+"""The class behind the machines that keep time for periodic work, where there is some."""
 
 
 def simulate(*given: Any, settings: SystemSettings, **options: Any) -> System:
@@ -37,8 +41,9 @@ def simulate(*given: Any, settings: SystemSettings, **options: Any) -> System:
     """
     if not len(options.get("periodic", ())):
         options.pop("periodic", None)
-    elif settings.machine not in PERIODIC:
+        return MACHINES[settings.machine](*given, settings=settings, **options)
+    if settings.machine not in PERIODIC:
         raise ConfigError(
             [f"workload.periodic: machine {settings.machine!r} does no periodic work"]
         )
-    return MACHINES[settings.machine](*given, settings=settings, **options)
+    return PERIODIC[settings.machine](*given, settings=settings, **options)

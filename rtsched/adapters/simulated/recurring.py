@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,8 +96,3 @@ def occurrences(periodic: Periodic, begin: float, end: float) -> Intervals:
     number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     start = periodic.phase[row] + (number + first[row]) * periodic.period[row]
     return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
-
-
-def reach(now: float, periodic: Periodic, longest: float) -> float:
-    """Return until when occurrences are laid out at `now`: several periods and the longest job."""
-    return now + max(8.0 * float(periodic.period.max(initial=0.0)), 2.0 * longest, math.ulp(now))

@@ -1,0 +1,246 @@
+"""The spare plug-in: what it admits, promises, offers and refuses, in both forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtsched.chain import Chain, Member
+from rtsched.model.events import EventKind
+from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Verdict, Verdicts
+from rtsched.testing import (
+    PluginConformance,
+    make_cluster,
+    make_events,
+    make_jobs,
+    make_snapshot,
+)
+from rtsched_plugins.spare import Executed, Spare
+
+
+class TestGaps(PluginConformance):
+    """The batch form keeps the contract."""
+
+    plugin = Spare
+    name = "spare"
+    planner = True
+
+
+class TestGapsLast(TestGaps):
+    """So it does with utilisation-first."""
+
+    settings: ClassVar = {"select": "utilisation-first"}
+
+
+class TestEdf(TestGaps):
+    """So does the form in which tasks are suspended."""
+
+    settings: ClassVar = {"form": "edf", "slot": 60.0}
+    examples = 25
+
+
+def ask(jobs: Jobs, snapshot: Snapshot, **settings: Any) -> Verdicts:
+    """Return the plug-in's verdicts as the chain checks them."""
+    chain = Chain([Member("spare", Spare(Spare.Config(**settings)))], "spare")
+    verdicts = chain.admit(jobs, snapshot).verdicts
+    assert not chain.books["admit"]["spare"].first_error
+    return verdicts
+
+
+def placed(verdicts: Verdicts) -> dict[int, tuple[float, float, list[int]]]:
+    """Return start, end and nodes by job id."""
+    plan = verdicts.plan
+    assert plan is not None
+    return {
+        job: (start, end, plan.nodes_of(row).tolist())
+        for row, (job, start, end) in enumerate(
+            zip(
+                plan.entries.job.tolist(),
+                plan.entries.start.tolist(),
+                plan.entries.end.tolist(),
+                strict=True,
+            )
+        )
+    }
+
+
+def test_a_rigid_job_takes_one_gap_on_all_its_nodes() -> None:
+    """Occurrences every 10 s leave [3, 10) on node 0 and [0, 5) and [8, 15) on node 1."""
+    periodic = Periodic.build(
+        2, node=[0, 1], exec_time=[3.0, 3.0], period=[10.0, 10.0], phase=[0.0, 5.0]
+    )
+    snapshot = make_snapshot(cluster=make_cluster(2), periodic=periodic)
+    one = make_jobs(1, wall_time=5.0, size=1, deadline=100.0)
+    two = make_jobs(1, wall_time=2.0, size=2, deadline=100.0)
+    assert placed(ask(one, snapshot)) == {0: (0.0, 5.0, [1])}
+    assert placed(ask(two, snapshot)) == {0: (3.0, 5.0, [0, 1])}
+    never = ask(make_jobs(1, wall_time=8.0, size=2, deadline=1000.0), snapshot)
+    assert never.code.tolist() == [Verdict.REJECT]
+    assert never.offer.tolist() == [np.inf]
+
+
+def test_selection_on_equal_nodes() -> None:
+    """Node 0 is busy for 4 s: response-first takes node 1 now, utilisation-first node 0 then."""
+    running = make_jobs(1, id=[9], submit=0.0, wall_time=4.0)
+    snapshot = make_snapshot(cluster=make_cluster(2), running=running, nodes=[[0]])
+    job = make_jobs(1, wall_time=3.0, deadline=8.0)
+    assert placed(ask(job, snapshot)) == {0: (0.0, 3.0, [1])}
+    assert placed(ask(job, snapshot, select="utilisation-first")) == {0: (4.0, 7.0, [0])}
+    tight = job.with_column("deadline", np.array([6.0]))
+    assert placed(ask(tight, snapshot, select="utilisation-first")) == {0: (0.0, 3.0, [1])}
+
+
+def test_slow_nodes_take_longer() -> None:
+    """A job of two nodes runs at the pace of the slower; alone it takes the fast one."""
+    snapshot = make_snapshot(cluster=make_cluster(2, speed=[1.0, 0.5]))
+    both = make_jobs(1, wall_time=4.0, size=2, deadline=100.0)
+    one = make_jobs(1, wall_time=4.0, deadline=100.0)
+    assert placed(ask(both, snapshot)) == {0: (0.0, 8.0, [0, 1])}
+    assert placed(ask(one, snapshot)) == {0: (0.0, 4.0, [0])}
+    assert placed(ask(one, snapshot, select="utilisation-first")) == {0: (0.0, 8.0, [1])}
+
+
+GRAPH = Edges.build(2, before=[0, 1], after=[1, 2], message_time=[2.0, 0.0])
+
+
+@pytest.mark.parametrize("form", ["gaps", "edf"])
+def test_a_graph_is_judged_as_one(form: str) -> None:
+    """Three tasks in a chain end at 9 on one node; by 8 none of them is admitted."""
+    jobs = make_jobs(3, submit=0.0, wall_time=3.0, dag=np.full(3, 7), deadline=9.0)
+    snapshot = make_snapshot(cluster=make_cluster(2), edges=GRAPH)
+    verdicts = ask(jobs, snapshot, form=form)
+    assert verdicts.code.tolist() == [Verdict.ADMIT] * 3
+    assert verdicts.promise.tolist() == [9.0] * 3
+    assert placed(verdicts) == {0: (0, 3, [0]), 1: (3, 6, [0]), 2: (6, 9, [0])}
+    late = ask(jobs.with_column("deadline", np.full(3, 8.0)), snapshot, form=form)
+    assert late.code.tolist() == [Verdict.REJECT] * 3
+    assert late.plan is None
+    assert late.offer.tolist() == [9.0] * 3
+
+
+@pytest.mark.parametrize("form", ["gaps", "edf"])
+def test_a_graph_in_parts_waits_for_what_is_planned(form: str) -> None:
+    """A task whose predecessor is planned elsewhere starts when its result has arrived."""
+    first = make_jobs(1, submit=0.0, wall_time=3.0, deadline=9.0)
+    plan = Schedule.build([0], [0.0], [3.0], np.array([0, 1]), np.array([1], np.int32))
+    plan = replace(plan, preemptive=form == "edf")
+    promises = Promises.build(1, job=[0], deadline=[9.0])
+    snapshot = make_snapshot(first, make_cluster(2), edges=GRAPH, plan=plan, promises=promises)
+    second = make_jobs(1, id=[1], submit=0.0, wall_time=3.0, deadline=20.0)
+    assert placed(ask(second, snapshot, form=form))[1] == (3.0, 6.0, [1])
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "edges", "reason", "text"),
+    [
+        ({"wall_time": np.inf}, {}, GRAPH, "spare.endless", "job 0 does not say how long it runs"),
+        ({"size": 2}, {"form": "edf"}, GRAPH, "spare.wide", "asks for 2 nodes"),
+        (
+            {},
+            {},
+            Edges.build(2, before=[0, 1], after=[1, 0]),
+            "spare.cyclic",
+            "job 0 waits for itself",
+        ),
+        ({}, {}, Edges.build(1, before=[5], after=[0]), "spare.waits", "waits for job 5"),
+        ({"size": 3}, {}, GRAPH, "spare.no-room", "2 of 3 nodes could be had together"),
+    ],
+)
+def test_refusals(
+    columns: dict[str, Any], settings: dict[str, Any], edges: Edges, reason: str, text: str
+) -> None:
+    """What can never be kept is refused at submission with one sentence."""
+    given_columns = {"submit": 0.0, "wall_time": 3.0, "deadline": 90.0, **columns}
+    jobs = make_jobs(2, dag=np.full(2, 1), **given_columns)
+    queued = make_jobs(1, id=[5], submit=0.0)
+    snapshot = make_snapshot(queued, make_cluster(2), edges=edges)
+    verdicts = ask(jobs, snapshot, **settings)
+    assert verdicts.code.tolist() == [Verdict.REJECT] * 2
+    assert verdicts.findings[0].reason.code == reason
+    assert text in verdicts.findings[0].text(0)
+
+
+def test_jobs_without_a_deadline_are_left_alone() -> None:
+    """Best effort is not judged, also not beside a job that is."""
+    snapshot = make_snapshot(cluster=make_cluster(1))
+    jobs = make_jobs(2, submit=0.0, deadline=[np.inf, 1e6])
+    assert ask(jobs, snapshot).code.tolist() == [Verdict.ABSTAIN, Verdict.ADMIT]
+    assert ask(jobs.take([0]), snapshot).code.tolist() == [Verdict.ABSTAIN]
+
+
+def test_what_has_run_counts() -> None:
+    """A reserved task that was suspended needs only what is left of it."""
+    running = make_jobs(1, id=[9], submit=0.0, wall_time=6.0, deadline=10.0)
+    held = Schedule.build([9], [0.0], [10.0], np.array([0, 1]), np.array([0], np.int32))
+    snapshot = Snapshot(
+        5.0,
+        make_cluster(1),
+        running=running,
+        allocations=held,
+        promises=Promises.build(1, job=[9], deadline=[10.0]),
+    )
+    events = make_events(running, [(0.0, EventKind.STARTED, 0), (4.0, EventKind.SUSPENDED, 0)])
+    state = Spare(Spare.Config(form="edf")).rtsched_observe(events, None)
+    assert isinstance(state, Executed)
+    assert state.seconds.tolist() == [4.0]
+    job = make_jobs(1, submit=5.0, wall_time=3.0, deadline=30.0)
+    known = placed(ask(job, replace(snapshot, states={"spare": state}), form="edf"))
+    assert known[0][1] == 8.0
+    assert placed(ask(job, snapshot, form="edf"))[0][1] == 14.0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), min_size=2, max_size=4),
+    st.integers(4, 16),
+    st.sampled_from(["response-first", "utilisation-first"]),
+    st.sampled_from(["gaps", "edf"]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=40, deadline=None)
+def test_offers_are_the_least_accepted_deadlines(
+    tasks: list[tuple[int, int]], due: int, select: str, form: str, random: Any
+) -> None:
+    """Between the asked deadline and the offer none is accepted, and the offer is."""
+    n = len(tasks)
+    pairs = [(i, j) for j in range(n) for i in range(j) if random.random() < 0.5]
+    edges = Edges.build(
+        len(pairs),
+        before=[i for i, _ in pairs],
+        after=[j for _, j in pairs],
+        message_time=[float(random.randint(0, 3)) for _ in pairs],
+    )
+    periodic = Periodic.build(
+        2,
+        node=[0, 1],
+        exec_time=[2.0, 3.0],
+        period=[6.0, 12.0],
+        phase=[0.0, 1.0],
+        relative_deadline=[6.0, 12.0],
+    )
+    wall = np.array([float(cost) for _, cost in tasks])
+    jobs = make_jobs(n, submit=0.0, dag=np.full(n, 1), wall_time=wall, deadline=float(due))
+    snapshot = make_snapshot(
+        cluster=make_cluster(2, speed=[1.0, 0.5]), edges=edges, periodic=periodic
+    )
+    verdicts = ask(jobs, snapshot, select=select, form=form, offer_tests=500)
+    if verdicts.code[0] == Verdict.ADMIT:
+        return
+    offer = float(verdicts.offer[0])
+    last = offer if np.isfinite(offer) else due + 60.0
+    for deadline in np.arange(due, last + 1.0):
+        again = ask(
+            jobs.with_column("deadline", np.full(n, deadline)),
+            snapshot,
+            select=select,
+            form=form,
+            offer_tests=0,
+        )
+        assert (again.code[0] == Verdict.ADMIT) == (deadline == offer)
