@@ -8,8 +8,9 @@
     jobs.size                 # int32[2], not writable
     jobs.take([1]).user       # codes; jobs.names("user") is the table behind them
 
-A column that is not given costs no memory: it is its missing value, broadcast. A view made by
-`take` gathers a column when it is first read, so a plug-in pays for the columns it uses.
+A column that is not given is its missing value, broadcast when it is first read. A view made by
+`take` gathers a column then, so a plug-in pays for the columns it uses. Arrays stand in the instance
+under their columns' names, where reading them again is a plain look-up.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return `array` itself or a view of it, such that nobody can write through the result."""
     if array.flags.writeable:
         array = array.view()
-        array.flags.writeable = False
+        array.setflags(write=False)
     return array
 
 
@@ -98,7 +99,6 @@ class Table:
         cls._columns = {**cls._columns, **found}
 
     _n: int
-    _arrays: dict[str, NDArray[Any]]
     _names: Mapping[str, tuple[str, ...]]
     _base: Table | None
     _rows: NDArray[np.int64] | None
@@ -133,8 +133,8 @@ class Table:
             raise ShapeError(f"{cls.__name__} has no column {sorted(unknown)[0]!r}")
         tables = {name: tuple(texts) for name, texts in (names or {}).items()}
         arrays = {}
-        for name, column in cls._columns.items():
-            values = columns.get(name)
+        for name, values in columns.items():
+            column = cls._columns[name]
             if isinstance(column, Text) and values is not None and name not in tables:
                 values, tables[name] = encode(cast("Iterable[str | None]", values))
             arrays[name] = column.array(cast("ArrayLike | None", values), n)
@@ -150,8 +150,9 @@ class Table:
         rows: NDArray[np.int64] | None = None,
     ) -> Self:
         table = cls.__new__(cls)
-        table._n, table._arrays, table._names = n, arrays, names
+        table._n, table._names = n, names
         table._base, table._rows = base, rows
+        table.__dict__.update(arrays)
         return table
 
     def __len__(self) -> int:
@@ -162,13 +163,16 @@ class Table:
 
     def column(self, name: str) -> NDArray[Any]:
         """Return the read-only array of one column."""
-        array = self._arrays.get(name)
+        array: NDArray[Any] | None = self.__dict__.get(name)
         if array is None:
-            if self._base is None:
+            if name not in self._columns:
                 raise ShapeError(f"{type(self).__name__} has no column {name!r}")
-            array = self._base.column(name)
-            array = array if self._rows is None else read_only(array[self._rows])
-            self._arrays[name] = array
+            if self._base is None:
+                array = self._columns[name].array(None, self._n)
+            else:
+                array = self._base.column(name)
+                array = array if self._rows is None else read_only(array[self._rows])
+            self.__dict__[name] = array
         return array
 
     @classmethod
