@@ -62,5 +62,5 @@ def _unpack(_kind: type, value: object) -> object:
     try:
         dtype, shape, data = cast("Any", value)
         return np.frombuffer(data, dtype).reshape(shape)
-    except (TypeError, ValueError) as cause:
+    except (TypeError, ValueError, SyntaxError) as cause:  # numpy parses a dtype like Python
         raise ValueError(f"expected an array, found {type(value).__name__}") from cause

@@ -9,7 +9,7 @@
     jobs.take([1]).user       # codes; jobs.names("user") is the table behind them
 
 A column that is not given is its missing value, broadcast when it is first read. A view made by
-`take` gathers a column then, so a plug-in pays for the columns it uses. Arrays stand in the instance
+`take` gathers a column then, so a plug-in pays for those it uses. Arrays stand in the instance
 under their columns' names, where reading them again is a plain look-up.
 """
 
