@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.simulated.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
 from rtsched.adapters.simulated.machines import simulate
+from rtsched.adapters.simulated.sliced import LOOPS as MACHINE_LOOPS
 from rtsched.adapters.simulated.sliced import deal, shares_of
+from rtsched.chain import Chain, Member
 from rtsched.config import PluginTable, convert
+from rtsched.cycle import observe
 from rtsched.errors import ShapeError
 from rtsched.hookspecs import hookimpl
+from rtsched.kernels import sliced as kernel
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Cancel, Hold, Reject
 from rtsched.model.cluster import NodeState
@@ -29,6 +33,7 @@ from rtsched.replay.measures import measure
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Fate, Workload
 from rtsched.testing import make_cluster, make_jobs
+from rtsched_plugins.kernels.ste import ERROR
 from rtsched_plugins.ste import Ste
 
 LOOPS = ["fcfs", "round-robin", "ste", "least-error"]
@@ -255,6 +260,29 @@ def test_what_does_not_fit_is_refused() -> None:
         simulate(work.jobs, work.run_time[:3], work.cluster, settings=sliced())
     with pytest.raises(ShapeError):
         machine(work, sliced(), node_events=[NodeEvent(EPOCH, 0, NodeState.DOWN)])
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@given(st.integers(0, 1000))
+@settings(max_examples=10, deadline=None)
+def test_plug_in_and_machine_mean_the_same_error(loop: str, seed: int) -> None:
+    """On one node with a user per job, what the plug-in books is what the machine steers by."""
+    rng, n = np.random.default_rng(seed), 12
+    submit = np.sort(rng.integers(0, 30, n)).astype(np.float64)
+    jobs = make_jobs(n, submit=submit, association=np.arange(n, dtype=np.int32))
+    shares = rng.integers(1, 5, n).astype(np.float64)
+    accounts = Accounts.build(n, name=[f"u{k}" for k in range(n)], shares=shares, is_user=True)
+    run = rng.integers(1, 9, n).astype(np.float64)
+    node = make_cluster(1)
+    system: Any = simulate(
+        jobs, run, node, settings=sliced(loop), accounts=accounts, record_events=True
+    )
+    system.advance()
+    chain = Chain([Member("ste", Ste(Ste.Config()))])
+    states = observe(system.snapshot(), chain, system.events())[1]
+    lone = kernel.lay_out(shares, submit, run, np.zeros(n, np.int64), 1)
+    kernel.run(lone, MACHINE_LOOPS[loop], 1.0, 1e-9, np.inf)
+    np.testing.assert_allclose(states["ste"].kept[ERROR, 1:], lone.error, atol=1e-9)
 
 
 class PlainSte(Ste):

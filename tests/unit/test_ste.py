@@ -172,6 +172,13 @@ def test_ideal_rates_are_the_only_fair_ones(users: list[tuple[Any, Any]], capaci
     assert floats == pytest.approx(rate.astype(float))
 
 
+def test_several_servers_are_one_that_nobody_fills_alone() -> None:
+    """Two elements, shares 6, 1, 1: min(1, 2 S / sum S), and the surplus to the others."""
+    rate = np.zeros(3)
+    fill(2.0, np.array([6.0, 1.0, 1.0]), np.ones(3), rate)
+    assert rate.tolist() == [1.0, 0.5, 0.5]
+
+
 def judge(jobs: Any, **others: Any) -> Any:
     """Return the verdicts on jobs by their ideal finish on 12 nodes."""
     chain = chain_of(admission="ideal-finish")
