@@ -24,6 +24,7 @@ from rtsched_plugins.node_queues import (
     WORK,
     first_place,
     fixed_load,
+    present,
     queued_load,
 )
 
@@ -73,7 +74,7 @@ def rebalanced(
     movable = queues.waiting[:, POOL] != STAYS
     if not movable.any() or not machine.power.any():
         return queues
-    waiting = queues.waiting[movable]
+    waiting = queues.waiting if movable.all() else queues.waiting[movable]
     held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~movable], machine)
     cost = overhead(queues.shape, terms.comm, terms.comp)
     before, least = last_end(waiting, held, machine), soonest(waiting, held, machine)
@@ -127,10 +128,10 @@ def scanned(queues: Queues, machine: Machine, waiting: Ints, held: Ints, terms: 
     waiting = waiting.copy()
     pools, widths = waiting[:, POOL], _width_class(waiting[:, SIZE])
     done = np.zeros(len(waiting), np.bool_)
-    for pool in sorted(set(pools.tolist())):
+    for pool in present(pools):
         members = machine.members(pool)
         mine = pools == pool
-        for width in sorted(set(widths[mine].tolist()), reverse=True) if len(members) else ():
+        for width in reversed(present(widths[mine])) if len(members) else ():
             rows = np.flatnonzero(mine & (widths == width))
             beside = held + queued_load(waiting[done | (pools > pool)], machine)
             waiting[rows, NODE] = _of_one_width(
@@ -142,7 +143,8 @@ def scanned(queues: Queues, machine: Machine, waiting: Ints, held: Ints, terms: 
 
 def _width_class(size: Ints) -> Ints:
     """Return the least power of 2 that is at least `size`."""
-    return np.int64(1) << np.ceil(np.log2(size)).astype(np.int64)
+    least = np.int64(1) << np.arange(32)
+    return least[np.searchsorted(least, size)]
 
 
 def _of_one_width(

@@ -151,21 +151,32 @@ def queued_load(waiting: Ints, machine: Machine) -> Ints:
     A job's first node counts even where it takes no jobs now.
     """
     load = np.zeros(len(machine.power), np.int64)
-    for pool in np.unique(waiting[:, POOL]).tolist():
-        rows = waiting[waiting[:, POOL] == pool]
-        units = np.ceil(rows[:, WORK] / machine.unit).astype(np.int64)
+    pools = present(waiting[:, POOL])
+    for pool in pools:
+        rows = waiting if len(pools) == 1 else waiting[waiting[:, POOL] == pool]
+        units = np.ceil(rows[:, WORK] / machine.unit)
         if pool == STAYS:
-            np.add.at(load, rows[:, NODE], units)
+            load += _summed(rows[:, NODE], units, len(load))
             continue
         members = machine.members(pool)
         if not len(members):
             continue
-        change = np.zeros(len(members) + 1, np.int64)
         first = first_place(rows, members, machine)
-        np.add.at(change, first, units)
-        np.add.at(change, np.minimum(first + rows[:, SIZE], len(members)), -units)
+        behind = np.minimum(first + rows[:, SIZE], len(members))
+        change = _summed(first, units, len(members) + 1) - _summed(behind, units, len(members) + 1)
         load[members] += np.cumsum(change)[:-1]
     return load
+
+
+def present(values: Ints) -> list[int]:
+    """Return which values there are, ascending; quick where they lie close together."""
+    low = int(values.min(initial=0))
+    return [low + at for at in np.flatnonzero(np.bincount(values - low)).tolist()]
+
+
+def _summed(at: Ints, units: Floats, n: int) -> Ints:
+    """Return int64[n]: the units at each place; exact up to 2^53."""
+    return np.bincount(at, units, minlength=n).astype(np.int64)
 
 
 def first_place(rows: Ints, members: Ints, machine: Machine) -> Ints:
@@ -173,8 +184,10 @@ def first_place(rows: Ints, members: Ints, machine: Machine) -> Ints:
 
     A node that is no member stands for the next member; so jobs leave a node that went down.
     """
-    at = np.searchsorted(machine.rank[members], machine.rank[rows[:, NODE]])
-    return np.clip(at, 0, np.maximum(len(members) - rows[:, SIZE], 0))
+    before = np.zeros(len(machine.rank) + 1, np.int64)
+    before[machine.rank[members] + 1] = 1
+    at = np.cumsum(before)[machine.rank][rows[:, NODE]]
+    return np.minimum(at, np.maximum(len(members) - rows[:, SIZE], 0))
 
 
 def arrived(waiting: Ints, rows: Ints, fixed: Ints, machine: Machine) -> Ints:
