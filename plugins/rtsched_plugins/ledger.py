@@ -118,6 +118,9 @@ class Planner(Protocol):
     def offer(self, prepared: Any, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none."""
 
+    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
+        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
+
 
 class Rules(NamedTuple):
     """The planner of `rtsched_plugins.kernels.admission`: one order and one node rule."""
@@ -125,10 +128,18 @@ class Rules(NamedTuple):
     order: int
     node_rule: int
     efficiency: float
+    rounds: int = 1
 
     def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Prepared:
         """Return what all tests against these free times and waiting tasks share."""
-        return prepare(free, waiting, self.order, self.node_rule, efficiency=self.efficiency)
+        return prepare(
+            free,
+            waiting,
+            self.order,
+            self.node_rule,
+            efficiency=self.efficiency,
+            rounds=self.rounds,
+        )
 
     def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
         """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
@@ -142,6 +153,10 @@ class Rules(NamedTuple):
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return the least whole second as deadline with which it is admitted, inf: none."""
         return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
+
+    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
+        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
+        return plan_fractions(plan.indptr, tasks, self.rounds)
 
 
 class Standing:
@@ -273,7 +288,7 @@ class Ledger:
     def _parts(self, without: int = -1) -> list[Schedule]:
         """Return the plans of the pools that were planned anew, but for one."""
         return [
-            _part(pool, pool.plan, self._origin)
+            _part(pool, pool.plan, self._origin, self.standing.planner)
             for index, pool in self._pools.items()
             if pool.plan is not None and index != without
         ]
@@ -347,7 +362,7 @@ class Ledger:
         return Schedule.joined([*old, *self._parts()])
 
 
-def _part(pool: _Pool, plan: Plan, origin: float) -> Schedule:
+def _part(pool: _Pool, plan: Plan, origin: float, planner: Planner) -> Schedule:
     """Return one pool's plan as a schedule of the cluster."""
     divided = bool((pool.waiting.kind == Kind.DIVISIBLE).any())
     return Schedule.build(
@@ -356,5 +371,5 @@ def _part(pool: _Pool, plan: Plan, origin: float) -> Schedule:
         plan.end + origin,
         plan.indptr,
         pool.nodes[plan.nodes].astype(np.int32),
-        plan_fractions(plan.indptr, pool.waiting) if divided else None,
+        planner.fractions(plan, pool.waiting) if divided else None,
     )

@@ -68,6 +68,15 @@ class Mcdf(DeadlineAdmission):
                 description="Moldable jobs: run time on n nodes is wall time (size/n)^efficiency.",
             ),
         ] = 1.0
+        rounds: Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=64,
+                description="Divisible jobs: most rounds in which a load is sent, so that nodes "
+                "begin to compute sooner. The count that is fastest is taken.",
+            ),
+        ] = 1
         offer_tests: Annotated[
             int,
             Meta(
@@ -99,7 +108,8 @@ class Mcdf(DeadlineAdmission):
 
     def __init__(self, config: Config | None = None) -> None:
         config = config or self.Config()
-        rules = Rules(ORDERS[config.order], NODE_RULES[config.nodes], config.efficiency)
+        order, nodes = ORDERS[config.order], NODE_RULES[config.nodes]
+        rules = Rules(order, nodes, config.efficiency, config.rounds)
         super().__init__(rules, config.offer_tests)
 
     @hookimpl

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.dlt import TOLERANCE, at_most
+from rtsched.kernels.dlt import (
+    TOLERANCE,
+    at_most,
+    chain_time,
+    fastest_of,
+    fractions,
+    split_ratio,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -224,19 +231,121 @@ def multi_round(
     return Rounds(chunk, float(makespan), grows and bool((chunk > 0.0).all()))
 
 
-def best_rounds(
-    most: int,
+@compiled
+def rounds_time(
+    n: int,
+    work: float,
+    q: float,
+    log_beta: float,
+    setup_link: float,
+    setup_node: float,
+    rounds: int,
+) -> tuple[float, int]:
+    """Return the least run time on `n` nodes in at most `rounds` rounds, and how many it takes.
+
+    One round is that of `dlt.chain_time`, in which all nodes end together; more are those of
+    `multi_round`, where they are valid: all chunks positive, none smaller than the one before.
+    Equal times: fewer rounds. `work`, `q` and `log_beta` are those of `dlt.chain_time`.
+    """
+    best, count = chain_time(n, work, q, log_beta, setup_link, setup_node), 1
+    if q == 0.0:
+        return best, count
+    growth = (1.0 - q) / (n * q)
+    step = (setup_node - n * setup_link) / (n * q * work)
+    last_u = sum_u = 1.0
+    last_v = sum_v = 0.0
+    fixed = n * setup_link + work * (1.0 - q) / n
+    for m in range(2, rounds + 1):
+        if fixed + m * setup_node >= best or last_u > 1e60:
+            break
+        last_u *= growth
+        last_v = last_v * growth + step
+        sum_u += last_u
+        sum_v += last_v
+        first = (1.0 / n - sum_v) / sum_u
+        grows = first * growth + step >= first * (1.0 - TOLERANCE)
+        time = fixed + m * setup_node + n * first * work * q
+        if time < best and grows and first > 0.0 and first * last_u + last_v > 0.0:
+            best, count = time, m
+    return best, count
+
+
+@compiled
+def rounds_reach(limit: int, q: float, setup_link: float, setup_node: float) -> int:
+    """Return the most nodes, up to `limit`, on which several rounds can be valid.
+
+    Chunks do not shrink where n (ST + c_0 cms) <= SC + c_0 cps, so not for n above both SC/ST
+    and cps/cms.
+    """
+    if q == 0.0:
+        return 0
+    most = (1.0 - q) / q
+    if setup_node > 0.0:
+        most = max(most, setup_node / setup_link) if setup_link > 0.0 else np.inf
+    return int(min(float(limit), most * (1.0 + TOLERANCE)))
+
+
+@compiled
+def uses_all(
+    n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
+) -> bool:
+    """Return whether one round on `n` nodes gives each of them something: E(n) < E(n - 1)."""
+    return n == 1 or (
+        chain_time(n, work, q, log_beta, setup_link, setup_node)
+        < chain_time(n - 1, work, q, log_beta, setup_link, setup_node)
+    )
+
+
+@compiled
+def fastest_in_rounds(
+    low: int,
+    limit: int,
+    work: float,
+    q: float,
+    log_beta: float,
+    setup_link: float,
+    setup_node: float,
+    rounds: int,
+) -> int:
+    """Return the fastest node count in low..limit with at most `rounds` rounds; 0: there is none.
+
+    The run time need not fall in n: a count small enough for several rounds may beat a larger one.
+    Below the first count whose computing alone takes longer than the best there is nothing.
+    """
+    found = fastest_of(limit, work, q, log_beta, setup_link, setup_node)
+    best = math.inf
+    if found < low:
+        found = 0
+    else:
+        best = chain_time(found, work, q, log_beta, setup_link, setup_node)
+    for n in range(rounds_reach(limit, q, setup_link, setup_node), low - 1, -1):
+        if setup_link + setup_node + work * (1.0 - q) / n > best:
+            break
+        time, count = rounds_time(n, work, q, log_beta, setup_link, setup_node, rounds)
+        if count > 1 and time <= best:
+            found, best = n, time
+    return found
+
+
+def chunk_table(
+    rounds: int,
     n: int,
     sigma: float,
     cms: float,
     cps: float,
     setup_link: float = 0.0,
     setup_node: float = 0.0,
-) -> Rounds:
-    """Return the valid plan of 1..`most` rounds with the least makespan (ties: fewest rounds)."""
-    best = multi_round(1, n, sigma, cms, cps, setup_link, setup_node)
-    for count in range(2, most + 1 if cms > 0.0 else 2):
-        plan = multi_round(count, n, sigma, cms, cps, setup_link, setup_node)
-        if plan.valid and plan.makespan < best.makespan:
-            best = plan
-    return best
+) -> Floats:
+    """Return float64[m, n]: the data units that each of `n` nodes is sent in each round.
+
+    What the launcher of a divisible job needs to know: the rows are sent one after the other, the
+    nodes of a row in sending order. It is the plan of at most `rounds` rounds whose run time
+    `rounds_time` says; each column sums to the node's fraction of the load.
+    """
+    q, log_beta = split_ratio(cms, cps)
+    work = sigma * (cms + cps)
+    _, count = rounds_time(n, work, q, log_beta, setup_link, setup_node, rounds)
+    if count == 1:
+        return sigma * fractions(n, sigma, cms, cps, setup_link, setup_node)[np.newaxis]
+    chunk = multi_round(count, n, sigma, cms, cps, setup_link, setup_node).chunk
+    return np.repeat(chunk[:, np.newaxis], n, axis=1)

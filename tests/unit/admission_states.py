@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched_plugins.kernels.admission import DIVISIBLE, Plan, Tasks, task_table
+from rtsched_plugins.kernels.admission_fast import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from rtsched_plugins.kernels.admission_events import Prepared
 
 
 class State(NamedTuple):
@@ -23,6 +26,7 @@ class State(NamedTuple):
     node_rule: int
     efficiency: float
     now: float
+    rounds: int = 1
 
     def planned(self, planner: Callable[..., Plan], tasks: Tasks | None = None) -> Plan:
         """Return what a planner makes of the state."""
@@ -32,7 +36,19 @@ class State(NamedTuple):
             self.order,
             self.node_rule,
             efficiency=self.efficiency,
+            rounds=self.rounds,
             now=self.now,
+        )
+
+    def prepared(self, waiting: Tasks) -> Prepared:
+        """Return the state prepared for tests of new tasks beside the waiting ones."""
+        return prepare(
+            self.free,
+            waiting,
+            self.order,
+            self.node_rule,
+            efficiency=self.efficiency,
+            rounds=self.rounds,
         )
 
 
@@ -75,7 +91,9 @@ def random_state(seed: int, *, most_tasks: int = 9, most_nodes: int = 12) -> Sta
     tasks = random_tasks(rng, int(rng.integers(0, most_tasks)), room)
     efficiency = float(rng.choice([1.0, 1.0, 0.5, 0.8, 1.2]))
     order, node_rule = int(rng.integers(0, 3)), int(rng.integers(0, 2))
-    return State(free, tasks, order, node_rule, efficiency, float(rng.choice([0.0, 0.0, 1.5])))
+    now = float(rng.choice([0.0, 0.0, 1.5]))
+    rounds = int(rng.choice([1, 1, 2, 5, 64]))
+    return State(free, tasks, order, node_rule, efficiency, now, rounds)
 
 
 def taken(tasks: Tasks, rows: Any) -> Tasks:

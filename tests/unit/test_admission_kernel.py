@@ -23,7 +23,7 @@ from admission_states import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.kernels import dlt
+from rtsched.kernels import dlt, dlt_variants
 from rtsched_plugins.kernels import order_tree
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
@@ -38,7 +38,7 @@ from rtsched_plugins.kernels.admission import (
     plan_reference,
     task_table,
 )
-from rtsched_plugins.kernels.admission_fast import admit, plan, prepare
+from rtsched_plugins.kernels.admission_fast import admit, plan
 from rtsched_plugins.kernels.counter_offer import counter_offer
 
 CASES = json.loads((Path(__file__).parents[1] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]
@@ -175,9 +175,7 @@ def test_fast_equals_reference(seed: int) -> None:
     assert_same(state.planned(plan), expected)
     if len(state.tasks.arrival):
         waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-        prepared = prepare(
-            state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
-        )
+        prepared = state.prepared(waiting)
         for _ in range(2):  # a test leaves what was prepared as it was
             assert_same(admit(prepared, new, now=state.now), expected)
 
@@ -200,7 +198,9 @@ def _exec_time(state: State, i: int, n: int) -> float:
     if tasks.kind[i] == MOLDABLE:
         return float(tasks.wall[i] * (tasks.size[i] / n) ** state.efficiency)
     columns = (tasks.sigma, tasks.cms, tasks.cps, tasks.setup_link, tasks.setup_node)
-    return dlt.exec_time(n, *(float(column[i]) for column in columns))
+    sigma, cms, cps, link, node = (float(column[i]) for column in columns)
+    chain = (sigma * (cms + cps), *dlt.split_ratio(cms, cps), link, node)
+    return dlt_variants.rounds_time(n, *chain, state.rounds)[0]
 
 
 @examples
@@ -249,7 +249,7 @@ def test_a_test_changes_nothing(seed: int) -> None:
     for column in (state.free, *state.tasks):
         column.setflags(write=False)
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-    prepared = prepare(state.free, waiting, state.order, state.node_rule)
+    prepared = state.prepared(waiting)
     before = [np.copy(x) for x in (*prepared.rows[:2], *prepared.tree[:2], prepared.due)]
     admit(prepared, new)
     counter_offer(prepared, new, max_tests=3)

@@ -47,9 +47,7 @@ def offer_case(seed: int) -> tuple[State, Tasks, Tasks, float]:
 def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
     """Trying every deadline of the grid finds none before the offered one."""
     state, waiting, new, base = offer_case(seed)
-    prepared = prepare(
-        state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
-    )
+    prepared = state.prepared(waiting)
     offer = counter_offer(
         prepared, new, now=state.now, base=base, resolution=resolution, max_tests=10**6
     )
@@ -65,9 +63,7 @@ def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
 def test_exact_offers_are_the_least_of_all(seed: int) -> None:
     """Without a grid the offer is accepted, the float below it is not, nor is any sample."""
     state, waiting, new, _ = offer_case(seed)
-    prepared = prepare(
-        state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
-    )
+    prepared = state.prepared(waiting)
     offer = counter_offer(prepared, new, now=state.now, resolution=0.0, max_tests=10**6)
     asked = float(new.deadline[0])
     samples = np.linspace(asked, min(offer.deadline, 130.0), 300, endpoint=False)
@@ -123,9 +119,7 @@ def test_no_offer_where_none_exists() -> None:
 def test_offers_within_a_budget_are_verified(seed: int, max_tests: int) -> None:
     """When the budget ends first, the offer is accepted all the same, at or after the least."""
     state, waiting, new, _ = offer_case(seed)
-    prepared = prepare(
-        state.free, waiting, state.order, state.node_rule, efficiency=state.efficiency
-    )
+    prepared = state.prepared(waiting)
     best = counter_offer(prepared, new, now=state.now, max_tests=10**6)
     offer = counter_offer(prepared, new, now=state.now, max_tests=max_tests)
     assert offer.deadline >= best.deadline

@@ -314,12 +314,65 @@ def test_rounds_leave_no_gap(rounds: int, n: int, sigma: float, cms: float, cps:
     assert n * found.chunk.sum() == pytest.approx(sigma)
     sending = n * (0.1 + found.chunk[1:] * cms)
     assert sending == pytest.approx(0.2 + found.chunk[:-1] * cps, rel=1e-6, abs=1e-6)
-    best = variants.best_rounds(rounds, n, sigma, cms, cps, 0.1, 0.2)
-    one = variants.multi_round(1, n, sigma, cms, cps, 0.1, 0.2)
-    assert best.valid
-    assert best.makespan <= min(one.makespan, found.makespan if found.valid else math.inf)
+    table = variants.chunk_table(rounds, n, sigma, cms, cps, 0.1, 0.2)
+    work, chain = sigma * (cms + cps), dlt.split_ratio(cms, cps)
+    time, count = variants.rounds_time(n, work, *chain, 0.1, 0.2, rounds)
+    assert table.shape == (count, n)
+    assert table.sum() == pytest.approx(sigma)
+    assert time <= found.makespan * (1 + 1e-12) or not found.valid
+    assert last_end(table, Load(sigma, cms, cps, 0.1, 0.2)) == pytest.approx(time, rel=1e-6)
+
+
+def last_end(table: Any, load: Load) -> float:
+    """Return when the last node ends if the chunks of a table are sent one after the other."""
+    ends, clock = np.zeros(table.shape[1]), 0.0
+    for row in table:
+        for node, units in enumerate(row.tolist()):
+            clock += load.setup_link + units * load.cms
+            ends[node] = max(ends[node], clock) + load.setup_node + units * load.cps
+    return float(ends.max())
+
+
+@examples
+@given(loads, st.integers(2, 12), st.integers(1, 12))
+def test_rounds_end_when_they_say(load: Load, rounds: int, n: int) -> None:
+    """Played through chunk by chunk, a table ends after the stated run time: no gap was assumed."""
+    chain = (load.sigma * (load.cms + load.cps), *dlt.split_ratio(load.cms, load.cps))
+    time, count = variants.rounds_time(n, *chain, load.setup_link, load.setup_node, rounds)
+    assert time <= dlt.exec_time(n, *load)
+    if count > 1 or (dlt.fractions(n, *load) > 0).all():
+        assert last_end(variants.chunk_table(rounds, n, *load), load) == pytest.approx(time)
+
+
+def test_two_rounds_on_one_node_by_hand() -> None:
+    """With cms = cps = 10, 100 units: two chunks of 50 are sent and computed in 500 + 2 x 500 s."""
+    assert variants.chunk_table(2, 1, 100.0, 10.0, 10.0).tolist() == [[50.0], [50.0]]
+    chain = (2000.0, *dlt.split_ratio(10.0, 10.0))
+    assert variants.rounds_time(1, *chain, 0.0, 0.0, 2) == (1500.0, 2)
+    assert variants.rounds_time(2, *chain, 0.0, 0.0, 2)[1] == 1
+
+
+@examples
+@given(loads, st.integers(2, 12), st.integers(1, 20), st.integers(1, 6))
+def test_fastest_count_in_rounds_is_the_argmin(
+    load: Load, rounds: int, limit: int, low: int
+) -> None:
+    """No usable count from `low` to the limit is faster."""
+    chain = (load.sigma * (load.cms + load.cps), *dlt.split_ratio(load.cms, load.cps))
+    given_ = (*chain, load.setup_link, load.setup_node)
+    found = variants.fastest_in_rounds(low, limit, *given_, rounds)
+    times = [
+        variants.rounds_time(n, *given_, rounds)[0]
+        for n in range(low, limit + 1)
+        if variants.rounds_time(n, *given_, rounds)[1] > 1 or variants.uses_all(n, *given_[:5])
+    ]
+    best = dlt.exec_time(dlt.fastest_count(limit, *load), *load)
+    if found:
+        best = variants.rounds_time(found, *given_, rounds)[0]
+    assert best <= min(times, default=best) * (1 + 1e-9)
+    assert found >= low or dlt.fastest_count(limit, *load) < low
 
 
 def test_rounds_without_send_time_are_one() -> None:
     """With cms = 0 there is nothing to overlap."""
-    assert len(variants.best_rounds(5, 4, 100.0, 0.0, 10.0).chunk) == 1
+    assert len(variants.chunk_table(5, 4, 100.0, 0.0, 10.0)) == 1

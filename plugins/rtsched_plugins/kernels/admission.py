@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels import dlt
+from rtsched.kernels import dlt, dlt_variants
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -138,13 +138,22 @@ class _Task(NamedTuple):
     high: int
     wall: float
     load: tuple[float, float, float, float, float]
+    rounds: int
 
     def exec_time(self, n: int, efficiency: float) -> float:
         if self.kind == RIGID:
             return self.wall
         if self.kind == MOLDABLE:
             return float(self.wall * self.size**efficiency / n**efficiency)
+        if self.rounds > 1:
+            return self._in_rounds(n)[0]
         return dlt.exec_time(n, *self.load)
+
+    def _in_rounds(self, n: int) -> tuple[float, int]:
+        return dlt_variants.rounds_time(n, *_chain(*self.load), self.rounds)
+
+    def _may_use(self, n: int) -> bool:
+        return self._in_rounds(n)[1] > 1 or dlt_variants.uses_all(n, *_chain(*self.load))
 
     def cost_derivative(self, n: int, efficiency: float) -> float:
         """Return W(n + 1) - W(n); where the run time is fixed that is the run time."""
@@ -154,14 +163,20 @@ class _Task(NamedTuple):
             power = 1.0 - efficiency
             scale = self.wall * self.size**efficiency
             return float(scale * (n + 1) ** power - scale * n**power)
+        if self.rounds > 1 and self.load[1] > 0.0:
+            return (n + 1) * self._in_rounds(n + 1)[0] - n * self._in_rounds(n)[0]
         return dlt.cost_derivative(n, *self.load)
 
     def least_size(self, t: float, efficiency: float) -> int:
         """Return the fewest nodes that meet the deadline from `t` on, 0 if none do."""
         slack = self.deadline - t
         if self.kind == DIVISIBLE:
-            if self.high < self.low:
+            if self.high < self.low or slack <= dlt.slack_floor(*self.load):
                 return 0
+            if self.rounds > 1:
+                counts = range(self.low, self.high + 1)
+                meets = (n for n in counts if dlt.at_most(self._in_rounds(n)[0], slack))
+                return next((n for n in meets if self._may_use(n)), 0)
             return dlt.least_count(slack, self.high, *self.load, low=self.low)
         for n in range(self.low, self.high + 1):
             if dlt.at_most(self.exec_time(n, efficiency), slack):
@@ -169,7 +184,14 @@ class _Task(NamedTuple):
         return 0
 
 
-def _task(tasks: Tasks, i: int, usable: int, node_rule: int) -> _Task:
+def _chain(
+    sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
+) -> tuple[float, float, float, float, float]:
+    """Return a load's numbers as `dlt.chain_time` takes them."""
+    return (sigma * (cms + cps), *dlt.split_ratio(cms, cps), setup_link, setup_node)
+
+
+def _task(tasks: Tasks, i: int, usable: int, node_rule: int, rounds: int) -> _Task:
     kind, size = int(tasks.kind[i]), int(tasks.size[i])
     low, high = int(tasks.size_min[i]), min(int(tasks.size_max[i]), usable)
     load = (
@@ -181,6 +203,8 @@ def _task(tasks: Tasks, i: int, usable: int, node_rule: int) -> _Task:
     )
     if kind == RIGID:
         low, high = size, min(size, usable)
+    elif kind == DIVISIBLE and high >= 1 and rounds > 1:
+        high = dlt_variants.fastest_in_rounds(low, high, *_chain(*load), rounds)
     elif kind == DIVISIBLE and high >= 1:
         high = dlt.fastest_count(high, *load)
     if node_rule == FASTEST_NODES:
@@ -195,6 +219,7 @@ def _task(tasks: Tasks, i: int, usable: int, node_rule: int) -> _Task:
         high,
         float(tasks.wall[i]),
         load,
+        rounds,
     )
 
 
@@ -205,6 +230,7 @@ def plan_reference(
     node_rule: int = LEAST_NODES,
     *,
     efficiency: float = 1.0,
+    rounds: int = 1,
     now: float = 0.0,
 ) -> Plan:
     """Return the complete plan of `tasks`, or the first of them that it could not keep.
@@ -219,6 +245,8 @@ def plan_reference(
         See `BY_COST` and `LEAST_NODES`.
     efficiency : float
         Exponent of a moldable task's speed-up, > 0.
+    rounds : int
+        A divisible task is sent in at most so many rounds (`dlt_variants.rounds_time`).
     now : float
         Seconds: nothing starts before.
 
@@ -234,7 +262,7 @@ def plan_reference(
     """
     ready = np.maximum(free, now)
     usable = int(np.isfinite(ready).sum())
-    left = [_task(tasks, i, usable, node_rule) for i in range(len(tasks.arrival))]
+    left = [_task(tasks, i, usable, node_rule, rounds) for i in range(len(tasks.arrival))]
     waiting = dict(enumerate(left))
     placed: dict[int, tuple[float, float, Integers]] = {}
     t = float(ready.min(initial=np.inf)) if usable else now

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission import MOLDABLE
+from rtsched_plugins.kernels.admission import DIVISIBLE, MOLDABLE
 from rtsched_plugins.kernels.admission_events import (
     Prepared,
     Quest,
@@ -29,9 +29,9 @@ from rtsched_plugins.kernels.admission_rows import (
     RANK,
     Rows,
     derivative_of,
-    exec_of,
     least_deadline,
     least_size,
+    least_time,
     safe_until,
 )
 from rtsched_plugins.kernels.order_tree import (
@@ -160,10 +160,11 @@ def _next_by_cost(
     if trace.placed[new]:
         return min(known, least_deadline(rows, new, n, t)) if n >= low else known
     opening = trace.before[first] if first < trace.done[0] else final
-    falls = rows.whole[new, KIND] == MOLDABLE and rows.efficiency != 1.0
+    kind = rows.whole[new, KIND]
+    falls = (kind == MOLDABLE and rows.efficiency != 1.0) or (kind == DIVISIBLE and rows.rounds > 1)
     n = min(n, opening)
     tried = 0
-    while n >= low and t + exec_of(rows, new, n) < known * (1.0 + 1e-8) + 1e-8:
+    while n >= low and t + least_time(rows, new, n) < known * (1.0 + 1e-8) + 1e-8:
         room = _room_before(tree, trace, first, final, new, derivative_of(rows, new, n))
         tried += 1
         if room >= n or (falls and tried > PATIENCE):

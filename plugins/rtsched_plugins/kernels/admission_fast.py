@@ -85,6 +85,7 @@ def prepare(
     node_rule: int = LEAST_NODES,
     *,
     efficiency: float = 1.0,
+    rounds: int = 1,
 ) -> Prepared:
     """Return what the tests of new tasks against the same cluster and waiting tasks share.
 
@@ -98,12 +99,14 @@ def prepare(
         See `BY_COST` and `LEAST_NODES`.
     efficiency : float
         Exponent of a moldable task's speed-up, > 0.
+    rounds : int
+        A divisible task is sent in at most so many rounds (`dlt_variants.rounds_time`).
     """
     n = len(waiting.arrival)
     free = np.require(free, np.float64, ("C", "W"))
     by_release = np.argsort(free).astype(np.int64, copy=False)
     usable = int(np.isfinite(free).sum())
-    rows = Rows(np.zeros((n + 1, 8)), np.zeros((n + 1, 4), np.int64), float(efficiency))
+    rows = Rows(np.zeros((n + 1, 8)), np.zeros((n + 1, 4), np.int64), float(efficiency), rounds)
     fill_rows(rows, 0, _uniform(waiting), usable, node_rule)
     due, latest = np.empty(n), np.empty(n + 1)
     queue = due_order = np.arange(n)
@@ -136,7 +139,8 @@ def prepare(
 def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
     n = len(prepared.queue)
-    rows = Rows(prepared.rows.real.copy(), prepared.rows.whole.copy(), prepared.rows.efficiency)
+    rows = prepared.rows
+    rows = rows._replace(real=rows.real.copy(), whole=rows.whole.copy())
     fill_rows(rows, n, _uniform(new), prepared.usable, prepared.node_rule)
     return prepared._replace(rows=rows)
 
@@ -192,9 +196,10 @@ def plan(
     node_rule: int = LEAST_NODES,
     *,
     efficiency: float = 1.0,
+    rounds: int = 1,
     now: float = 0.0,
     with_nodes: bool = True,
 ) -> Plan:
     """Return the complete plan of `tasks`, or the first that cannot be kept; see `admit`."""
-    prepared = prepare(free, tasks, order, node_rule, efficiency=efficiency)
+    prepared = prepare(free, tasks, order, node_rule, efficiency=efficiency, rounds=rounds)
     return admit(prepared, now=now, with_nodes=with_nodes)

@@ -20,7 +20,13 @@ from rtsched.kernels.dlt import (
     slack_floor,
     split_ratio,
 )
-from rtsched_plugins.kernels.admission import FASTEST_NODES, MOLDABLE, RIGID, Tasks
+from rtsched.kernels.dlt_variants import (
+    fastest_in_rounds,
+    rounds_reach,
+    rounds_time,
+    uses_all,
+)
+from rtsched_plugins.kernels.admission import DIVISIBLE, FASTEST_NODES, MOLDABLE, RIGID, Tasks
 from rtsched_plugins.kernels.admission_leaf import leaf
 
 if TYPE_CHECKING:
@@ -44,6 +50,8 @@ class Rows(NamedTuple):
     whole: Integers
     """int64[n, 4]."""
     efficiency: float
+    rounds: int = 1
+    """Most rounds in which a divisible task is sent."""
 
 
 @leaf
@@ -70,7 +78,9 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
             real[SCALE] = work
             real[RATIO], real[LOG_BETA] = q, log_beta
             real[SETUP_LINK], real[SETUP_NODE] = link, node
-            if high >= 1:
+            if rows.rounds > 1 and high >= 1:
+                high = fastest_in_rounds(low, high, work, q, log_beta, link, node, rows.rounds)
+            elif high >= 1:
                 high = fastest_of(high, work, q, log_beta, link, node)
         if node_rule == FASTEST_NODES:
             low = max(low, high)
@@ -88,6 +98,8 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
         if rows.efficiency == 1.0:
             return float(real[i, SCALE] / n)
         return float(real[i, SCALE] / float(n) ** rows.efficiency)
+    if rows.rounds > 1:
+        return _in_rounds(rows, i, n)[0]
     return chain_time(
         n,
         real[i, SCALE],
@@ -96,6 +108,58 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
         real[i, SETUP_LINK],
         real[i, SETUP_NODE],
     )
+
+
+@leaf
+def _in_rounds(rows: Rows, i: int, n: int) -> tuple[float, int]:
+    """Return the run time of divisible task i on n nodes, and in how many rounds."""
+    real = rows.real
+    return rounds_time(
+        n,
+        real[i, SCALE],
+        real[i, RATIO],
+        real[i, LOG_BETA],
+        real[i, SETUP_LINK],
+        real[i, SETUP_NODE],
+        rows.rounds,
+    )
+
+
+@leaf
+def _usable_time(rows: Rows, i: int, n: int) -> float:
+    """Return E(n) of divisible task i, +inf if a node would get nothing to do."""
+    real = rows.real
+    time, count = _in_rounds(rows, i, n)
+    if count == 1 and not uses_all(
+        n,
+        real[i, SCALE],
+        real[i, RATIO],
+        real[i, LOG_BETA],
+        real[i, SETUP_LINK],
+        real[i, SETUP_NODE],
+    ):
+        return math.inf
+    return time
+
+
+@leaf
+def _reach(rows: Rows, i: int, n: int) -> int:
+    """Return up to how many nodes, at most n, task i can be sent in several rounds."""
+    real = rows.real
+    if rows.rounds == 1 or rows.whole[i, KIND] != DIVISIBLE:
+        return 0
+    return rounds_reach(n, real[i, RATIO], real[i, SETUP_LINK], real[i, SETUP_NODE])
+
+
+@leaf
+def least_time(rows: Rows, i: int, n: int) -> float:
+    """Return the least run time of task i on LOW..n nodes: E(n), unless fewer need less time."""
+    best = exec_of(rows, i, n)
+    for k in range(_reach(rows, i, n), rows.whole[i, LOW] - 1, -1):
+        if rows.real[i, SCALE] * (1.0 - rows.real[i, RATIO]) / k > best:
+            break
+        best = min(best, _usable_time(rows, i, k))
+    return best
 
 
 @leaf
@@ -111,6 +175,8 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
         scale = rows.real[i, SCALE]
         return float(scale * float(n + 1) ** power - scale * float(n) ** power)
     real = rows.real
+    if rows.rounds > 1 and real[i, RATIO] > 0.0:
+        return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
     return chain_derivative(
         n,
         real[i, SCALE],
@@ -147,6 +213,33 @@ def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
 
 
 @leaf
+def _least_in_rounds(rows: Rows, i: int, low: int, high: int, slack: float) -> int:
+    """Return the fewest nodes in low..high on which divisible task i takes at most `slack`, or 0.
+
+    Where several rounds are possible, the run time need not fall in n, so counts are tried one by
+    one, but for those on which computing alone takes too long; above, one round is bisected.
+    """
+    real = rows.real
+    if slack <= real[i, FLOOR] or not at_most(exec_of(rows, i, high), slack):
+        return 0
+    left = slack + 2.0 * TOLERANCE * max(1.0, slack) - real[i, SETUP_LINK] - real[i, SETUP_NODE]
+    if left > 0.0:
+        low = max(low, int(real[i, SCALE] * (1.0 - real[i, RATIO]) / left * (1.0 - 1e-9)))
+    reach = _reach(rows, i, high)
+    while low <= reach:
+        if at_most(_usable_time(rows, i, low), slack):
+            return low
+        low += 1
+    while low < high:
+        middle = (low + high) // 2
+        if at_most(exec_of(rows, i, middle), slack):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+@leaf
 def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     """Return the fewest nodes >= `low` with which task i meets its deadline from t on, or 0.
 
@@ -155,6 +248,8 @@ def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     high = int(rows.whole[i, HIGH])
     if low > high:
         return 0
+    if rows.rounds > 1 and rows.whole[i, KIND] == DIVISIBLE:
+        return _least_in_rounds(rows, i, low, high, rows.real[i, DEADLINE] - t)
     if meets(rows, i, low, t):
         return low
     if low == high or not meets(rows, i, high, t):
@@ -195,8 +290,8 @@ def safe_until(rows: Rows, i: int, n: int) -> float:
 
 @leaf
 def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
-    """Return the least float deadline that task i meets when started at t on n nodes."""
-    time = exec_of(rows, i, n)
+    """Return the least float deadline that task i meets when started at t on LOW..n nodes."""
+    time = least_time(rows, i, n)
     if time == math.inf:
         return math.inf
     floor = rows.real[i, FLOOR]
