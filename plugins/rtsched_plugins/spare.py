@@ -10,7 +10,8 @@ is; only the periodic work and what has been admitted decide, not the order of a
 
 References
 ----------
-He, Jarvis, Spooner, Nudd, IEEE CLUSTER 2003: allocating non-real-time and soft real-time jobs.
+He, Jarvis, Spooner, Nudd, IEEE CLUSTER 2003: Dynamic scheduling of parallel real-time jobs by
+modelling spare capabilities in heterogeneous clusters.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from case_runners.spare import admit_graphs, machine_work
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,20 +13,20 @@ from rtsched.kernels import edf
 from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Busy, Rigid, find, nodes_at
 from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph
+from rtsched_reproductions.spare_runs import SILENT, Task, admit_jobs, machines_of
+from rtsched_reproductions.spare_runs import Job as GraphJob
 
-SILENT = np.empty((0, 3), np.int64)
 Job = tuple[int, int, int, int]
 
 
-def node_of(jobs: list[Job], tasks: int = 8) -> edf.Work:
-    """Return the work of one node with periodic jobs (C, T, d, phase)."""
-    names = ("exec_slots", "period_slots", "relative_deadline_slots", "phase_slots")
-    return machine_work([[dict(zip(names, job, strict=True)) for job in jobs]], tasks)
-
-
 def periodic_set(jobs: list[Job]) -> spare.PeriodicSet:
-    """Return the same jobs for the off-line functions."""
-    return spare.PeriodicSet(*np.array(jobs, np.int64).T)
+    """Return periodic jobs (C, T, d, phase) for the off-line functions."""
+    return spare.PeriodicSet(*np.array(jobs, np.int64).reshape(-1, 4).T)
+
+
+def node_of(jobs: list[Job], tasks: int = 8) -> edf.Work:
+    """Return the work of one node with periodic jobs."""
+    return machines_of([periodic_set(jobs)], tasks)
 
 
 def finish(work: edf.Work, now: int, ready: int, cost: int, latest: int = edf.NEVER) -> int:
@@ -174,8 +173,7 @@ def test_a_limit_only_cuts_off() -> None:
 
 def two_nodes() -> Machine:
     """Return a node with (1, 2) and an empty one."""
-    names = ("exec_slots", "period_slots", "relative_deadline_slots", "phase_slots")
-    work = machine_work([[dict(zip(names, (1, 2, 2, 0), strict=True))], []], 4)
+    work = machines_of([periodic_set([(1, 2, 2, 0)]), periodic_set([])], 4)
     return Machine(0, work, *edf.hyperperiods(work))
 
 
@@ -210,28 +208,23 @@ def test_selection(last: bool, deadline: int, expected: tuple[int, int]) -> None
 @settings(max_examples=25, deadline=None)
 def test_no_deadline_is_missed_and_rejections_leave_no_trace(random: Any, last: bool) -> None:
     """Graphs come while the nodes run: nothing is late, tasks end when reserved or before."""
-    names = ("exec_slots", "period_slots", "relative_deadline_slots", "phase_slots")
-    sets = [[(1, 3, 3, 0), (2, 8, 7, 1)], [(3, 6, 6, 0)], []]
-    machines = [[dict(zip(names, job, strict=True)) for job in jobs] for jobs in sets]
+    sets = [periodic_set(jobs) for jobs in ([(1, 3, 3, 0), (2, 8, 7, 1)], [(3, 6, 6, 0)], [])]
     jobs = [_random_graph(random, key) for key in range(8)]
-    kept, _, _, missed = admit_graphs(machines, jobs, 200, last)
-    assert missed == 0
-    accepted = [job for job, said in zip(jobs, kept, strict=True) if said["accepted"]]
-    again, *_ = admit_graphs(machines, accepted, 200, last)
-    assert again == [said for said in kept if said["accepted"]]
+    course = admit_jobs(sets, jobs, 200, last)
+    assert course.missed == 0
+    accepted = [said for said in course.said if said.places]
+    again = admit_jobs(sets, [said.job for said in accepted], 200, last)
+    assert list(again.said) == accepted
 
 
-def _random_graph(random: Any, key: int) -> dict[str, Any]:
-    count = random.randint(1, 4)
+def _random_graph(random: Any, key: int) -> GraphJob:
     tasks = []
-    for task in range(count):
+    for task in range(random.randint(1, 4)):
         before = random.sample(range(task), min(task, random.randint(0, 2)))
-        preds = [{"task": t, "message_slots": random.randint(0, 3)} for t in before]
-        costs = [random.randint(1, 4) for _ in range(3)]
-        tasks.append({"id": task, "exec_slots_by_machine": costs, "preds": preds})
+        pairs = tuple((other, random.randint(0, 3)) for other in before)
+        tasks.append(Task(task, tuple(random.randint(1, 4) for _ in range(3)), pairs))
     arrival = 5 * key + random.randint(0, 4)
-    due = arrival + random.randint(4, 25)
-    return {"id": key, "arrival_slot": arrival, "deadline_slot": due, "tasks": tasks}
+    return GraphJob(key, arrival, arrival + random.randint(4, 25), tuple(tasks))
 
 
 def brute_start(busy: list[list[tuple[int, int]]], wall: int, count: int) -> int:
