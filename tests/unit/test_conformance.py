@@ -19,6 +19,7 @@ from rtsched_plugins.fastest import Fastest
 from rtsched_plugins.limits import Limits
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.multifactor import Multifactor
+from rtsched_plugins.psts import Psts
 from rtsched_plugins.sed import Sed
 
 
@@ -42,6 +43,21 @@ class TestSed(PluginConformance):
 class TestSedOnSharedNodes(PluginConformance):
     plugin = Sed
     settings: ClassVar = {"time_sharing": True, "upgrade": False, "benefit_test": True}
+
+
+class TestPsts(PluginConformance):
+    plugin = Psts
+
+
+class TestPstsWithBondsAndFreeScans(PluginConformance):
+    plugin = Psts
+    settings: ClassVar = {
+        "binding": "strict",
+        "comm_step": 0.0,
+        "comp_step": 0.0,
+        "least_imbalance": 0.0,
+        "dimension": 0,
+    }
 
 
 class TestSlowest(PluginConformance):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,13 +13,7 @@ from rtsched.chain import Chain, Member
 from rtsched.cycle import observe, steer
 from rtsched.model.cluster import Cluster, Topology
 from rtsched.model.events import EventKind
-from rtsched.testing import (
-    PluginConformance,
-    make_cluster,
-    make_events,
-    make_jobs,
-    make_snapshot,
-)
+from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.node_queues import JOB, NODE, Queues, latest
 from rtsched_plugins.psts import Psts
 
@@ -29,26 +23,6 @@ if TYPE_CHECKING:
     from rtsched.model.verdicts import Placement
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
-
-
-class TestSoft(PluginConformance):
-    """With the defaults."""
-
-    plugin = Psts
-
-
-class TestStrict(PluginConformance):
-    """With bound jobs and free scans."""
-
-    plugin = Psts
-    name = "psts"
-    settings: ClassVar = {
-        "binding": "strict",
-        "comm_step": 0.0,
-        "comp_step": 0.0,
-        "least_imbalance": 0.0,
-        "dimension": 0,
-    }
 
 
 def chain(**settings: object) -> Chain:
