@@ -114,9 +114,8 @@ def soonest(waiting: Ints, held: Ints, machine: Machine) -> float:
     ends = load / power
     order = np.argsort(ends)
     total = float((units * waiting[:, SIZE]).sum())
-    level = (total + np.cumsum(load[order])) / np.cumsum(power[order])
-    ideal = level[max(int(np.count_nonzero(ends[order] < level)) - 1, 0)]
-    return max(float(ideal), float(ends.min() + units.max() / power.max()))
+    levels = (total + np.cumsum(load[order])) / np.cumsum(power[order])
+    return max(float(levels.min()), float(ends.min() + units.max() / power.max()))
 
 
 def scanned(queues: Queues, machine: Machine, waiting: Ints, held: Ints, terms: Terms) -> Ints:

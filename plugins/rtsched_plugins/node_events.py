@@ -55,6 +55,9 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
         On which a scan runs.
     """
     machine = Machine.of(snapshot.cluster, queues.cell)
+    planned = np.isin(queues.waiting[:, JOB], snapshot.plan.entries.job)
+    if planned.any():  # they start as their plan says
+        queues = replace(queues, waiting=queues.waiting[~planned])
     kinds, times = events.rows.kind.tolist(), events.rows.time.tolist()
     for at, (kind, time) in enumerate(zip(kinds, times, strict=True)):
         row = rows[at : at + 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,21 @@ from rtsched.chain import Chain, Member
 from rtsched.cycle import observe, steer
 from rtsched.model.cluster import Cluster, Topology
 from rtsched.model.events import EventKind
+from rtsched.model.schedule import Schedule
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
-from rtsched_plugins.node_queues import JOB, NODE, Queues, latest
+from rtsched_plugins.node_balance import Terms, last_end, rebalanced, soonest
+from rtsched_plugins.node_queues import (
+    JOB,
+    NODE,
+    POOL,
+    SIZE,
+    WORK,
+    Machine,
+    Queues,
+    empty,
+    fixed_load,
+    latest,
+)
 from rtsched_plugins.psts import Psts
 
 if TYPE_CHECKING:
@@ -172,7 +186,7 @@ def test_latest_of_neighbours(values: list[float], data: st.DataObject) -> None:
     st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=4, max_size=7),
     st.data(),
 )
-def test_a_scan_never_makes_the_last_end_later(
+def test_scans_lose_no_job_and_keep_room_for_each(
     wanted: list[tuple[int, int]], speed: list[float], data: st.DataObject
 ) -> None:
     """Whatever runs and waits, jobs keep a place for their size and none is lost."""
@@ -197,10 +211,54 @@ def test_a_scan_never_makes_the_last_end_later(
     )
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(*(st.integers(0, 6), st.integers(1, 4), st.integers(1, 9))), min_size=1),
+    st.lists(
+        st.tuples(st.sampled_from([0.5, 1.0, 2.0]), st.integers(0, 9)), min_size=7, max_size=9
+    ),
+)
+def test_a_scan_is_carried_out_only_if_the_last_end_comes_sooner(
+    wanted: list[tuple[int, int, int]], nodes: list[tuple[float, int]]
+) -> None:
+    """The last end is never before the bound, and a scan that moves jobs brings it nearer."""
+    speed, busy = zip(*nodes, strict=True)
+    cluster = make_cluster(len(nodes), speed=list(speed))
+    waiting = np.zeros((len(wanted), 6), np.int64)
+    waiting[:, JOB] = np.arange(len(wanted))
+    waiting[:, [NODE, SIZE, WORK]] = wanted
+    waiting[:, POOL] = -1
+    queues = msgspec.structs.replace(
+        empty(cluster, 2), waiting=waiting, busy_until=np.array(busy, float)
+    )
+    machine = Machine.of(cluster, queues.cell)
+    held = fixed_load(queues, machine, 0.0)
+    before = last_end(waiting, held, machine)
+    assert before >= soonest(waiting, held, machine) - 1e-9
+    terms = Terms(0.05, 0.05, 0.0, 0.0, "majority", "index")
+    found = rebalanced(queues, cluster, machine, 0.0, terms)
+    after = last_end(found.waiting, held, machine)
+    assert after >= soonest(found.waiting, held, machine) - 1e-9
+    if found.runs:
+        assert after < before - 0.1
+    else:
+        assert np.array_equal(found.waiting, waiting)
+
+
+def test_promised_jobs_are_not_looked_at() -> None:
+    """A job that the plan owns leaves the queues at the next event."""
+    jobs = make_jobs(3, submit=0.0)
+    link, first = chain(), make_events(jobs, arrivals(jobs))
+    _, states = observe(make_snapshot(None, make_cluster(2)), link, first)
+    indptr, node = np.array([0, 1]), np.array([0], np.int32)
+    plan = Schedule.build([1], [0.0], [3600.0], indptr, node)
+    later = make_snapshot(jobs, make_cluster(2), 1.0, plan=plan, states=dict(states))
+    _, states = observe(later, link, make_events(jobs, [(1.0, STARTED, 0)]))
+    assert sorted(nodes_of(states["psts"])) == [2]
+
+
 def test_bad_settings_are_refused() -> None:
     """A negative step time is no setting."""
-    import msgspec
-
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"comm_step": -1.0}, Psts.Config)
     with pytest.raises(msgspec.ValidationError):
