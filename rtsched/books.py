@@ -20,8 +20,8 @@ class HookUse:
         Times the hook was asked.
     judged, changed, abstained : int
         Rows handed over; rows on which its answer asks for another course than without it (a
-        rejection, a deferral or a promise; another place in the order; a size or node set);
-        rows on which it had no opinion.
+        rejection, a deferral or a promise; to pass a job that stands ahead of it in the queue; a
+        size or node set); rows on which it had no opinion.
     seconds : float
         Time spent in it (left out of compared files).
     errors : int
@@ -60,8 +60,9 @@ def _course(hook: str, value: Any, n: int) -> tuple[int, int]:
     if hook == "fair_share":
         if value.per_account or n < 2:
             return 0, 0
-        order = np.argsort(-value.total(), kind="stable")
-        return int(np.count_nonzero(order != np.arange(n))), 0
+        total = value.total()
+        least_ahead = np.minimum.accumulate(total[:-1])
+        return int(np.count_nonzero(total[1:] > least_ahead)), 0
     if hook == "partition":
         steers = (value.size > 0) | (value.node_set >= 0)
         changed = int(np.count_nonzero(steers))

@@ -137,6 +137,29 @@ def test_books_count_rows() -> None:
     assert book.seconds > 0.0
 
 
+@pytest.mark.parametrize(
+    ("terms", "passes"),
+    [
+        ([0.9, 0.5, 0.5, 0.1], 0),
+        ([0.5, 0.9, 0.5, 0.1], 1),
+        ([0.1, 0.2, 0.3, 0.4], 3),
+        ([0.4, 0.1, 0.2, 0.4], 2),
+        ([0.7], 0),
+    ],
+)
+def test_books_count_jobs_that_pass_others(terms: list[float], passes: int) -> None:
+    """A priority changes a job's course if it is above that of any job ahead in the queue."""
+
+    class Given:
+        @hookimpl
+        def rtsched_fair_share(self, jobs: Any) -> Terms:
+            return Terms({"given": np.array(terms)})
+
+    chain = Chain([member(Given())])
+    chain.fair_share(make_jobs(size=[1] * len(terms)), HERE)
+    assert chain.books["fair_share"]["given"].changed == passes
+
+
 @pytest.mark.parametrize("option", ["tryfirst", "trylast", "wrapper", "hookwrapper"])
 def test_places_of_their_own_are_refused(option: str) -> None:
     """The order comes from the configuration alone."""

@@ -225,7 +225,7 @@ class HookCalls(NamedTuple):
     fair_share_judged: int
     """Rows handed over."""
     fair_share_changed: int
-    """Rows whose place in the queue changed."""
+    """Rows that passed one that stood ahead of them."""
     fair_share_abstained: int
     observe_calls: int
 
