@@ -19,6 +19,7 @@ COMMANDS = {
     "explain": "Say why a job of a replay was rejected or had to wait.",
     "check": "Check a site.toml and say what it would do.",
     "plugins": "List the plug-ins that are installed, with their settings.",
+    "calibrate": "Estimate node speeds, send and compute times, and margins from a log.",
     "reproduce": "Regenerate a paper's tables and figures beside the printed values.",
     "synth": "Write a synthetic workload as an SWF file.",
     "render": "Write the HTML report of a replay that was kept with --out.",
@@ -59,7 +60,7 @@ EPILOG = """\
 \b
 Exit status:
   0    good
-  1    findings: a plug-in failed, or --strict met records that had to be left out
+  1    findings: a plug-in failed, --strict met unusable records, a calibration found nothing
   2    wrong usage, configuration or input
   3    the batch system did not answer
   70   a defect of rtsched itself

@@ -1,0 +1,155 @@
+"""Calibration: what the models need, estimated from a site's own log, with 95 % intervals.
+
+Each part is an estimate or a `Refused` with the reason: what a log cannot tell is not guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from rtsched.calibrate.intervals import Estimate, Refused
+from rtsched.calibrate.loads import Loads, divisible_loads
+from rtsched.calibrate.records import Records, classes
+from rtsched.calibrate.requests import Requests, requested_times
+from rtsched.calibrate.speeds import Speeds, node_speeds
+from rtsched.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rtsched.model.log import Log
+
+__all__ = ["Calibration", "Estimate", "Loads", "Options", "Refused", "Requests", "Speeds"]
+__all__ += ["calibrate"]
+
+MEGABYTE = 2.0**20
+"""The unit of load where the log has sizes of input."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about a calibration.
+
+    Attributes
+    ----------
+    unit : str
+        What a load is cut over: `core` or `node`, as in `[workload]`.
+    groups : tuple of str
+        Patterns of node names: nodes of one pattern are taken as equal. Empty: a node is a group.
+    within : tuple of float
+        Shares of the jobs for which the margin on requested times is wanted.
+    setup : bool
+        False: divisible loads have no set-up times.
+    """
+
+    unit: Literal["core", "node"] = "core"
+    groups: tuple[str, ...] = ()
+    within: tuple[float, ...] = (0.9, 0.95, 0.99)
+    setup: bool = True
+
+    def __post_init__(self) -> None:
+        wrong = [each for each in self.within if not 0 < each < 1]
+        if wrong:
+            raise ConfigError([f"--within: {100 * wrong[0]:g} is not between 0 and 100 %"])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a log tells.
+
+    Attributes
+    ----------
+    speeds : Speeds or Refused
+    places : tuple of str
+        Patterns of node names behind the codes in `speeds`.
+    loads : Loads or Refused
+    requests : Requests or Refused
+    jobs : int
+        Jobs of the log that ran and ended.
+    sources : tuple of str
+        The files.
+    unit : str
+        What a load is cut over.
+    said : tuple of str
+        What had to be assumed, one sentence each.
+    """
+
+    speeds: Speeds | Refused
+    places: tuple[str, ...]
+    loads: Loads | Refused
+    requests: Requests | Refused
+    jobs: int
+    sources: tuple[str, ...]
+    unit: str
+    said: tuple[str, ...]
+
+
+def calibrate(log: Log, options: Options | None = None) -> Calibration:
+    """Return what a log, read with `ReadOptions(details=True)`, tells of the models' parameters."""
+    options = options or Options()
+    records = Records.of(log, options.groups)
+    speeds, loads = _speeds(records), _loads(records, options)
+    return Calibration(
+        speeds,
+        records.places,
+        loads,
+        _requests(records, options),
+        len(records.run_time),
+        log.sources,
+        options.unit,
+        (*log.assumptions, *_assumed(records, speeds, loads)),
+    )
+
+
+def _assumed(records: Records, speeds: Speeds | Refused, loads: Loads | Refused) -> tuple[str, ...]:
+    said = []
+    if isinstance(speeds, Speeds):
+        alike = "user, name, processors" if records.named else "user, processors"
+        said.append(
+            f"Jobs with the same {alike} and requested time are taken as repetitions of one job, "
+            "and where they ran as not chosen by how long they would run."
+        )
+    if isinstance(loads, Loads) and not loads.sigma_known:
+        said.append(
+            "Jobs of one user with the same name are taken to have the same load, whatever the "
+            "number of nodes or processors."
+        )
+    return tuple(said)
+
+
+def _speeds(records: Records) -> Speeds | Refused:
+    rows = records.done & (records.place >= 0)
+    if records.named:
+        rows &= records.name >= 0
+    columns = (records.user, records.name, records.size, records.requested)
+    return node_speeds(
+        records.run_time[rows],
+        classes(*(column[rows] for column in columns)),
+        records.place[rows],
+    )
+
+
+def _loads(records: Records, options: Options) -> Loads | Refused:
+    size = records.nodes if options.unit == "node" else records.size
+    known = records.done & (records.sigma > 0) & (size > 0)
+    sigma = None
+    if len(np.unique(records.sigma[known])) > 1:
+        rows, sigma = known, records.sigma[known] / MEGABYTE
+    elif not records.named:
+        return Refused("the log has no names of jobs, so it does not say which had the same load")
+    else:
+        rows = records.done & (records.name >= 0) & (size > 0)
+    group = classes(records.user[rows], records.name[rows])
+    return divisible_loads(records.run_time[rows], size[rows], group, sigma, setup=options.setup)
+
+
+def _requests(records: Records, options: Options) -> Requests | Refused:
+    rows = (records.done | records.killed) & np.isfinite(records.requested)
+    return requested_times(
+        records.run_time[rows],
+        records.requested[rows],
+        records.killed[rows],
+        classes(records.user[rows]),
+        options.within,
+    )

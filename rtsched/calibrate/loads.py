@@ -1,0 +1,173 @@
+"""Cms, Cps and set-up times from run times of divisible loads on different numbers of nodes.
+
+A load of sigma units takes E(n) = SC + ST (1 + s_n) + sigma (cms + cps) b_n on n nodes, where b_n
+and s_n depend on q = cms/(cms + cps) alone (`rtsched.kernels.dlt`). Run times scatter in proportion
+to their length, so log E is fitted, to the jobs within four robust standard deviations.
+
+Where sigma is not known, each class of jobs has a load of its own, and only products can be told:
+the unit of load is then such that cms + cps = 1 s. The ratio q, ST and SC do not depend on it.
+
+References
+----------
+Lin, Lu, Deogun, Goddard, 2005: Real-Time Divisible Load Scheduling for Cluster Computing. Golub and
+Pereyra, 1973 (the loads are eliminated). MacKinnon and White, 1985: the estimator HC2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.calibrate.chain_fit import ChainRuns, Fitted, fit_chain
+from rtsched.calibrate.intervals import Estimate, Refused, t_quantile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+
+FEWEST_JOBS = 10
+WIDEST_RATIO = 0.5
+"""A wider interval of q, which is between 0 and 1, says nothing."""
+
+WIDEST_SETUP = 1.0
+"""Half an interval of a set-up time that is wider, in middle run times, says nothing."""
+
+NO_GAIN = 0.98
+"""With q above this the run time hardly depends on the number of nodes."""
+
+NOTHING = Estimate(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What run times on different numbers of nodes say.
+
+    Attributes
+    ----------
+    cms, cps : Estimate
+        Seconds to send and to compute one unit of load.
+    ratio : Estimate
+        q = cms/(cms + cps).
+    setup_link, setup_node : Estimate
+        ST and SC, seconds; `NOTHING` if they were taken as 0.
+    jobs, classes, outliers : int
+        Jobs used, their classes, and how many more were set aside.
+    sizes : tuple of int
+        The numbers of nodes that occur.
+    sigma_known : bool
+        Whether a unit is one of the log's sigma; else cms + cps = 1 s.
+    scatter : float
+        Standard deviation of log(run time) about the model.
+    """
+
+    cms: Estimate
+    cps: Estimate
+    ratio: Estimate
+    setup_link: Estimate
+    setup_node: Estimate
+    jobs: int
+    classes: int
+    outliers: int
+    sizes: tuple[int, ...]
+    sigma_known: bool
+    scatter: float
+
+
+def divisible_loads(
+    run_time: Floats,
+    size: Codes,
+    job_class: Codes,
+    sigma: Floats | None = None,
+    *,
+    setup: bool = True,
+) -> Loads | Refused:
+    """Return cms, cps and the set-up times, or why the log cannot tell them.
+
+    Parameters
+    ----------
+    run_time : float64[n]
+        Seconds, > 0.
+    size : int64[n]
+        Nodes each job ran on, >= 1.
+    job_class : int64[n]
+        Jobs of one class have the same load; codes from 0. Not looked at where sigma is known.
+    sigma : float64[n], optional
+        Units of load, > 0, one and the same unit for all jobs.
+    setup : bool
+        False: ST and SC are taken as 0.
+    """
+    if sigma is None:
+        width = int(size.max(initial=0)) + 1
+        cells = np.unique(job_class * width + size) // width
+        keep = (np.bincount(cells, minlength=1) > 1)[job_class]
+        run_time, size, job_class = run_time[keep], size[keep], job_class[keep]
+    else:
+        job_class = np.zeros(len(size), np.int64)
+    why = _why_not(size, sigma)
+    if why:
+        return Refused(why)
+    runs = ChainRuns.of(run_time, size, job_class, sigma)
+    fitted = fit_chain(runs, setup=setup)
+    if isinstance(fitted, str):
+        return Refused(f"{fitted}{_HINT if setup else ''}")
+    return _loads(fitted, runs, known=sigma is not None, setup=setup)
+
+
+_HINT = "; if there is no set-up to speak of, say --no-setup"
+
+
+def _why_not(size: Codes, sigma: Floats | None) -> str:
+    if sigma is None and not len(size):
+        return "no job was repeated on another number of nodes"
+    if len(size) < FEWEST_JOBS:
+        return f"only {len(size)} jobs were repeated on other numbers of nodes"
+    if len(np.unique(size)) < 2:
+        return (
+            f"all jobs ran on {int(size[0])} nodes, which shows cms + cps and ST + SC but not how "
+            "they divide"
+        )
+    return ""
+
+
+def _loads(fitted: Fitted, runs: ChainRuns, *, known: bool, setup: bool) -> Loads | Refused:
+    value, error = fitted.value, np.sqrt(np.diag(fitted.covariance))
+    half = t_quantile(fitted.freedom) * fitted.loss * error
+    ratio, link, node = (
+        Estimate(*(value[k] + np.array([0.0, -half[k], half[k]])).tolist()) for k in range(3)
+    )
+    hint = _HINT if setup else ""
+    if ratio.value > NO_GAIN:
+        return Refused("the run times do not fall with the number of nodes: no divisible loads")
+    if ratio.high - ratio.low > WIDEST_RATIO or max(half[1:3]) > WIDEST_SETUP * runs.unit:
+        return Refused(
+            "the jobs are too few, or scatter too much, to tell sending, computing and set-up "
+            f"apart{hint}"
+        )
+    if known:
+        total, q = float(np.exp(value[3])), float(value[0])
+        slope = total * np.array([[1.0, q], [-1.0, 1 - q]])  # of cms, cps by q and log(cms + cps)
+        variance = np.diag(slope @ fitted.covariance[np.ix_([0, 3], [0, 3])] @ slope.T)
+        middle = total * np.array([q, 1 - q])
+        wide = t_quantile(fitted.freedom) * fitted.loss * np.sqrt(variance)
+        cms, cps = (
+            Estimate(*each) for each in np.array([middle, middle - wide, middle + wide]).T.tolist()
+        )
+    else:
+        cms, cps = ratio, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+    return Loads(
+        cms.within(0.0),
+        cps.within(0.0),
+        ratio.within(0.0, 1.0),
+        link.within(0.0),
+        node.within(0.0),
+        fitted.jobs,
+        fitted.classes,
+        len(runs.log_time) - fitted.jobs,
+        tuple(runs.sizes.tolist()),
+        known,
+        fitted.scatter,
+    )
