@@ -63,8 +63,9 @@ def _first_to_migrate(
 ) -> tuple[int, Nodes] | None:
     """Move the first job that may move and for which there are better nodes; return both."""
     down = np.equal(snapshot.cluster.nodes.state, NodeState.DOWN)
-    forced = slowest(np.where(down, 2.0, 1.0), mapping.indptr, mapping.nodes) > 1.0
-    present = mapping.present()
+    present, forced = mapping.present(), np.zeros(len(mapping.delay), np.bool_)
+    if down.any():
+        forced = slowest(np.where(down, 2.0, 1.0), mapping.indptr, mapping.nodes) > 1.0
     below = np.where(forced, np.inf, np.maximum(mapping.delay, present))
     may = forced | occasion.ahead | (present > mapping.delay)
     if not mapping.field.shared:
