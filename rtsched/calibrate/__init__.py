@@ -105,10 +105,10 @@ def calibrate(log: Log, options: Options | None = None) -> Calibration:
 def _assumed(records: Records, speeds: Speeds | Refused, loads: Loads | Refused) -> tuple[str, ...]:
     said = []
     if isinstance(speeds, Speeds):
-        alike = "user, name, processors" if records.named else "user, processors"
+        alike = "user, name and" if records.named else "user, requested time and"
         said.append(
-            f"Jobs with the same {alike} and requested time are taken as repetitions of one job, "
-            "and where they ran as not chosen by how long they would run."
+            f"Jobs with the same {alike} number of processors are taken as repetitions of one "
+            "job, and where they ran as not chosen by how long they would run."
         )
     if isinstance(loads, Loads) and not loads.sigma_known:
         said.append(
@@ -122,7 +122,8 @@ def _speeds(records: Records) -> Speeds | Refused:
     rows = records.done & (records.place >= 0)
     if records.named:
         rows &= records.name >= 0
-    columns = (records.user, records.name, records.size, records.requested)
+    what = records.name if records.named else records.requested
+    columns = (records.user, what, records.size)
     return node_speeds(
         records.run_time[rows],
         classes(*(column[rows] for column in columns)),

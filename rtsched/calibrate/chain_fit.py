@@ -26,9 +26,10 @@ _ALIKE = 30.0
 """Condition number (columns of length 1) beyond which an interval would be a guess."""
 
 _SINGULAR = 1e10
+_TINY = 1e-200
 _NOT_APART = "the sizes and loads do not tell sending, computing and set-up apart"
 _RATIOS = (0.0, 1e-3, 1e-2, 0.05, 0.15, 0.3, 0.5, 0.7, 0.9)
-_SETUPS = (0.0, 0.01, 0.1)
+_SETUPS = (0.0, 0.05)
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,7 @@ def _linear(model: _Model, runs: ChainRuns, residual: Floats, free: list[int]) -
     by_theta, by_load = model.slopes(runs)
     by_theta = by_theta[:, free]
     norm = np.bincount(runs.load, by_load**2)
+    norm = np.maximum(norm, _TINY)
     back = np.array([np.bincount(runs.load, by_load * each) for each in by_theta.T]).T
     back /= norm[:, None]
     slopes = by_theta - by_load[:, None] * back[runs.load]

@@ -36,8 +36,11 @@ WIDEST_RATIO = 0.5
 WIDEST_SETUP = 1.0
 """Half an interval of a set-up time that is wider, in middle run times, says nothing."""
 
-NO_GAIN = 0.98
-"""With q above this the run time hardly depends on the number of nodes."""
+NO_GAIN = 0.9
+"""With q up to this the run time hardly depends on the number of nodes."""
+
+MOST_SCATTER = 0.7
+"""Jobs that differ by a factor of two from the model are not of one load."""
 
 NOTHING = Estimate(0.0, 0.0, 0.0)
 
@@ -140,7 +143,12 @@ def _loads(fitted: Fitted, runs: ChainRuns, *, known: bool, setup: bool) -> Load
         Estimate(*(value[k] + np.array([0.0, -half[k], half[k]])).tolist()) for k in range(3)
     )
     hint = _HINT if setup else ""
-    if ratio.value > NO_GAIN:
+    if fitted.scatter > MOST_SCATTER:
+        return Refused(
+            "the run times differ by a factor of two and more from any such model: jobs of one "
+            "name have not one load, or are no divisible loads"
+        )
+    if ratio.high > NO_GAIN:
         return Refused("the run times do not fall with the number of nodes: no divisible loads")
     if ratio.high - ratio.low > WIDEST_RATIO or max(half[1:3]) > WIDEST_SETUP * runs.unit:
         return Refused(
