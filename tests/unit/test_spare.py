@@ -124,6 +124,11 @@ def test_a_graph_is_judged_as_one(form: str) -> None:
     assert late.code.tolist() == [Verdict.REJECT] * 3
     assert late.plan is None
     assert late.offer.tolist() == [9.0] * 3
+    reason = {"gaps": "spare.no-room", "edf": "spare.no-capability"}[form]
+    assert late.findings[0].reason.code == reason
+    assert "task 2 cannot end by its deadline in 8 s" in late.findings[0].text(0).replace(
+        "on no node task 2 can end", "task 2 cannot end"
+    )
 
 
 @pytest.mark.parametrize("form", ["gaps", "edf"])
