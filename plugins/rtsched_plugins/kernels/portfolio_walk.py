@@ -1,0 +1,298 @@
+"""One complete plan in a fixed order in which later tasks may overtake, with thrifty node counts.
+
+At each instant at which nodes come free the tasks are gone through in order. A task that fits with
+the fewest nodes that still meet its deadline starts; it is given more than these as long as that
+costs little more node-seconds and they are free. One that does not fit is passed over.
+
+Node counts are looked at only when it matters: a task's fewest nodes never fall while time goes
+on, so a count found earlier is a lower bound, and a tree gives the first task in order whose bound
+fits. The plan fails at the first instant at which some task can no longer meet its deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched_plugins.kernels.admission_events import (
+    Trace,
+    accepted,
+    empty_trace,
+    next_instant,
+    rejected,
+    release_nodes,
+    start_task,
+)
+from rtsched_plugins.kernels.admission_heap import Heap, empty_heap
+from rtsched_plugins.kernels.admission_leaf import leaf
+from rtsched_plugins.kernels.admission_rows import (
+    DEADLINE,
+    HIGH,
+    LOW,
+    Rows,
+    earlier,
+    exec_of,
+    least_deadline,
+    least_size,
+    meets,
+    safe_until,
+)
+from rtsched_plugins.kernels.portfolio_queue import GONE, first_within, queue_tree, recount
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+BY_DEADLINE, BY_LAXITY = 0, 1
+"""Orders: earliest deadline first; earliest last start on the fastest count first."""
+
+
+class Prepared(NamedTuple):
+    """A cluster and n waiting tasks, ready for any number of tests. Read-only.
+
+    The new task of a test is row n of `rows`; there is room for one.
+    """
+
+    orders: Integers
+    """int64[p], the orders to plan in."""
+    generosity: float
+    """Further nodes may cost this fraction of node-seconds more than the fewest do."""
+    usable: int
+    free: Floats
+    """float64[N], when each node becomes free, seconds."""
+    by_release: Integers
+    """int64[N], nodes in ascending order of `free`."""
+    release: Floats
+    """float64[usable], `free` of the usable nodes, ascending."""
+    rows: Rows
+    """n + 1 rows."""
+    key: Floats
+    """float64[p, n], per order the waiting tasks' keys."""
+    queue: Integers
+    """int64[p, n], per order the waiting tasks in that order."""
+    count: Integers
+    """int64[n], fewest nodes at 0."""
+    until: Floats
+    """float64[n], an instant up to which that count surely does."""
+    last: Floats
+    """float64[n], an instant up to which each task can surely start."""
+    by_last: Integers
+    """int64[n], tasks by `last`."""
+
+
+class Turn(NamedTuple):
+    """The tasks of one test in order; the tree and the instants change while it runs."""
+
+    order: int
+    task: Integers
+    """int64[m], tasks by place."""
+    place_of_new: int
+    """-1: there is no new task."""
+    tree: Integers
+    """Over the places: a lower bound of each task's fewest nodes (`queue_tree`)."""
+    until: Floats
+    """float64[n + 1], per task an instant up to which that bound surely is the count."""
+
+
+@leaf
+def key_of(rows: Rows, i: int, order: int) -> float:
+    """Return by what task i stands in an order; the least goes first."""
+    low, high = rows.whole[i, LOW], rows.whole[i, HIGH]
+    if order == BY_LAXITY and low <= high:
+        return float(rows.real[i, DEADLINE] - exec_of(rows, i, high))
+    return float(rows.real[i, DEADLINE])
+
+
+@leaf
+def overtaken_at(rows: Rows, new: int, key: float, order: int) -> float:
+    """Return a deadline, at most rounding too early, that puts the new task behind `key`."""
+    deadline = key + (rows.real[new, DEADLINE] - key_of(rows, new, order))
+    if order == BY_LAXITY:
+        deadline -= 1e-12 * max(1.0, abs(deadline), abs(key))
+    return float(deadline)
+
+
+@leaf
+def thrifty_count(rows: Rows, i: int, few: int, most: int, generosity: float) -> int:
+    """Return the largest n of few..most with n E(n) <= (1 + generosity) few E(few).
+
+    n E(n) rises with n, so that doubling steps and then bisection find it. (In several rounds it
+    may fall by a little now and then; what is found keeps within the limit all the same.)
+    """
+    limit = (1.0 + generosity) * few * exec_of(rows, i, few) * (1.0 + 1e-12)
+    low, high, step = few, most + 1, 1
+    while low + step < high:
+        n = low + step
+        if n * exec_of(rows, i, n) <= limit:
+            low, step = n, 2 * step
+        else:
+            high, step = n, 1
+            break
+    while high - low > 1:
+        n = (low + high) // 2
+        if n * exec_of(rows, i, n) <= limit:
+            low = n
+        else:
+            high = n
+    return low
+
+
+@compiled
+def _turn(prepared: Prepared, which: int, has_new: bool) -> Turn:
+    """Return the waiting tasks in order, and among them the new one."""
+    queue, key, rows = prepared.queue[which], prepared.key[which], prepared.rows
+    new, order = len(queue), prepared.orders[which]
+    until = np.full(new + 1, -math.inf)
+    until[:new] = prepared.until
+    if not has_new:
+        return Turn(order, queue, -1, queue_tree(prepared.count[queue]), until)
+    own = key_of(rows, new, order)
+    low, high = 0, new
+    while low < high:
+        middle = (low + high) // 2
+        other = queue[middle]
+        if key[other] < own or (key[other] == own and earlier(rows, other, new)):
+            low = middle + 1
+        else:
+            high = middle
+    task, count = np.empty(new + 1, np.int64), np.empty(new + 1, np.int64)
+    task[:low], task[low], task[low + 1 :] = queue[:low], new, queue[low:]
+    count[:low], count[low + 1 :] = prepared.count[queue[:low]], prepared.count[queue[low:]]
+    count[low] = rows.whole[new, LOW]
+    return Turn(order, task, low, queue_tree(count), until)
+
+
+@leaf
+def _hopeless(rows: Rows, i: int, t: float) -> bool:
+    """Return whether task i can no longer meet its deadline at t with any number of nodes."""
+    most = rows.whole[i, HIGH]
+    return rows.whole[i, LOW] > most or not meets(rows, i, most, t)
+
+
+@leaf
+def _all_alive(prepared: Prepared, trace: Trace, cursor: int, t: float) -> tuple[bool, int]:
+    """Return whether every waiting task that is left can still start at t, and the new cursor.
+
+    The tasks in `by_last` before the cursor have been placed.
+    """
+    by_last, n = prepared.by_last, len(prepared.by_last)
+    while cursor < n and trace.placed[by_last[cursor]]:
+        cursor += 1
+    if cursor == n or prepared.last[by_last[cursor]] >= t:
+        return True, cursor
+    for k in range(cursor, n):
+        i = by_last[k]
+        if prepared.last[i] >= t:
+            break
+        if not trace.placed[i] and _hopeless(prepared.rows, i, t):
+            return False, cursor
+    return True, cursor
+
+
+@leaf
+def _size_at(rows: Rows, i: int, few: int, available: int, generosity: float, t: float) -> int:
+    """Return how many of the available nodes task i gets at t, where `few` are the fewest."""
+    most = min(int(rows.whole[i, HIGH]), available)
+    if most <= few:
+        return few
+    n = thrifty_count(rows, i, few, most, generosity)
+    return n if least_size(rows, i, n, t) == n else few
+
+
+@leaf
+def _count_at(rows: Rows, turn: Turn, place: int, t: float) -> int:
+    """Return the fewest nodes with which the task at a place meets its deadline from t on."""
+    i = turn.task[place]
+    few = turn.tree[len(turn.tree) // 2 + place]
+    if turn.until[i] < t:
+        few = least_size(rows, i, few, t)
+        turn.until[i] = max(t, safe_until(rows, i, few))
+        recount(turn.tree, place, few)
+    return int(few)
+
+
+@leaf
+def _if_later(rows: Rows, turn: Turn, few: int, available: int, t: float) -> float:
+    """Return the least later deadline that may change how the new task starts at t.
+
+    It then needs fewer nodes, or comes after the next task that would fit.
+    """
+    new, known = len(rows.real) - 1, math.inf
+    following = first_within(turn.tree, available)
+    if following >= 0:
+        key = key_of(rows, turn.task[following], turn.order)
+        known = overtaken_at(rows, new, key, turn.order)
+    if few > rows.whole[new, LOW]:
+        known = min(known, least_deadline(rows, new, few - 1, t))
+    return known
+
+
+@leaf
+def _walk(
+    prepared: Prepared, turn: Turn, trace: Trace, ends: Heap, t: float, available: int
+) -> tuple[int, float]:
+    """Start what fits at t, in order; return the nodes left, and the next deadline of interest.
+
+    That is the least later deadline of the new task with which anything in this walk could come
+    out differently (inf where it is not pending). If it did not start: with a later deadline it
+    needs fewer nodes, and finds at most as many free as now, since it comes no earlier.
+    """
+    rows, new = prepared.rows, len(prepared.count)
+    pending = turn.place_of_new >= 0 and not trace.placed[new]
+    room, known = -1, math.inf
+    while available > 0:
+        place = first_within(turn.tree, available)
+        if place < 0:
+            break
+        if room < 0 and place >= turn.place_of_new:
+            room = available
+        few = _count_at(rows, turn, place, t)
+        if few > available:
+            continue
+        i = turn.task[place]
+        n = _size_at(rows, i, few, available, prepared.generosity, t)
+        recount(turn.tree, place, GONE)
+        if i == new:
+            known = _if_later(rows, turn, few, available, t)
+        available = start_task(rows, trace, ends, i, n, t, available)
+    if pending and not trace.placed[new]:
+        room = min(available if room < 0 else room, rows.whole[new, HIGH])
+        if room >= rows.whole[new, LOW]:
+            known = least_deadline(rows, new, room, t)
+    return available, known
+
+
+@compiled
+def run_in_turn(prepared: Prepared, which: int, has_new: bool, now: float) -> Trace:
+    """Run the test in one of the orders over the waiting tasks and, if any, the new one.
+
+    Where it rejects, the trace's `next_deadline` is a later deadline of the new task below which
+    no other would be accepted either.
+    """
+    rows, release, new = prepared.rows, prepared.release, len(prepared.count)
+    turn = _turn(prepared, which, has_new)
+    total = len(turn.task)
+    trace, ends = empty_trace(total), empty_heap(total)
+    cursor = released = available = 0
+    known = math.inf
+    t = max(now, release[0]) if len(release) else now
+    while trace.done[0] < total:
+        released, freed = release_nodes(release, released, ends, t)
+        available += freed
+        alive, cursor = _all_alive(prepared, trace, cursor, t)
+        if alive and has_new and not trace.placed[new] and _hopeless(rows, new, t):
+            alive = False
+            if rows.whole[new, LOW] <= rows.whole[new, HIGH]:
+                needed = least_deadline(rows, new, rows.whole[new, HIGH], t)
+                known = min(known, needed)
+        if not alive:
+            return rejected(rows, trace, t, known, 1)
+        available, following = _walk(prepared, turn, trace, ends, t, available)
+        known = min(known, following)
+        t = next_instant(release, released, ends)
+    return accepted(trace, rows.real[new, DEADLINE], 1)

@@ -1,0 +1,229 @@
+"""Deadline admission by several planners that reads the load: the policy `portfolio`.
+
+As `mcdf` it admits a job if a complete plan keeps its deadline and every promise given before, and
+it makes better plans and chooses better among jobs:
+
+* Loads are sent in several rounds, so that nodes begin to compute sooner.
+* A job gets more nodes than it needs as long as that costs little more node-seconds.
+* Plans are tried in several orders, in which a later job may start before one that does not fit;
+  the first complete plan counts.
+* When more work arrives than the machine can do, large jobs are declined so that more small ones
+  get in; a share of the large ones is judged all the same. What is large follows from recent
+  arrivals: smallest first, those that together fill the machine are not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from rtsched.hookspecs import hookimpl
+from rtsched.model.events import EventKind
+from rtsched.model.snapshot import places
+from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded
+from rtsched_plugins.kernels.portfolio_load import Reading
+from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
+from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY
+from rtsched_plugins.ledger import tasks_of
+from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY}
+
+
+class Portfolio(DeadlineAdmission):
+    """Admit by several planners; under overload decline what costs most."""
+
+    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        """Settings."""
+
+        orders: Annotated[
+            tuple[Literal["deadline", "laxity"], ...],
+            Meta(
+                min_length=1,
+                description="Orders in which a plan is tried, one after the other: earliest "
+                "deadline, or earliest last start, first. A later job may start before one that "
+                "does not fit. The first complete plan counts.",
+            ),
+        ] = ("deadline", "laxity")
+        generosity: Annotated[
+            float,
+            Meta(
+                ge=0,
+                description="A job gets the most free nodes on which it takes at most this "
+                "fraction more node-seconds than on the fewest that meet its deadline.",
+            ),
+        ] = 0.15
+        rounds: Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=64,
+                description="Divisible jobs: most rounds in which a load is sent, so that nodes "
+                "begin to compute sooner. The count that is fastest is taken.",
+            ),
+        ] = 8
+        efficiency: Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=1,
+                description="Moldable jobs: run time on n nodes is wall time (size/n)^efficiency.",
+            ),
+        ] = 1.0
+        arrivals: Annotated[
+            int,
+            Meta(gt=0, description="How many arrivals before a job tell the load."),
+        ] = 200
+        least: Annotated[
+            int,
+            Meta(gt=0, description="With fewer arrivals before it no job is declined."),
+        ] = 50
+        overbooking: Annotated[
+            float,
+            Meta(
+                gt=0,
+                description="Jobs are declined from the size on at which recent work, smallest "
+                "job first, would fill the machine this many times; inf: none is.",
+            ),
+        ] = 1.3
+        spared: Annotated[
+            float,
+            Meta(
+                ge=0,
+                le=1,
+                description="No job is declined that is smaller than this fraction of recent jobs.",
+            ),
+        ] = 0.5
+        heard: Annotated[
+            float,
+            Meta(
+                ge=0,
+                le=1,
+                description="Fraction of the large jobs that is judged all the same, so that "
+                "users with large jobs get some in.",
+            ),
+        ] = 0.1
+        offer_tests: Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="Deadlines that one counter-offer may try; 0: no counter-offer. "
+                "When they are used up a later deadline that was tested is offered.",
+            ),
+        ] = 32
+
+    overloaded: ClassVar = Reason(
+        "portfolio.overloaded",
+        "takes {work} node-seconds, and at present jobs of more than {threshold} are turned away: "
+        "{load} times what the machine can do is asked for",
+    )
+    impossible: ClassVar = Reason(
+        "portfolio.impossible",
+        "cannot end by its deadline even on an idle machine: {left} s are left",
+    )
+    no_room: ClassVar = Reason(
+        "portfolio.no-room",
+        "no plan was found that keeps the {promises} promises given and ends it in time; {left} s "
+        "are left and {free} of {nodes} nodes are free",
+    )
+    breaks_promise: ClassVar = Reason(
+        "portfolio.breaks-promise",
+        "with it job {other} would miss its promised deadline; {promises} promises are given",
+    )
+    endless: ClassVar = Reason(
+        "portfolio.endless",
+        "says neither how long it runs nor how much work it is; no end is certain",
+    )
+    not_yet: ClassVar = Reason(
+        "portfolio.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
+    )
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config = config or self.Config()
+        orders = tuple(ORDERS[name] for name in config.orders)
+        several = Several(orders, config.generosity, config.efficiency, config.rounds)
+        super().__init__(several, config.offer_tests)
+
+    @hookimpl
+    def rtsched_observe(
+        self, events: Events, snapshot: Snapshot, state: Recent | None
+    ) -> Recent | None:
+        """Take in who arrived, and decide whom of them to decline."""
+        rows = events.rows.kind == EventKind.ARRIVED
+        rows &= np.isfinite(events.jobs.deadline) & bounded(events.jobs)
+        came = np.flatnonzero(rows)
+        if not len(came):
+            return None
+        jobs, time = events.jobs.take(came), events.rows.time[came]
+        return self._after(state or NOBODY, jobs, time, snapshot)
+
+    @hookimpl
+    def rtsched_admit(
+        self, jobs: Jobs, snapshot: Snapshot, state: Recent | None
+    ) -> Verdicts | None:
+        """Decline what is too large for the present load, and plan for the rest."""
+        recent, place = self._looked_up(jobs, snapshot, state or NOBODY)
+        declined = place >= 0
+        declined[declined] = recent.declined[place[declined]]
+        if not declined.any():
+            return self.judge(jobs, snapshot)
+        rest = np.flatnonzero(~declined)
+        judged = self.judge(jobs.take(rest), snapshot) if len(rest) else None
+        numbers = {name: getattr(recent, name)[place] for name in ("work", "threshold", "load")}
+        return _joined(judged, rest, Finding.where(declined, self.overloaded, **numbers))
+
+    def _looked_up(
+        self, jobs: Jobs, snapshot: Snapshot, recent: Recent
+    ) -> tuple[Recent, NDArray[np.int64]]:
+        """Return the arrivals with these jobs among them, and the place of each; -1: not judged.
+
+        A job may be judged before anybody was told that it came.
+        """
+        judged = np.isfinite(jobs.deadline) & bounded(jobs) & (jobs.begin <= snapshot.now)
+        _, known = places(recent.job, jobs.id)
+        unheard = np.flatnonzero(judged & ~known)
+        if len(unheard):
+            unheard = unheard[np.lexsort((jobs.id[unheard], jobs.submit[unheard]))]
+            time = np.full(len(unheard), snapshot.now)
+            recent = self._after(recent, jobs.take(unheard), time, snapshot)
+        place, _ = places(recent.job, jobs.id)
+        return recent, np.where(judged, place, -1)
+
+    def _after(
+        self, recent: Recent, jobs: Jobs, time: NDArray[np.float64], snapshot: Snapshot
+    ) -> Recent:
+        """Return the arrivals with these jobs, which came at these times, decided upon."""
+        config, nodes = self.config, len(snapshot.cluster)
+        rows = rows_of(tasks_of(jobs, snapshot.now), nodes, config.efficiency, config.rounds)
+        reading = Reading(
+            float(nodes),
+            config.arrivals,
+            config.least,
+            config.overbooking,
+            config.spared,
+            config.heard,
+        )
+        return arrived(recent, jobs.id, time, least_work(rows), reading)
+
+
+def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:
+    """Return the verdicts on the rows `rest`, and rejections of the rows of a finding."""
+    n = len(rest) + len(declined.rows)
+    judged = judged or Verdicts.abstain(len(rest))
+    code = np.full(n, Verdict.REJECT, np.int8)
+    retry_at, promise, offer = np.full(n, -np.inf), np.full(n, np.inf), np.full(n, np.inf)
+    code[rest], retry_at[rest] = judged.code, judged.retry_at
+    promise[rest], offer[rest] = judged.promise, judged.offer
+    findings = (declined, *(finding.moved(rest) for finding in judged.findings))
+    return Verdicts(code, retry_at, promise, offer, findings, judged.plan)

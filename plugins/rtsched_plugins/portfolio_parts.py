@@ -1,0 +1,103 @@
+"""The parts of the portfolio plug-in: its memory of recent arrivals, and its planner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
+
+from rtsched.model.state import State
+from rtsched_plugins.kernels.fractions import plan_fractions
+from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
+from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare
+
+if TYPE_CHECKING:
+    from rtsched_plugins.kernels.admission import Plan, Tasks
+    from rtsched_plugins.kernels.portfolio_walk import Prepared
+
+
+class Recent(State, frozen=True):
+    """Recent arrivals of jobs with a deadline, in order, and what was decided of each.
+
+    `time` in epoch seconds, the other columns as in `Arrivals`; `above` counts all jobs so far
+    that were above their threshold.
+    """
+
+    job: NDArray[np.int64]
+    time: NDArray[np.float64]
+    work: NDArray[np.float64]
+    threshold: NDArray[np.float64]
+    load: NDArray[np.float64]
+    declined: NDArray[np.bool_]
+    above: int
+
+
+NOBODY = Recent(
+    np.empty(0, np.int64),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0, np.bool_),
+    0,
+)
+"""Before anybody came."""
+
+
+def arrived(
+    recent: Recent,
+    job: NDArray[np.int64],
+    time: NDArray[np.float64],
+    work: NDArray[np.float64],
+    reading: Reading,
+) -> Recent:
+    """Return the memory after further arrivals, each decided upon by those before it.
+
+    It holds as many arrivals as a decision looks at, and all those of the last instant: they may
+    be judged together. What is forgotten matters to no later decision, so that it does not matter
+    either how arrivals are cut into batches.
+    """
+    known, n = len(recent.job), len(job)
+    arrivals = Arrivals(
+        np.concatenate([recent.time, time]),
+        np.concatenate([recent.work, work]),
+        np.concatenate([recent.threshold, np.empty(n)]),
+        np.concatenate([recent.load, np.empty(n)]),
+        np.concatenate([recent.declined, np.empty(n, np.bool_)]),
+    )
+    above = read_arrivals(arrivals, known, recent.above, reading)
+    first = max(known + n - reading.arrivals, 0)
+    first = min(first, int(np.searchsorted(arrivals.time, arrivals.time[-1])))
+    ids = np.concatenate([recent.job, job])
+    return Recent(ids[first:], *(column[first:] for column in arrivals), above)
+
+
+class Several(NamedTuple):
+    """The planner: orders tried in turn, thrifty node counts."""
+
+    orders: tuple[int, ...]
+    generosity: float
+    efficiency: float
+    rounds: int
+
+    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Prepared:
+        """Return what all tests against these free times and waiting tasks share."""
+        orders, generosity, efficiency, rounds = self
+        return prepare(free, waiting, orders, generosity, efficiency=efficiency, rounds=rounds)
+
+    def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
+        """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
+        return admit(prepared, new, now=now)
+
+    def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
+        """Return whether the new task would be late on an idle cluster."""
+        return hopeless(prepared, new, now)
+
+    def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
+        """Return a whole second as deadline with which it is admitted, inf: none."""
+        return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
+
+    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
+        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
+        return plan_fractions(plan.indptr, tasks, self.rounds)
