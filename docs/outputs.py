@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from installed import TOP
 
-PAGES = (TOP / "README.md", TOP / "docs" / "tutorial.md")
+PAGES = (TOP / "README.md", *(TOP / "docs" / name for name in ("tutorial.md", "calibrate.md")))
 BLOCK = re.compile(r"^```console\n\$ (rtsched [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CUT = "...\n"
 
