@@ -203,7 +203,8 @@ def _crossing_sheet(parameters: Study, found: Means) -> Sheet:
 
 
 def _plot(system: int, parameters: Study, found: Means) -> Plot:
-    rates = parameters.rates(system)
+    """Return residence and computing at the rates at which both variants are stable."""
+    rates = [rate for rate in parameters.rates(system) if np.isfinite(TABLES[system][rate]).all()]
     curves = tuple(
         Curve(
             f"{variant} {what}",
