@@ -21,6 +21,7 @@ from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.multifactor import Multifactor
 from rtsched_plugins.psts import Psts
 from rtsched_plugins.sed import Sed
+from rtsched_plugins.spare import Spare
 
 
 class TestLimits(PluginConformance):
@@ -68,6 +69,24 @@ class TestSlowest(PluginConformance):
 class TestMcdf(PluginConformance):
     plugin = Mcdf
     planner = True
+
+
+class TestSpare(PluginConformance):
+    plugin = Spare
+    planner = True
+
+
+class TestSpareLast(PluginConformance):
+    plugin = Spare
+    planner = True
+    settings: ClassVar = {"select": "utilisation-first"}
+
+
+class TestSpareEdf(PluginConformance):
+    plugin = Spare
+    planner = True
+    settings: ClassVar = {"form": "edf", "slot": 60.0}
+    examples = 25
 
 
 class TestFairTree(PluginConformance):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,34 +17,12 @@ from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing import (
-    PluginConformance,
     make_cluster,
     make_events,
     make_jobs,
     make_snapshot,
 )
 from rtsched_plugins.spare import Executed, Spare
-
-
-class TestGaps(PluginConformance):
-    """The batch form keeps the contract."""
-
-    plugin = Spare
-    name = "spare"
-    planner = True
-
-
-class TestGapsLast(TestGaps):
-    """So it does with utilisation-first."""
-
-    settings: ClassVar = {"select": "utilisation-first"}
-
-
-class TestEdf(TestGaps):
-    """So does the form in which tasks are suspended."""
-
-    settings: ClassVar = {"form": "edf", "slot": 60.0}
-    examples = 25
 
 
 def ask(jobs: Jobs, snapshot: Snapshot, **settings: Any) -> Verdicts:
