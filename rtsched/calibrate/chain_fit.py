@@ -27,6 +27,7 @@ _ALIKE = 30.0
 
 _SINGULAR = 1e10
 _TINY = 1e-200
+_MOST = 200.0  # a log of seconds or of sigma beyond this is no step to take
 _NOT_APART = "the sizes and loads do not tell sending, computing and set-up apart"
 _RATIOS = (0.0, 1e-3, 1e-2, 0.05, 0.15, 0.3, 0.5, 0.7, 0.9)
 _SETUPS = (0.0, 0.05)
@@ -127,7 +128,7 @@ class _Model:
     def residual(self, runs: ChainRuns) -> Floats | None:
         """Return log run times less those of the model; None where that is no time."""
         q = float(self.theta[0])
-        if not -1 / runs.sizes[-1] < q < 1 - 1e-6 or self.loads.max() > 700:
+        if not -1 / runs.sizes[-1] < q < 1 - 1e-6 or not (np.abs(self.loads) < _MOST).all():
             return None
         time = self.time(runs, q)
         return runs.log_time - np.log(time) if time.min() > 0 else None
@@ -198,7 +199,8 @@ class _Solved:
     residual: Floats
     slopes: Floats  # float64[n, free], the loads eliminated
     back: Floats  # float64[loads, free]: how the loads follow
-    own: Floats  # each job's derivative by its load, over the root of the sum of their squares
+    own: Floats  # each job's derivative by its load, over the root of `norm`
+    norm: Floats  # float64[loads]: sums of those derivatives' squares
     inverse: Floats
     condition: float
 
@@ -215,7 +217,7 @@ class _Solved:
 
     def fitted(self, runs: ChainRuns, free: list[int]) -> Fitted:
         """Return values and covariance."""
-        norm = np.bincount(runs.load, self.model.slopes(runs)[1] ** 2)
+        norm = self.norm
         influence = np.zeros((len(runs.load), 4))
         influence[:, free] = self.slopes @ self.inverse
         first = runs.load == 0
@@ -244,9 +246,7 @@ def _solve(model: _Model, runs: ChainRuns, free: list[int]) -> _Solved | str:
         if solved is None:
             return _NOT_APART
         move = solved.inverse @ (solved.slopes.T @ residual)
-        own = np.bincount(runs.load, residual * solved.own) / np.sqrt(
-            np.bincount(runs.load, model.slopes(runs)[1] ** 2)
-        )
+        own = np.bincount(runs.load, residual * solved.own) / np.sqrt(solved.norm)
         after = _descend(model, runs, residual, move, own - solved.back @ move, free)
         if after is None:
             return solved
@@ -260,8 +260,7 @@ def _solve(model: _Model, runs: ChainRuns, free: list[int]) -> _Solved | str:
 def _linear(model: _Model, runs: ChainRuns, residual: Floats, free: list[int]) -> _Solved | None:
     by_theta, by_load = model.slopes(runs)
     by_theta = by_theta[:, free]
-    norm = np.bincount(runs.load, by_load**2)
-    norm = np.maximum(norm, _TINY)
+    norm = np.maximum(np.bincount(runs.load, by_load**2), _TINY)
     back = np.array([np.bincount(runs.load, by_load * each) for each in by_theta.T]).T
     back /= norm[:, None]
     slopes = by_theta - by_load[:, None] * back[runs.load]
@@ -271,7 +270,7 @@ def _linear(model: _Model, runs: ChainRuns, residual: Floats, free: list[int]) -
         return None
     inverse = np.linalg.inv(slopes.T @ slopes)
     own = by_load / np.sqrt(norm[runs.load])
-    return _Solved(model, residual, slopes, back, own, inverse, condition)
+    return _Solved(model, residual, slopes, back, own, norm, inverse, condition)
 
 
 def _descend(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -9,15 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtsched.adapters.base import ReadOptions, read_logs
 from rtsched.calibrate import Estimate, Loads, Options, Refused, Requests, Speeds
 from rtsched.calibrate.intervals import independent, share, t_quantile
 from rtsched.calibrate.loads import divisible_loads
+from rtsched.calibrate.records import Records
 from rtsched.calibrate.requests import requested_times
 from rtsched.calibrate.robust import medians
 from rtsched.calibrate.speeds import node_speeds
 from rtsched.calibrate.two_way import Design, Fit
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import Ending, Log, Outcomes
 
 SEEDS = range(100)
 SPEED = np.array([1.0, 0.9, 0.8, 0.6, 0.5, 0.3])
@@ -356,3 +361,100 @@ def test_a_share_that_is_none_is_refused(within):
     """Shares are between 0 and 1."""
     with pytest.raises(ConfigError, match="--within"):
         Options(within=(within,))
+
+
+def assert_sound(*found):
+    """Check that estimates are numbers between the ends of their intervals."""
+    for each in found:
+        assert np.isfinite(each.value)
+        assert each.low <= each.value <= each.high
+
+
+rows = st.lists(
+    st.tuples(
+        st.sampled_from([1.0, 2.0, 7.0, 60.0, 61.0, 3600.0, 86400.0, 1e7]),
+        st.integers(0, 4),
+        st.integers(0, 3),
+        st.sampled_from([1, 2, 3, 16, 1000]),
+        st.sampled_from([0.01, 1.0, 5.0, 1e6]),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows, st.booleans(), st.booleans())
+def test_any_log_is_estimated_or_refused(rows, known, setup):
+    """Logs without sense give sound numbers or a reason, never an error or a warning."""
+    columns = np.array(rows, np.float64).reshape(len(rows), 5).T
+    time, (job_class, node, size) = columns[0], columns[1:4].astype(np.int64)
+    speeds = node_speeds(time, job_class, node)
+    if isinstance(speeds, Speeds):
+        assert_sound(*speeds.speed)
+    costs = divisible_loads(time, size, job_class, columns[4] if known else None, setup=setup)
+    if isinstance(costs, Loads):
+        assert_sound(costs.cms, costs.cps, costs.ratio, costs.setup_link, costs.setup_node)
+    asked = requested_times(time, columns[4] * 60, node == 0, job_class, (0.9,))
+    if isinstance(asked, Requests):
+        told = [each for each in asked.quantiles.values() if isinstance(each, Estimate)]
+        assert_sound(asked.at_limit, *told)
+
+
+def a_log():
+    """Return six jobs: on slots, on a list of nodes, of unknown place, failed and running."""
+    return Log(
+        Jobs.build(6, id=np.arange(6), size=2, user=["ann"] * 6, name=["a", "b", None] * 2),
+        Outcomes.build(
+            6,
+            run_time=[60.0, 60.0, 60.0, 60.0, 0.0, 60.0],
+            size=[1, 4, 0, 1, 1, 1],
+            ending=[
+                Ending.COMPLETED,
+                Ending.COMPLETED,
+                Ending.COMPLETED,
+                Ending.TIMEOUT,
+                Ending.COMPLETED,
+                Ending.RUNNING,
+            ],
+            nodes=["slot1_2@fast1", "fast[1-2],slow7", "fast[1", "slot1@own@vm", "fast1", "fast1"],
+        ),
+        ("made up",),
+        "condor-history",
+    )
+
+
+def test_where_jobs_ran():
+    """Slots belong to hosts, lists are counted, damaged lists and idle or running jobs are not."""
+    found = Records.of(a_log())
+    assert [found.places[code] if code >= 0 else None for code in found.place] == [
+        "fast1",
+        None,
+        None,
+        "*@own@vm",
+    ]
+    assert found.nodes.tolist() == [1, 3, 0, 1]
+    assert found.size.tolist() == [1, 4, 2, 1]
+    assert found.done.tolist() == [True, True, True, False]
+    assert found.killed.tolist() == [False, False, False, True]
+
+
+def test_groups_of_nodes():
+    """The first pattern that fits counts; a job on nodes of two groups is of none."""
+    found = Records.of(a_log(), ("fast*", "*"))
+    assert found.place.tolist() == [0, -1, -1, 1]
+    assert Records.of(a_log(), ("*",)).place.tolist() == [0, 0, -1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("sacct_26.05.txt", "j0"), ("sacct_26.05.json", "j0"), ("history_25.14.json", "/bin/sh")],
+)
+def test_names_are_read_where_they_are_asked_for(name, known):
+    """A replay does not pay for them, and a delimiter in one does no harm to it."""
+    path = Path(__file__).parents[1] / "data" / "logs" / name
+    plain = read_logs([path], ReadOptions(timezone="UTC"))
+    full = read_logs([path], ReadOptions(timezone="UTC", details=True))
+    assert plain.jobs.names("name") == ()
+    assert known in full.jobs.names("name")
+    assert np.isnan(plain.outcomes.input_bytes).all()
+    assert (full.outcomes.input_bytes > 0).any() == name.startswith("history")
