@@ -19,7 +19,7 @@ COMMANDS = {
     "explain": "Say why a job of a replay was rejected or had to wait.",
     "check": "Check a site.toml and say what it would do.",
     "plugins": "List the plug-ins that are installed, with their settings.",
-    "calibrate": "Estimate node speeds, send and compute times, and margins from a log.",
+    "calibrate": "Estimate node speeds, load costs and margins from a log.",
     "reproduce": "Regenerate a paper's tables and figures beside the printed values.",
     "synth": "Write a synthetic workload as an SWF file.",
     "render": "Write the HTML report of a replay that was kept with --out.",
