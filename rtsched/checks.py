@@ -48,6 +48,11 @@ def _schedule(name: str, schedule: Schedule, snapshot: Snapshot) -> None:
         raise ShapeError(f"{name} has an entry that ends before it starts")
     if (np.diff(schedule.indptr) < 1).any():
         raise ShapeError(f"{name} has an entry without nodes")
+    if len(schedule.node_start):
+        sizes = np.diff(schedule.indptr)
+        first, last = np.repeat(entries.start, sizes), np.repeat(entries.end, sizes)
+        if not ((first <= schedule.node_start) & (schedule.node_start <= last)).all():
+            raise ShapeError(f"{name} has a node that is taken before its entry starts, or after")
     job = np.sort(entries.job)
     if (job[1:] == job[:-1]).any():
         raise ShapeError(f"{name} has two entries of one job")
@@ -83,6 +88,7 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot) -> None:
         running.indptr,
         running.nodes,
         len(snapshot.cluster),
+        plan.node_start,
     )
     if clash >= 0:
         raise ShapeError(f"plan gives job {entries.job[clash]} a node that is not free by then")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
-    from rtsched_plugins.ledger import Planner
+    from rtsched_plugins.ledger import NodeAware, Planner
 
 
 class DeadlineAdmission:
@@ -25,7 +25,7 @@ class DeadlineAdmission:
 
     Attributes
     ----------
-    planner : Planner
+    planner : Planner or NodeAware
         How a plan is made.
     offer_tests : int
         Admission tests that one counter-offer may cost; 0: no counter-offer.
@@ -37,7 +37,7 @@ class DeadlineAdmission:
     endless: ClassVar[Reason]
     not_yet: ClassVar[Reason]
 
-    def __init__(self, planner: Planner, offer_tests: int) -> None:
+    def __init__(self, planner: Planner | NodeAware, offer_tests: int) -> None:
         self.planner = planner
         self.offer_tests = offer_tests
         self._standing: Standing | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
-from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks
+from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
 from rtsched_plugins.kernels.admission_rows import LOW, least_size
 from rtsched_plugins.kernels.counter_offer import counter_offer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.model.cluster import Nodes
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
     from rtsched_plugins.kernels.admission_events import Prepared
@@ -63,12 +64,6 @@ def _rows(tasks: Tasks, rows: NDArray[np.int64] | slice) -> Tasks:
     return Tasks(*columns)
 
 
-def _joined(first: Tasks, second: Tasks) -> Tasks:
-    pairs: zip[tuple[Any, Any]] = zip(first, second, strict=True)
-    columns: list[NDArray[Any]] = [np.concatenate(pair) for pair in pairs]
-    return Tasks(*columns)
-
-
 @dataclass
 class _Pool:
     """The nodes of one partition, and the promised jobs that wait for them.
@@ -80,17 +75,18 @@ class _Pool:
     free: NDArray[np.float64]
     waiting: Tasks
     ids: NDArray[np.int64]
+    planner: Planner
     plan: Plan | None = None
     _prepared: Any = None
 
-    def prepared(self, planner: Planner) -> Any:
+    def prepared(self) -> Any:
         if self._prepared is None:
-            self._prepared = planner.prepare(self.free, self.waiting)
+            self._prepared = self.planner.prepare(self.free, self.waiting)
         return self._prepared
 
     def adopt(self, plan: Plan, new: Tasks | None, ids: NDArray[np.int64]) -> None:
         if new is not None:
-            self.waiting = _joined(self.waiting, new)
+            self.waiting = joined(self.waiting, new)
             self._prepared = None
         self.ids, self.plan = ids, plan
 
@@ -120,6 +116,14 @@ class Planner(Protocol):
 
     def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
         """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
+
+
+@runtime_checkable
+class NodeAware(Protocol):
+    """How to plan that depends on the nodes of a pool."""
+
+    def on(self, nodes: Nodes) -> Planner:
+        """Return the planner for a pool of these nodes."""
 
 
 class Rules(NamedTuple):
@@ -170,7 +174,7 @@ class Standing:
     ----------
     origin : float
         Seconds since the epoch.
-    planner : Planner
+    planner : Planner or NodeAware
         How plans are made.
     masks : list of bool[m]
         The sets of nodes that partitions are; the first: all nodes.
@@ -178,8 +182,9 @@ class Standing:
         For each entry of the plan the set of nodes that it may use.
     """
 
-    def __init__(self, snapshot: Snapshot, planner: Planner) -> None:
+    def __init__(self, snapshot: Snapshot, planner: Planner | NodeAware) -> None:
         self.planner = planner
+        self._nodes = snapshot.cluster.nodes
         self.origin = _origin(snapshot)
         self._source = _source(snapshot)
         self._planned, self._plan = snapshot.planned, snapshot.plan
@@ -212,10 +217,16 @@ class Standing:
             nodes, mine = np.flatnonzero(self.masks[index]), self.pool_of_planned == index
             planned = self._planned if mine.all() else self._planned.take(mine)
             free = self.free_but_for([index], [])[nodes]
-            pool = _Pool(nodes, free, tasks_of(planned, self.origin), planned.id)
-            pool.prepared(self.planner)
+            tasks = tasks_of(planned, self.origin)
+            pool = _Pool(nodes, free, tasks, planned.id, self._planner_on(nodes))
+            pool.prepared()
             self._pools[index] = pool
         return replace(self._pools[index])
+
+    def _planner_on(self, nodes: NDArray[np.int64]) -> Planner:
+        if isinstance(self.planner, NodeAware):
+            return self.planner.on(self._nodes.take(nodes))
+        return self.planner
 
     def free_but_for(self, left_out: list[int], anew: Sequence[Schedule]) -> NDArray[np.float64]:
         """Return when each node is free of running jobs, of the plans `anew`, and of the plan.
@@ -288,7 +299,7 @@ class Ledger:
     def _parts(self, without: int = -1) -> list[Schedule]:
         """Return the plans of the pools that were planned anew, but for one."""
         return [
-            _part(pool, pool.plan, self._origin, self.standing.planner)
+            _part(pool, pool.plan, self._origin)
             for index, pool in self._pools.items()
             if pool.plan is not None and index != without
         ]
@@ -304,8 +315,7 @@ class Ledger:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
         index = int(self._pool_of_new[row])
         pool = self._pool(index)
-        planner = self.standing.planner
-        prepared = pool.prepared(planner)
+        planner, prepared = pool.planner, pool.prepared()
         new = _rows(self._new, slice(row, row + 1))
         plan = planner.admit(prepared, new, self._now)
         if plan.accepted:
@@ -325,9 +335,8 @@ class Ledger:
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
         pool = self._pool(int(self._pool_of_new[row]))
-        planner = self.standing.planner
         new = _rows(self._new, slice(row, row + 1))
-        found = planner.offer(pool.prepared(planner), new, self._now, max_tests)
+        found = pool.planner.offer(pool.prepared(), new, self._now, max_tests)
         return found + self._origin
 
     def improve(self) -> bool:
@@ -339,15 +348,15 @@ class Ledger:
         """
         old = self.snapshot.plan
         up = np.isfinite(self.snapshot.free_in)
-        planner, better = self.standing.planner, False
+        better = False
         for index in np.unique(self.standing.pool_of_planned).tolist():
             pool = self._pool(index)
             mine = self.standing.pool_of_planned == index
             lost = not up[old.nodes[np.repeat(mine, np.diff(old.indptr))]].all()
-            plan = planner.admit(pool.prepared(planner), None, self._now)
+            plan = pool.planner.admit(pool.prepared(), None, self._now)
             while lost and not plan.accepted:
                 pool.without(plan.failed)
-                plan = planner.admit(pool.prepared(planner), None, self._now)
+                plan = pool.planner.admit(pool.prepared(), None, self._now)
             begun = float((old.entries.start[mine] - self._origin).sum())
             if plan.accepted and (lost or float(plan.start.sum()) < begun):
                 self._adopt(index, plan, None, pool.ids)
@@ -362,7 +371,7 @@ class Ledger:
         return Schedule.joined([*old, *self._parts()])
 
 
-def _part(pool: _Pool, plan: Plan, origin: float, planner: Planner) -> Schedule:
+def _part(pool: _Pool, plan: Plan, origin: float) -> Schedule:
     """Return one pool's plan as a schedule of the cluster."""
     divided = bool((pool.waiting.kind == Kind.DIVISIBLE).any())
     return Schedule.build(
@@ -371,5 +380,6 @@ def _part(pool: _Pool, plan: Plan, origin: float, planner: Planner) -> Schedule:
         plan.end + origin,
         plan.indptr,
         pool.nodes[plan.nodes].astype(np.int32),
-        planner.fractions(plan, pool.waiting) if divided else None,
+        pool.planner.fractions(plan, pool.waiting) if divided else None,
+        plan.node_start + origin if len(plan.node_start) else None,
     )

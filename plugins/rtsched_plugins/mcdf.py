@@ -32,6 +32,7 @@ from rtsched_plugins.kernels.admission import (
     LEAST_NODES,
 )
 from rtsched_plugins.ledger import Rules
+from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
@@ -77,6 +78,20 @@ class Mcdf(DeadlineAdmission):
                 "begin to compute sooner. The count that is fastest is taken.",
             ),
         ] = 1
+        unequal_nodes: Annotated[
+            bool,
+            Meta(
+                description="Plan with each node's speed and its own times to send and to compute. "
+                "Off: all nodes are taken as equal."
+            ),
+        ] = False
+        staggered: Annotated[
+            bool,
+            Meta(
+                description="Divisible jobs may begin on some nodes before the others are free. "
+                "Off: a job gets all its nodes at once."
+            ),
+        ] = False
         offer_tests: Annotated[
             int,
             Meta(
@@ -85,6 +100,12 @@ class Mcdf(DeadlineAdmission):
                 "When they are used up a later deadline that was tested is offered.",
             ),
         ] = 64
+
+        def __post_init__(self) -> None:
+            """Refuse settings that exclude each other."""
+            chosen = [self.rounds > 1, self.unequal_nodes, self.staggered]
+            if sum(chosen) > 1:
+                raise ValueError("choose one of rounds > 1, unequal_nodes and staggered")
 
     impossible: ClassVar = Reason(
         "mcdf.impossible",
@@ -110,7 +131,9 @@ class Mcdf(DeadlineAdmission):
         config = config or self.Config()
         order, nodes = ORDERS[config.order], NODE_RULES[config.nodes]
         rules = Rules(order, nodes, config.efficiency, config.rounds)
-        super().__init__(rules, config.offer_tests)
+        varied = config.unequal_nodes or config.staggered
+        planner = Varied(rules, config.staggered) if varied else rules
+        super().__init__(planner, config.offer_tests)
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:

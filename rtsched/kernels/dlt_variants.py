@@ -131,7 +131,7 @@ def _fill_until(
 
 
 @compiled
-def _common_end(
+def common_end(
     release: Floats, sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
 ) -> tuple[float, Floats, Floats]:
     """Return the common end, fractions and send starts when every node of `release` is used."""
@@ -189,10 +189,62 @@ def staggered(
     for n in range(1, len(release) + 1):
         if release[n - 1] >= best.end:
             break
-        end, alpha, send = _common_end(release[:n], sigma, cms, cps, setup_link, setup_node)
+        end, alpha, send = common_end(release[:n], sigma, cms, cps, setup_link, setup_node)
         if end < best.end and (alpha > 0.0).all():
             best = Staggered(end, alpha, send)
     return best
+
+
+@compiled
+def fewest_until(
+    end: float,
+    release: Floats,
+    sigma: float,
+    cms: float,
+    cps: float,
+    setup_link: float,
+    setup_node: float,
+) -> int:
+    """Return how many of the nodes free from `release` on, ascending, end by `end`; 0: none do.
+
+    What the first nodes can compute until then does not depend on the others, so one pass adds up
+    fractions until they are the whole load.
+    """
+    work = sigma * (cms + cps)
+    total, send = 0.0, -math.inf
+    for j in range(len(release)):
+        send = max(send, release[j])
+        alpha = (end - send - setup_link - setup_node) / work
+        if alpha <= 0.0:
+            return 0
+        total += alpha
+        if total >= 1.0 - 1e-12:
+            return j + 1
+        send += setup_link + alpha * sigma * cms
+    return 0
+
+
+@compiled
+def earliest_end(
+    release: Floats, sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
+) -> tuple[float, int]:
+    """Return the earliest common end on nodes free from `release` on, and how many are used.
+
+    As `staggered`, by one bisection: the end is sought between the first release and what the
+    first node takes alone, and at each trial as many nodes as get something are used.
+    """
+    work = sigma * (cms + cps)
+    low, high = release[0], release[0] + work + setup_link + setup_node
+    for _ in range(100):
+        end = 0.5 * (low + high)
+        if end <= low or end >= high:
+            break
+        if fewest_until(end, release, sigma, cms, cps, setup_link, setup_node) > 0:
+            high = end
+        else:
+            low = end
+    used = fewest_until(high, release, sigma, cms, cps, setup_link, setup_node)
+    return high, used
 
 
 class Rounds(NamedTuple):

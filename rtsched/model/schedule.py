@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
@@ -42,6 +42,8 @@ class Schedule:
         Fraction of the load per node (paper: α); empty where no entry is divided.
     preemptive : bool
         Whether jobs share a node by turns: each runs some time between its start and its end.
+    node_start : float64[k] or float64[0]
+        From when an entry has each of its nodes, at or after its start; empty: all from its start.
     """
 
     entries: Entries
@@ -49,13 +51,16 @@ class Schedule:
     nodes: NDArray[np.int32]
     fractions: NDArray[np.float64]
     preemptive: bool = False
+    node_start: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
         if self.indptr.shape != (len(self.entries) + 1,):
             raise ShapeError(f"{len(self.entries)} entries with node offsets {self.indptr.shape}")
         if len(self.fractions) not in {0, len(self.nodes)}:
             raise ShapeError(f"{len(self.fractions)} fractions for {len(self.nodes)} nodes")
-        for name in ("indptr", "nodes", "fractions"):
+        if len(self.node_start) not in {0, len(self.nodes)}:
+            raise ShapeError(f"{len(self.node_start)} starts of {len(self.nodes)} nodes")
+        for name in ("indptr", "nodes", "fractions", "node_start"):
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @classmethod
@@ -72,11 +77,14 @@ class Schedule:
         indptr: NDArray[np.int64],
         nodes: NDArray[np.int32],
         fractions: NDArray[np.float64] | None = None,
+        node_start: NDArray[np.float64] | None = None,
     ) -> Self:
         """Return a schedule; sizes follow from the node offsets."""
         size = np.diff(indptr).astype(np.int32)
         entries = Entries.build(len(size), job=job, start=start, end=end, size=size)
-        return cls(entries, indptr, nodes, np.empty(0) if fractions is None else fractions)
+        shares = np.empty(0) if fractions is None else fractions
+        starts = np.empty(0) if node_start is None else node_start
+        return cls(entries, indptr, nodes, shares, node_start=starts)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -92,6 +100,12 @@ class Schedule:
         sizes = np.diff(self.indptr)
         return np.repeat(1.0 / np.maximum(sizes, 1), sizes)
 
+    def starts(self) -> NDArray[np.float64]:
+        """Return float64[k]: from when each entry has each of its nodes."""
+        if len(self.node_start):
+            return self.node_start
+        return np.repeat(self.entries.start, np.diff(self.indptr))
+
     def take(self, rows: NDArray[np.int64]) -> Schedule:
         """Return the schedule of some of the entries, in the given order."""
         sizes = np.diff(self.indptr)[rows]
@@ -99,8 +113,9 @@ class Schedule:
         within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
         chosen = np.repeat(self.indptr[rows], sizes) + within
         fractions = self.fractions[chosen] if len(self.fractions) else self.fractions
+        starts = self.node_start[chosen] if len(self.node_start) else self.node_start
         taken = self.entries.take(rows)
-        return Schedule(taken, indptr, self.nodes[chosen], fractions, self.preemptive)
+        return Schedule(taken, indptr, self.nodes[chosen], fractions, self.preemptive, starts)
 
     @classmethod
     def joined(cls, parts: Sequence[Schedule]) -> Schedule:
@@ -113,6 +128,7 @@ class Schedule:
         sizes = np.concatenate([np.diff(part.indptr) for part in parts])
         divided = any(len(part.fractions) for part in parts)
         shares = [part.shares() for part in parts]
+        staggered = any(len(part.node_start) for part in parts)
         whole = cls.build(
             np.concatenate([part.entries.job for part in parts]),
             np.concatenate([part.entries.start for part in parts]),
@@ -120,6 +136,7 @@ class Schedule:
             np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
             np.concatenate([part.nodes for part in parts]),
             np.concatenate(shares) if divided else None,
+            np.concatenate([part.starts() for part in parts]) if staggered else None,
         )
         return replace(whole, preemptive=any(part.preemptive for part in parts))
 

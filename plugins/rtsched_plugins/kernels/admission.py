@@ -83,6 +83,13 @@ KINDS: dict[str, type[np.number[Any]]] = dict.fromkeys(Tasks._fields, np.float64
 """Element type of each column of `Tasks`."""
 
 
+def joined(first: Tasks, second: Tasks) -> Tasks:
+    """Return the tasks of both, the first ones first."""
+    pairs: zip[tuple[Any, Any]] = zip(first, second, strict=True)
+    columns: list[NDArray[Any]] = [np.concatenate(pair) for pair in pairs]
+    return Tasks(*columns)
+
+
 class Plan(NamedTuple):
     """The outcome of one admission test; per-task arrays are empty if it failed."""
 
@@ -103,6 +110,8 @@ class Plan(NamedTuple):
     """int64[n + 1]: task i gets nodes[indptr[i]:indptr[i + 1]]."""
     nodes: NDArray[np.int32]
     """Node indices, ascending within a task; empty if they were not asked for."""
+    node_start: Floats = np.empty(0)
+    """float64[k], seconds, row by row with `nodes`: since when it is taken; empty: `start`."""
 
 
 def rejection(failed: int, failed_at: float) -> Plan:

@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import DIVISIBLE
+from rtsched_plugins.kernels.admission_varied import cost_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,4 +56,58 @@ def plan_fractions(indptr: NDArray[np.int64], tasks: Tasks, rounds: int = 1) -> 
             )
         else:
             shares[indptr[i] : indptr[i + 1]] = 1.0 / n
+    return shares
+
+
+@compiled
+def staggered_fractions(
+    indptr: NDArray[np.int64], node_start: NDArray[np.float64], tasks: Tasks
+) -> NDArray[np.float64]:
+    """Return as `plan_fractions` does, where nodes start a load one after the other.
+
+    `node_start` is float64[indptr[-1]], ascending within a task; see `dlt_variants.staggered`.
+    """
+    shares = np.empty(indptr[-1])
+    for i in range(len(indptr) - 1):
+        first, last = indptr[i], indptr[i + 1]
+        if tasks.kind[i] == DIVISIBLE:
+            _, alpha, _ = dlt_variants.common_end(
+                node_start[first:last],
+                tasks.sigma[i],
+                tasks.cms[i],
+                tasks.cps[i],
+                tasks.setup_link[i],
+                tasks.setup_node[i],
+            )
+            shares[first:last] = alpha
+        else:
+            shares[first:last] = 1.0 / (last - first)
+    return shares
+
+
+@compiled
+def unequal_plan_fractions(
+    indptr: NDArray[np.int64],
+    nodes: NDArray[np.int32],
+    column: NDArray[np.float64],
+    tasks: Tasks,
+) -> NDArray[np.float64]:
+    """Return as `plan_fractions` does, on nodes that differ (`dlt_variants.unequal_fractions`).
+
+    `nodes` are rows of `column`, in sending order within a task; see `admission_varied.Machine`.
+    """
+    shares = np.empty(indptr[-1])
+    for i in range(len(indptr) - 1):
+        first, last = indptr[i], indptr[i + 1]
+        if tasks.kind[i] != DIVISIBLE:
+            shares[first:last] = 1.0 / (last - first)
+            continue
+        costs = np.empty((4, last - first))
+        for k in range(last - first):
+            cms, cps, link, node = cost_of(tasks, i, column, nodes[first + k])
+            costs[0, k], costs[1, k], costs[2, k], costs[3, k] = cms, cps, link, node
+        alpha, _ = dlt_variants.unequal_fractions(
+            tasks.sigma[i], costs[0], costs[1], costs[2], costs[3]
+        )
+        shares[first:last] = alpha
     return shares

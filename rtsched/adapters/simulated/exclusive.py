@@ -357,7 +357,7 @@ class ExclusiveNodes:
 
     def _reserve(self, action: Reserve, _: Rows) -> int:
         plan = action.plan
-        if plan.preemptive:
+        if plan.preemptive or len(plan.node_start):
             return -1
         rows = self._rows.find(plan.entries.job)
         waits = self._pool.jobs["status"][rows] <= kernel.PLANNED
