@@ -69,8 +69,15 @@ def arrived(
     above = read_arrivals(arrivals, known, recent.above, reading)
     first = max(known + n - reading.arrivals, 0)
     first = min(first, int(np.searchsorted(arrivals.time, arrivals.time[-1])))
-    ids = np.concatenate([recent.job, job])
-    return Recent(ids[first:], *(column[first:] for column in arrivals), above)
+    return Recent(
+        np.concatenate([recent.job, job])[first:],
+        arrivals.time[first:],
+        arrivals.work[first:],
+        arrivals.threshold[first:],
+        arrivals.load[first:],
+        arrivals.declined[first:],
+        above,
+    )
 
 
 class Several(NamedTuple):

@@ -120,10 +120,10 @@ def test_a_test_changes_nothing(seed: int) -> None:
         column.setflags(write=False)
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
     ready = prepared(state, waiting, ORDERS, 0.15)
-    before = [np.copy(x) for x in (*ready.rows[:2], ready.queue, ready.count, ready.until)]
+    before = [np.copy(x) for x in (*ready.rows[:2], ready.queue, ready.fewest, ready.until)]
     admit(ready, new)
     counter_offer(ready, new, now=0.0, max_tests=3)
-    after = (*ready.rows[:2], ready.queue, ready.count, ready.until)
+    after = (*ready.rows[:2], ready.queue, ready.fewest, ready.until)
     assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
 
 

@@ -129,7 +129,7 @@ def prepare(
 def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
     rows = prepared.rows._replace(real=prepared.rows.real.copy(), whole=prepared.rows.whole.copy())
-    fill_rows(rows, len(prepared.count), _uniform(new), prepared.usable, LEAST_NODES)
+    fill_rows(rows, len(prepared.fewest), _uniform(new), prepared.usable, LEAST_NODES)
     return prepared._replace(rows=rows)
 
 
@@ -162,7 +162,7 @@ def _plan(state: Prepared, trace: Trace) -> Plan:
 
 def hopeless(prepared: Prepared, new: Tasks, now: float) -> bool:
     """Return whether the new task would be late even if it had the cluster to itself."""
-    rows, last = with_new(prepared, new).rows, len(prepared.count)
+    rows, last = with_new(prepared, new).rows, len(prepared.fewest)
     return least_size(rows, last, rows.whole[last, LOW], now) == 0
 
 
@@ -183,7 +183,7 @@ def counter_offer(prepared: Prepared, new: Tasks, *, now: float, max_tests: int)
     on from the least of these over all orders. When `max_tests` deadlines have been tried, a later
     one is looked for in growing steps, and flagged as not exact.
     """
-    state, last = with_new(prepared, new), len(prepared.count)
+    state, last = with_new(prepared, new), len(prepared.fewest)
     if state.rows.whole[last, LOW] > state.rows.whole[last, HIGH]:
         return Offer(math.inf, True)
     deadline = on_grid(float(new.deadline[0]), 0.0, 1.0)
@@ -202,7 +202,7 @@ def counter_offer(prepared: Prepared, new: Tasks, *, now: float, max_tests: int)
 
 def _with_deadline(state: Prepared, deadline: float, now: float) -> tuple[bool, float]:
     """Return whether some order admits the new task with this deadline, and the next to try."""
-    state.rows.real[len(state.count), DEADLINE] = deadline
+    state.rows.real[len(state.fewest), DEADLINE] = deadline
     following = math.inf
     for which in range(len(state.orders)):
         trace = run_in_turn(state, which, True, float(now))

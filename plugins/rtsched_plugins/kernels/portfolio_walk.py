@@ -75,7 +75,7 @@ class Prepared(NamedTuple):
     """float64[p, n], per order the waiting tasks' keys."""
     queue: Integers
     """int64[p, n], per order the waiting tasks in that order."""
-    count: Integers
+    fewest: Integers
     """int64[n], fewest nodes at 0."""
     until: Floats
     """float64[n], an instant up to which that count surely does."""
@@ -150,7 +150,7 @@ def _turn(prepared: Prepared, which: int, has_new: bool) -> Turn:
     until = np.full(new + 1, -math.inf)
     until[:new] = prepared.until
     if not has_new:
-        return Turn(order, queue, -1, queue_tree(prepared.count[queue]), until)
+        return Turn(order, queue, -1, queue_tree(prepared.fewest[queue]), until)
     own = key_of(rows, new, order)
     low, high = 0, new
     while low < high:
@@ -162,7 +162,7 @@ def _turn(prepared: Prepared, which: int, has_new: bool) -> Turn:
             high = middle
     task, count = np.empty(new + 1, np.int64), np.empty(new + 1, np.int64)
     task[:low], task[low], task[low + 1 :] = queue[:low], new, queue[low:]
-    count[:low], count[low + 1 :] = prepared.count[queue[:low]], prepared.count[queue[low:]]
+    count[:low], count[low + 1 :] = prepared.fewest[queue[:low]], prepared.fewest[queue[low:]]
     count[low] = rows.whole[new, LOW]
     return Turn(order, task, low, queue_tree(count), until)
 
@@ -242,7 +242,7 @@ def _walk(
     out differently (inf where it is not pending). If it did not start: with a later deadline it
     needs fewer nodes, and finds at most as many free as now, since it comes no earlier.
     """
-    rows, new = prepared.rows, len(prepared.count)
+    rows, new = prepared.rows, len(prepared.fewest)
     pending = turn.place_of_new >= 0 and not trace.placed[new]
     room, known = -1, math.inf
     while available > 0:
@@ -274,7 +274,7 @@ def run_in_turn(prepared: Prepared, which: int, has_new: bool, now: float) -> Tr
     Where it rejects, the trace's `next_deadline` is a later deadline of the new task below which
     no other would be accepted either.
     """
-    rows, release, new = prepared.rows, prepared.release, len(prepared.count)
+    rows, release, new = prepared.rows, prepared.release, len(prepared.fewest)
     turn = _turn(prepared, which, has_new)
     total = len(turn.task)
     trace, ends = empty_trace(total), empty_heap(total)
