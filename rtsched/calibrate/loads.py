@@ -120,6 +120,7 @@ def divisible_loads(
     return _loads(fitted, runs, known=sigma is not None, setup=setup)
 
 
+_TOO_FEW = "the jobs are too few, or scatter too much, to tell sending, computing and set-up apart"
 _HINT = "; if there is no set-up to speak of, say --no-setup"
 
 
@@ -127,7 +128,8 @@ def _why_not(size: Codes, sigma: Floats | None) -> str:
     if sigma is None and not len(size):
         return "no job was repeated on another number of nodes"
     if len(size) < FEWEST_JOBS:
-        return f"only {len(size)} jobs were repeated on other numbers of nodes"
+        what = "were repeated on other numbers of nodes" if sigma is None else "have a known load"
+        return f"only {len(size)} jobs {what}"
     if len(np.unique(size)) < 2:
         return (
             f"all jobs ran on {int(size[0])} nodes, which shows cms + cps and ST + SC but not how "
@@ -137,35 +139,16 @@ def _why_not(size: Codes, sigma: Floats | None) -> str:
 
 
 def _loads(fitted: Fitted, runs: ChainRuns, *, known: bool, setup: bool) -> Loads | Refused:
-    value, error = fitted.value, np.sqrt(np.diag(fitted.covariance))
-    half = t_quantile(fitted.freedom) * fitted.loss * error
-    ratio, link, node = (
-        Estimate(*(value[k] + np.array([0.0, -half[k], half[k]])).tolist()) for k in range(3)
+    wide = t_quantile(fitted.freedom) * fitted.loss
+    ratio, link, node, _ = _estimates(fitted.value, wide * np.sqrt(np.diag(fitted.covariance)))
+    why = _says_nothing(
+        fitted.scatter, ratio, max(each.high - each.value for each in (link, node)) / runs.unit
     )
-    hint = _HINT if setup else ""
-    if fitted.scatter > MOST_SCATTER:
-        return Refused(
-            "the run times differ by a factor of two and more from any such model: jobs of one "
-            "name have not one load, or are no divisible loads"
-        )
-    if ratio.high > NO_GAIN:
-        return Refused("the run times do not fall with the number of nodes: no divisible loads")
-    if ratio.high - ratio.low > WIDEST_RATIO or max(half[1:3]) > WIDEST_SETUP * runs.unit:
-        return Refused(
-            "the jobs are too few, or scatter too much, to tell sending, computing and set-up "
-            f"apart{hint}"
-        )
+    if why:
+        return Refused(f"{why}{_HINT if setup and why == _TOO_FEW else ''}")
+    cms, cps = ratio, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
     if known:
-        total, q = float(np.exp(value[3])), float(value[0])
-        slope = total * np.array([[1.0, q], [-1.0, 1 - q]])  # of cms, cps by q and log(cms + cps)
-        variance = np.diag(slope @ fitted.covariance[np.ix_([0, 3], [0, 3])] @ slope.T)
-        middle = total * np.array([q, 1 - q])
-        wide = t_quantile(fitted.freedom) * fitted.loss * np.sqrt(variance)
-        cms, cps = (
-            Estimate(*each) for each in np.array([middle, middle - wide, middle + wide]).T.tolist()
-        )
-    else:
-        cms, cps = ratio, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+        cms, cps = _per_unit(fitted, wide)
     return Loads(
         cms.within(0.0),
         cps.within(0.0),
@@ -179,3 +162,30 @@ def _loads(fitted: Fitted, runs: ChainRuns, *, known: bool, setup: bool) -> Load
         known,
         fitted.scatter,
     )
+
+
+def _estimates(value: Floats, half: Floats) -> list[Estimate]:
+    """Return values with half the width of their intervals."""
+    return [Estimate(*each) for each in np.array([value, value - half, value + half]).T.tolist()]
+
+
+def _says_nothing(scatter: float, ratio: Estimate, setup: float) -> str:
+    """Return why a fit says nothing; `setup` is half an interval in middle run times."""
+    if scatter > MOST_SCATTER:
+        return (
+            "the run times differ by a factor of two and more from any such model: jobs of one "
+            "name have not one load, or are no divisible loads"
+        )
+    if ratio.high > NO_GAIN:
+        return "the run times do not fall with the number of nodes: no divisible loads"
+    if ratio.high - ratio.low > WIDEST_RATIO or setup > WIDEST_SETUP:
+        return _TOO_FEW
+    return ""
+
+
+def _per_unit(fitted: Fitted, wide: float) -> list[Estimate]:
+    """Return cms and cps from q and log(cms + cps), which are correlated."""
+    q, total = float(fitted.value[0]), float(np.exp(fitted.value[3]))
+    slope = total * np.array([[1.0, q], [-1.0, 1 - q]])
+    variance = np.diag(slope @ fitted.covariance[np.ix_([0, 3], [0, 3])] @ slope.T)
+    return _estimates(total * np.array([q, 1 - q]), wide * np.sqrt(variance))
