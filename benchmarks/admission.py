@@ -109,6 +109,7 @@ def spread(times: list[Took]) -> dict[str, float]:
         "p50_ms": float(np.percentile(wall, 50)),
         "p99_ms": float(np.percentile(wall, 99)),
         "worst_ms": float(wall.max()),
+        "cpu_p50_ms": float(np.percentile(cpu, 50)),
         "cpu_p99_ms": float(np.percentile(cpu, 99)),
         "tests": len(times),
     }

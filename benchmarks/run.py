@@ -2,9 +2,9 @@
 
     python benchmarks/run.py [--trace FILE.swf[.gz]]... [--jobs N] [--quick] [--json FILE]
 
-Four parts: whole-process replay, reading, deadline admission, growth. Every measured process is
-bound to one core. The exit status is 1 if a schedule differs from the bare loop's or a promise
-would be broken; speed alone never fails.
+Five parts: whole-process replay, reading, deadline admission, the policies' questions and replays,
+growth. Every measured process is bound to one core. The exit status is 1 if a schedule differs from
+the bare loop's, a promise would be broken or a plug-in fails; speed alone never fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PARTS = ("replay", "reading", "admission", "growth")
+PARTS = ("replay", "reading", "admission", "policies", "growth")
 OFFER_TARGET_MS = 40.0
 TEST_TARGET_MS = {1_000: 1.0, 10_000: 20.0}
 """99th percentile of one admission test, by the number of waiting promised tasks."""
@@ -140,10 +140,11 @@ class Benchmark:
 
     def _show_admission(self, row: dict[str, Any]) -> None:
         test = TEST_TARGET_MS.get(row["waiting"])
-        wanted = {"plugin": test, "kernel": test, "kernel_prepared": test}
+        wanted = {"plugin": test, "plugin_anew": test, "kernel": test, "kernel_prepared": test}
         wanted |= {"offer": OFFER_TARGET_MS, "offer_kernel": OFFER_TARGET_MS}
         names = {
             "plugin": "test by the plug-in, through the chain",
+            "plugin_anew": "the first one after a promise",
             "kernel": "test by the kernel",
             "kernel_prepared": "test by the kernel, state prepared before",
             "offer": "test and counter-offer by the plug-in",
@@ -167,6 +168,64 @@ class Benchmark:
         kept = _verdict(row["promises_kept"])
         self.out.print(f"{row['admitted']} of {row['tests']} newcomers admitted; ", end="")
         self.out.print(f"all waiting tasks stay admitted: {kept}\n")
+
+    def _policies(self, _directory: Path) -> None:
+        """Put each policy its question, and replay a busy trace under each."""
+        quick = ["--quick"] if self.quick else []
+        answers = json.loads(run_alone(script("policies.py", "--json", *quick)).output)
+        for answer in answers.values():
+            self._show_answer(answer)
+        trace = ["--trace", self.given.trace[0]] if self.given.trace else []
+        command = script("batch.py", "--json", *quick, *trace)
+        replays = json.loads(run_alone(command).output)
+        self._show_replays(replays)
+        self.found["policies"] = {"questions": answers, "replays": replays}
+        for policy, row in replays.items():
+            if row and row["errors"]:
+                self.failures.append(f"{policy}: a plug-in failed {row['errors']} times")
+
+    def _show_answer(self, answer: dict[str, Any]) -> None:
+        self.out.print(f"[bold]{answer['title']}[/]")
+        table = _table(
+            "", answer["axis"], "p50 ms", "p99 ms", "p50 CPU ms", "p99 CPU ms", "growth", "p99 CPU",
+        )  # fmt: skip
+        for label, by_size in answer["ways"].items():
+            for size, took in by_size.items():
+                keys = ("p50_ms", "p99_ms", "cpu_p50_ms", "cpu_p99_ms")
+                limit = answer["wanted"].get(label)
+                at_target = limit is not None and int(size) == answer["wanted_size"]
+                table.add_row(
+                    label if size == next(iter(by_size)) else "",
+                    f"{int(size):,}",
+                    *(f"{took[key]:.2f}" for key in keys),
+                    f"{answer['growth'].get(label, 1.0):.2f}" if len(by_size) > 1 else "",
+                    _reached(limit / took["cpu_p99_ms"], f"{limit:g} ms") if at_target else "",
+                )
+        self.out.print(table)
+        peaks = ", ".join(f"{int(n):,}: {mb:.0f}" for n, mb in answer["peak_mb"].items())
+        self.out.print(f"peak MB of the process, by {answer['axis']}: {peaks}\n")
+
+    def _show_replays(self, replays: dict[str, Any]) -> None:
+        self.out.print("[bold]Replay in the batch setting, without reading and measuring[/]")
+        table = _table(
+            "", "jobs", "mean queue", "jobs/s", "jobs/CPU s", "peak MB", "jobs/CPU s wanted",
+        )  # fmt: skip
+        for policy, row in replays.items():
+            if row is None:
+                table.add_row(policy, "not installed")
+                continue
+            wanted = row["wanted_jobs_per_s"]
+            table.add_row(
+                policy,
+                f"{row['jobs']:,}",
+                f"{row['mean_queue']:.1f}",
+                f"{row['jobs_per_s']:,.0f}",
+                f"{row['jobs_per_cpu_s']:,.0f}",
+                f"{row['peak_mb']:.0f}",
+                _reached(row["jobs_per_cpu_s"] / wanted, f"{wanted:,}"),
+            )
+        self.out.print(table)
+        self.out.print()
 
     def _growth(self, directory: Path) -> None:
         """Grow the work and fit the cost."""
@@ -201,6 +260,11 @@ def _digits(value: float | None) -> str:
 
 def _verdict(good: bool) -> str:
     return "[green]yes[/]" if good else "[red]no[/]"
+
+
+def _reached(part: float, wanted: str) -> str:
+    """Say whether what is wanted was reached, or by what factor not."""
+    return f"{wanted}: [green]yes[/]" if part >= 1 else f"{wanted}: [red]missed {1 / part:.1f}x[/]"
 
 
 def main() -> int:

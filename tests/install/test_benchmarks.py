@@ -28,7 +28,10 @@ def test_the_benchmark_runs_and_its_schedules_agree(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(figures.read_text())
     assert found["failures"] == []
-    assert {"machine", "replay", "reading", "admission", "growth"} <= set(found)
+    assert {"machine", "replay", "reading", "admission", "policies", "growth"} <= set(found)
+    assert set(found["policies"]["questions"]) >= {"mcdf", "spare", "psts", "ste", "sed"}
+    for policy, row in found["policies"]["replays"].items():
+        assert row["rows_changed"] > 0, policy
     assert all(row["promises_kept"] for row in found["admission"])
     assert plot.read_text().startswith("<svg")
     for trace in found["replay"].values():
