@@ -105,6 +105,8 @@ class Spare:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
+        if self.config.form == "gaps":
+            self.rtsched_observe = None  # type: ignore[method-assign, assignment]  # not told
 
     @hookimpl
     def rtsched_admit(
@@ -134,7 +136,7 @@ class Spare:
         kinds = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.RESUMED, EventKind.ENDED)
         told = np.isfinite(events.jobs.deadline) | (events.jobs.dag >= 0)
         told &= np.isin(events.rows.kind, kinds)
-        if self.config.form == "gaps" or not told.any():
+        if not told.any():
             return None
         table: dict[int, tuple[float, float]] = {}
         if state is not None:
