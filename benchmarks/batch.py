@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
 WANTED = {
     "ste": Wanted(20_000, 100_000, 3),
     "sed-batch": Wanted(20_000, 100_000, 3),
-    "mcdf": Wanted(5_000, 100_000, 1),
+    "mcdf": Wanted(5_000, 20_000, 1),
     "spare-rf": Wanted(500, 10_000, 1),
     "psts": Wanted(500, 10_000, 1),
     "portfolio": Wanted(500, 10_000, 1),
