@@ -27,7 +27,7 @@ from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
 from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
-from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY
+from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
 from rtsched_plugins.ledger import tasks_of
 from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
-ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY}
+ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY, "in-turn": IN_TURN}
 
 
 class Portfolio(DeadlineAdmission):
@@ -48,14 +48,14 @@ class Portfolio(DeadlineAdmission):
         """Settings."""
 
         orders: Annotated[
-            tuple[Literal["deadline", "laxity"], ...],
+            tuple[Literal["deadline", "laxity", "in-turn"], ...],
             Meta(
                 min_length=1,
                 description="Orders in which a plan is tried, one after the other: earliest "
                 "deadline, or earliest last start, first. A later job may start before one that "
                 "does not fit. The first complete plan counts.",
             ),
-        ] = ("deadline", "laxity")
+        ] = ("in-turn", "deadline", "laxity")
         generosity: Annotated[
             float,
             Meta(
@@ -94,7 +94,8 @@ class Portfolio(DeadlineAdmission):
             Meta(
                 gt=0,
                 description="Jobs are declined from the size on at which recent work, smallest "
-                "job first, would fill the machine this many times; inf: none is.",
+                "job first, is this many times what the machine can do until it is due; inf: none "
+                "is.",
             ),
         ] = 1.3
         spared: Annotated[
@@ -214,7 +215,7 @@ class Portfolio(DeadlineAdmission):
             config.spared,
             config.heard,
         )
-        return arrived(recent, jobs.id, time, least_work(rows), reading)
+        return arrived(recent, jobs.id, time, least_work(rows), jobs.deadline, reading)
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

@@ -27,6 +27,7 @@ class Recent(State, frozen=True):
     job: NDArray[np.int64]
     time: NDArray[np.float64]
     work: NDArray[np.float64]
+    patience: NDArray[np.float64]
     threshold: NDArray[np.float64]
     load: NDArray[np.float64]
     declined: NDArray[np.bool_]
@@ -35,6 +36,7 @@ class Recent(State, frozen=True):
 
 NOBODY = Recent(
     np.empty(0, np.int64),
+    np.empty(0),
     np.empty(0),
     np.empty(0),
     np.empty(0),
@@ -50,6 +52,7 @@ def arrived(
     job: NDArray[np.int64],
     time: NDArray[np.float64],
     work: NDArray[np.float64],
+    deadline: NDArray[np.float64],
     reading: Reading,
 ) -> Recent:
     """Return the memory after further arrivals, each decided upon by those before it.
@@ -62,6 +65,7 @@ def arrived(
     arrivals = Arrivals(
         np.concatenate([recent.time, time]),
         np.concatenate([recent.work, work]),
+        np.concatenate([recent.patience, deadline - time]),
         np.concatenate([recent.threshold, np.empty(n)]),
         np.concatenate([recent.load, np.empty(n)]),
         np.concatenate([recent.declined, np.empty(n, np.bool_)]),
@@ -73,6 +77,7 @@ def arrived(
         np.concatenate([recent.job, job])[first:],
         arrivals.time[first:],
         arrivals.work[first:],
+        arrivals.patience[first:],
         arrivals.threshold[first:],
         arrivals.load[first:],
         arrivals.declined[first:],

@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched_plugins.kernels.admission_rows import HIGH, LOW, Rows, exec_of, least_size
 from rtsched_plugins.kernels.portfolio_plan import rows_of
-from rtsched_plugins.kernels.portfolio_walk import key_of, thrifty_count
+from rtsched_plugins.kernels.portfolio_walk import IN_TURN, key_of, thrifty_count
 
 if TYPE_CHECKING:
     from admission_states import State
@@ -54,5 +54,7 @@ def plan_in_order(state: State, tasks: Tasks, order: int, generosity: float) -> 
                 placed[i] = (t, end, open_nodes[:n].tolist())
                 ready[open_nodes[:n]] = end
                 waiting.remove(i)
+            elif order == IN_TURN:
+                break
         t = float(ready[ready > t].min(initial=np.inf))
     return placed

@@ -71,10 +71,10 @@ EARLY = {"arrivals": 4, "least": 2, "overbooking": 1.0, "spared": 0.0, "heard": 
 
 
 def with_arrivals(asked: Chain, snapshot: Snapshot, *work: float) -> Snapshot:
-    """Return the snapshot after one rigid job of each work came, a second apart, before now."""
+    """Return the snapshot after one job of each work came, a second apart, due at once."""
     n = len(work)
     time = snapshot.now - np.arange(n, 0, -1)
-    jobs = rigid(*((1e6, 1, w) for w in work), first=1000)
+    jobs = rigid(*((0.0, 1, w) for w in work), first=1000).with_column("deadline", time)
     rows = EventRows.build(n, time=time, kind=np.full(n, EventKind.ARRIVED, np.int8))
     return observe(snapshot, asked, Events(rows, jobs))[0]
 
@@ -83,13 +83,13 @@ def test_large_jobs_are_declined_under_overload_with_their_numbers() -> None:
     """2 nodes: 1 + 3 + 8 + 9 came within 4 s; 8 s are room for 1 + 3, so what is over 8 is not."""
     asked = chain(**EARLY)
     snapshot = with_arrivals(asked, Snapshot(NOW, Cluster.uniform(2)), 1, 3, 8, 9)
-    jobs = rigid((1e5, 1, 8.0), (1e5, 1, 8.5), (1e5, 2, 2.0))
+    jobs = rigid((1e5, 1, 8.5), (1e5, 1, 8.0), (1e5, 2, 2.0))
     cycle = judge(snapshot, asked, jobs)
     admit, reject = (next(a for a in cycle.actions if isinstance(a, k)) for k in (Admit, Reject))
     assert isinstance(admit, Admit)
     assert isinstance(reject, Reject)
-    assert admit.job.tolist() == [0, 2]
-    assert reject.job.tolist() == [1]
+    assert admit.job.tolist() == [1, 2]
+    assert reject.job.tolist() == [0]
     assert reject.offer.tolist() == [np.inf]
     assert cycle.judgement is not None
     finding = cycle.judgement.verdicts.findings[0]
@@ -111,7 +111,7 @@ def test_a_job_that_was_seen_coming_is_not_counted_twice() -> None:
     """Judged with its arrival told or not told, a job gets the same verdict."""
     asked = chain(**EARLY)
     before = with_arrivals(asked, Snapshot(NOW, Cluster.uniform(2)), 1, 3, 8, 9)
-    jobs = rigid(*((1e5, 1, wall) for wall in (4.0, 40.0, 5.0, 8.2, 7.0, 90.0)))
+    jobs = rigid(*((1e5, 1, wall) for wall in (40.0, 4.0, 5.0, 8.2, 7.0, 90.0)))
     n = len(jobs)
     came = EventRows.build(n, time=np.full(n, NOW), kind=np.full(n, EventKind.ARRIVED, np.int8))
     told, _ = observe(before, asked, Events(came, jobs))

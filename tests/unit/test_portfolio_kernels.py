@@ -28,13 +28,14 @@ from rtsched_plugins.kernels.portfolio_queue import GONE, first_within, queue_tr
 from rtsched_plugins.kernels.portfolio_walk import (
     BY_DEADLINE,
     BY_LAXITY,
+    IN_TURN,
     thrifty_count,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ORDERS = (BY_DEADLINE, BY_LAXITY)
+ORDERS = (BY_DEADLINE, BY_LAXITY, IN_TURN)
 examples = settings(deadline=None, max_examples=150)
 seeds = st.integers(0, 2**32)
 generosities = st.sampled_from([0.0, 0.15, 1.0])
@@ -128,7 +129,7 @@ def test_a_test_changes_nothing(seed: int) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(seeds, st.sampled_from([(BY_DEADLINE,), (BY_LAXITY,), ORDERS]))
+@given(seeds, st.sampled_from([(BY_DEADLINE,), (BY_LAXITY,), (IN_TURN,), ORDERS]))
 def test_counter_offer_is_the_least_accepted_whole_second(
     seed: int, orders: tuple[int, ...]
 ) -> None:
@@ -242,11 +243,18 @@ def test_queue_tree_is_a_list(changes: Sequence[tuple[int, int]]) -> None:
             assert first_within(tree, available) == (fitting[0] if fitting else -1)
 
 
-def read(time: Sequence[float], work: Sequence[float], **changes: float) -> Arrivals:
-    """Return what is decided of some arrivals on 2 nodes."""
+def read(
+    time: Sequence[float], work: Sequence[float], patience: float = 0.0, **changes: float
+) -> Arrivals:
+    """Return what is decided of some arrivals on 2 nodes, due `patience` seconds later."""
     n = len(time)
     arrivals = Arrivals(
-        np.array(time, float), np.array(work, float), np.empty(n), np.empty(n), np.empty(n, bool)
+        np.array(time, float),
+        np.array(work, float),
+        np.full(n, patience),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n, bool),
     )
     reading = Reading(2.0, 4, 2, 1.0, 0.0, 0.0)._replace(**changes)
     read_arrivals(arrivals, 0, 0, reading)
@@ -265,6 +273,12 @@ def test_load_is_read_from_the_arrivals_before() -> None:
     assert arrivals.threshold.tolist() == [math.inf, math.inf, math.inf, 8.0]
     assert arrivals.declined.tolist() == [False, False, False, True]
     assert not read([0, 1, 2, 3], [1, 3, 8, 8]).declined.any()
+
+
+def test_what_may_wait_is_not_declined() -> None:
+    """The same four arrivals, due 3 s later: 6 s are room for 12, and 12 it is."""
+    assert read([0, 1, 2, 3], [1, 3, 8, 9], patience=2.9).declined.any()
+    assert not read([0, 1, 2, 3], [1, 3, 8, 9], patience=3.0).declined.any()
 
 
 def test_a_share_of_the_large_ones_is_heard() -> None:

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
     least: int
     """With fewer before it a job is never declined."""
     overbooking: float
-    """Recent work may fill the machine this many times."""
+    """Recent work may fill this many times what the machine can do until it is due."""
     spared: float
     """No job is declined that is smaller than this fraction of recent ones."""
     heard: float
@@ -39,6 +39,8 @@ class Arrivals(NamedTuple):
     """Seconds."""
     work: Floats
     """Least node-seconds."""
+    patience: Floats
+    """Seconds from the arrival to the deadline."""
     threshold: Floats
     """Work in node-seconds above which it would be declined; inf: none."""
     load: Floats
@@ -50,9 +52,10 @@ class Arrivals(NamedTuple):
 def read_arrivals(arrivals: Arrivals, first: int, above: int, reading: Reading) -> int:
     """Decide on the arrivals from row `first` on, each by those before it; write it down.
 
-    The threshold is the work of the first job, smallest first, that no longer fits: the work of
-    recent arrivals up to and with it is more than `overbooking` times nodes x time span. Of the
-    jobs above their threshold the k-th is heard if k `heard` passes a whole number.
+    What the machine can do with recent arrivals is nodes x (the time since the first of them + the
+    mean time that they have until their deadlines). The threshold is the work of the first job,
+    smallest first, with which they come to more than `overbooking` times that. Of the jobs above
+    their threshold the k-th is heard if k `heard` passes a whole number.
 
     Parameters
     ----------
@@ -78,7 +81,8 @@ def read_arrivals(arrivals: Arrivals, first: int, above: int, reading: Reading) 
         if row - begin < reading.least or span <= 0.0:
             continue
         sizes = np.sort(arrivals.work[begin:row])
-        room = reading.overbooking * reading.nodes * span
+        patience = arrivals.patience[begin:row].mean()
+        room = reading.overbooking * reading.nodes * (span + patience)
         filled, place = 0.0, len(sizes)
         for k in range(len(sizes)):
             filled += sizes[k]

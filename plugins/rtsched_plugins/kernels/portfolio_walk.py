@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
-BY_DEADLINE, BY_LAXITY = 0, 1
-"""Orders: earliest deadline first; earliest last start on the fastest count first."""
+BY_DEADLINE, BY_LAXITY, IN_TURN = 0, 1, 2
+"""Orders: earliest deadline first; earliest last start on the fastest count first; earliest
+deadline first, and nobody overtakes."""
 
 
 class Prepared(NamedTuple):
@@ -217,18 +218,47 @@ def _count_at(rows: Rows, turn: Turn, place: int, t: float) -> int:
 
 
 @leaf
+def _reach(turn: Turn, available: int) -> int:
+    """Return up to which node count a task is looked at: in turn, the next one is, however wide."""
+    return GONE - 1 if turn.order == IN_TURN else available
+
+
+@leaf
 def _if_later(rows: Rows, turn: Turn, few: int, available: int, t: float) -> float:
     """Return the least later deadline that may change how the new task starts at t.
 
     It then needs fewer nodes, or comes after the next task that would fit.
     """
     new, known = len(rows.real) - 1, math.inf
-    following = first_within(turn.tree, available)
+    following = first_within(turn.tree, _reach(turn, available))
     if following >= 0:
         key = key_of(rows, turn.task[following], turn.order)
         known = overtaken_at(rows, new, key, turn.order)
     if few > rows.whole[new, LOW]:
         known = min(known, least_deadline(rows, new, few - 1, t))
+    return known
+
+
+@leaf
+def _if_waiting(rows: Rows, turn: Turn, room: int, t: float) -> float:
+    """Return the least later deadline that may change that the new task does not start at t.
+
+    `room` nodes were free when it came up (0: it did not). With a later deadline it needs fewer
+    nodes, and finds at most as many free, since it comes no earlier; in turn, it may also let
+    others by.
+    """
+    new, known = len(rows.real) - 1, math.inf
+    room = min(room, rows.whole[new, HIGH])
+    if room >= rows.whole[new, LOW]:
+        known = least_deadline(rows, new, room, t)
+    if room > 0 and turn.order == IN_TURN:
+        recount(turn.tree, turn.place_of_new, GONE)
+        following = first_within(turn.tree, GONE - 1)
+        if following >= 0:
+            key = key_of(rows, turn.task[following], turn.order)
+            known = min(known, overtaken_at(rows, new, key, turn.order))
+        recount(turn.tree, turn.place_of_new, rows.whole[new, LOW])
+        turn.until[new] = -math.inf
     return known
 
 
@@ -239,20 +269,21 @@ def _walk(
     """Start what fits at t, in order; return the nodes left, and the next deadline of interest.
 
     That is the least later deadline of the new task with which anything in this walk could come
-    out differently (inf where it is not pending). If it did not start: with a later deadline it
-    needs fewer nodes, and finds at most as many free as now, since it comes no earlier.
+    out differently (inf where it is not pending).
     """
     rows, new = prepared.rows, len(prepared.fewest)
     pending = turn.place_of_new >= 0 and not trace.placed[new]
-    room, known = -1, math.inf
+    room, known = 0, math.inf
     while available > 0:
-        place = first_within(turn.tree, available)
+        place = first_within(turn.tree, _reach(turn, available))
         if place < 0:
             break
-        if room < 0 and place >= turn.place_of_new:
+        if room == 0 and place >= turn.place_of_new:
             room = available
         few = _count_at(rows, turn, place, t)
         if few > available:
+            if turn.order == IN_TURN:
+                break
             continue
         i = turn.task[place]
         n = _size_at(rows, i, few, available, prepared.generosity, t)
@@ -261,9 +292,9 @@ def _walk(
             known = _if_later(rows, turn, few, available, t)
         available = start_task(rows, trace, ends, i, n, t, available)
     if pending and not trace.placed[new]:
-        room = min(available if room < 0 else room, rows.whole[new, HIGH])
-        if room >= rows.whole[new, LOW]:
-            known = least_deadline(rows, new, room, t)
+        if room == 0 and turn.order != IN_TURN:
+            room = available
+        known = _if_waiting(rows, turn, room, t)
     return available, known
 
 
