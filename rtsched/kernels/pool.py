@@ -32,6 +32,9 @@ ASK_ARRIVALS, ASK_PASS, ASK_EARLY_END, ASK_NODES, FULL, PAUSED = 1, 2, 4, 8, 16,
 # What happened (EVENT.kind), as in the model.
 ARRIVED, TURNED_AWAY, STARTED, STOPPED, NODE_CHANGED = 0, 1, 2, 3, 4
 
+# What an entry of the plan does (PLANNED_START.joins).
+STARTS, JOINS, DROPPED = 0, 1, 2
+
 # A node's state, as in the model; and the size of an emptied place in the queue.
 UP, DRAINED, DOWN = 0, 1, 2
 GONE = 2**31 - 1
@@ -95,8 +98,13 @@ PLANNED_START = _record(
     ("at", "i8"),
     ("row", "i4"),
     ("width", "i4"),
+    ("joins", "i1"),
 )
-"""One entry of the plan: its nodes are `plan_nodes[at:at + width]`; row -1: no longer waits."""
+"""One entry of the plan: its nodes are `plan_nodes[at:at + width]`; row -1: no longer waits.
+
+`joins` says whether it starts a job (`STARTS`), gives a node more to a job that has started
+(`JOINS`), or would have done so if the job were still there (`DROPPED`).
+"""
 
 SPAN = _record(("start", "f8"), ("end", "f8"))
 """One interval reserved on one node."""
@@ -106,7 +114,7 @@ _COUNTS = """
     loop depth by_key extended uneven requeue keeps_shadow node_level
     ask_arrivals ask_passes ask_early ask_nodes pause_at phase
     free extra settled head tail seen waiting upcoming running sleeping again asked
-    planned plan_left node_event early changed
+    planned plan_left joining node_event early changed
     steps past tighten rebuild
     recording keeping events told logging logged
     ranking calls judged abstained moved observing observed
@@ -157,13 +165,15 @@ class Pool(NamedTuple):
     log_at: NDArray[np.int64]
     """Where a job's last start begins in `log_nodes`."""
     plan: NDArray[Any]
-    """PLANNED_START, in order of (start, row)."""
+    """PLANNED_START, in order of (start, row); `state.joining` of them do not start a job."""
     plan_nodes: NDArray[np.int32]
     """Nodes of the plan's entries."""
     span_of: NDArray[np.int64]
     """Node i has the reserved intervals `spans[span_of[i]:span_of[i + 1]]`, in order of start."""
     spans: NDArray[Any]
     """SPAN."""
+    awaited: NDArray[np.float64]
+    """float64[n], node-seconds for which a job waited for nodes that joined it; empty: nobody."""
     group_of: NDArray[np.int64]
     """Node set g holds `group_nodes[group_of[g]:group_of[g + 1]]`, most wanted first."""
     group_nodes: NDArray[np.int32]

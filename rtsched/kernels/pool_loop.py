@@ -83,7 +83,8 @@ def next_time(pool: Pool) -> float:
 def has_room(pool: Pool, time: float) -> bool:
     """Return whether the records hold all that can happen at one instant."""
     state, m = pool.state[0], len(pool.nodes)
-    if state.logging and len(pool.log_nodes) - state.logged < 3 * m:
+    needed = 3 * m + (len(pool.plan_nodes) if state.joining > 0 else 0)
+    if state.logging and len(pool.log_nodes) - state.logged < needed:
         return False
     if not state.recording:
         return True

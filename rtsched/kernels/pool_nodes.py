@@ -13,12 +13,18 @@ import numpy as np
 
 from rtsched.kernels.pool import (
     DOWN,
+    DROPPED,
+    JOINS,
     LOST,
     NODE_CHANGED,
+    PLANNED,
+    RUNNING,
+    STARTS,
     UP,
     Pool,
     bit_index,
     is_free,
+    place_of,
     record,
     release,
     set_busy,
@@ -137,41 +143,17 @@ def next_span(pool: Pool, node: int) -> None:
         entry.window = pool.spans[entry.span].start
 
 
-@outline
-def start_planned(pool: Pool) -> None:
-    """Start the planned jobs that are due on their nodes.
-
-    One whose nodes are still busy starts when they are free; one of whose nodes is out of service
-    loses its place in the plan and waits in the queue.
-    """
-    state, plan, picks = pool.state[0], pool.plan, pool.picks
-    for i in range(state.planned, len(plan)):
-        entry = plan[i]
-        if entry.start > state.now:
-            break
-        if entry.row < 0:
-            continue
-        ready, in_service = True, True
-        for k in range(entry.width):
-            node = pool.plan_nodes[entry.at + k]
-            picks[k] = node
-            ready = ready and is_free(pool.words, node)
-            in_service = in_service and pool.nodes[node].state == UP
-        if in_service and not ready:
-            continue
-        row = int(entry.row)
-        for k in range(entry.width):
-            next_span(pool, picks[k])
-        entry.row = -1
-        state.plan_left -= 1
-        if in_service:
-            job = pool.jobs[row]
-            job.width, job.run, job.wall = entry.width, entry.run, entry.wall
-            start_on_picks(pool, row, job.width)
-        else:
-            enqueue(pool, row)
-    while state.planned < len(plan) and plan[state.planned].row < 0:
-        state.planned += 1
+@part
+def count_joins(pool: Pool, row: int, drop: bool) -> int:
+    """Return how many nodes are still to join a job; `drop`: they no longer are."""
+    count = 0
+    if pool.state[0].joining > 0:
+        for i in range(pool.state[0].planned, len(pool.plan)):
+            if pool.plan[i].row == row and pool.plan[i].joins == JOINS:
+                count += 1
+                if drop:
+                    pool.plan[i].joins = DROPPED
+    return count
 
 
 @outline
@@ -189,9 +171,11 @@ def remove_end(ends: NDArray[Any], count: int, row: int) -> None:
 def kill(pool: Pool, row: int) -> None:
     """Stop a job whose node died; it is queued again at its old place, or lost."""
     state, job = pool.state[0], pool.jobs[row]
+    missing = count_joins(pool, row, True)
     remove_end(pool.ends, state.running, row)
     release(pool, row)
     if state.requeue:
+        job.width += missing
         job.start = np.nan
         job.end = np.nan
         job.first = -1
@@ -200,6 +184,84 @@ def kill(pool: Pool, row: int) -> None:
     else:
         job.end = state.now
         job.status = LOST
+
+
+@outline
+def join(pool: Pool, i: int) -> None:
+    """Give a running job the node that it has been waiting for, if the node is idle.
+
+    If the node is dead by then, so is the job, as if the node had died under it.
+    """
+    state, entry = pool.state[0], pool.plan[i]
+    row, node = int(entry.row), int(pool.plan_nodes[entry.at])
+    job, status = pool.jobs[row], pool.jobs[row].status
+    here = entry.joins == JOINS and status == RUNNING
+    if entry.joins == JOINS and (status == PLANNED or (here and pool.nodes[node].row >= 0)):
+        return
+    dead = here and pool.nodes[node].state == DOWN
+    if dead:
+        kill(pool, row)
+    next_span(pool, node)
+    entry.row = -1
+    state.plan_left -= 1
+    state.joining -= 1
+    if dead or not here:
+        return
+    if is_free(pool.words, node):
+        set_busy(pool.words, pool.top, node)
+        state.free -= 1
+    if state.logging:
+        pool.log_nodes[pool.log_at[row] + job.width] = node
+    pool.nodes[node].row = row
+    pool.nodes[node].next = job.first
+    job.first = node
+    job.width += 1
+    pool.awaited[row] += state.now - job.start
+    if state.keeps_shadow:
+        pool.running[place_of(pool.running, state.running, job.start + job.wall, row)].width += 1
+
+
+@outline
+def start_planned(pool: Pool) -> None:
+    """Start the planned jobs that are due on their nodes.
+
+    One whose nodes are still busy starts when they are free; one of whose nodes is out of service
+    loses its place in the plan and waits in the queue.
+    """
+    state, plan, picks = pool.state[0], pool.plan, pool.picks
+    for i in range(state.planned, len(plan)):
+        entry = plan[i]
+        if entry.start > state.now:
+            break
+        if entry.row < 0:
+            continue
+        ready, in_service = True, True
+        if entry.joins != STARTS:
+            join(pool, i)
+            continue
+        for k in range(entry.width):
+            node = pool.plan_nodes[entry.at + k]
+            picks[k] = node
+            ready = ready and is_free(pool.words, node)
+            in_service = in_service and pool.nodes[node].state == UP
+        if in_service and not ready:
+            continue
+        row = int(entry.row)
+        for k in range(entry.width):
+            next_span(pool, picks[k])
+        entry.row = -1
+        state.plan_left -= 1
+        if in_service:
+            job = pool.jobs[row]
+            job.width, job.run, job.wall = entry.width, entry.run, entry.wall
+            start_on_picks(pool, row, job.width)
+            if state.logging and state.joining > 0:
+                state.logged += count_joins(pool, row, False)
+        else:
+            count_joins(pool, row, True)
+            enqueue(pool, row)
+    while state.planned < len(plan) and plan[state.planned].row < 0:
+        state.planned += 1
 
 
 @outline

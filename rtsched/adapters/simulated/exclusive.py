@@ -196,7 +196,7 @@ class ExclusiveNodes:
 
     def _grow(self) -> None:
         """Make room in the records of events and nodes."""
-        room = 16 * len(self.cluster) + 4096
+        room = 16 * len(self.cluster) + len(self._pool.plan_nodes) + 4096
         events, log = self._pool.events, self._pool.log_nodes
         if self._state["recording"]:
             events = np.concatenate([events, np.zeros(len(events) + room, events.dtype)])
@@ -238,12 +238,10 @@ class ExclusiveNodes:
 
     def _plan_left(self) -> Schedule:
         """Return the entries of the plan that have not started."""
-        left = int(self._state["plan_left"])
-        if left == len(self._plan):
-            return self._plan
-        if left == 0:
+        if not self._state["plan_left"]:
             return Schedule.empty()
-        return self._plan.take(np.sort(self._plan_order[self._pool.plan["row"] >= 0]))
+        left = np.sort(self._plan_order[looks.unstarted(self._pool)])
+        return self._plan if len(left) == len(self._plan) else self._plan.take(left)
 
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
@@ -357,15 +355,15 @@ class ExclusiveNodes:
 
     def _reserve(self, action: Reserve, _: Rows) -> int:
         plan = action.plan
-        if plan.preemptive or len(plan.node_start):
+        if plan.preemptive:
             return -1
         rows = self._rows.find(plan.entries.job)
         waits = self._pool.jobs["status"][rows] <= kernel.PLANNED
         left = int((~waits).sum())
         if left:
             plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
-        before = self._pool.plan["row"]
-        dropped = np.setdiff1d(before[before >= 0], rows).astype(np.int64)
+        before = self._pool.plan["row"][looks.unstarted(self._pool)]
+        dropped = np.setdiff1d(before, rows).astype(np.int64)
         self._lay_plan(plan)
         return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)
 

@@ -27,8 +27,7 @@ def waiting(pool: kernel.Pool) -> Rows:
     places = pool.queue[state["head"] : state["tail"]] if state["waiting"] else pool.queue[:0]
     rows = places["row"][places["width"] != kernel.GONE].astype(np.int64)
     if state["plan_left"]:
-        planned = pool.plan["row"]
-        rows = np.concatenate([rows, planned[planned >= 0]])
+        rows = np.concatenate([rows, pool.plan["row"][unstarted(pool)]])
     if state["sleeping"]:
         asleep = np.unique(pool.sleepers["row"][: state["sleeping"]])
         asleep = asleep[pool.jobs["status"][asleep] == kernel.SLEEPING]
@@ -36,8 +35,16 @@ def waiting(pool: kernel.Pool) -> Rows:
     return np.sort(rows)
 
 
+def unstarted(pool: kernel.Pool) -> NDArray[np.bool_]:
+    """Return which entries of the plan are to start a job that waits."""
+    return np.asarray((pool.plan["row"] >= 0) & (pool.plan["joins"] == kernel.STARTS))
+
+
 def allocations(pool: kernel.Pool, jobs: Jobs, origin: float) -> tuple[Rows, Schedule]:
-    """Return the rows of running jobs, and their nodes, starts and latest ends."""
+    """Return the rows of running jobs, and their nodes, starts and latest ends.
+
+    Nodes that are still to join a job are its own already.
+    """
     count = int(kernel.scalars(pool)["running"])
     rows = np.sort(pool.ends["row"][:count]).astype(np.int64)
     if not count:
@@ -49,7 +56,29 @@ def allocations(pool: kernel.Pool, jobs: Jobs, origin: float) -> tuple[Rows, Sch
     command.list_nodes(pool, rows, nodes)
     start = entries["start"] + origin
     end = entries["start"] + entries["wall"] + origin
-    return rows, Schedule.build(jobs.id[rows], start, end, offsets, nodes)
+    held = Schedule.build(jobs.id[rows], start, end, offsets, nodes)
+    return rows, _with_joins(pool, rows, held, origin)
+
+
+def _with_joins(pool: kernel.Pool, rows: Rows, held: Schedule, origin: float) -> Schedule:
+    """Return what running jobs hold and the nodes that are still to join them."""
+    if not kernel.scalars(pool)["joining"]:
+        return held
+    table = pool.plan[(pool.plan["row"] >= 0) & (pool.plan["joins"] == kernel.JOINS)]
+    table = table[pool.jobs["status"][table["row"]] == kernel.RUNNING]
+    owner = np.concatenate(
+        [np.repeat(np.arange(len(rows)), np.diff(held.indptr)), np.searchsorted(rows, table["row"])]
+    )
+    order = np.argsort(owner, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(rows)))])
+    return Schedule.build(
+        held.entries.job,
+        held.entries.start,
+        held.entries.end,
+        offsets,
+        np.concatenate([held.nodes, pool.plan_nodes[table["at"]]])[order],
+        node_start=np.concatenate([held.starts(), table["start"] + origin])[order],
+    )
 
 
 def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
@@ -95,7 +124,17 @@ def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
         promise=ledger.promises(),
         offer=ledger.offers(),
         restarts=restarts,
+        service=_service(pool),
     )
+
+
+def _service(pool: kernel.Pool) -> NDArray[np.float64] | None:
+    """Return the node-seconds that jobs had, None where all had their nodes from start to end."""
+    if not len(pool.awaited):
+        return None
+    table = pool.jobs
+    service = table["width"] * (table["end"] - table["start"]) - pool.awaited
+    return np.where(table["status"] == kernel.ENDED, service, 0.0)
 
 
 def node_rows(pool: kernel.Pool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

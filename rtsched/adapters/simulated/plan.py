@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,72 @@ def planned_times(
     return np.where(divisible, span, run_time * factor), wall
 
 
+class _Slots(NamedTuple):
+    """Entries of the pool's plan with their nodes, and whose they are."""
+
+    table: NDArray[Any]
+    """PLANNED_START."""
+    source: NDArray[np.int64]
+    """For each the entry of the schedule that it starts, -1 where it starts no job."""
+    nodes: NDArray[np.int32]
+    start: NDArray[np.float64]
+    """float64[k], from when each of `nodes` is reserved."""
+    end: NDArray[np.float64]
+    """float64[k]"""
+
+
+def _entries(
+    pool: kernel.Pool,
+    rows: NDArray[np.int64],
+    plan: Schedule,
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    origin: float,
+) -> _Slots:
+    """Return the entries of a schedule: one that starts each job, one per node that joins later."""
+    n, sizes = len(rows), np.diff(plan.indptr)
+    run, wall = planned_times(jobs, run_time, plan)
+    owner = np.repeat(np.arange(n), sizes)
+    late = plan.starts() > plan.entries.start[owner]
+    order = np.lexsort((late, owner))
+    nodes, begin, late = plan.nodes[order], plan.starts()[order] - origin, late[order]
+    start = plan.entries.start - origin
+    end = (start + wall)[owner]
+    if kernel.scalars(pool)["uneven"]:  # how fast the nodes are is in the plan's run time already
+        speed = np.where(late, np.inf, pool.nodes["speed"][nodes])
+        pace = np.minimum.reduceat(speed, plan.indptr[:-1]) if n else run
+        run = np.where(jobs.kind == Kind.DIVISIBLE, run * pace, run)
+    joins = np.flatnonzero(late)
+    table = np.zeros(n + len(joins), kernel.PLANNED_START)
+    table["start"] = np.concatenate([start, begin[joins]])
+    table["run"] = np.concatenate([run, np.zeros(len(joins))])
+    table["wall"] = np.concatenate([wall, (end - begin)[joins]])
+    table["at"] = np.concatenate([plan.indptr[:-1], joins])
+    first = sizes - np.bincount(owner, weights=late, minlength=n).astype(np.int64)
+    table["width"] = np.concatenate([first, np.ones(len(joins), np.int64)])
+    table["row"] = np.concatenate([rows, rows[owner[joins]]])
+    table["joins"][n:] = kernel.JOINS
+    source = np.concatenate([np.arange(n), np.full(len(joins), -1)])
+    return _Slots(table, source, np.array(nodes, np.int32), begin, end)
+
+
+def _with_open_joins(pool: kernel.Pool, slots: _Slots) -> _Slots:
+    """Return the entries with those of the present plan that are to join jobs which run."""
+    if not kernel.scalars(pool)["joining"]:
+        return slots
+    old = pool.plan[(pool.plan["row"] >= 0) & (pool.plan["joins"] == kernel.JOINS)]
+    old = old[pool.jobs["status"][old["row"]] == kernel.RUNNING].copy()
+    nodes = pool.plan_nodes[old["at"]]
+    old["at"] = len(slots.nodes) + np.arange(len(old))
+    return _Slots(
+        np.concatenate([slots.table, old]),
+        np.concatenate([slots.source, np.full(len(old), -1)]),
+        np.concatenate([slots.nodes, nodes]),
+        np.concatenate([slots.start, old["start"]]),
+        np.concatenate([slots.end, old["start"] + old["wall"]]),
+    )
+
+
 def lay_out_plan(
     pool: kernel.Pool,
     rows: NDArray[np.int64],
@@ -51,7 +117,10 @@ def lay_out_plan(
     run_time: NDArray[np.float64],
     origin: float,
 ) -> tuple[kernel.Pool, NDArray[np.int64]]:
-    """Return the pool with a new plan, and the order in which the plan's entries stand in it.
+    """Return the pool with a new plan, and for each entry in it that of `plan` which it starts.
+
+    Where an entry only gives a running job a node more, that is -1. Nodes that are still to join
+    jobs which run stay reserved for them.
 
     Parameters
     ----------
@@ -75,20 +144,15 @@ def lay_out_plan(
     m = len(pool.picks)
     if (sizes < 1).any() or (len(plan.nodes) and not 0 <= plan.nodes.min() <= plan.nodes.max() < m):
         raise ShapeError("the plan has an entry without nodes, or a node that does not exist")
-    run, wall = planned_times(jobs, run_time, plan)
-    start = plan.entries.start - origin
-    order = np.lexsort((rows, start))
-    table = np.zeros(len(rows), kernel.PLANNED_START)
-    table["start"], table["run"], table["wall"] = start[order], run[order], wall[order]
-    table["at"], table["width"], table["row"] = plan.indptr[:-1][order], sizes[order], rows[order]
+    slots = _with_open_joins(pool, _entries(pool, rows, plan, jobs, run_time, origin))
+    order = np.lexsort((slots.table["row"], slots.table["start"]))
+    table = slots.table[order]
 
-    entry = np.repeat(np.arange(len(rows)), sizes)
-    place = np.lexsort((rows[entry], start[entry], plan.nodes))
-    spans = np.zeros(len(entry), kernel.SPAN)
-    spans["start"] = start[entry[place]]
-    spans["end"] = (start + wall)[entry[place]]
+    place = np.lexsort((slots.start, slots.nodes))
+    spans = np.zeros(len(place), kernel.SPAN)
+    spans["start"], spans["end"] = slots.start[place], slots.end[place]
     span_of = np.zeros(m + 1, np.int64)
-    np.cumsum(np.bincount(plan.nodes, minlength=m), out=span_of[1:])
+    np.cumsum(np.bincount(slots.nodes, minlength=m), out=span_of[1:])
     nodes = pool.nodes[:m]
     nodes["span"] = span_of[:-1]
     nodes["window"] = np.inf
@@ -96,15 +160,16 @@ def lay_out_plan(
     nodes["window"][reserved] = spans["start"][span_of[:-1][reserved]]
 
     state = kernel.scalars(pool)
-    state["planned"], state["plan_left"] = 0, len(rows)
+    state["planned"], state["plan_left"] = 0, len(table)
+    state["joining"] = int((table["joins"] == kernel.JOINS).sum())
     state["settled"], state["rebuild"] = 0, 1
-    pool = pool._replace(
-        plan=table, plan_nodes=np.array(plan.nodes, np.int32), span_of=span_of, spans=spans
-    )
-    steps = 2 * (len(pool.jobs) + m + len(rows)) + 8
+    pool = pool._replace(plan=table, plan_nodes=slots.nodes, span_of=span_of, spans=spans)
+    if state["joining"] and not len(pool.awaited):
+        pool = pool._replace(awaited=np.zeros(len(pool.jobs)))
+    steps = 2 * (len(pool.jobs) + m + len(table)) + 8
     if len(pool.sweep) < 2 * (m + len(spans)):
         pool = pool._replace(sweep=np.zeros(4 * (m + len(spans)), kernel.TIMED))
     if state["loop"] == kernel.CONSERVATIVE and len(pool.profile) < steps:
         profile = np.zeros(2 * steps, kernel.TIMED)
         pool = pool._replace(profile=profile)
-    return pool, order
+    return pool, slots.source[order]

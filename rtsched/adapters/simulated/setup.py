@@ -130,6 +130,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
         plan_nodes=np.zeros(0, np.int32),
         span_of=np.zeros(m + 1, np.int64),
         spans=np.zeros(0, kernel.SPAN),
+        awaited=np.zeros(0),
         group_of=np.zeros(1, np.int64),
         group_nodes=np.zeros(0, np.int32),
         profile=_zeros(2 * (n + m) + 8 if conservative else 1, kernel.TIMED),
