@@ -36,6 +36,11 @@ class DeadlineAdmission:
     breaks_promise: ClassVar[Reason]
     endless: ClassVar[Reason]
     not_yet: ClassVar[Reason]
+    no_load: ClassVar[Reason | None] = None
+    """For loads whose numbers make no sense; None: they count as `endless`."""
+    smaller_load: ClassVar[Reason | None] = None
+    more_nodes: ClassVar[Reason | None] = None
+    """What a job could ask for instead; None: it is not looked for."""
 
     def __init__(self, planner: Planner | NodeAware, offer_tests: int) -> None:
         self.planner = planner
@@ -49,14 +54,17 @@ class DeadlineAdmission:
         due = np.isfinite(jobs.deadline)
         if not due.any():
             return None
-        endless = due & ~bounded(jobs)
-        later = due & ~endless & (jobs.begin > snapshot.now)
-        judged = np.flatnonzero(due & ~endless & ~later)
+        wrong = due & _senseless(jobs) & (self.no_load is not None)
+        endless = due & ~wrong & ~bounded(jobs)
+        later = due & ~wrong & ~endless & (jobs.begin > snapshot.now)
+        judged = np.flatnonzero(due & ~wrong & ~endless & ~later)
         code = np.zeros(len(jobs), np.int8)
-        code[endless], code[later] = Verdict.REJECT, Verdict.DEFER
+        code[endless | wrong], code[later] = Verdict.REJECT, Verdict.DEFER
         promise, offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
         findings = []
         all_judged = len(judged) == len(jobs)
+        if self.no_load is not None and wrong.any():
+            findings.append(Finding.where(wrong, self.no_load, **_numbers(jobs)))
         if not all_judged:
             findings.append(Finding.where(endless, self.endless))
             findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
@@ -73,10 +81,23 @@ class DeadlineAdmission:
             reason = getattr(self, refusal.why)
             numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
             findings.append(Finding(reason, np.array([row]), numbers))
+            findings += self._instead(ledger, k, int(row))
         plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
+
+    def _instead(self, ledger: Ledger, k: int, row: int) -> list[Finding]:
+        """Return what the batch's job k could ask for instead, to keep its deadline."""
+        if not self.offer_tests or self.smaller_load is None or self.more_nodes is None:
+            return []
+        percent, nodes, most = ledger.instead(k)
+        if percent:
+            return [Finding(self.smaller_load, np.array([row]), {"percent": np.array([percent])})]
+        if nodes:
+            numbers = {"nodes": np.array([nodes]), "most": np.array([most])}
+            return [Finding(self.more_nodes, np.array([row]), numbers)]
+        return []
 
     def _improve(self, snapshot: Snapshot) -> Verdicts | None:
         """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
@@ -91,6 +112,20 @@ class DeadlineAdmission:
         if standing is None or not standing.is_of(snapshot):
             standing = self._standing = Standing(snapshot, self.planner)
         return Ledger(snapshot, jobs, standing)
+
+
+_LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
+
+
+def _numbers(jobs: Jobs) -> dict[str, NDArray[np.float64]]:
+    return {name: getattr(jobs, name) for name in _LOAD}
+
+
+def _senseless(jobs: Jobs) -> NDArray[np.bool_]:
+    """Return which divisible jobs have no units, no time per unit, or a negative time."""
+    negative = (jobs.cms < 0) | (jobs.cps < 0) | (jobs.setup_link < 0) | (jobs.setup_node < 0)
+    nothing = (jobs.sigma <= 0) | (jobs.cms + jobs.cps <= 0)
+    return (jobs.kind == Kind.DIVISIBLE) & (negative | nothing)
 
 
 def bounded(jobs: Jobs) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import plan_fractions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -339,6 +339,37 @@ class Ledger:
         found = pool.planner.offer(pool.prepared(), new, self._now, max_tests)
         return found + self._origin
 
+    def instead(self, row: int) -> tuple[int, int, int]:
+        """Return what the job, which was not admitted, could ask for with the same deadline.
+
+        Returns
+        -------
+        percent : int
+            Of a divisible job's load: that much is accepted, one per cent more is not. 0: none.
+        nodes, most : int
+            For a moldable job that may use `most` nodes: with `nodes` it is accepted, with one less
+            it is not. 0: there is no such number.
+        """
+        pool = self._pool(int(self._pool_of_new[row]))
+        prepared, new = pool.prepared(), _rows(self._new, slice(row, row + 1))
+        most = int(new.size_max[0])
+
+        def fits(changed: Tasks) -> bool:
+            return pool.planner.admit(prepared, changed, self._now).accepted
+
+        if new.kind[0] == Kind.DIVISIBLE:
+            return bisected(0, 100, lambda k: fits(new._replace(sigma=new.sigma * (k / 100)))), 0, 0
+        whole = len(pool.free)
+        if new.kind[0] != Kind.MOLDABLE or most >= whole:
+            return 0, 0, 0
+
+        def allowed(fewer: int) -> bool:
+            return fits(new._replace(size_max=np.array([whole - fewer], np.int32)))
+
+        if not allowed(0):
+            return 0, 0, 0
+        return 0, whole - bisected(0, whole - most, allowed), most
+
     def improve(self) -> bool:
         """Plan all promises anew; return whether that is better than the plan they have.
 
@@ -369,6 +400,20 @@ class Ledger:
         kept = np.flatnonzero(~np.isin(self.standing.pool_of_planned, changed))
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
         return Schedule.joined([*old, *self._parts()])
+
+
+def bisected(accepted: int, refused: int, is_accepted: Callable[[int], bool]) -> int:
+    """Return an accepted number next to a refused one, between two such numbers.
+
+    Acceptance need not be monotone, so another number further up may be accepted too.
+    """
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        if is_accepted(middle):
+            accepted = middle
+        else:
+            refused = middle
+    return accepted
 
 
 def _part(pool: _Pool, plan: Plan, origin: float) -> Schedule:

@@ -123,6 +123,19 @@ class Mcdf(DeadlineAdmission):
     endless: ClassVar = Reason(
         "mcdf.endless", "says neither how long it runs nor how much work it is; no end is certain"
     )
+    no_load: ClassVar = Reason(
+        "mcdf.no-load",
+        "its load makes no sense: {sigma} units, {cms} s to send and {cps} s to compute one, "
+        "set-up {setup_link} s and {setup_node} s; there must be some units and some time per "
+        "unit, and no time may be negative",
+    )
+    smaller_load: ClassVar = Reason(
+        "mcdf.smaller-load", "{percent} % of its load would be accepted with the same deadline"
+    )
+    more_nodes: ClassVar = Reason(
+        "mcdf.more-nodes",
+        "if it could use {nodes} nodes instead of {most}, the same deadline would be accepted",
+    )
     not_yet: ClassVar = Reason(
         "mcdf.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.model.accounts import Accounts
-from rtsched.model.cluster import Cluster
+from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
@@ -17,10 +17,14 @@ from rtsched.replay.policies import presets
 from rtsched.replay.results import Fate, Workload
 from rtsched_plugins.kernels.admission import task_table
 from rtsched_plugins.kernels.admission_fast import plan as build_plan
+from rtsched_plugins.ledger import Rules
 from rtsched_plugins.mcdf import NODE_RULES, ORDERS
+from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 Case = dict[str, Any]
 
@@ -141,6 +145,8 @@ def run_hetero(case: Case) -> Case:
     """Fractions over unequal nodes and links."""
     load = {name: np.array(values, np.float64) for name, values in _load(case).items()}
     alphas, time = dlt_variants.unequal_fractions(case["sigma_units"], **load)
+    if (alphas > 0).all() and (np.diff(load["cms"]) >= 0).all():
+        agree_with_hook(case["sigma_units"], Nodes.build(len(alphas), **load), alphas, time)
     return {
         "alphas": alphas,
         "exec_time": time,
@@ -148,10 +154,28 @@ def run_hetero(case: Case) -> Case:
     }
 
 
+def agree_with_hook(sigma: float, nodes: Nodes, alphas: NDArray[np.float64], end: float) -> None:
+    """Check that the admission hook's planner cuts the load as the formula does, in this order."""
+    task = task_table(1, kind=Kind.DIVISIBLE, sigma=sigma)
+    planner = Varied(Rules(ORDERS["arrival"], NODE_RULES["fastest"], 1.0), staggered=False).on(
+        nodes
+    )
+    plan = planner.admit(planner.prepare(np.zeros(len(nodes)), task), None, 0.0)
+    if len(plan.nodes) == len(nodes) and (np.diff(plan.nodes) > 0).all():
+        np.testing.assert_allclose(planner.fractions(plan, task), alphas, rtol=1e-6)
+        np.testing.assert_allclose(plan.end, end, rtol=1e-9)
+
+
 def run_avail(case: Case) -> Case:
     """Earliest common end on nodes that become free at different times."""
     release = np.array(case["release_times"], np.float64)
     found = dlt_variants.staggered(release, case["sigma_units"], **_load(case))
+    task = task_table(1, kind=Kind.DIVISIBLE, sigma=case["sigma_units"], **_load(case))
+    rules = Rules(ORDERS["arrival"], NODE_RULES["fastest"], 1.0)
+    planner = Varied(rules, staggered=True).on(Nodes.build(len(release)))
+    plan = planner.admit(planner.prepare(release, task), None, 0.0)
+    np.testing.assert_allclose(plan.end, found.end, rtol=1e-9)
+    np.testing.assert_allclose(planner.fractions(plan, task), found.alpha, atol=1e-6)
     return {
         "finish_time": found.end,
         "nodes_used": len(found.alpha),

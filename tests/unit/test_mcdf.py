@@ -326,3 +326,69 @@ def test_what_was_asked_before_shows_in_no_answer(seed: int, order: str) -> None
             )
             held_by = Jobs.build(1, id=[99])
             snapshot = replace(snapshot, running=held_by, allocations=held)
+
+
+def load_job(sigma: float, due: float, **columns: float) -> Jobs:
+    """Return one divisible job that takes 1 s to send and 9 s to compute a unit."""
+    given_ = {"cms": 1.0, "cps": 9.0, **columns}
+    return Jobs.build(
+        1, id=[9], submit=NOW, deadline=NOW + due, kind=Kind.DIVISIBLE, sigma=sigma, **given_
+    )
+
+
+@pytest.mark.parametrize(
+    "columns", [{"setup_link": -1.0}, {"cms": -1.0}, {"cms": 0.0, "cps": 0.0}, {"sigma": -3.0}]
+)
+def test_loads_that_make_no_sense_are_refused(columns: dict[str, float]) -> None:
+    """A negative time, no time per unit or no units: refused in one sentence that names them."""
+    job = load_job(**{"sigma": 5.0, "due": 100.0, **columns})
+    verdicts = chain().admit(job, Snapshot(NOW, Cluster.uniform(2))).verdicts
+    assert verdicts.code.tolist() == [Verdict.REJECT]
+    assert [finding.reason.code for finding in verdicts.findings] == ["mcdf.no-load"]
+    assert "makes no sense" in verdicts.findings[0].text(0)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.floats(5, 60),
+    st.floats(5, 200),
+    st.lists(st.integers(0, 80), min_size=1, max_size=4),
+    st.sampled_from(["cost-derivative", "deadline"]),
+)
+def test_the_share_of_a_load_that_is_offered_is_the_largest(
+    sigma: float, due: float, busy: list[int], order: str
+) -> None:
+    """It is accepted, one per cent more is not; with no promise given nothing above it is."""
+    held = Schedule.build(
+        100 + np.arange(len(busy)),
+        np.full(len(busy), NOW - 100),
+        NOW + np.array(busy, np.float64),
+        np.arange(len(busy) + 1),
+        np.arange(len(busy), dtype=np.int32),
+    )
+    running = Jobs.build(len(busy), id=held.entries.job, submit=NOW - 100)
+    cluster = Cluster.uniform(len(busy))
+    snapshot = Snapshot(NOW, cluster, running=running, allocations=held)
+
+    def accepted(percent: int) -> bool:
+        job = load_job(sigma * percent / 100, due)
+        return bool(chain(order=order).admit(job, snapshot).verdicts.code[0] == Verdict.ADMIT)
+
+    verdicts = chain(order=order).admit(load_job(sigma, due), snapshot).verdicts
+    said = [f for f in verdicts.findings if f.reason.code == "mcdf.smaller-load"]
+    if verdicts.code[0] == Verdict.ADMIT:
+        assert not said
+        return
+    fits = [percent for percent in range(1, 101) if accepted(percent)]
+    assert [int(f.numbers["percent"][0]) for f in said] == fits[-1:]
+
+
+def test_a_moldable_job_is_told_how_many_nodes_it_would_need() -> None:
+    """60 node-seconds due in 10 s need 6 nodes; it may use 4 of the 8."""
+    job = rigid((10, 2, 30)).replace(kind=Kind.MOLDABLE, size_min=1, size_max=4)
+    verdicts = chain().admit(job, Snapshot(NOW, Cluster.uniform(8))).verdicts
+    numbers = verdicts.findings[-1].numbers
+    assert verdicts.findings[-1].reason.code == "mcdf.more-nodes"
+    assert (numbers["nodes"].tolist(), numbers["most"].tolist()) == ([6], [4])
+    small = chain().admit(job, Snapshot(NOW, Cluster.uniform(5))).verdicts
+    assert [finding.reason.code for finding in small.findings] == ["mcdf.impossible"]
