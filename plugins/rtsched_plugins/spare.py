@@ -16,7 +16,7 @@ modelling spare capabilities in heterogeneous clusters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -103,8 +103,11 @@ class Spare:
         "asks for {nodes} nodes; where tasks are suspended each runs on one node",
     )
 
+    keeps_periodic: ClassVar[bool] = True
+
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
+        self.suspends_every = self.config.slot if self.config.form == "edf" else None
         if self.config.form == "gaps":
             self.rtsched_observe = None  # type: ignore[method-assign, assignment]  # not told
 

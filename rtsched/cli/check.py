@@ -52,29 +52,43 @@ def command(site_file: Path | None, as_schema: bool) -> None:
 
 
 def load_checked(path: Path, found: Mapping[str, Found]) -> Site:
-    """Return a site.toml whose plug-ins could all be made.
+    """Return a site.toml whose plug-ins could all be made, and whose planners' plans are kept.
 
     Raises
     ------
     ConfigError
-        Listing every mistake; where the tables are right, every plug-in that cannot be made.
+        Listing every mistake; where the tables are right, every plug-in that cannot be made and
+        every planner that could not keep its promises.
     """
-    from rtsched.chain import Chain
     from rtsched.replay.policies import SITE, load_site
 
     site = load_site(path, found)
-    problems: list[str] = []
-    for name, policy in site.policies().items():
-        prefix = "" if name == SITE else f"policy.{name}: "
-        try:
-            Chain.load(policy.plugin, policy.planner, found)
-        except ConfigError as error:
-            problems += [f"{prefix}{problem}" for problem in error.problems]
-        except PluginError as error:
-            problems.append(f"{prefix}{error}")
+    tables = {
+        "" if name == SITE else f"policy.{name}: ": policy
+        for name, policy in site.policies().items()
+    }
+    problems = chain_problems(tables, found, periodic=bool(site.workload.periodic))
     if problems:
         raise ConfigError(problems, path)
     return site
+
+
+def chain_problems(
+    policies: Mapping[str, Policy], found: Mapping[str, Found], *, periodic: bool
+) -> list[str]:
+    """Return what is wrong with policies as a whole, each sentence behind its policy's key."""
+    from rtsched.replay.planners import load_chain
+
+    problems: list[str] = []
+    for prefix, policy in policies.items():
+        try:
+            found_problems = load_chain(policy, found, periodic=periodic)[1]
+        except ConfigError as error:
+            found_problems = list(error.problems)
+        except PluginError as error:
+            found_problems = [str(error)]
+        problems += [f"{prefix}{problem}" for problem in found_problems]
+    return problems
 
 
 def _show(path: Path, site: Site, found: Mapping[str, Found]) -> None:

@@ -91,7 +91,7 @@ def request(given: Mapping[str, Any]) -> Request:
         For everything that is wrong with it: settings, policies, places that cannot be written.
     """
     from rtsched.adapters.base import ReadOptions
-    from rtsched.cli.check import load_checked
+    from rtsched.cli.check import chain_problems, load_checked
     from rtsched.config import read_toml
     from rtsched.plugins import discover
     from rtsched.replay.policies import choose
@@ -102,8 +102,13 @@ def request(given: Mapping[str, Any]) -> Request:
     site = load_checked(given["config"], found) if given["config"] else None
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
     options = {name: given[name] for name in WorkloadOptions.__struct_fields__}
-    from_options(WorkloadOptions, options, site_workload).rules()
+    workload = from_options(WorkloadOptions, options, site_workload)
+    workload.rules()
     known_zone(given["timezone"])  # checked here, because not every format asks for it
+    policies = choose(policy_names(given["asked"], has_site=site is not None), site)
+    tables = {f"policy {name}: ": policy for name, policy in policies.items()}
+    if problems := chain_problems(tables, found, periodic=bool(workload.periodic)):
+        raise ConfigError(problems)
     out = None if given["no_out"] else given["out"]
     return Request(
         logs=given["logs"],
@@ -111,7 +116,7 @@ def request(given: Mapping[str, Any]) -> Request:
         cluster=given["cluster_file"],
         options=options,
         site_workload=site_workload,
-        policies=choose(policy_names(given["asked"], has_site=site is not None), site),
+        policies=policies,
         found=found,
         out=out,
         html=_report_place(given["html"], out, no_report=given["no_report"]),

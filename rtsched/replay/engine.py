@@ -20,11 +20,13 @@ import numpy as np
 
 from rtsched.adapters.simulated.interface import Asks, Settled
 from rtsched.adapters.simulated.machines import simulate
-from rtsched.chain import Chain, Stage
+from rtsched.chain import Stage
 from rtsched.cycle import judge, observe, steer
+from rtsched.errors import ConfigError
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict
 from rtsched.replay.decisions import Decisions
+from rtsched.replay.planners import load_chain
 from rtsched.replay.results import PolicyRun, Results
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.chain import Chain
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.plugins import Found
     from rtsched.replay.policies import Policy
@@ -292,9 +295,11 @@ def replay(
     Raises
     ------
     ConfigError, PluginError
-        If the policy's plug-ins cannot be loaded.
+        If the policy's plug-ins cannot be loaded, or its planner promises what nobody would keep.
     """
-    chain = Chain.load(policy.plugin, policy.planner, found)
+    chain, problems = load_chain(policy, found, periodic=len(workload.periodic) > 0)
+    if problems:
+        raise ConfigError([f"policy {name}: {problem}" for problem in problems])
     begun = time.perf_counter()
     run = Replay(name, workload, chain, policy, record_nodes)
     run.run(progress)

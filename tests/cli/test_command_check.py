@@ -205,3 +205,52 @@ def test_notes(run, tmp_path, text, note):
     result = run("check", "site.toml")
     assert result.exit_code == 0, result.stderr
     assert note in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[system]\nmachine = 'sliced'\nloop = 'fcfs'", "machine 'sliced' keeps no plan"),
+        ("[system]\nmachine = 'time-shared'\nloop = 'fcfs'", "machine 'time-shared' keeps no plan"),
+        ("[system]\nmachine = 'preemptive'\nloop = 'edf'", "jobs that are never suspended"),
+        (
+            "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600",
+            "'mcdf' does not look at the periodic work of [[workload.periodic]] and would promise "
+            "its time; take these tables out, or use a planner that keeps it: spare",
+        ),
+    ],
+)
+def test_promises_that_nobody_would_keep(run, tmp_path, refused, text, said):
+    """A planner whose plans the machine or the periodic work would break is one sentence."""
+    plugin = "[[plugin]]\nname = 'mcdf'\n"
+    site(tmp_path, f"planner = 'mcdf'\n{text}\n{plugin}")
+    refused(run("check", "site.toml"), "site.toml: planner: ", said)
+    site(tmp_path, f"planner = 'mcdf'\n{text}\n{plugin}mode = 'shadow'\n")
+    assert run("check", "site.toml").exit_code == 0
+    site(tmp_path, f"{text}\n")
+    assert run("check", "site.toml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "said"),
+    [
+        ("", "form = 'edf'", "suspend jobs, which machine 'exclusive' never does"),
+        (
+            "machine = 'preemptive'\nloop = 'edf'\nslot = 60",
+            "form = 'edf', slot = 1",
+            "'spare' plans in slots of 1 s, machine 'preemptive' has slots of 60 s",
+        ),
+        ("machine = 'preemptive'\nloop = 'edf'\nslot = 60", "form = 'edf', slot = 60", ""),
+        ("", "form = 'gaps'", ""),
+    ],
+)
+def test_planner_and_machine_agree_on_suspension(run, tmp_path, refused, system, settings, said):
+    """A plan that suspends jobs needs the machine for it, with the same slots."""
+    periodic = "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600\n"
+    plugin = f"[[plugin]]\nname = 'spare'\nsettings = {{ {settings} }}\n"
+    site(tmp_path, f"planner = 'spare'\n[system]\n{system}\n{plugin}{periodic}")
+    result = run("check", "site.toml")
+    if said:
+        refused(result, "site.toml: planner: ", said)
+    else:
+        assert result.exit_code == 0, result.stderr

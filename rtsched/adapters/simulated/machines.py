@@ -10,6 +10,7 @@ from rtsched.adapters.simulated.recurring_nodes import RecurringNodes
 from rtsched.adapters.simulated.sliced import SlicedServers
 from rtsched.adapters.simulated.time_shared import TimeSharedNodes
 from rtsched.errors import ConfigError
+from rtsched.model.actions import Action, Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,17 @@ PERIODIC: dict[str, Callable[..., System]] = {
     "preemptive": PreemptiveNodes,
 }
 """The class behind the machines that keep time for periodic work, where there is some."""
+
+
+def keeps_plans(machine: str) -> bool:
+    """Return whether a machine starts jobs as a plan says."""
+    supports: frozenset[type[Action]] = getattr(MACHINES[machine], "supports", frozenset())
+    return Reserve in supports
+
+
+def suspends(settings: SystemSettings) -> float | None:
+    """Return the seconds between instants at which a machine may suspend planned jobs, or None."""
+    return settings.slot if getattr(MACHINES[settings.machine], "suspends", False) else None
 
 
 def simulate(*given: Any, settings: SystemSettings, **options: Any) -> System:

@@ -92,6 +92,8 @@ class PreemptiveNodes:
         {Admit, Cancel, Hold, Reject, Release, Reserve}
     )
     """The actions that `apply` carries out."""
+    suspends: ClassVar[bool] = True
+    """Planned jobs may be suspended, at slot boundaries."""
 
     def __init__(
         self,

@@ -1,0 +1,90 @@
+"""Whether the simulated system keeps the plan that a policy's planner makes.
+
+A planner says two things about its plans, as attributes beside its hooks:
+
+`keeps_periodic`
+    True: its plans leave periodic work its time. Absent: it does not look at periodic work.
+`suspends_every`
+    Seconds between the instants at which its plans may suspend a job. None or absent: never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.simulated.machines import keeps_plans, suspends
+from rtsched.chain import Chain
+from rtsched.plugins import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rtsched.plugins import Found
+    from rtsched.replay.policies import Policy
+
+
+def load_chain(
+    policy: Policy, found: Mapping[str, Found] | None = None, *, periodic: bool
+) -> tuple[Chain, list[str]]:
+    """Return a policy's chain, and why promises of its planner would be broken.
+
+    Parameters
+    ----------
+    policy : Policy
+        Its machine, plug-ins and planner.
+    found : mapping of str to Found, optional
+        Installed plug-ins; found anew if None.
+    periodic : bool
+        Whether nodes do periodic work.
+
+    Returns
+    -------
+    Chain, list of str
+        No sentence: all is well, or no planner is enforced, so that nothing is promised.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        If the plug-ins cannot be loaded.
+    """
+    found = discover() if found is None else found
+    chain = Chain.load(policy.plugin, policy.planner, found)
+    name = chain.planner
+    if name is None or chain.member(name).mode != "enforce":
+        return chain, []
+    plugin = chain.member(name).plugin
+    problems = _machine_problems(name, getattr(plugin, "suspends_every", None), policy)
+    if periodic and not getattr(plugin, "keeps_periodic", False):
+        able = [each for each in found if getattr(found[each].plugin, "keeps_periodic", False)]
+        problems.append(
+            f"planner: {name!r} does not look at the periodic work of [[workload.periodic]] and "
+            "would promise its time; take these tables out, or use a planner that keeps it: "
+            f"{', '.join(able) or 'none is installed'}"
+        )
+    return chain, problems
+
+
+def _machine_problems(name: str, every: float | None, policy: Policy) -> list[str]:
+    """Return why the policy's machine would not keep plans that suspend jobs as often."""
+    machine, own = policy.system.machine, suspends(policy.system)
+    if not keeps_plans(machine):
+        return [
+            f"planner: machine {machine!r} keeps no plan, so nobody would keep what {name!r} "
+            "promises; take the planner out or choose another machine"
+        ]
+    if own is None and every is not None:
+        return [
+            f"planner: {name!r} is set to suspend jobs, which machine {machine!r} never does; "
+            "change its settings or choose machine 'preemptive'"
+        ]
+    if own is not None and every is None:
+        return [
+            f"planner: {name!r} plans jobs that are never suspended, which machine {machine!r} "
+            "does not keep; change its settings or choose machine 'exclusive'"
+        ]
+    if own != every:
+        return [
+            f"planner: {name!r} plans in slots of {every:g} s, machine {machine!r} has slots of "
+            f"{own:g} s; give both the same `slot`"
+        ]
+    return []
