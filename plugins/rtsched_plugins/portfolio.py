@@ -161,13 +161,15 @@ class Portfolio(DeadlineAdmission):
         self, events: Events, snapshot: Snapshot, state: Recent | None
     ) -> Recent | None:
         """Take in who arrived, and decide whom of them to decline."""
-        rows = events.rows.kind == EventKind.ARRIVED
-        rows &= np.isfinite(events.jobs.deadline) & bounded(events.jobs)
-        came = np.flatnonzero(rows)
+        came = np.flatnonzero(events.rows.kind == EventKind.ARRIVED)
+        came = came[np.isfinite(events.jobs.deadline[came])]
         if not len(came):
             return None
         jobs, time = events.jobs.take(came), events.rows.time[came]
-        return self._after(state or NOBODY, jobs, time, snapshot)
+        known = bounded(jobs)
+        if not known.all():
+            jobs, time = jobs.take(known), time[known]
+        return self._after(state or NOBODY, jobs, time, snapshot) if len(jobs) else None
 
     @hookimpl
     def rtsched_admit(
