@@ -43,13 +43,13 @@ class GapForm:
     def __init__(self, snapshot: Snapshot, jobs: Jobs, last: bool) -> None:
         self.snapshot, self.jobs, self.last = snapshot, jobs, last
         self._speed = np.asarray(snapshot.cluster.nodes.speed, np.float64)
-        parts = [self._of(snapshot.allocations, 0.0), self._of(snapshot.plan, -np.inf)]
-        self._intervals = _joined(parts)
-        self._periodic = snapshot.periodic
-        self._reach = np.full(len(snapshot.cluster), np.inf)
-        if len(self._periodic):
-            self._take_in_periodic()
-        self._busy = self._sorted(self._intervals)
+        busy = _joined([self._of(snapshot.allocations, 0.0), self._of(snapshot.plan, -np.inf)])
+        reach = np.full(len(snapshot.cluster), np.inf)
+        if len(snapshot.periodic):
+            ahead = self._look_ahead(busy)
+            reach[snapshot.periodic.node] = ahead
+            busy = _joined([busy, occurrences(snapshot.periodic, snapshot.now, ahead)])
+        self._busy = _sorted(busy, reach)
 
     def _of(self, schedule: Schedule, least: float) -> Intervals:
         """Return the intervals of a schedule, each ending at `least` or later."""
@@ -58,27 +58,17 @@ class GapForm:
         end = np.maximum((schedule.entries.end - self.snapshot.now)[entry], least)
         return schedule.nodes.astype(np.int64), start, end
 
-    def _take_in_periodic(self) -> None:
-        """Add the occurrences as far as a new job may have to look for a gap."""
-        period = self._periodic.period
+    def _look_ahead(self, busy: Intervals) -> float:
+        """Return for how many seconds occurrences count: as far as a job may look for a gap."""
+        period = self.snapshot.periodic.period
         due = self.jobs.deadline[np.isfinite(self.jobs.deadline)] - self.snapshot.now
-        ends = self._intervals[2][np.isfinite(self._intervals[2])]
+        ends = busy[2][np.isfinite(busy[2])]
         wall = self.jobs.wall_time[np.isfinite(self.jobs.wall_time)]
         slowest = self._speed.min(initial=1.0)
         last = max(due.max(initial=0.0), ends.max(initial=0.0)) + wall.sum() / slowest
         multiple = int(np.lcm.reduce(np.maximum(period, 1.0).astype(np.int64).astype(object)))
         longest = float(period.max())
-        reach = last + min(float(multiple), PERIODS * longest) + 2 * longest
-        self._reach[self._periodic.node] = reach
-        found = occurrences(self._periodic, self.snapshot.now, reach)
-        self._intervals = _joined([self._intervals, found])
-
-    def _sorted(self, intervals: Intervals) -> Busy:
-        node, start, end = intervals
-        order = np.lexsort((start, node))
-        of = np.zeros(len(self._reach) + 1, np.int64)
-        np.cumsum(np.bincount(node, minlength=len(self._reach)), out=of[1:])
-        return Busy(of, start[order], end[order], self._reach)
+        return float(last + min(float(multiple), PERIODS * longest) + 2 * longest)
 
     def place(
         self,
@@ -88,7 +78,7 @@ class GapForm:
         beyond: bool = False,  # noqa: ARG002 - it costs nothing here
     ) -> Trial:
         """Place a graph's tasks by these deadlines, seconds since the epoch; nothing is kept."""
-        busy, intervals, known = self._busy, self._intervals, dict(known)
+        busy, known = self._busy, dict(known)
         places: list[Place] = []
         later = np.inf
         for task, row in enumerate(graph.rows.tolist()):
@@ -101,8 +91,7 @@ class GapForm:
             places.append(place)
             known[int(self.jobs.id[row])] = place
             if len(graph.rows) > 1:
-                intervals = _joined([intervals, self._interval(place)])
-                busy = self._sorted(intervals)
+                busy = self._with(busy, place)
         return Trial(tuple(places), False, later + self.snapshot.now)
 
     def _place(self, nodes: NDArray[np.int32], start: float, end: float) -> Place:
@@ -112,14 +101,18 @@ class GapForm:
     def keep(self, graph: Graph, trial: Trial) -> None:
         """Reserve what a trial has found."""
         del graph
-        added = [self._interval(place) for place in trial.places]
-        self._intervals = _joined([self._intervals, *added])
-        self._busy = self._sorted(self._intervals)
+        for place in trial.places:
+            self._busy = self._with(self._busy, place)
 
-    def _interval(self, place: Place) -> Intervals:
-        nodes, now = place.nodes.astype(np.int64), self.snapshot.now
-        start, end = np.full(len(nodes), place.start - now), np.full(len(nodes), place.end - now)
-        return nodes, start, end
+    def _with(self, busy: Busy, place: Place) -> Busy:
+        """Return the intervals with one more on each node of a place."""
+        start, end = place.start - self.snapshot.now, place.end - self.snapshot.now
+        node = np.sort(place.nodes)
+        begun = np.concatenate([[0], np.cumsum(busy.start <= start)])
+        at = busy.of[node] + begun[busy.of[node + 1]] - begun[busy.of[node]]
+        more = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=len(busy.reach)))])
+        starts, ends = np.insert(busy.start, at, start), np.insert(busy.end, at, end)
+        return Busy(busy.of + more, starts, ends, busy.reach)
 
     def _rigid(
         self, graph: Graph, task: int, row: int, deadline: float, known: dict[int, Place]
@@ -137,6 +130,14 @@ class GapForm:
                 ready = np.maximum(ready, arrives)
         speed = np.where(usable_nodes(jobs, row, self.snapshot), self._speed, 0.0)
         return Rigid(ready, speed, float(jobs.wall_time[row]), int(jobs.size[row]), deadline - now)
+
+
+def _sorted(intervals: Intervals, reach: NDArray[np.float64]) -> Busy:
+    node, start, end = intervals
+    order = np.lexsort((start, node))
+    of = np.zeros(len(reach) + 1, np.int64)
+    np.cumsum(np.bincount(node, minlength=len(reach)), out=of[1:])
+    return Busy(of, start[order], end[order], reach)
 
 
 def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:

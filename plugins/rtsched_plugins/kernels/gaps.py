@@ -66,9 +66,12 @@ class Found(NamedTuple):
 
 @compiled
 def windows(
-    busy: Busy, job: Rigid, speed: float
+    busy: Busy, job: Rigid, speed: float, until: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return node, first and last start of every gap that is long enough, at one speed."""
+    """Return node, first and last start of every gap that is long enough, at one speed.
+
+    Those that a job can use only after `until` are left out.
+    """
     m, length = len(busy.of) - 1, job.wall / speed
     most = m + len(busy.start)
     node = np.empty(most, np.int64)
@@ -79,11 +82,13 @@ def windows(
             continue
         free = max(job.ready[k], 0.0)
         for i in range(busy.of[k], busy.of[k + 1]):
+            if free > until:
+                break
             if busy.start[i] - length >= free - SLACK:
                 node[count], first[count], last[count] = k, free, busy.start[i] - length
                 count += 1
             free = max(free, busy.end[i])
-        if busy.reach[k] - length >= free - SLACK and free < np.inf:
+        if busy.reach[k] - length >= free - SLACK and free < np.inf and free <= until:
             node[count], first[count], last[count] = k, free, busy.reach[k] - length
             count += 1
     return node[:count], first[:count], last[:count]
@@ -160,8 +165,10 @@ def find(busy: Busy, job: Rigid, last: bool) -> Found:
         if speed <= 0.0:
             break
         length = job.wall / speed
-        gaps = windows(busy, job, speed)
-        start, most = sweep(gaps, job, speed, last, starts)
+        in_time = np.inf if last else job.deadline - length + SLACK
+        start, most = sweep(windows(busy, job, speed, in_time), job, speed, last, starts)
+        if not last and start == np.inf:
+            start, most = sweep(windows(busy, job, speed, np.inf), job, speed, last, starts)
         fits = max(fits, most)
         if start < np.inf and (last or start + length > job.deadline + SLACK):
             later = min(later, start + length)
@@ -178,7 +185,7 @@ def find(busy: Busy, job: Rigid, last: bool) -> Found:
 @compiled
 def nodes_at(busy: Busy, job: Rigid, found: Found) -> NDArray[np.int32]:
     """Return int32[n], ascending: the chosen nodes, free from the start to the end."""
-    node, first, last = windows(busy, job, found.speed)
+    node, first, last = windows(busy, job, found.speed, found.start + SLACK)
     open_now = (first <= found.start + SLACK) & (found.start <= last + SLACK)
     able = node[open_now]
     chosen = np.empty(job.width, np.int32)
