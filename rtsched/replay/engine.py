@@ -12,30 +12,33 @@ a plug-in offers in compiled form is asked from the system's own compiled loop, 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from rtsched.adapters.simulated.interface import Asks, Settled
+from rtsched.adapters.simulated.interface import Asks, Outcome, Settled
 from rtsched.adapters.simulated.machines import simulate
-from rtsched.chain import Stage
+from rtsched.chain import Answer, Judgement, Stage
 from rtsched.cycle import judge, observe, steer
 from rtsched.errors import ConfigError
 from rtsched.model.snapshot import Snapshot
-from rtsched.model.verdicts import Placement, Verdict
+from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.planners import load_chain
-from rtsched.replay.results import PolicyRun, Results
+from rtsched.replay.results import Fate, PolicyRun, Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.simulated.interface import Course
     from rtsched.chain import Chain
     from rtsched.kernels.hooks import CompiledHook
+    from rtsched.model.actions import Action
     from rtsched.plugins import Found
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
@@ -54,6 +57,7 @@ class Replay:
     policy: Policy
     record_nodes: bool = True
     decisions: Decisions = field(default_factory=Decisions)
+    undone: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         jobs = self.workload.jobs
@@ -95,7 +99,7 @@ class Replay:
             if len(instant.arrivals) or instant.early_end or instant.nodes_changed:
                 self._judge(instant.arrivals)
             if instant.passes:
-                self.system.apply(steer(self._observed(), self.chain, self._steering).actions)
+                self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._told:
                 self._observed()
             if progress is not None:
@@ -109,7 +113,13 @@ class Replay:
         cycle = judge(snapshot, self.chain, self.workload.jobs.take(rows), self._stage)
         if cycle.judgement is not None:
             self.decisions.add(cycle.judgement, rows, snapshot.now)
-        self.system.apply(cycle.actions)
+        self._carry_out(cycle.actions)
+
+    def _carry_out(self, actions: Sequence[Action]) -> None:
+        """Have the system do what was asked, and count what it cannot do."""
+        for action, outcome in zip(actions, self.system.apply(actions), strict=True):
+            if outcome is Outcome.UNSUPPORTED:
+                self.undone[type(action).__name__] += len(action.job)
 
     def _open(self, hook: str) -> bool:
         return bool(self.chain.asks(hook, Stage.OPEN))
@@ -199,6 +209,8 @@ class Replay:
     def outcome(self, seconds: float) -> PolicyRun:
         """Return the results, with the chain's books completed by those of compiled hooks."""
         course = self.system.course()
+        if course.findings:
+            self.decisions.add(_of_system(course), np.arange(len(self.workload.jobs)))
         reason, reasons = self.decisions.reasons(len(self.workload.jobs))
         results = Results.build(
             len(self.workload.jobs),
@@ -222,6 +234,7 @@ class Replay:
             self.decisions,
             msgspec.to_builtins(self.policy),
             seconds,
+            self.undone,
         )
 
     def _with_settled_offers(self, offer: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -242,6 +255,16 @@ class Replay:
             book.calls += calls.observe_calls
             book.judged += calls.observe_calls
             book.changed += calls.observe_calls
+
+
+def _of_system(course: Course) -> Judgement:
+    """Return what the system itself found, as the judgement of one more judge.
+
+    Jobs that it turned away are rejected, those that it never started put off.
+    """
+    codes = np.where(course.fate == Fate.REJECTED, Verdict.REJECT, Verdict.DEFER)
+    verdicts = Verdicts.build(codes, findings=course.findings)
+    return Judgement(verdicts, (Answer("the system", "enforce", verdicts),))
 
 
 def _binding(placement: Placement, nodes: int) -> Placement:

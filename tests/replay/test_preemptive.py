@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.simulated.interface import Asks, Instant, SystemSettings
 from rtsched.adapters.simulated.machines import simulate
 from rtsched.adapters.simulated.preemptive import PreemptiveNodes
-from rtsched.adapters.simulated.recurring import check_apart, occurrences
+from rtsched.adapters.simulated.recurring import check_apart, occurrences, without_gap
 from rtsched.adapters.simulated.recurring_nodes import RecurringNodes
 from rtsched.chain import Chain
 from rtsched.config import convert
@@ -300,16 +301,42 @@ def test_promises_are_kept_between_occurrences(policy: str, seed: int) -> None:
     never_overlap(run.system, periodic, jobs)
 
 
-def test_a_job_that_no_gap_holds_never_starts() -> None:
-    """The run ends although a job of 9 s waits for a node that is free for 8 s at most."""
-    jobs = make_jobs(2, submit=0.0, wall_time=[9.0, 8.0])
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
+def test_a_job_that_no_gap_holds_is_turned_away(loop: str) -> None:
+    """A node is free for 8 s at most: a job of 9 s does not wait for it, nor hold up others."""
+    jobs = make_jobs(3, submit=0.0, wall_time=[9.0, 8.0, 9.0], size=[2, 1, 1], deadline=np.inf)
     periodic = Periodic.build(1, node=[0], exec_time=[2.0], period=[10.0])
-    system = simulate(
-        jobs, jobs.wall_time, make_cluster(1), settings=SystemSettings(), periodic=periodic
+    chosen = msgspec.structs.replace(presets()["easy"], system=SystemSettings(loop=loop))
+    run = replay(workload(jobs, periodic, 2), "easy", chosen)
+    assert run.results.fate.tolist() == [1, 0, 0]
+    assert run.results.names("reason")[run.results.reason[0]] == "periodic.no-gap"
+    assert run.results.reason.tolist()[1:] == [-1, -1]
+    (said,) = run.decisions
+    assert said["numbers"] == {"nodes": 2.0, "seconds": 9.0, "fits": 1.0}
+    assert said["verdict"] == "reject"
+
+
+def test_gaps_before_the_first_occurrence_and_on_fast_nodes_count() -> None:
+    """A job is turned away only if it would fit nowhere ever."""
+    jobs = make_jobs(1, submit=0.0, wall_time=12.0)
+    late = Periodic.build(1, node=[0], exec_time=[2.0], period=[10.0], phase=[12.0])
+    early = Periodic.build(1, node=[0], exec_time=[2.0], period=[10.0])
+    assert not without_gap(jobs, late, make_cluster(1))
+    assert not without_gap(jobs, early, make_cluster(1, speed=1.5))
+    assert without_gap(jobs, early, make_cluster(1, speed=1.4))
+
+
+def test_a_job_whose_nodes_are_never_free_together_is_given_up() -> None:
+    """Each node is free for 6 of 10 s, both for 2 s at most: the run ends, and says of whom."""
+    jobs = make_jobs(2, submit=0.0, wall_time=[6.0, 5.0], size=[2, 1])
+    periodic = Periodic.build(
+        2, node=[0, 1], exec_time=[4.0, 4.0], period=[10.0, 10.0], phase=[0.0, 5.0]
     )
-    run_to_end(system)
-    assert system.course().fate.tolist() == [2, 0]
-    assert system.course().start[1] == 2.0
+    run = replay(workload(jobs, periodic, 2), "easy", presets()["easy"])
+    assert run.results.fate.tolist() == [2, 0]
+    assert run.results.names("reason")[run.results.reason[0]] == "periodic.starved"
+    (said,) = run.decisions
+    assert (said["job"], said["verdict"]) == (0, "defer")
 
 
 def test_other_machines_have_no_place_for_periodic_work() -> None:

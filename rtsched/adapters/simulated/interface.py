@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
     from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Placement
+    from rtsched.model.verdicts import Finding, Placement
 
 
 class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,14 +100,20 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ValueError
             Naming the setting and its machine.
         """
+        others = self.of_others()
         for field in msgspec.structs.fields(self):
-            machines = ONLY_ON.get(field.name, (self.machine,))
-            if self.machine not in machines and getattr(self, field.name) != field.default:
-                raise ValueError(f"`{field.name}` is a setting of machine {machines[0]!r}")
+            if field.name in others and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"`{field.name}` is a setting of machine {ONLY_ON[field.name][0]!r}"
+                )
         loops = LOOPS_OF.get(self.machine, (self.loop,))
         if self.loop not in loops:
             known = ", ".join(f"`{loop}`" for loop in loops)
             raise ValueError(f"machine {self.machine!r} has no loop `{self.loop}`; it has {known}")
+
+    def of_others(self) -> set[str]:
+        """Return the names of the settings that only other machines have."""
+        return {name for name, machines in ONLY_ON.items() if self.machine not in machines}
 
 
 ONLY_ON: dict[str, tuple[str, ...]] = {
@@ -216,6 +222,8 @@ class Course(NamedTuple):
     """How often a dead node sent it back to the queue."""
     service: NDArray[np.float64] | None = None
     """Node-seconds that each job was served; None: its nodes served it from start to end."""
+    findings: tuple[Finding, ...] = ()
+    """Why the system itself turned jobs away, or never started them; rows of the workload."""
 
 
 class HookCalls(NamedTuple):

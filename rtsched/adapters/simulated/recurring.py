@@ -8,11 +8,14 @@ import numpy as np
 
 from rtsched.errors import ConfigError
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
+from rtsched.model.jobs import Kind
+from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Periodic
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs, Periodic
 
     Intervals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
@@ -20,6 +23,17 @@ CHECKED = 1 << 20
 """Slots of periodic work that are run off, on each node, to see that no deadline is missed."""
 TICKS = 1e6
 """Ticks per second in which periods are compared exactly."""
+
+NO_GAP = Reason(
+    "periodic.no-gap",
+    "asks for {nodes} nodes for {seconds} s; periodic work never leaves more than {fits} nodes "
+    "alone for so long",
+)
+STARVED = Reason(
+    "periodic.starved",
+    "no time was found at which {nodes} nodes are without periodic work for {seconds} s together, "
+    "for it or for a job ahead of it",
+)
 
 
 def utilisation(periodic: Periodic, nodes: int, slot: int, seconds: float) -> NDArray[np.float64]:
@@ -96,3 +110,23 @@ def occurrences(periodic: Periodic, begin: float, end: float) -> Intervals:
     number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     start = periodic.phase[row] + (number + first[row]) * periodic.period[row]
     return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
+
+
+def without_gap(jobs: Jobs, periodic: Periodic, cluster: Cluster) -> tuple[Finding, ...]:
+    """Return which rigid jobs fit between no two occurrences on enough nodes, ever.
+
+    A node is left alone for `period - exec_time` of its tightest periodic job at the most, or until
+    the first occurrence. Jobs that pass may still find no gap that their nodes have in common.
+    """
+    if not len(jobs) or not len(periodic):
+        return ()
+    gap = np.maximum(periodic.period - periodic.exec_time, periodic.phase - jobs.submit[0])
+    longest = np.where(cluster.usable, np.inf, 0.0)
+    np.minimum.at(longest, periodic.node, gap)
+    holds = np.sort(longest * cluster.nodes.speed)
+    fits = len(holds) - np.searchsorted(holds, jobs.wall_time, "left")
+    bound = (jobs.kind == Kind.RIGID) & np.isfinite(jobs.wall_time)
+    never = bound & (fits < jobs.size) & (jobs.size <= int(cluster.usable.sum()))
+    if not never.any():
+        return ()
+    return (Finding.where(never, NO_GAP, nodes=jobs.size, seconds=jobs.wall_time, fits=fits),)

@@ -3,7 +3,9 @@
 An occurrence is a planned start like that of a promised job, in rows of the pool behind those of
 the workload. So queued jobs start around it, and EASY counts with it. Occurrences are laid out as
 far ahead as the longest job asks for time, and further, before that is used up. A plan must leave
-them their time: one that does not delays them.
+them their time: one that does not delays them. A rigid job that fits between no two occurrences is
+turned away on arrival; one whose nodes never have a gap in common is given up when nothing else
+happens any more.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ import numpy as np
 
 from rtsched.adapters.simulated.exclusive import ExclusiveNodes
 from rtsched.adapters.simulated.interface import Course, Instant, Settled
-from rtsched.adapters.simulated.recurring import check_apart, occurrences
+from rtsched.adapters.simulated.recurring import STARVED, check_apart, occurrences, without_gap
 from rtsched.errors import ShapeError
 from rtsched.kernels import pool as kernel
 from rtsched.kernels import pool_commands as command
 from rtsched.model.events import Events
 from rtsched.model.schedule import Schedule
-from rtsched.model.verdicts import Placement
+from rtsched.model.verdicts import Finding, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,12 +80,13 @@ class RecurringNodes(ExclusiveNodes):
         room = int(np.ceil((self._ahead + self._stretch) / period + 2.0).sum()) + len(period) + 1
         self._laid = Schedule.empty()
         self._until, self._still = -np.inf, 0
+        self._findings = without_gap(jobs, self._work, cluster)
         super().__init__(
             _extended(jobs, room if n else 0),
             np.concatenate([run_time, np.full(room if n else 0, np.inf)]),
             cluster,
             *given,
-            settled=_settled(settled, room if n else 0),
+            settled=_settled(settled, self._findings, n, room if n else 0),
             **others,
         )
         if n:
@@ -123,8 +126,18 @@ class RecurringNodes(ExclusiveNodes):
         else:
             self._still += 1
         if self._still == PATIENCE:
-            self._change(command.CANCEL, np.flatnonzero(status < kernel.ENDED))
+            self._give_up(np.flatnonzero(status < kernel.ENDED))
         return bool((status < kernel.ENDED).any())
+
+    def _give_up(self, rows: NDArray[np.int64]) -> None:
+        """Cancel jobs that would wait forever, and say so of them."""
+        self._change(command.CANCEL, rows)
+        numbers: dict[str, NDArray[Any]] = {
+            "nodes": self.jobs.size[rows],
+            "seconds": self.jobs.wall_time[rows],
+        }
+        told = {name: values.astype(np.float64) for name, values in numbers.items()}
+        self._findings += (Finding(STARVED, rows.astype(np.int64), told),)
 
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one, beside the occurrences to come."""
@@ -176,7 +189,7 @@ class RecurringNodes(ExclusiveNodes):
         mine: dict[str, Any] = {
             name: None if every is None else every[: self._count] for name, every in columns
         }
-        return Course(**mine)
+        return Course(**mine)._replace(findings=self._findings)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k]."""
@@ -211,11 +224,15 @@ def _extended(jobs: Jobs, room: int) -> Jobs:
     )
 
 
-def _settled(settled: Settled, room: int) -> Settled:
-    """Return settled answers with no opinion on `room` more rows."""
+def _settled(settled: Settled, refused: tuple[Finding, ...], n: int, room: int) -> Settled:
+    """Return settled answers that also turn away `refused`, with no opinion on `room` more rows."""
     reject, priority, placement = settled
-    if reject is not None:
-        reject = np.concatenate([reject, np.zeros(room, np.bool_)])
+    if reject is not None or refused:
+        full = np.zeros(n + room, np.bool_)
+        full[:n] = False if reject is None else reject
+        for finding in refused:
+            full[finding.rows] = True
+        reject = full
     if priority is not None:
         priority = np.concatenate([priority, np.zeros(room)])
     if placement is not None:
