@@ -125,7 +125,8 @@ def _senseless(jobs: Jobs) -> NDArray[np.bool_]:
     """Return which divisible jobs have no units, no time per unit, or a negative time."""
     negative = (jobs.cms < 0) | (jobs.cps < 0) | (jobs.setup_link < 0) | (jobs.setup_node < 0)
     nothing = (jobs.sigma <= 0) | (jobs.cms + jobs.cps <= 0)
-    return (jobs.kind == Kind.DIVISIBLE) & (negative | nothing)
+    wrong: NDArray[np.bool_] = (jobs.kind == Kind.DIVISIBLE) & (negative | nothing)
+    return wrong
 
 
 def bounded(jobs: Jobs) -> NDArray[np.bool_]:
