@@ -248,7 +248,7 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         outcomes=log.outcomes if rows is None else gathered(log.outcomes, rows),
         cluster=machine,
         accounts=accounts,
-        edges=_edges(log.edges, jobs, skipped),
+        edges=_edges(log.edges, jobs, skipped, said),
         assumptions=tuple(said),
         skipped=skipped,
         sources=log.sources,
@@ -346,14 +346,19 @@ def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_ri
     return f"{start}drawn (seed {seed}) between the least and the greatest execution time{rigid}."
 
 
-def _edges(edges: Edges, jobs: Jobs, skipped: Skipped) -> Edges:
-    """Return the dependencies between jobs that are left."""
+def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, said: list[str]) -> Edges:
+    """Return the dependencies between jobs that are left, and say who keeps them."""
     if not len(edges):
         return edges
     both = np.isin(edges.before, jobs.id) & np.isin(edges.after, jobs.id)
     lost = np.flatnonzero(~both)
-    if not len(lost):
-        return edges
-    first = f"job {int(edges.after[lost[0]])}"
-    skipped.add("a dependency on or of a job that is left out", first, len(lost))
-    return edges.take(both)
+    if len(lost):
+        first = f"job {int(edges.after[lost[0]])}"
+        skipped.add("a dependency on or of a job that is left out", first, len(lost))
+        edges = edges.take(both)
+    if len(edges):
+        said.append(
+            f"{len(np.unique(edges.after))} jobs depend on others: a planner may see to that for "
+            "the jobs that it promises something; the simulated batch system holds no other back."
+        )
+    return edges
