@@ -264,7 +264,7 @@ def _verdict(good: bool) -> str:
 
 def _reached(part: float, wanted: str) -> str:
     """Say whether what is wanted was reached, or by what factor not."""
-    return f"{wanted}: [green]yes[/]" if part >= 1 else f"{wanted}: [red]missed {1 / part:.1f}x[/]"
+    return f"{wanted}: [green]yes[/]" if part >= 1 else f"{wanted}: [red]missed {1 / part:.3f}x[/]"
 
 
 def main() -> int:
