@@ -54,7 +54,7 @@ class DeadlineAdmission:
         due = np.isfinite(jobs.deadline)
         if not due.any():
             return None
-        wrong = due & _senseless(jobs) & (self.no_load is not None)
+        wrong = due & senseless(jobs) & (self.no_load is not None)
         endless = due & ~wrong & ~bounded(jobs)
         later = due & ~wrong & ~endless & (jobs.begin > snapshot.now)
         judged = np.flatnonzero(due & ~wrong & ~endless & ~later)
@@ -121,7 +121,7 @@ def _numbers(jobs: Jobs) -> dict[str, NDArray[np.float64]]:
     return {name: getattr(jobs, name) for name in _LOAD}
 
 
-def _senseless(jobs: Jobs) -> NDArray[np.bool_]:
+def senseless(jobs: Jobs) -> NDArray[np.bool_]:
     """Return which divisible jobs have no units, no time per unit, or a negative time."""
     negative = (jobs.cms < 0) | (jobs.cps < 0) | (jobs.setup_link < 0) | (jobs.setup_node < 0)
     nothing = (jobs.sigma <= 0) | (jobs.cms + jobs.cps <= 0)

@@ -24,7 +24,7 @@ from rtsched.hookspecs import hookimpl
 from rtsched.model.events import EventKind
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
-from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded
+from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
@@ -146,6 +146,20 @@ class Portfolio(DeadlineAdmission):
         "portfolio.endless",
         "says neither how long it runs nor how much work it is; no end is certain",
     )
+    no_load: ClassVar = Reason(
+        "portfolio.no-load",
+        "its load makes no sense: {sigma} units, {cms} s to send and {cps} s to compute one, "
+        "set-up {setup_link} s and {setup_node} s; there must be some units and some time per "
+        "unit, and no time may be negative",
+    )
+    smaller_load: ClassVar = Reason(
+        "portfolio.smaller-load",
+        "{percent} % of its load would be accepted with the same deadline",
+    )
+    more_nodes: ClassVar = Reason(
+        "portfolio.more-nodes",
+        "if it could use {nodes} nodes instead of {most}, the same deadline would be accepted",
+    )
     not_yet: ClassVar = Reason(
         "portfolio.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
     )
@@ -166,7 +180,7 @@ class Portfolio(DeadlineAdmission):
         if not len(came):
             return None
         jobs, time = events.jobs.take(came), events.rows.time[came]
-        known = bounded(jobs)
+        known = bounded(jobs) & ~senseless(jobs)
         if not known.all():
             jobs, time = jobs.take(known), time[known]
         return self._after(state or NOBODY, jobs, time, snapshot) if len(jobs) else None
@@ -193,7 +207,8 @@ class Portfolio(DeadlineAdmission):
 
         A job may be judged before anybody was told that it came.
         """
-        judged = np.isfinite(jobs.deadline) & bounded(jobs) & (jobs.begin <= snapshot.now)
+        judged = np.isfinite(jobs.deadline) & bounded(jobs) & ~senseless(jobs)
+        judged &= jobs.begin <= snapshot.now
         _, known = places(recent.job, jobs.id)
         unheard = np.flatnonzero(judged & ~known)
         if len(unheard):

@@ -194,6 +194,31 @@ def test_loads_are_sent_in_several_rounds() -> None:
     assert chain(rounds=1).admit(job, snapshot).verdicts.code.tolist() == [Verdict.REJECT]
 
 
+def test_a_refused_load_is_told_what_would_do() -> None:
+    """100 units due in half of E(1) on the one node: about half the load would get in."""
+    job = Jobs.build(
+        1, id=[0], submit=NOW, deadline=NOW + 5000, kind=Kind.DIVISIBLE, sigma=100.0, cms=10.0,
+        cps=90.0,
+    )  # fmt: skip
+    found = chain(rounds=1).admit(job, Snapshot(NOW, Cluster.uniform(1))).verdicts.findings
+    numbers = {finding.reason.code: finding.numbers for finding in found}
+    assert numbers["portfolio.smaller-load"]["percent"].tolist() == [50]
+
+
+@pytest.mark.parametrize("wrong", [{"sigma": 0.0}, {"cps": -95.0}, {"setup_link": -1.0}])
+def test_senseless_loads_are_refused_and_not_counted(wrong: dict[str, float]) -> None:
+    """With one clear reason, and without a trace in what is remembered."""
+    load = {"sigma": 100.0, "cms": 100.0, "cps": 90.0, "setup_link": 0.0, **wrong}
+    job = Jobs.build(1, id=[0], submit=NOW, deadline=NOW + 5000, kind=Kind.DIVISIBLE, **load)
+    events = Events(EventRows.build(1, time=[NOW], kind=np.zeros(1, np.int8)), job)
+    snapshot, _ = observe(Snapshot(NOW, Cluster.uniform(2)), chain(), events)
+    assert "portfolio" not in snapshot.states
+    asked = chain()
+    found = asked.admit(job, snapshot).verdicts.findings
+    assert [finding.reason.code for finding in found] == ["portfolio.no-load"]
+    assert not asked.books["admit"]["portfolio"].errors
+
+
 @pytest.mark.parametrize(
     ("given", "path"),
     [
