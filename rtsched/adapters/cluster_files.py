@@ -43,7 +43,8 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     path : path
         A slurm.conf, the output of `scontrol show nodes` (text or --json) or of
         `condor_status -long` (or -json); its content tells which. A topology.conf in the same
-        directory as a slurm.conf or output of scontrol says how the nodes are linked.
+        directory as a slurm.conf or output of scontrol says how the nodes are linked. A
+        topology.conf alone names nodes of one processor each.
 
     Raises
     ------
@@ -52,22 +53,40 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     """
     said: list[str] = []
     with Source(path) as source:
+        tree = Path(source.path).parent / "topology.conf"
         nodes = _nodes(source, said)
+        if not nodes:
+            tree = Path(source.path)
+            nodes = _leaves(tree, said)
         if not nodes:
             raise InputError(
                 source.path,
                 "no node in it; give a slurm.conf, the output of `scontrol show nodes` or of "
-                "`condor_status -long`",
+                "`condor_status -long`, or a topology.conf",
             )
         empty = sum(node.cpus <= 0 for node in nodes)
         if empty:
             said.append(f"nodes without processors are left out ({empty:,})")
         nodes = [node for node in nodes if node.cpus > 0]
         cluster = cluster_of(source.path, nodes)
-        places = _places(Path(source.path).parent / "topology.conf", nodes, said)
+        places = _places(tree, nodes, said)
         if places:
             cluster = replace(cluster, topology=topology_of(places, nodes, said))
         return cluster, tuple(said)
+
+
+def _leaves(path: Path, said: list[str]) -> list[Node]:
+    """Return the nodes that a topology.conf names, one processor each; none if it is another file.
+
+    Such a file says nothing of processors. That is right where the log counts whole nodes.
+    """
+    try:
+        places = topology_places(str(path), readable(path.read_bytes()), [])
+    except (OSError, ValueError):
+        return []
+    if places:
+        said.append("topology.conf does not tell processors: each of its nodes counts as one")
+    return [Node(name) for name in sorted(places, key=places.__getitem__)]
 
 
 def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:

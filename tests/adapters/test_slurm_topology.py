@@ -86,3 +86,13 @@ def test_a_switch_below_itself_is_refused(tmp_path: Path) -> None:
         cluster(tmp_path, circle + "SwitchName=c Nodes=n[0-4]\n")
     with pytest.raises(InputError, match="below another"):
         cluster(tmp_path, "SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
+
+
+def test_a_topology_alone_is_a_machine(tmp_path: Path) -> None:
+    """Its nodes count as one processor each, in the order of the tree, whatever its name is."""
+    (tmp_path / "tree.conf").write_text(TREE, "utf-8")
+    found, said = read_cluster(tmp_path / "tree.conf")
+    assert found.nodes.names("name") == ("n0", "n1", "n2", "n3", "n4")
+    assert found.topology.shape == (2, 3)
+    assert found.topology.cell.tolist() == [0, 1, 2, 3, 4]
+    assert any("does not tell processors" in sentence for sentence in said)
