@@ -70,7 +70,7 @@ RATIO_LOADS = (0.1, 0.4, 0.7, 1.0)
 class Study(Parameters, frozen=True):
     """Extent of the study."""
 
-    seeds: Annotated[int, Meta(ge=1, description="Runs that are averaged.")] = 3
+    seeds: Annotated[int, Meta(ge=1, description="Runs that are averaged.")] = 5
     jobs: Annotated[int, Meta(ge=50, description="Tasks per run.")] = 1500
     nodes: Annotated[int, Meta(ge=1, description="Nodes of the cluster.")] = 16
     rows: Annotated[int, Meta(ge=1, description="Rows of the main table.")] = len(PRINTED)
@@ -78,7 +78,12 @@ class Study(Parameters, frozen=True):
         bool, Meta(description="Whether to run the set-up and the cms:cps studies too.")
     ] = True
     tolerance: Annotated[
-        float, Meta(gt=0, description="Largest difference of a ratio that still matches.")
+        float,
+        Meta(
+            gt=0,
+            description="Difference of a ratio that still matches; beyond it three standard errors "
+            "of the difference do, by the spread of our runs and 3 runs behind the expected value.",
+        ),
     ] = 0.03
 
 
@@ -154,19 +159,30 @@ class Mcdf:
 
     def findings(self, parameters: Study, results: Sequence[Any]) -> Findings:
         """Return the main table, the two variations and the source's claims."""
-        means: Means = {}
+        means, spreads = Means(), Means()
         for k, (setting, policies) in enumerate(_points(parameters)):
-            runs = results[k * parameters.seeds : (k + 1) * parameters.seeds]
-            mean = np.mean(runs, axis=0)[:, 0]
-            means.setdefault(setting, {}).update(zip(policies, mean.tolist(), strict=True))
-        sheets = [_main_sheet(parameters, means)]
+            runs = np.array(results[k * parameters.seeds : (k + 1) * parameters.seeds])[:, :, 0]
+            for found, values in ((means, runs.mean(axis=0)), (spreads, _spread(runs))):
+                found.setdefault(setting, {}).update(zip(policies, values.tolist(), strict=True))
+        sheets = [_main_sheet(parameters, means, spreads)]
         plots = [_load_plot(parameters, means)]
         if parameters.variations:
-            sheets += [_setup_sheet(parameters, means), _ratio_sheet(parameters, means)]
+            sheets += [_setup_sheet(parameters, means), _ratio_sheet(parameters, means, spreads)]
         return Findings(tuple(sheets), _claims(parameters, means), tuple(plots))
 
 
 Means = dict[Setting, dict[str, float]]
+
+RUNS = 3
+"""Runs behind an expected value."""
+
+
+def _spread(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard error of ours less an expected mean, per policy; 0 for a single run."""
+    if len(runs) == 1:
+        return np.zeros(runs.shape[1])
+    deviation: NDArray[np.float64] = runs.std(axis=0, ddof=1)
+    return deviation * np.sqrt(1 / len(runs) + 1 / RUNS)
 
 
 def _points(parameters: Study) -> list[tuple[Setting, tuple[str, ...]]]:
@@ -187,16 +203,17 @@ def _with_setup(setup: float) -> Setting:
     return Setting("one100", "literal", 1.0, setup)
 
 
-def _main_sheet(parameters: Study, means: Means) -> Sheet:
-    rows = list(PRINTED)[: parameters.rows]
+def _main_sheet(parameters: Study, means: Means, spreads: Means) -> Sheet:
+    rows, columns = list(PRINTED)[: parameters.rows], (*ADMITTING, *SERIAL)
+    errors = np.array([[spreads[row][name] for name in columns] for row in rows])
     return Sheet(
         f"Tasks rejected (left) or late (right two), {parameters.nodes} nodes",
         "section 5 of the source; expected values of an independent implementation",
         tuple(str(row) for row in rows),
-        (*ADMITTING, *SERIAL),
-        np.array([[means[row][name] for name in (*ADMITTING, *SERIAL)] for row in rows]),
+        columns,
+        np.array([[means[row][name] for name in columns] for row in rows]),
         np.array([PRINTED[row] for row in rows]),
-        parameters.tolerance,
+        np.maximum(parameters.tolerance, 3 * errors),
     )
 
 
@@ -218,19 +235,24 @@ def _setup_sheet(parameters: Study, means: Means) -> Sheet:
     )
 
 
-def _ratio_sheet(parameters: Study, means: Means) -> Sheet:
-    ours = [
-        [means[Setting("one100", "literal", load, 0.0, ratio)]["mcdf"] for load in RATIO_LOADS]
-        for ratio in RATIOS
-    ]
+def _ratio_sheet(parameters: Study, means: Means, spreads: Means) -> Sheet:
+    ours, errors = (
+        np.array(
+            [
+                [of[Setting("one100", "literal", load, 0.0, ratio)]["mcdf"] for load in RATIO_LOADS]
+                for ratio in RATIOS
+            ]
+        )
+        for of in (means, spreads)
+    )
     return Sheet(
         "Tasks rejected by mcdf, by cms:cps and load (literal)",
         "section 5 of the source; expected values of an independent implementation",
         tuple(f"cms:cps = {ratio:g}" for ratio in RATIOS),
         tuple(f"load {load:g}" for load in RATIO_LOADS),
-        np.array(ours),
+        ours,
         np.array(list(RATIOS.values())),
-        parameters.tolerance,
+        np.maximum(parameters.tolerance, 3 * errors),
     )
 
 
