@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched_plugins.kernels.admission import Plan, Tasks, joined, rejection
-from rtsched_plugins.kernels.admission_varied import Machine, demands, run_varied
+from rtsched_plugins.kernels.admission_fit import Machine, demands
+from rtsched_plugins.kernels.admission_varied import run_varied
 from rtsched_plugins.kernels.fractions import staggered_fractions, unequal_plan_fractions
 
 if TYPE_CHECKING:

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.dlt import (
-    TOLERANCE,
-    at_most,
-    chain_time,
-    fastest_of,
-    fractions,
-    split_ratio,
-)
+from rtsched.kernels.dlt import TOLERANCE, at_most, chain_time, fastest_of, fractions, split_ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -230,8 +223,7 @@ def earliest_end(
 ) -> tuple[float, int]:
     """Return the earliest common end on nodes free from `release` on, and how many are used.
 
-    As `staggered`, by one bisection: the end is sought between the first release and what the
-    first node takes alone, and at each trial as many nodes as get something are used.
+    As `staggered`, by one bisection in which each trial uses as many nodes as get something.
     """
     work = sigma * (cms + cps)
     low, high = release[0], release[0] + work + setup_link + setup_node
@@ -362,7 +354,6 @@ def fastest_in_rounds(
     """Return the fastest node count in low..limit with at most `rounds` rounds; 0: there is none.
 
     The run time need not fall in n: a count small enough for several rounds may beat a larger one.
-    Below the first count whose computing alone takes longer than the best there is nothing.
     """
     found = fastest_of(limit, work, q, log_beta, setup_link, setup_node)
     best = math.inf
@@ -390,9 +381,8 @@ def chunk_table(
 ) -> Floats:
     """Return float64[m, n]: the data units that each of `n` nodes is sent in each round.
 
-    What the launcher of a divisible job needs to know: the rows are sent one after the other, the
-    nodes of a row in sending order. It is the plan of at most `rounds` rounds whose run time
-    `rounds_time` says; each column sums to the node's fraction of the load.
+    What the launcher of a divisible job needs: rows are sent one after the other, the nodes of a
+    row in sending order, and it ends when `rounds_time` says.
     """
     q, log_beta = split_ratio(cms, cps)
     work = sigma * (cms + cps)

@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import DIVISIBLE
-from rtsched_plugins.kernels.admission_varied import cost_of
+from rtsched_plugins.kernels.admission_fit import cost_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def unequal_plan_fractions(
 ) -> NDArray[np.float64]:
     """Return as `plan_fractions` does, on nodes that differ (`dlt_variants.unequal_fractions`).
 
-    `nodes` are rows of `column`, in sending order within a task; see `admission_varied.Machine`.
+    `nodes` are rows of `column`, in sending order within a task; see `admission_fit.Machine`.
     """
     shares = np.empty(indptr[-1])
     for i in range(len(indptr) - 1):
