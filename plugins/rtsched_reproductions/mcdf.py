@@ -181,8 +181,8 @@ def _spread(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the standard error of ours less an expected mean, per policy; 0 for a single run."""
     if len(runs) == 1:
         return np.zeros(runs.shape[1])
-    deviation: NDArray[np.float64] = runs.std(axis=0, ddof=1)
-    return deviation * np.sqrt(1 / len(runs) + 1 / RUNS)
+    error: NDArray[np.float64] = runs.std(axis=0, ddof=1) * np.sqrt(1 / len(runs) + 1 / RUNS)
+    return error
 
 
 def _points(parameters: Study) -> list[tuple[Setting, tuple[str, ...]]]:
