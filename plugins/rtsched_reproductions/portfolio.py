@@ -106,10 +106,11 @@ def compare(setting: Setting, jobs: int, nodes: int, seed: int) -> Floats:
 def least_rejected(jobs: Any, nodes: int) -> tuple[float, float]:
     """Return which part of the tasks, and of their work, every schedule must leave undone.
 
-    Whatever the nodes and the rounds, a task is computed and set up once at the least: it holds
-    nodes for sigma cps + ST + SC.
+    Whatever the nodes and the rounds, all units of a task are received, and all are computed, on
+    nodes that it holds meanwhile; a node may do both at once, but for the first set-up. So it holds
+    nodes for sigma max(cms, cps) + ST + SC at the least.
     """
-    work = jobs.sigma * jobs.cps + jobs.setup_link + jobs.setup_node
+    work = jobs.sigma * np.maximum(jobs.cms, jobs.cps) + jobs.setup_link + jobs.setup_node
     asked = jobs.wall_time * jobs.size
     origin = jobs.submit.min()
     times = jobs.submit - origin, jobs.deadline - origin
