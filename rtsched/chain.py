@@ -184,6 +184,10 @@ class Chain:
         """Return the names of the plug-ins that a hook would be put to."""
         return tuple(entry.member.name for entry in self._hooks[hook] if _in_stage(entry, stage))
 
+    def counts(self, hook: str, stage: Stage = Stage.ALL) -> bool:
+        """Return whether the answer of any of them counts."""
+        return any(self.member(name).mode == "enforce" for name in self.asks(hook, stage))
+
     def settle(self, jobs: Jobs, cluster: Cluster) -> None:
         """Take hooks as settled that their plug-ins call so for a workload (`settled_hooks`)."""
         for member in self.members:

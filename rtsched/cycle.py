@@ -93,7 +93,8 @@ def steer(snapshot: Snapshot, chain: Chain, stage: Stage = Stage.ALL) -> Cycle:
     order = placement = None
     if chain.asks("fair_share", stage):
         order = chain.fair_share(jobs, snapshot, stage)
-        actions.append(SetPriority(jobs.id, order.value))
+        if chain.counts("fair_share", stage):
+            actions.append(SetPriority(jobs.id, order.value))
     if chain.asks("partition", stage):
         classes = chain.delay_class(jobs, snapshot)
         placement = chain.partition(jobs, snapshot, classes, stage)

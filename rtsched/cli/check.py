@@ -12,7 +12,7 @@ from rtsched.cli.common import console, debug_option, indented, toml_text
 from rtsched.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import msgspec
     from rich.console import Console
@@ -109,7 +109,7 @@ def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Fo
     if policy.description:
         head.append(f"  {policy.description}", "not bold")
     out.print(head)
-    _show_settings(out, policy.system)
+    _show_settings(out, policy.system, policy.system.of_others())
     out.print(f"  planner = {policy.planner or 'none'}", markup=False)
     if not policy.plugin:
         out.print("  plug-ins: none, the batch system's own loop decides alone")
@@ -167,13 +167,14 @@ def _plugin_cells(place: int, entry: PluginTable, found: Mapping[str, Found]) ->
     )
 
 
-def _show_settings(out: Console, settings: msgspec.Struct) -> None:
-    """Print a structure's settings, those that differ from the default first and marked."""
+def _show_settings(out: Console, settings: msgspec.Struct, hidden: Collection[str] = ()) -> None:
+    """Print a structure's settings but for the hidden ones; mark what is not the default."""
     import msgspec
 
     values = msgspec.to_builtins(settings)
     defaults = msgspec.to_builtins(type(settings)())
-    for name, value in values.items():
+    for name in (name for name in values if name not in hidden):
+        value = values[name]
         mark = "" if value == defaults[name] else "  (set here)"
         out.print(f"  {name} = {toml_text(value)}{mark}", markup=False)
 

@@ -15,7 +15,7 @@ from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.replay.results import Fate
 from rtsched.replay.why import close_matches, explain, find
-from rtsched.report.wording import MISSING, decimal, duration, is_dated
+from rtsched.report.wording import MISSING, decimal, duration, is_dated, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,12 +75,14 @@ def command(job: str, directory: Path, names: tuple[str, ...]) -> None:
     if not rows:
         raise InputError(directory, unknown(workload.jobs, job))
     jobs, machine, out = workload.jobs, len(workload.cluster), console()
-    results = {name: kept.run(name).results for name in chosen}
+    runs = {name: kept.run(name) for name in chosen}
     for row in rows:
         show_job(out, workload, row)
         for name in chosen:
             findings = kept.findings(name, row)
-            show(out, name, explain(jobs, results[name], row, machine, findings), jobs)
+            run, shared = runs[name].results, runs[name].shares_nodes
+            why = explain(jobs, run, row, machine, findings, shared=shared)
+            show(out, name, why, jobs)
 
 
 def unknown(jobs: Jobs, job: str) -> str:
@@ -187,6 +189,8 @@ def _cause(why: Why, label: Label) -> str:
         parts.append(blamed)
     elif why.begin >= why.start:
         parts.append(": it was not to start earlier")
+    elif why.met.shared:
+        parts.append(": nodes are shared, and none was to take it earlier")
     elif why.asked > why.met.free:
         free = "none was" if why.met.free == 0 else f"only {why.met.free:,} were"
         parts.append(f": of {_nodes(why.met.machine)} {free} free at submission")
@@ -235,11 +239,15 @@ def _number(jobs: int) -> str:
 def facts(why: Why, label: Label) -> list[tuple[str, str]]:
     """Return the numbers behind the sentence, each with its name."""
     met = why.met
+    running = f"{_number(met.running)} running"
+    if met.shared:
+        head = f"{running} on {_nodes(met.machine)} that are shared"
+    else:
+        head = f"{met.free:,} of {_nodes(met.machine)} free, {running}"
     found = [
         (
             "at submission",
-            f"{met.free:,} of {_nodes(met.machine)} free, {_number(met.running)} running "
-            f"({_node_hours(met.running_work)} left), {_number(met.waiting)} waiting "
+            f"{head} ({_node_hours(met.running_work)} left), {_number(met.waiting)} waiting "
             f"({_node_hours(met.waiting_work)} asked for)",
         )
     ]
@@ -261,6 +269,9 @@ def facts(why: Why, label: Label) -> list[tuple[str, str]]:
         made_way = f", when {_jobs(why.made_way, label)} ended" if len(why.made_way) else ""
         found.append(("started", f"{after(why.start, why.submit)}{made_way}"))
         found.append(("ran on", _nodes(why.given)))
+    if why.served < why.whole * (1 - 1e-6):
+        part = f"{percent(why.served / why.whole)} of the time it held its nodes"
+        found.append(("was served", f"{_node_hours(why.served)}, {part}"))
     if math.isfinite(why.end):
         found.append(("ended", f"{after(why.end, why.submit)}"))
     return found

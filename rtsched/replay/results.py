@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -133,6 +133,8 @@ class PolicyRun:
         The policy's tables as they were used (system and plug-ins).
     seconds : float
         Wall time of the replay, left out of compared files.
+    undone : mapping of str to int
+        Per kind of action that the simulated system cannot do, for how many jobs it was asked for.
     """
 
     policy: str
@@ -142,3 +144,10 @@ class PolicyRun:
     decisions: Iterable[Mapping[str, object]] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: float = 0.0
+    undone: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def shares_nodes(self) -> bool:
+        """Return whether a node may be given to several jobs at a time."""
+        system: Any = self.settings.get("system", {})
+        return bool(system.get("machine", "exclusive") != "exclusive")

@@ -47,6 +47,8 @@ class Met:
         Jobs that were submitted earlier and waited.
     waiting_work : float
         Node-seconds that the waiting ones asked for; without a time limit, what they took.
+    shared : bool
+        Whether jobs share nodes, so that none counts as taken.
     """
 
     machine: int
@@ -55,11 +57,12 @@ class Met:
     running_work: float
     waiting: int
     waiting_work: float
+    shared: bool = False
 
     @property
     def free(self) -> int:
-        """Return the nodes that no job held."""
-        return self.machine - self.busy
+        """Return the nodes that no job held; where they are shared, all may take another job."""
+        return self.machine if self.shared else self.machine - self.busy
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,9 @@ class Why:
         Rows whose end at its very start freed nodes, largest first.
     decisions : sequence of mapping
         What plug-ins said of it, in order.
+    whole, served : float
+        Node-seconds from its start to its end, and those in which its nodes served it; nan: it did
+        not end.
     """
 
     row: int
@@ -107,6 +113,8 @@ class Why:
     overtook_work: float
     made_way: NDArray[np.int64]
     decisions: Sequence[Mapping[str, object]] = field(default=())
+    whole: float = np.nan
+    served: float = np.nan
 
     @property
     def wait(self) -> float:
@@ -125,6 +133,8 @@ def explain(
     row: int,
     machine: int,
     decisions: Sequence[Mapping[str, object]] = (),
+    *,
+    shared: bool = False,
 ) -> Why:
     """Return why the job in `row` fared as it did.
 
@@ -140,6 +150,8 @@ def explain(
         Nodes of the machine.
     decisions : sequence of mapping
         The plug-ins' findings on this job.
+    shared : bool
+        Whether jobs share nodes.
     """
     submit, start, end = float(jobs.submit[row]), results.start, results.end
     own_start = float(start[row])
@@ -152,7 +164,8 @@ def explain(
     if results.fate[row] == Fate.REJECTED:
         overtook[:] = False
     passed = np.flatnonzero(overtook)
-    used = results.size[passed] * (np.minimum(end[passed], until) - start[passed])
+    serving = results.serving()
+    used = serving[passed] * (np.minimum(end[passed], until) - start[passed])
     made_way = np.flatnonzero(end == own_start)
     return Why(
         row=row,
@@ -166,10 +179,12 @@ def explain(
         offer=float(results.offer[row]),
         asked=int(jobs.size[row]),
         given=int(results.size[row]),
-        met=_met(jobs, results, submit, earlier, waited, machine),
+        met=_met(jobs, results, submit, earlier, waited, machine, shared),
         ahead=_largest_first(results, np.flatnonzero(waited & (start < until))),
         overtook=_largest_first(results, passed),
         overtook_work=float(np.nansum(used)),
+        whole=float(results.size[row] * (end[row] - own_start)),
+        served=float(results.served()[row]),
         made_way=_largest_first(results, made_way),
         decisions=decisions,
     )
@@ -182,6 +197,7 @@ def _met(
     earlier: NDArray[np.bool_],
     waited: NDArray[np.bool_],
     machine: int,
+    shared: bool,
 ) -> Met:
     begun = (results.start < submit) | (earlier & (results.start == submit))
     running = np.flatnonzero(begun & (results.end > submit))
@@ -192,9 +208,10 @@ def _met(
         machine=machine,
         busy=int(results.size[running].sum()),
         running=len(running),
-        running_work=float((results.size[running] * (results.end[running] - submit)).sum()),
+        running_work=float((results.serving()[running] * (results.end[running] - submit)).sum()),
         waiting=len(waiting),
         waiting_work=float(np.nansum(work)),
+        shared=shared,
     )
 
 

@@ -20,6 +20,7 @@ from rtsched.replay.measures import MEASURES
 from rtsched.report.headline import lines, sentences, tiles
 from rtsched.report.palette import DARK, look, variables
 from rtsched.report.rows import LOGGED
+from rtsched.report.tables import undone
 from rtsched.report.wording import (
     clocked,
     compact,
@@ -190,7 +191,7 @@ def _books(summary: Summary) -> tuple[list[dict[str, Any]], list[str], bool]:
                 if book["errors"]:
                     said = shortened(book.get("first_error", ""), 400)
                     failures.append(f"{policy}: {plugin} failed in {hook}; it first said: {said}")
-    return rows, failures, timed
+    return rows, [*failures, *undone(summary)], timed
 
 
 def _indented(settings: Any) -> str:

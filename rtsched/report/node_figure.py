@@ -23,6 +23,9 @@ MOST_PANELS = 6
 LIMITS = (60.0, 3600.0, 86400.0)
 """Borders between classes of waits, seconds."""
 
+THROUGH = 0.35
+"""Opacity of bars that may lie over one another."""
+
 CLASSES = ("waited up to a minute", "up to an hour", "up to a day", "longer")
 
 
@@ -68,9 +71,18 @@ def nodes_figure(scene: Scene) -> Figure | None:
         "Who ran where",
         f"Shown is {words}, from {instant(begin)} to {instant(end)}.{more}",
         "One bar per job and run of neighbouring nodes; the stronger its colour, the longer the "
-        "job had waited before.",
+        f"job had waited before.{_shared_words(runs)}",
         height,
         plot,
+    )
+
+
+def _shared_words(runs: list[PolicyRun]) -> str:
+    """Return what to say of bars that lie over one another; nothing if none do."""
+    names = ", ".join(shortened(run.policy, 24) for run in runs if run.shares_nodes)
+    return names and (
+        f" Under {names} jobs share nodes: bars lie over one another, a job is drawn from its "
+        "first start to its end on the nodes it had last, and may stand still in between."
     )
 
 
@@ -91,6 +103,7 @@ def _panel(plot: Any, scene: Scene, run: PolicyRun, some: Bars, row: int, named:
             y=some.low[mine] + (some.height[mine] - 1) / 2,
             width=some.height[mine].astype(np.float64),
             marker={"color": WAITS[kind], "line": {"color": PAPER, "width": edge}},
+            opacity=THROUGH if run.shares_nodes else 1.0,
             name=label,
             legendgroup=label,
             legendrank=kind,

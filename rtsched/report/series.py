@@ -78,9 +78,12 @@ def _since(times: Floats, weight: Floats, borders: Floats) -> Floats:
 
 
 def occupancy(workload: Workload, results: Results, borders: Floats) -> Floats:
-    """Return the busy fraction of the machine's nodes, per span of time."""
-    size = results.size.astype(np.float64)
-    busy = mean_level(results.start, results.end, size, borders)
+    """Return the busy fraction of the machine's nodes, per span of time.
+
+    A job that shares nodes counts as far as it was served, evenly from its start to its end.
+    """
+    serving = results.serving().astype(np.float64)
+    busy = mean_level(results.start, results.end, serving, borders)
     return busy / max(len(workload.cluster), 1)
 
 

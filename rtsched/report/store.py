@@ -207,8 +207,9 @@ class Stored:
         }
         decisions = Findings(folder / _DECISIONS)
         return PolicyRun(
-            policy, results, (indptr, rows), hooks, decisions, entry.get("settings", {})
-        )
+            policy, results, (indptr, rows), hooks, decisions, entry.get("settings", {}),
+            undone=entry.get("not_carried_out", {}),
+        )  # fmt: skip
 
     def runs(self) -> list[PolicyRun]:
         """Return all policies' replays."""

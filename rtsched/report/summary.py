@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rtsched.chain import HookUse
     from rtsched.replay.results import PolicyRun, Workload
 
-NOT_MEASURES = frozenset({"hooks", "settings", "seconds"})
+NOT_MEASURES = frozenset({"hooks", "settings", "seconds", "not_carried_out"})
 """What stands in a policy's object beside its measures."""
 
 
@@ -32,8 +32,8 @@ class Summary(msgspec.Struct, frozen=True):
     assumptions : dict
         Sentences by the names in `rtsched.report.assumed.ASSUMPTIONS`.
     policies : dict
-        Per policy its measures by name, then `hooks`, `settings`, and `seconds` if it was asked
-        for. A hook's `seconds` are None where they were not taken: a compiled one is called from
+        Per policy its measures by name, then `hooks`, `settings`, `not_carried_out` if there is
+        anything (per kind of action for how many jobs), and `seconds` if it was asked for. A hook's `seconds` are None where they were not taken: a compiled one is called from
         within the simulated system's loop.
     """
 
@@ -83,6 +83,8 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
             if books
         }
         entry["settings"] = _plain(run.settings)
+        if run.undone:
+            entry["not_carried_out"] = _plain(run.undone)
         if timings:
             entry["seconds"] = round(run.seconds, 6)
         policies[_text(run.policy)] = entry

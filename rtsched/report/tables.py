@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 NAME_WIDTH = 16
 """Characters of a policy's name that a column shows."""
 
+WORDS = {
+    "Move": "move running jobs",
+    "Place": "choose nodes or sizes",
+    "Reserve": "keep nodes for promised jobs",
+    "SetPriority": "order the queue by priority",
+}
+"""What the actions ask for that not every machine can do."""
+
 _LABEL_WIDTH = 18
 _GAP = 2
 
@@ -53,6 +61,7 @@ def parts(summary: Summary, width: int = 100) -> Iterator[RenderableType]:
         yield _title("Plug-ins")
         yield books(summary)
         yield from _failures(summary)
+        yield from (_item(sentence) for sentence in undone(summary))
     if summary.assumptions:
         yield _title("Assumed")
         yield from (_item(sentence) for sentence in summary.assumptions.values())
@@ -174,6 +183,18 @@ def _failures(summary: Summary) -> Iterator[RenderableType]:
                         f"{policy}: {plugin} failed in {counted(book['errors'], 'call')} of "
                         f"{hook.replace('_', '-')}; the first said: {book.get('first_error', '')}"
                     )
+
+
+def undone(summary: Summary) -> Iterator[str]:
+    """Return one sentence per policy and kind of action that its system could not do."""
+    for policy, entry in summary.policies.items():
+        machine = entry["settings"].get("system", {}).get("machine", "exclusive")
+        for kind, jobs in entry.get("not_carried_out", {}).items():
+            yield (
+                f"{policy}: plug-ins asked to {WORDS.get(kind, kind)} ({counted(jobs, 'time')}, "
+                f"counted by job); machine {machine} cannot do that as it is set, and nothing "
+                "was changed"
+            )
 
 
 def _table() -> Table:

@@ -254,3 +254,26 @@ def test_planner_and_machine_agree_on_suspension(run, tmp_path, refused, system,
         refused(result, "site.toml: planner: ", said)
     else:
         assert result.exit_code == 0, result.stderr
+
+
+MACHINES = """\
+[policy.sliced]
+system = { machine = "sliced", loop = "ste", quantum = 60.0 }
+[policy.shared]
+system = { machine = "time-shared", loop = "fcfs" }
+"""
+
+
+def test_settings_of_the_machine_alone(run, tmp_path):
+    """A policy's settings are those of its machine; other machines' are not shown."""
+    site(tmp_path, MACHINES)
+    shown = run("check", "site.toml").stdout.split("policy ")[1:]
+    names = [[line.split(" = ")[0].strip() for line in part.splitlines() if "=" in line]
+             for part in shown]  # fmt: skip
+    exclusive, sliced, shared = (set(some) for some in names)
+    assert {"order", "depth", "requeue"} <= exclusive
+    assert {"quantum", "split"} <= sliced
+    assert "migration_cost" in shared
+    assert not exclusive & {"quantum", "split", "migration_cost", "slot"}
+    assert not sliced & {"order", "depth", "requeue", "migration_cost", "slot"}
+    assert not shared & {"order", "depth", "requeue", "quantum", "split", "slot"}

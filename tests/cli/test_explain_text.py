@@ -160,3 +160,17 @@ def test_zone(zone):
     """Instants are in the zone of the reader."""
     zone("Europe/Berlin")
     assert clock(DAY) == "2026-11-21 01:00:00 CET"
+
+
+def test_shared_nodes():
+    """Where jobs share nodes none is called free, and what a job was served is told."""
+    met = dataclasses.replace(WAITED.met, busy=25, shared=True)
+    shared = dataclasses.replace(WAITED, met=met, whole=8 * 3600.0, served=2 * 3600.0)
+    assert met.free == 10
+    assert sentence(shared, str).startswith(
+        "waited 2h 00m: nodes are shared, and none was to take it earlier, 5 jobs"
+    )
+    told = dict(facts(shared, str))
+    assert told["at submission"].startswith("3 jobs running on 10 nodes that are shared (10.0 node")
+    assert told["was served"] == "2.00 node-hours, 25.0 % of the time it held its nodes"
+    assert "was served" not in dict(facts(WAITED, str))

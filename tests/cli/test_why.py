@@ -170,3 +170,15 @@ def test_close_matches_are_real_names(name, close):
     jobs = Jobs.build(4, id=np.arange(4), label=["13.0", "13.1", "12.0", "12.1"])
     assert close_matches(jobs, name) == close
     assert all(find(jobs, each) for each in close)
+
+
+def test_service_on_shared_nodes():
+    """Work of others counts as far as they were served."""
+    jobs, results = small()
+    service = np.full(len(jobs), np.nan)
+    service[0], service[5] = 8 * 100 / 4, 2 * 10 / 2
+    served = results.replace(service=service)
+    why = explain(jobs, served, 4, 10, shared=True)
+    assert (why.met.shared, why.met.free, why.met.running_work) == (True, 10, 8 * 70.0 / 4)
+    assert why.overtook_work == 2 * 10.0 / 2
+    assert (explain(jobs, served, 0, 10).whole, explain(jobs, served, 0, 10).served) == (800, 200)

@@ -15,6 +15,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.schedule import Schedule
 from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.plugins import Found, discover
@@ -459,3 +460,31 @@ def test_settled_promises_are_not_lost() -> None:
     work = workload(40, deadlines=1.0)
     done = run(work, PluginTable("word"), planner="word", word=SettledPromise)
     assert (done.results.promise == work.jobs.deadline).all()
+
+
+class Mover:
+    """Ask every running job to move to where it is."""
+
+    def __init__(self, config: object = None) -> None:
+        del config
+
+    @hookimpl
+    def rtsched_partition(self, jobs: Jobs, snapshot: Snapshot) -> Placement:
+        """Move all."""
+        held, ids = snapshot.allocations, snapshot.running.id
+        now = np.full(len(ids), snapshot.now)
+        moves = Schedule.build(ids, now, now, held.indptr, held.nodes)
+        return replace(Placement.abstain(len(jobs)), moves=moves)
+
+
+def test_what_the_system_cannot_do_is_counted() -> None:
+    """An action without effect is told by kind and number of jobs; in shadow none is asked for."""
+    work = workload(60)
+    done = run(work, PluginTable("mover"), mover=Mover)
+    assert done.undone["Move"] > 0
+    assert same(done, run(work))
+    easy = presets()["easy"].system
+    for mode, expected in (("enforce", {"SetPriority"}), ("shadow", set())):
+        table = PluginTable("oldest", mode=mode)
+        policy = Policy(system=easy, plugin=[table])
+        assert set(replay(work, "test", policy, found=found(oldest=Oldest)).undone) == expected

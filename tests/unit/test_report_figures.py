@@ -15,7 +15,9 @@ from rtsched.replay.results import Fate, PolicyRun, Results
 from rtsched.report import gantt, series
 from rtsched.report.axes import TimeAxis, literal, span_axis
 from rtsched.report.figures import groups
+from rtsched.report.node_figure import THROUGH, nodes_figure
 from rtsched.report.palette import DARK, GRID, INK, LOGGED, MUTED, PAPER, POLICIES, WAITS, look
+from rtsched.report.scene import Scene
 
 times = st.integers(0, 60).map(float)
 
@@ -141,3 +143,22 @@ def test_spans_have_human_ticks():
 def test_a_plots_own_markup_is_taken_apart():
     """Names with tags are shown as they are, not as links or bold text."""
     assert literal(["<b>&</b>"]) == ["&lt;b&gt;&amp;&lt;/b&gt;"]
+
+
+def test_shared_nodes_are_drawn_as_such():
+    """Occupancy counts service, not bookings; bars are seen through, and the caption says why."""
+    work = build.workload()
+    run = build.run(work)
+    half = run.results.replace(service=run.results.served() / 2)
+    system = {"system": {"machine": "sliced"}}
+    shared = dataclasses.replace(run, policy="rr", results=half, settings=system)
+    borders = np.linspace(work.jobs.submit[0], np.nanmax(run.results.end), 9)
+    busy = series.occupancy(work, run.results, borders)
+    assert series.occupancy(work, half, borders) == pytest.approx(busy / 2)
+    figure = nodes_figure(Scene.of(work, [run, shared]))
+    assert figure is not None
+    assert "Under rr jobs share nodes" in figure.caption
+    assert {trace.opacity for trace in figure.plot.data} == {1.0, THROUGH}
+    alone = nodes_figure(Scene.of(work, [run]))
+    assert alone is not None
+    assert "share nodes" not in alone.caption

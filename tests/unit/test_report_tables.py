@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rtsched.chain import HookUse
 from rtsched.report.summary import summarise
-from rtsched.report.tables import show
+from rtsched.report.tables import show, undone
 
 GOLDEN = Path(__file__).parent.parent / "data" / "report"
 """Written anew where RTSCHED_UPDATE_GOLDEN is set; review the difference as code."""
@@ -101,3 +101,13 @@ def test_a_failing_plugin_is_told(summary):
     assert "multifactor failed in 1 call of fair-share; the first said: ValueError: no" in printed(
         summary, 120
     )
+
+
+def test_what_was_not_carried_out_is_told():
+    """An action that the simulated system cannot do is a sentence on terminal and page."""
+    run = dataclasses.replace(build.run(build.workload(), "mcdf", rejects=0.2), undone={"Move": 7})
+    summary = summarise(build.workload(), [run])
+    said = " ".join(printed(summary, 100).split())
+    assert "mcdf: plug-ins asked to move running jobs (7 times, counted by job); machine" in said
+    assert summary.without_timings().policies["mcdf"]["not_carried_out"] == {"Move": 7}
+    assert list(undone(summarise(build.workload(), [build.run(build.workload())]))) == []
