@@ -164,6 +164,7 @@ def test_a_job_that_must_not_begin_yet_is_put_off() -> None:
     verdicts = chain().admit(job, Snapshot(NOW, Cluster.uniform(2))).verdicts
     assert verdicts.code.tolist() == [Verdict.DEFER]
     assert verdicts.retry_at.tolist() == [NOW + 60]
+    assert [finding.reason.code for finding in verdicts.findings] == ["portfolio.not-yet"]
 
 
 def test_a_rejected_job_leaves_no_trace_and_gets_an_offer() -> None:
@@ -203,6 +204,28 @@ def test_a_refused_load_is_told_what_would_do() -> None:
     found = chain(rounds=1).admit(job, Snapshot(NOW, Cluster.uniform(1))).verdicts.findings
     numbers = {finding.reason.code: finding.numbers for finding in found}
     assert numbers["portfolio.smaller-load"]["percent"].tolist() == [50]
+
+
+@pytest.mark.parametrize(
+    ("deadline", "code"), [(60, "portfolio.breaks-promise"), (105, "portfolio.no-room")]
+)
+def test_refusals_say_who_would_be_late(deadline: float, code: str) -> None:
+    """The node is promised for 100 s: before that the promise would break, after it is too late."""
+    waiting = rigid((100, 1, 100))
+    plan = Schedule.build([0], [NOW], [NOW + 100], np.array([0, 1]), np.array([0], np.int32))
+    promises = Promises.build(1, job=[0], deadline=[NOW + 100], made_at=NOW)
+    snapshot = Snapshot(NOW, Cluster.uniform(1), waiting, promises=promises, plan=plan)
+    found = chain().admit(rigid((deadline, 1, 10), first=1), snapshot).verdicts.findings
+    assert [finding.reason.code for finding in found] == [code]
+    assert found[0].numbers["promises"].tolist() == [1]
+
+
+def test_a_refused_moldable_job_is_told_how_many_nodes_would_do() -> None:
+    """100 s of work on one node, due in 60 s: on two of the four idle nodes it takes 50 s."""
+    job = rigid((60, 1, 100)).with_column("kind", np.array([Kind.MOLDABLE], np.int8))
+    found = chain().admit(job, Snapshot(NOW, Cluster.uniform(4))).verdicts.findings
+    numbers = {finding.reason.code: finding.numbers for finding in found}
+    assert numbers["portfolio.more-nodes"]["nodes"].tolist() == [2]
 
 
 @pytest.mark.parametrize("wrong", [{"sigma": 0.0}, {"cps": -95.0}, {"setup_link": -1.0}])
