@@ -47,6 +47,8 @@ STEADY = {1: 1.2, 2: 2.6}
 """Rates up to which three runs of 3000 jobs agree to a few percent."""
 CROSSINGS: dict[MigrationCost, float] = {"serial": 1.97, "parallel": 2.25, "none": 2.35}
 PRINTED_CROSSING = 2.3
+FULL_JOBS = 9000
+"""Jobs behind each expected crossing; with fewer, chance makes it wider as one over their root."""
 
 
 class Point(NamedTuple):
@@ -198,7 +200,7 @@ def _crossing_sheet(parameters: Study, found: Means) -> Sheet:
         ("crossing",),
         np.array([[_crossing(parameters, found, cost)] for cost in CROSSINGS]),
         np.array([[value] for value in CROSSINGS.values()]),
-        0.12,
+        0.12 * max(1.0, (FULL_JOBS / (parameters.seeds * parameters.jobs)) ** 0.5),
     )
 
 

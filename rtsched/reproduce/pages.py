@@ -61,7 +61,8 @@ def verdict(sheet: Sheet) -> str:
 
 
 def _tolerance(sheet: Sheet) -> str:
-    bounds = np.asarray(sheet.tolerance, np.float64)
+    bounds = np.broadcast_to(np.asarray(sheet.tolerance, np.float64), sheet.ours.shape)
+    bounds = bounds[np.isfinite(sheet.expected)]
     low, high = number(float(bounds.min())), number(float(bounds.max()))
     return low if low == high else f"{low} to {high}"
 

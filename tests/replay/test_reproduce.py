@@ -95,6 +95,15 @@ def test_a_difference_counts_unless_it_is_explained() -> None:
     assert reproduce(Explained(), Squares.full).unexplained == 0
 
 
+def test_tolerances_are_those_of_the_compared_values() -> None:
+    """A cell without an expected value has no tolerance to be named."""
+    nan = float("nan")
+    bounds = np.array([[0.5, nan], [2.0, 9.0]])
+    ours, expected = np.ones((2, 2)), np.array([[1.0, nan], [1.5, nan]])
+    sheet = Sheet("t", "s", ("a", "b"), ("x", "y"), ours, expected, bounds)
+    assert verdict(sheet) == "matches: 2 of 2 values within 0.500 to 2"
+
+
 def test_a_failed_claim_counts_unless_it_is_explained() -> None:
     """So does one that holds though it should not."""
     done = reproduce(Squares(), Squares.Parameters(numbers=(2, 1)))
