@@ -57,8 +57,8 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> Site:
     Raises
     ------
     ConfigError
-        Listing every mistake; where the tables are right, every plug-in that cannot be made and
-        every planner that could not keep its promises.
+        Listing every mistake; where the tables are right, every plug-in that cannot be made, every
+        planner that could not keep its promises, and what is wrong with rules and periodic work.
     """
     from rtsched.replay.policies import SITE, load_site
 
@@ -68,6 +68,10 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> Site:
         for name, policy in site.policies().items()
     }
     problems = chain_problems(tables, found, periodic=bool(site.workload.periodic))
+    try:
+        site.workload.rules()
+    except ConfigError as error:
+        problems += error.problems
     if problems:
         raise ConfigError(problems, path)
     return site

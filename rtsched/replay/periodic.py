@@ -53,8 +53,8 @@ class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return what is wrong with the table, each with its path."""
         due = self.period if self.deadline is None else self.deadline
         found = []
-        if not math.isfinite(self.period + self.duration + due):
-            found.append(f"{path}: period, duration and deadline must be finite")
+        if not math.isfinite(self.period + self.duration + due + self.first_start()):
+            found.append(f"{path}: first, period, duration and deadline must be finite")
         if self.duration > self.period:
             found.append(
                 f"{path}.duration: {self.duration:g} s of work do not fit a period of "
@@ -68,6 +68,8 @@ class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found.append(f"{path}.deadline: {due:g} s are more than the period")
         if isinstance(self.nodes, int) and self.nodes < 1:
             found.append(f"{path}.nodes: {self.nodes} is not above 0")
+        if not self.nodes and isinstance(self.nodes, list):
+            found.append(f"{path}.nodes: names no node")
         return found
 
     def first_start(self) -> float:

@@ -277,3 +277,14 @@ def test_settings_of_the_machine_alone(run, tmp_path):
     assert not exclusive & {"quantum", "split", "migration_cost", "slot"}
     assert not sliced & {"order", "depth", "requeue", "migration_cost", "slot"}
     assert not shared & {"order", "depth", "requeue", "quantum", "split", "slot"}
+
+
+def test_rules_and_periodic_work_are_checked(run, tmp_path, refused):
+    """What a replay would refuse whatever the log is, the check refuses too."""
+    table = "[[workload.periodic]]\nname = 'a'\nperiod = 10\n"
+    site(tmp_path, f"{table}duration = 20\n{table}duration = 2\ndeadline = 50\n")
+    refused(
+        run("check", "site.toml"),
+        "site.toml: workload.periodic[0].duration: 20 s of work do not fit",
+        "site.toml: workload.periodic[1].deadline: 50 s are more than the period",
+    )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.simulated.interface import Asks, Instant, SystemSettings
 from rtsched.adapters.simulated.machines import simulate
 from rtsched.adapters.simulated.preemptive import PreemptiveNodes
-from rtsched.adapters.simulated.recurring import check_apart, occurrences, without_gap
+from rtsched.adapters.simulated.recurring import called, check_apart, occurrences, without_gap
 from rtsched.adapters.simulated.recurring_nodes import RecurringNodes
 from rtsched.chain import Chain
 from rtsched.config import convert
@@ -211,10 +211,11 @@ def test_occurrences_that_overlap_at_any_time_are_refused() -> None:
             2, node=[0, 0], exec_time=[cost, cost], period=[4.0, 6.0], phase=[0.0, phase]
         )
 
-    check_apart(pair(1.0, 3.0))
+    nodes = make_cluster(1)
+    check_apart(pair(1.0, 3.0), nodes)
     for cost, phase in ((1.0, 2.0), (1.5, 3.0)):
         with pytest.raises(ConfigError, match="on node 0 occurrences"):
-            check_apart(pair(cost, phase))
+            check_apart(pair(cost, phase), nodes)
 
 
 @given(st.floats(-50.0, 50.0), st.floats(0.0, 60.0))
@@ -339,6 +340,28 @@ def test_a_job_whose_nodes_are_never_free_together_is_given_up() -> None:
     assert (said["job"], said["verdict"]) == (0, "defer")
 
 
+def test_refusals_name_the_node() -> None:
+    """An admin finds the computer; of several processors on it also the row."""
+    nodes = make_cluster(3, name=[0, 1, 1], names={"name": ["node01", "node02"]})
+    assert [called(nodes, row) for row in range(3)] == [
+        "node01",
+        "node02 (row 1)",
+        "node02 (row 2)",
+    ]
+    assert called(make_cluster(1), 0) == "0"
+
+
+def test_jobs_that_a_preemptive_node_cannot_run_are_named() -> None:
+    """A job of two nodes never starts there, and the results say why."""
+    jobs = make_jobs(2, submit=0.0, wall_time=4.0, size=[2, 1])
+    alone = msgspec.structs.replace(
+        presets()["easy"], system=SystemSettings(machine="preemptive", loop="edf")
+    )
+    run = replay(workload(jobs, PAIR, 2), "edf", alone)
+    assert run.results.fate.tolist() == [2, 0]
+    assert run.results.names("reason")[run.results.reason[0]] == "preemptive.no-node"
+
+
 def test_other_machines_have_no_place_for_periodic_work() -> None:
     """They say so instead of leaving it out."""
     jobs = make_jobs(1)
@@ -389,6 +412,8 @@ def test_periodic_work_stands_in_a_site_toml(tmp_path: Path) -> None:
         ({"deadline": 1.0}, "1 s are less than the 2 s of work"),
         ({"deadline": 11.0}, "11 s are more than the period"),
         ({"nodes": 0}, "0 is not above 0"),
+        ({"nodes": []}, "names no node"),
+        ({"first": float("nan")}, "must be finite"),
         ({"nodes": 3}, "3 asked for, 2 take jobs"),
         ({"nodes": ["gpu*"]}, "the machine has no node 'gpu*'"),
     ],

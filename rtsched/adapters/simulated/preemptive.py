@@ -50,6 +50,7 @@ from rtsched.model.actions import Action, Admit, Cancel, Hold, Reject, Release, 
 from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +63,11 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
 
     Rows = NDArray[np.int64]
+
+NO_NODE = Reason(
+    "preemptive.no-node",
+    "asks for {nodes} nodes; each job runs on one node here, and its partition must have one",
+)
 
 
 class PreemptiveNodes:
@@ -132,10 +138,11 @@ class PreemptiveNodes:
         self._allowed = _allowed(jobs, cluster)
         somewhere = np.any(self._allowed, axis=1, keepdims=True)[:, 0]
         fits = np.equal(jobs.size, 1) & somewhere[_kind_of(jobs)]
+        self._fits = fits
         self._intake = Intake(jobs, self._happenings, rejected, fits, asks.arrivals)
         slot = self._slot_at(0.0)
         self._work = periodic_work(self.periodic, len(cluster), slot, settings.slot, n)
-        self._utilisation = utilisation(self.periodic, len(cluster), slot, settings.slot)
+        self._utilisation = utilisation(self.periodic, cluster, slot, settings.slot)
         self._reached = np.full(len(cluster), slot, np.int64)
         self._node = np.full(n, -1, np.int32)
         self._planned = np.zeros(n, np.bool_)
@@ -282,7 +289,13 @@ class PreemptiveNodes:
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
             restarts=np.zeros(len(self.jobs), np.int32),
+            findings=self._findings() if (status == GONE).any() else (),
         )
+
+    def _findings(self) -> tuple[Finding, ...]:
+        """Return which jobs were let in and never start, because no node runs such a job."""
+        never = (self._intake.status == GONE) & ~self._fits
+        return (Finding.where(never, NO_NODE, nodes=self.jobs.size),)
 
     @property
     def missed(self) -> int:

@@ -36,7 +36,9 @@ STARVED = Reason(
 )
 
 
-def utilisation(periodic: Periodic, nodes: int, slot: int, seconds: float) -> NDArray[np.float64]:
+def utilisation(
+    periodic: Periodic, cluster: Cluster, slot: int, seconds: float
+) -> NDArray[np.float64]:
     """Return float64[m]: the share of each node that periodic work takes under EDF.
 
     Parameters
@@ -52,19 +54,31 @@ def utilisation(periodic: Periodic, nodes: int, slot: int, seconds: float) -> ND
         If a node cannot do its work in time: more than one second of work per second, or a
         deadline missed within two hyper-periods (at most `CHECKED` slots are looked at).
     """
-    work = periodic_work(periodic, nodes, slot, seconds, 0)
+    work = periodic_work(periodic, len(cluster), slot, seconds, 0)
     hyper, used = hyperperiods(work)
     longest = int((work.upcoming - slot + work.period).max(initial=0))
     for node in np.unique(periodic.node).tolist():
         horizon = slot + min(2 * int(hyper[node]) + longest, CHECKED)
         if used[node] > 1.0 or first_miss(work, node, horizon) >= 0:
             raise ConfigError(
-                [f"workload.periodic: node {node} cannot do its periodic work in time"]
+                [
+                    f"workload.periodic: node {called(cluster, node)} cannot do its periodic work "
+                    "in time"
+                ]
             )
     return used
 
 
-def check_apart(periodic: Periodic) -> None:
+def called(cluster: Cluster, node: int) -> str:
+    """Return a node's name, and where several rows have that name, or none, the row."""
+    code, names = int(cluster.nodes.name[node]), cluster.nodes.names("name")
+    if code < 0 or not names:
+        return f"{node}"
+    alone = np.count_nonzero(cluster.nodes.name == code) == 1
+    return names[code] if alone else f"{names[code]} (row {node})"
+
+
+def check_apart(periodic: Periodic, cluster: Cluster) -> None:
     """Refuse periodic jobs of one node whose occurrences overlap at any time.
 
     Occurrences of two jobs with periods T and U meet in every phase that differs by a multiple of
@@ -74,7 +88,7 @@ def check_apart(periodic: Periodic) -> None:
     Raises
     ------
     ConfigError
-        Naming the node and the two rows.
+        Naming the node and the two periods.
     """
     period, cost, phase = (
         np.round(column * TICKS).astype(np.int64)
@@ -91,11 +105,12 @@ def check_apart(periodic: Periodic) -> None:
         clash = (gap < cost[first]) | (divisor - gap < cost[second])
         if clash.any():
             at = int(np.flatnonzero(clash)[0])
+            name = called(cluster, int(periodic.node[first[at]]))
+            one, other = periodic.period[first[at]], periodic.period[second[at]]
             raise ConfigError(
                 [
-                    f"workload.periodic: on node {periodic.node[first[at]]} occurrences of two "
-                    f"periodic jobs overlap (periods of {periodic.period[first[at]]:g} s and "
-                    f"{periodic.period[second[at]]:g} s); give one another first start or node"
+                    f"workload.periodic: on node {name} occurrences of two periodic jobs overlap "
+                    f"(periods of {one:g} s and {other:g} s); give one another first start or node"
                 ]
             )
 

@@ -69,7 +69,7 @@ class RecurringNodes(ExclusiveNodes):
     ) -> None:
         if others.get("node_events"):
             raise ShapeError("nodes with periodic work do not change their state")
-        check_apart(periodic)
+        check_apart(periodic, cluster)
         self._periodic = periodic
         self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))
         self._count = n = len(jobs)
