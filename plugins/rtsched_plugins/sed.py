@@ -96,6 +96,11 @@ class Sed:
         self.config = config or self.Config()
         self._scale: _Scale | None = None
 
+    @property
+    def shares_nodes(self) -> bool:
+        """Return whether the machine must have nodes that jobs share, or must not."""
+        return self.config.time_sharing
+
     @hookimpl
     def rtsched_delay_class(self, snapshot: Snapshot) -> DelayClasses:
         """Return the delay of a new process on each node, and the classes."""

@@ -245,9 +245,12 @@ def _show_requests(out: Console, found: Requests) -> None:
     rows = [[f"{100 * part:.4g} %", *_cells(each)] for part, each in known.items()]
     if rows:
         _table(out, ["of the jobs", "need of the requested time", "95 % interval"], rows)
+    refused: dict[str, list[str]] = {}
     for part, each in found.quantiles.items():
         if isinstance(each, Refused):
-            indented(out, f"{100 * part:.4g} % of the jobs: not told: {each.reason}", 2, "yellow")
+            refused.setdefault(each.reason, []).append(f"{100 * part:.4g}")
+    for reason, parts in refused.items():
+        indented(out, f"{', '.join(parts)} % of the jobs: not told: {reason}", 2, "yellow")
 
 
 def _cells(found: Estimate) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether the simulated system keeps the plan that a policy's planner makes.
+"""Whether the simulated system keeps the plan of a policy's planner, and suits its plug-ins.
 
 A planner says two things about its plans, as attributes beside its hooks:
 
@@ -6,13 +6,18 @@ A planner says two things about its plans, as attributes beside its hooks:
     True: its plans leave periodic work its time. Absent: it does not look at periodic work.
 `suspends_every`
     Seconds between the instants at which its plans may suspend a job. None or absent: never.
+
+Any plug-in may say
+
+`shares_nodes`
+    Whether it chooses nodes for a machine on which jobs share them. Absent: either will do.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.simulated.machines import keeps_plans, suspends
+from rtsched.adapters.simulated.machines import keeps_plans, shares_nodes, suspends
 from rtsched.chain import Chain
 from rtsched.plugins import discover
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 def load_chain(
     policy: Policy, found: Mapping[str, Found] | None = None, *, periodic: bool
 ) -> tuple[Chain, list[str]]:
-    """Return a policy's chain, and why promises of its planner would be broken.
+    """Return a policy's chain, and why periodic work or promises would not be kept.
 
     Parameters
     ----------
@@ -40,7 +45,7 @@ def load_chain(
     Returns
     -------
     Chain, list of str
-        No sentence: all is well, or no planner is enforced, so that nothing is promised.
+        No sentence: all is well. Where no planner is enforced, nothing is promised.
 
     Raises
     ------
@@ -49,11 +54,11 @@ def load_chain(
     """
     found = discover() if found is None else found
     chain = Chain.load(policy.plugin, policy.planner, found)
-    name = chain.planner
+    problems, name = _sharing_problems(chain, policy.system.machine), chain.planner
     if name is None or chain.member(name).mode != "enforce":
-        return chain, []
+        return chain, problems
     plugin = chain.member(name).plugin
-    problems = _machine_problems(name, getattr(plugin, "suspends_every", None), policy)
+    problems += _machine_problems(name, getattr(plugin, "suspends_every", None), policy)
     if periodic and not getattr(plugin, "keeps_periodic", False):
         able = [each for each in found if getattr(found[each].plugin, "keeps_periodic", False)]
         problems.append(
@@ -62,6 +67,18 @@ def load_chain(
             f"{', '.join(able) or 'none is installed'}"
         )
     return chain, problems
+
+
+def _sharing_problems(chain: Chain, machine: str) -> list[str]:
+    """Return which enforced plug-ins choose nodes for another kind of machine."""
+    has = shares_nodes(machine)
+    kinds = {True: "jobs share its nodes", False: "a node runs one job at a time"}
+    return [
+        f"plugin {member.name!r} is set for a machine on which {kinds[not has]}, but on machine "
+        f"{machine!r} {kinds[has]}; change its settings or the machine"
+        for member in chain.members
+        if member.mode == "enforce" and getattr(member.plugin, "shares_nodes", has) != has
+    ]
 
 
 def _machine_problems(name: str, every: float | None, policy: Policy) -> list[str]:

@@ -205,3 +205,12 @@ def test_wrong_use(run, tmp_path, refused, arguments, words):
     """One sentence each, before any work."""
     (tmp_path / "log.txt").write_text(sacct([("a", "ann", 9, 1, 1, "COMPLETED", "n1")]))
     refused(run("calibrate", *arguments), *words)
+
+
+def test_equal_refusals_are_one_line(run, tmp_path):
+    """Quantiles that are refused for the same reason stand in one sentence."""
+    rows = [("a", f"u{k % 3}", 600 + k, 60, 1, "COMPLETED", "n1") for k in range(30)]
+    (tmp_path / "log.txt").write_text(sacct(rows))
+    said = " ".join(run("calibrate", "log.txt").stdout.split())
+    assert "5, 90, 95, 99 % of the jobs: not told:" in said
+    assert said.count("of the jobs: not told") == 1

@@ -288,3 +288,30 @@ def test_rules_and_periodic_work_are_checked(run, tmp_path, refused):
         "site.toml: workload.periodic[0].duration: 20 s of work do not fit",
         "site.toml: workload.periodic[1].deadline: 50 s are more than the period",
     )
+
+
+def test_plugin_for_another_kind_of_machine(run, tmp_path):
+    """Node choice for shared nodes is refused where they are not shared, and the other way round."""
+    machine = 'system = { machine = "time-shared", loop = "fcfs" }'
+    shadow = '[[policy.c.plugin]]\nname = "sed"\nmode = "shadow"'
+    site(
+        tmp_path,
+        '[[policy.a.plugin]]\nname = "sed"\nsettings = { time_sharing = true }\n'
+        f'[policy.b]\n{machine}\n[[policy.b.plugin]]\nname = "sed"\n'
+        f"[policy.c]\n{machine}\n{shadow}\n",
+    )
+    result = run("check", "site.toml")
+    lines = result.stderr.splitlines()
+    assert result.exit_code == 2
+    assert len(lines) == 2
+    assert "policy.a: plugin 'sed' is set for a machine on which jobs share its nodes" in lines[0]
+    assert "policy.b: plugin 'sed' is set for a machine on which a node runs one job" in lines[1]
+
+
+def test_machine_without_periodic_work(run, tmp_path, refused):
+    """A policy on a machine that has no place for it is refused with its name."""
+    table = "[[workload.periodic]]\nname = 'a'\nperiod = 10\nduration = 2\n"
+    site(tmp_path, f"{table}[policy.shared.system]\nmachine = 'time-shared'\nloop = 'fcfs'\n")
+    refused(
+        run("check", "site.toml"), "site.toml: policy.shared: system.machine: 'time-shared' does no"
+    )

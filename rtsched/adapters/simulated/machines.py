@@ -43,6 +43,11 @@ def suspends(settings: SystemSettings) -> float | None:
     return settings.slot if getattr(MACHINES[settings.machine], "suspends", False) else None
 
 
+def shares_nodes(machine: str) -> bool:
+    """Return whether a machine's nodes run processes of several jobs at a time."""
+    return bool(getattr(MACHINES[machine], "shares_nodes", False))
+
+
 def simulate(*given: Any, settings: SystemSettings, **options: Any) -> System:
     """Return the system of `settings.machine`; the arguments are those of `ExclusiveNodes`.
 

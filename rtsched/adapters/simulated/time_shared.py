@@ -89,6 +89,8 @@ class TimeSharedNodes:
         {Admit, Cancel, Hold, Move, Place, Reject, Release}
     )
     """The actions that `apply` carries out."""
+    shares_nodes: ClassVar[bool] = True
+    """A node runs processes of several jobs at a time."""
 
     def __init__(
         self,
