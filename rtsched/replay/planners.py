@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.simulated.machines import keeps_plans, shares_nodes, suspends
+from rtsched.adapters.simulated.machines import PERIODIC, keeps_plans, shares_nodes, suspends
 from rtsched.chain import Chain
 from rtsched.plugins import discover
 
@@ -54,7 +54,10 @@ def load_chain(
     """
     found = discover() if found is None else found
     chain = Chain.load(policy.plugin, policy.planner, found)
-    problems, name = _sharing_problems(chain, policy.system.machine), chain.planner
+    machine, name = policy.system.machine, chain.planner
+    problems = _sharing_problems(chain, machine)
+    if periodic and machine not in PERIODIC:
+        problems.append(f"system.machine: {machine!r} does no periodic work, [[workload.periodic]]")
     if name is None or chain.member(name).mode != "enforce":
         return chain, problems
     plugin = chain.member(name).plugin

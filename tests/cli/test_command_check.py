@@ -291,7 +291,7 @@ def test_rules_and_periodic_work_are_checked(run, tmp_path, refused):
 
 
 def test_plugin_for_another_kind_of_machine(run, tmp_path):
-    """Node choice for shared nodes is refused where they are not shared, and the other way round."""
+    """Node choice for shared nodes is refused where they are not, and the other way round."""
     machine = 'system = { machine = "time-shared", loop = "fcfs" }'
     shadow = '[[policy.c.plugin]]\nname = "sed"\nmode = "shadow"'
     site(
