@@ -101,7 +101,7 @@ class EdfForm:
         for row, place in zip(graph.rows.tolist(), trial.places, strict=True):
             node = int(place.nodes[0])
             times = round(place.start / self.slot), round(place.end / self.slot)
-            cost = int(self._cost(row)[node])
+            cost = int(self._costs(np.array([row]), np.array([node]))[0, 0])
             reserve(self._machine.work, node, self._next, *times, cost)
             self._next += 1
 
@@ -126,7 +126,7 @@ class EdfForm:
             finish[place] = math.ceil(known[job].end / self.slot - 1e-6)
         tasks = Tasks(
             grid(ready, self.slot, up=True),
-            np.array([self._cost(row) for row in rows], np.int64),
+            np.where(self._usable(rows), self._costs(graph.rows), 0),
             grid(deadline, self.slot, up=False),
             kept,
             before,
@@ -134,8 +134,22 @@ class EdfForm:
         )
         return tasks, Places(node, np.zeros(len(node), np.int64), finish)
 
-    def _cost(self, row: int) -> NDArray[np.int64]:
-        """Return the slots that a job takes on each node, 0 where it cannot run."""
-        speed = self.snapshot.cluster.nodes.speed
-        cost = np.maximum(grid(self.jobs.wall_time[row] / speed, self.slot, up=True), 1)
-        return np.where(usable_nodes(self.jobs, row, self.snapshot), cost, 0)
+    def _costs(
+        self, rows: NDArray[np.int64], nodes: NDArray[np.int64] | slice = slice(None)
+    ) -> NDArray[np.int64]:
+        """Return the slots that jobs take on nodes, a line per job, at least 1."""
+        seconds = self.jobs.wall_time[rows, None] / self.snapshot.cluster.nodes.speed[nodes]
+        return np.maximum(grid(seconds, self.slot, up=True), 1)
+
+    def _usable(self, rows: list[int]) -> NDArray[np.bool_]:
+        """Return which nodes each of these jobs may use; jobs mostly may use the same."""
+        kinds = zip(
+            self.jobs.partition[rows].tolist(), self.jobs.pinned[rows].tolist(), strict=True
+        )
+        known: dict[tuple[int, int], NDArray[np.bool_]] = {}
+        lines = []
+        for row, kind in zip(rows, kinds, strict=True):
+            if kind not in known:
+                known[kind] = usable_nodes(self.jobs, row, self.snapshot)
+            lines.append(known[kind])
+        return np.array(lines)
