@@ -126,3 +126,18 @@ def test_a_cause_does_not_repeat_the_path(run, tmp_path, refused, name):
         result = run("render")
         refused(result, f"rtsched-replay/{name}: ", "(Is a directory)")
         assert result.stderr.count(name) == 1
+
+
+def test_a_job_that_periodic_work_leaves_no_time(run, log, tmp_path):
+    """Without any plug-in the batch system itself says why it took no such job."""
+    table = "[[workload.periodic]]\nname = 'backup'\nnodes = ['*']\nperiod = 60\nduration = 59\n"
+    (tmp_path / "site.toml").write_text(table)
+    options = ("--config", "site.toml", "--policy", "easy", "--no-report", "--json")
+    assert run("replay", log, *options).exit_code == 0
+    text = (tmp_path / "rtsched-replay" / "easy" / "decisions.jsonl").read_text()
+    finding = json.loads(text.splitlines()[0])
+    result = run("explain", finding["job"])
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "easy: rejected at submission by the system: asks for" in said
+    assert "reject, periodic.no-gap: " in said

@@ -327,6 +327,36 @@ def test_gaps_before_the_first_occurrence_and_on_fast_nodes_count() -> None:
     assert without_gap(jobs, early, make_cluster(1, speed=1.4))
 
 
+@pytest.mark.parametrize("policy", ["easy", "conservative", "ste", "psts", "spare-uf"])
+@given(st.integers(0, 10_000))
+@settings(max_examples=5, deadline=None)
+def test_no_job_is_lost_silently(policy: str, seed: int) -> None:
+    """Best-effort jobs beside periodic work end without overlap, or the results say why not."""
+    rng = np.random.default_rng(seed)
+    n = 40
+    wall = rng.integers(1, 26, n).astype(np.float64)
+    submit = np.sort(rng.integers(0, 300, n)).astype(np.float64)
+    jobs = make_jobs(n, submit=submit, wall_time=wall, size=rng.integers(1, 5, n))
+    periodic = Periodic.build(
+        3,
+        node=[0, 1, 1],
+        exec_time=[5.0, 3.0, 3.0],
+        period=[30.0, 20.0, 40.0],
+        phase=[300.0, 2.0, 7.0],
+    )
+    work = workload(
+        jobs, periodic, 4, run_time=np.ceil(wall * rng.random(n)), speed=[1.0, 1.0, 0.5, 2.0]
+    )
+    chosen = presets()[policy]
+    run = Replay(policy, work, Chain.load(chosen.plugin, chosen.planner), chosen)
+    run.run()
+    results = run.outcome(0.0).results
+    assert isinstance(run.system, RecurringNodes)
+    never_overlap(run.system, periodic, jobs)
+    assert (np.isfinite(results.end) == (results.fate == 0)).all()
+    assert ((results.reason >= 0) == (results.fate != 0)).all()
+
+
 def test_a_job_whose_nodes_are_never_free_together_is_given_up() -> None:
     """Each node is free for 6 of 10 s, both for 2 s at most: the run ends, and says of whom."""
     jobs = make_jobs(2, submit=0.0, wall_time=[6.0, 5.0], size=[2, 1])
