@@ -132,9 +132,18 @@ def occupancy_figure(scene: Scene) -> Figure:
         "Occupancy of the machine",
         f"Busy part of all {count(len(scene.workload.cluster))} nodes, mean over the time shown: "
         f"{', '.join(means)}.",
-        f"Each point is the mean over {step(scene)}.",
+        f"Each point is the mean over {step(scene)}.{_shared_words(scene)}",
         height,
         plot,
+    )
+
+
+def _shared_words(scene: Scene) -> str:
+    """Return what to say of occupancy where jobs share nodes; nothing if none do."""
+    names = ", ".join(run.policy for run in scene.runs if run.shares_nodes)
+    return names and (
+        f" Under {names} jobs share nodes; what a job was served is spread evenly from its start "
+        "to its end, so the sum may pass 100 % for a while."
     )
 
 

@@ -23,7 +23,7 @@ MOST_PANELS = 6
 LIMITS = (60.0, 3600.0, 86400.0)
 """Borders between classes of waits, seconds."""
 
-THROUGH = 0.35
+THROUGH = 0.6
 """Opacity of bars that may lie over one another."""
 
 CLASSES = ("waited up to a minute", "up to an hour", "up to a day", "longer")
@@ -102,8 +102,11 @@ def _panel(plot: Any, scene: Scene, run: PolicyRun, some: Bars, row: int, named:
             x=scene.time.span(some.end[mine] - some.start[mine]),
             y=some.low[mine] + (some.height[mine] - 1) / 2,
             width=some.height[mine].astype(np.float64),
-            marker={"color": WAITS[kind], "line": {"color": PAPER, "width": edge}},
-            opacity=THROUGH if run.shares_nodes else 1.0,
+            marker={
+                "color": WAITS[kind],
+                "line": {"color": PAPER, "width": edge},
+                "opacity": THROUGH if run.shares_nodes else 1.0,
+            },
             name=label,
             legendgroup=label,
             legendrank=kind,

@@ -14,7 +14,7 @@ from rtsched.model.log import Outcomes
 from rtsched.replay.results import Fate, PolicyRun, Results
 from rtsched.report import gantt, series
 from rtsched.report.axes import TimeAxis, literal, span_axis
-from rtsched.report.figures import groups
+from rtsched.report.figures import groups, occupancy_figure
 from rtsched.report.node_figure import THROUGH, nodes_figure
 from rtsched.report.palette import DARK, GRID, INK, LOGGED, MUTED, PAPER, POLICIES, WAITS, look
 from rtsched.report.scene import Scene
@@ -155,10 +155,12 @@ def test_shared_nodes_are_drawn_as_such():
     borders = np.linspace(work.jobs.submit[0], np.nanmax(run.results.end), 9)
     busy = series.occupancy(work, run.results, borders)
     assert series.occupancy(work, half, borders) == pytest.approx(busy / 2)
-    figure = nodes_figure(Scene.of(work, [run, shared]))
+    scene = Scene.of(work, [run, shared])
+    assert "Under rr jobs share nodes" in occupancy_figure(scene).caption
+    figure = nodes_figure(scene)
     assert figure is not None
     assert "Under rr jobs share nodes" in figure.caption
-    assert {trace.opacity for trace in figure.plot.data} == {1.0, THROUGH}
+    assert {trace.marker.opacity for trace in figure.plot.data} == {1.0, THROUGH}
     alone = nodes_figure(Scene.of(work, [run]))
     assert alone is not None
     assert "share nodes" not in alone.caption
