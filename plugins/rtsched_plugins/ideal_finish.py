@@ -75,16 +75,17 @@ class IdealFinish:
         fill(capacity, self._shares[active], self._cap[active], rate)
         return float(rate[np.searchsorted(active, row)])
 
-    def judge(self, jobs: Jobs, too_late: Reason, endless: Reason) -> Verdicts:
+    def judge(self, jobs: Jobs, too_late: Reason, endless: Reason, fewer_nodes: Reason) -> Verdicts:
         """Admit or reject jobs with a deadline, in order of (submit, id), each after those let in.
 
-        A rejection carries the ideal finish as counter-offer: the least deadline accepted. Jobs
-        without a deadline are let in, and of those that are charged to nobody nothing is said.
+        A rejection carries the ideal finish as counter-offer: the least deadline accepted; and the
+        most nodes that would be accepted with the asked one. Jobs without a deadline are let in,
+        and of those that are charged to nobody nothing is said.
         """
         n = len(jobs)
         judged = np.isfinite(jobs.deadline) & (jobs.association >= 0)
         nodes, finish = np.zeros(n), np.full(n, np.inf)
-        code = np.zeros(n, np.int8)
+        code, fits = np.zeros(n, np.int8), np.zeros(n, np.int32)
         for k in np.lexsort((jobs.id, jobs.submit)).tolist():
             before, job = self._cap.copy(), jobs.take([k])
             self._enter(job)
@@ -94,6 +95,7 @@ class IdealFinish:
             code[k] = Verdict.ADMIT
             if not finish[k] <= jobs.deadline[k]:
                 code[k], self._cap = Verdict.REJECT, before
+                fits[k] = self._most_nodes(job)
         rejected = code == Verdict.REJECT
         never, late = rejected & ~np.isfinite(finish), np.zeros(n)
         np.subtract(finish, jobs.deadline, out=late, where=rejected & ~never)
@@ -101,10 +103,27 @@ class IdealFinish:
         findings = (
             Finding.where(rejected & ~never, too_late, nodes=nodes, capacity=capacity, late=late),
             Finding.where(never, endless),
+            Finding.where(fits > 0, fewer_nodes, nodes=fits, asked=jobs.size),
         )
         offer = np.where(rejected, finish, np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts.build(code, offer=offer, findings=said)
+
+    def _most_nodes(self, job: Jobs) -> int:
+        """Return with how many nodes, fewer than asked, it would end in time; 0: with none.
+
+        With fewer nodes it never ends later, since a narrower user is served a greater part.
+        """
+        before, row = self._cap, int(job.association[0]) + 1
+        good, bad = 0, int(job.size[0])
+        while bad - good > 1:
+            nodes = (good + bad) // 2
+            self._cap, narrower = before.copy(), job.replace(size=[nodes])
+            self._enter(narrower)
+            in_time = self._job(row, narrower)[1] <= job.deadline[0]
+            good, bad = (nodes, bad) if in_time else (good, nodes)
+        self._cap = before
+        return good
 
     def _job(self, row: int, job: Jobs) -> tuple[float, float]:
         """Return the nodes that a job charged to `row` is entitled to, and its ideal finish."""

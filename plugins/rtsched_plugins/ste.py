@@ -89,6 +89,10 @@ class Ste:
         "ste.too-late",
         "its share of {nodes} of {capacity} nodes would end it {late} s after its deadline",
     )
+    fewer_nodes = Reason(
+        "ste.fewer-nodes",
+        "with {nodes} nodes in place of {asked}, for as long, the same deadline would be accepted",
+    )
     endless = Reason("ste.endless", "does not say how long it runs; its share ends it at no time")
 
     def __init__(self, config: Config) -> None:
@@ -139,7 +143,7 @@ class Ste:
         if not (np.isfinite(jobs.deadline) & (jobs.association >= 0)).any():
             return None
         ideal = IdealFinish(Tree.of(accounts), accounts.shares, cluster, snapshot)
-        return ideal.judge(jobs, self.too_late, self.endless)
+        return ideal.judge(jobs, self.too_late, self.endless, self.fewer_nodes)
 
     def compiled_hooks(
         self,

@@ -16,7 +16,7 @@ from rtsched.kernels.compiling import plain
 from rtsched.kernels.ideal import fill
 from rtsched.model.accounts import Accounts
 from rtsched.model.events import EventKind, EventRows, Events
-from rtsched.model.verdicts import Verdict
+from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing import (
     PluginConformance,
     make_cluster,
@@ -204,6 +204,41 @@ def test_ideal_finish_by_hand() -> None:
     text = "its share of 4 of 12 nodes would end it 1 s after its deadline"
     assert verdicts.findings[0].reason.code == "ste.too-late"
     assert verdicts.findings[0].text(0) == text
+
+
+def test_fewer_nodes_are_offered() -> None:
+    """Of 12 asked 11 end a second sooner: 3600 s x 11 / 4; with one node more it is rejected."""
+    ann = make_jobs(1, id=np.array([7]), association=np.array([0], np.int32), size=16)
+    bob = {"id": np.array([1]), "association": np.array([1], np.int32), "submit": 0.0}
+    found = judge(
+        make_jobs(1, deadline=10799.0, size=12, **bob), running=ann, nodes=[range(12)]
+    ).findings[1]
+    assert found.reason.code == "ste.fewer-nodes"
+    text = "with 11 nodes in place of 12, for as long, the same deadline would be accepted"
+    assert found.text(0) == text
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 16), min_size=2, max_size=2), st.integers(2, 12), st.integers(1, 99))
+def test_no_more_nodes_would_do(held: list[int], size: int, hundreds: int) -> None:
+    """What is offered is accepted, and nothing between that and what was asked is."""
+    others = make_jobs(
+        2, id=np.array([7, 8]), association=np.array([0, 1], np.int32), size=np.array(held)
+    )
+
+    def verdicts(nodes: int) -> Verdicts:
+        job = {"id": np.array([1]), "association": np.array([1], np.int32), "submit": 0.0}
+        jobs = make_jobs(1, deadline=100.0 * hundreds, size=nodes, **job)
+        return judge(jobs, running=others, nodes=[range(6), range(6, 12)])
+
+    asked = verdicts(size)
+    if asked.code[0] == Verdict.REJECT:
+        offers = [f for f in asked.findings if f.reason.code == "ste.fewer-nodes"]
+        most = int(offers[0].numbers["nodes"][0]) if offers else 0
+        codes = [int(verdicts(nodes).code[0]) for nodes in range(1, size)]
+        assert codes == [
+            int(Verdict.ADMIT if nodes <= most else Verdict.REJECT) for nodes in range(1, size)
+        ]
 
 
 def test_jobs_of_one_batch_count_each_other() -> None:
