@@ -33,8 +33,9 @@ class Summary(msgspec.Struct, frozen=True):
         Sentences by the names in `rtsched.report.assumed.ASSUMPTIONS`.
     policies : dict
         Per policy its measures by name, then `hooks`, `settings`, `not_carried_out` if there is
-        anything (per kind of action for how many jobs), and `seconds` if it was asked for. A hook's `seconds` are None where they were not taken: a compiled one is called from
-        within the simulated system's loop.
+        anything (per kind of action for how many jobs), and `seconds` if it was asked for. A hook's
+        `seconds` are None where they were not taken: a compiled one is called from within the
+        simulated system's loop.
     """
 
     log: dict[str, Any]
