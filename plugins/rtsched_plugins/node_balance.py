@@ -20,10 +20,10 @@ from rtsched_plugins.node_queues import (
     NODE,
     POOL,
     SIZE,
-    STAYS,
     WORK,
     first_place,
     fixed_load,
+    movable,
     present,
     queued_load,
 )
@@ -71,11 +71,11 @@ def rebalanced(
     sooner by more than the run and its migrations take: if the imbalance exceeds the crossover
     point. Whole jobs leave some imbalance; what the last scan left is no reason for another.
     """
-    movable = queues.waiting[:, POOL] != STAYS
-    if not movable.any() or not machine.power.any():
+    moves = movable(queues.waiting, machine)
+    if not moves.any() or not machine.power.any():
         return queues
-    waiting = queues.waiting if movable.all() else queues.waiting[movable]
-    held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~movable], machine)
+    waiting = queues.waiting if moves.all() else queues.waiting[moves]
+    held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~moves], machine)
     cost = overhead(queues.shape, terms.comm, terms.comp)
     before, least = last_end(waiting, held, machine), soonest(waiting, held, machine)
     if before - least - queues.left <= max(cost, terms.imbalance * least):
@@ -87,7 +87,7 @@ def rebalanced(
     if before - end <= cost + migration_time(queues, cluster, waiting, after, terms):
         return replace(queues, left=before - least)
     everyone = queues.waiting.copy()
-    everyone[movable] = after
+    everyone[moves] = after
     moved = queues.moved + int(np.count_nonzero(after[:, NODE] != waiting[:, NODE]))
     return replace(queues, waiting=everyone, left=end - least, runs=queues.runs + 1, moved=moved)
 

@@ -148,7 +148,8 @@ def fixed_load(queues: Queues, machine: Machine, time: float) -> Ints:
 def queued_load(waiting: Ints, machine: Machine) -> Ints:
     """Return int64[n]: units that wait for each node.
 
-    A job's first node counts even where it takes no jobs now.
+    A job's first node counts even where it takes no jobs now. A job wider than its pool waits for
+    nodes that are not there, so it is work of none.
     """
     load = np.zeros(len(machine.power), np.int64)
     pools = present(waiting[:, POOL])
@@ -159,13 +160,22 @@ def queued_load(waiting: Ints, machine: Machine) -> Ints:
             load += _summed(rows[:, NODE], units, len(load))
             continue
         members = machine.members(pool)
-        if not len(members):
-            continue
+        if (rows[:, SIZE] > len(members)).any():
+            fits = rows[:, SIZE] <= len(members)
+            rows, units = rows[fits], units[fits]
         first = first_place(rows, members, machine)
-        behind = np.minimum(first + rows[:, SIZE], len(members))
+        behind = first + rows[:, SIZE]
         change = _summed(first, units, len(members) + 1) - _summed(behind, units, len(members) + 1)
         load[members] += np.cumsum(change)[:-1]
     return load
+
+
+def movable(waiting: Ints, machine: Machine) -> NDArray[np.bool_]:
+    """Return which jobs a scan may move: those that need not stay and fit into their pool."""
+    room = np.array([len(pool) for pool in machine.pools])
+    pool = waiting[:, POOL]
+    stays = pool == STAYS
+    return np.asarray(~stays & (waiting[:, SIZE] <= room[np.where(stays, -1, pool)]), np.bool_)
 
 
 def present(values: Ints) -> list[int]:
@@ -200,10 +210,10 @@ def arrived(waiting: Ints, rows: Ints, fixed: Ints, machine: Machine) -> Ints:
             load[row[NODE]] += units
             continue
         members = machine.members(int(row[POOL]))
-        if not len(members):
-            row[NODE] = 0
+        size = int(row[SIZE])
+        if size > len(members):
+            row[NODE] = members[0] if len(members) else 0
             continue
-        size = min(int(row[SIZE]), len(members))
         ends = (load[members] + units) / machine.power[members]
         first = int(np.argmin(latest(ends, size)))
         row[NODE] = members[first]

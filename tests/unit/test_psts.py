@@ -28,6 +28,8 @@ from rtsched_plugins.node_queues import (
     empty,
     fixed_load,
     latest,
+    movable,
+    queued_load,
 )
 from rtsched_plugins.psts import Psts
 
@@ -145,6 +147,17 @@ def test_partitions_dead_nodes_and_too_wide_jobs() -> None:
     jobs = make_jobs(4, submit=0.0, partition=["half", None, "half", None], size=[1, 1, 3, 3])
     placement = steer(make_snapshot(jobs, cluster), chain()).placement
     assert sets_of(placement) == [[2, 3], [0, 2, 3], None, [0, 2, 3]]
+
+
+def test_a_job_wider_than_what_is_up_is_work_of_no_node() -> None:
+    """One of three nodes is down: a job of three waits, and the queues are as if it did not."""
+    cluster = make_cluster(3, state=np.array([0, 0, 2], np.int8))
+    jobs = make_jobs(3, submit=0.0, size=[3, 1, 1], wall_time=[1000.0, 10.0, 20.0])
+    queues = queues_after(cluster, make_events(jobs, arrivals(jobs)))
+    machine = Machine.of(cluster, queues.cell)
+    assert nodes_of(queues) == {0: 0, 1: 0, 2: 1}
+    assert (queued_load(queues.waiting, machine) * machine.unit).tolist() == [10.0, 20.0, 0.0]
+    assert movable(queues.waiting, machine).tolist() == [False, True, True]
 
 
 def test_jobs_leave_a_node_that_went_down() -> None:
