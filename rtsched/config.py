@@ -83,19 +83,16 @@ def convert(raw: object, kind: type[T], path: str, problems: list[str]) -> T | N
     """
     before = len(problems)
     _collect(raw, kind, path, problems)
-    if len(problems) > before:
-        return None
-    try:
-        return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as cause:
-        problems.append(_sentence(path, str(cause)))
-        return None
+    return None if len(problems) > before else msgspec.convert(raw, kind)
 
 
 def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if msgspec.inspect.is_struct_type(inner) and isinstance(raw, dict):
+        before = len(problems)
         _collect_fields(raw, inner, f"{path}." if path else "", problems)
+        if len(problems) == before:
+            _collect_misfit(raw, kind, path, problems)
     elif get_origin(inner) is list and isinstance(raw, list):
         for index, value in enumerate(raw):
             _collect(value, get_args(inner)[0], f"{path}[{index}]", problems)
@@ -107,10 +104,15 @@ def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
             known = ", ".join(repr(choice) for choice in get_args(inner))
             problems.append(f"{path}: {raw!r} is not one of {known}")
     else:
-        try:
-            msgspec.convert(raw, kind)
-        except msgspec.ValidationError as cause:
-            problems.append(_misfit(raw, kind, path, str(cause)))
+        _collect_misfit(raw, kind, path, problems)
+
+
+def _collect_misfit(raw: object, kind: Any, path: str, problems: list[str]) -> None:
+    """Add what is wrong with a value, or with a table as a whole whose settings are right each."""
+    try:
+        msgspec.convert(raw, kind)
+    except msgspec.ValidationError as cause:
+        problems.append(_misfit(raw, kind, path, str(cause)))
 
 
 def _misfit(raw: object, kind: Any, path: str, message: str) -> str:
@@ -143,7 +145,7 @@ def _collect_fields(
 def _sentence(path: str, message: str) -> str:
     """Return msgspec's message with our path in front and its own spliced in."""
     text, _, inner = message.partition(" - at `$")
-    inner = inner.rstrip("`")
+    inner = inner.rstrip("`") if path else inner.strip("`.")
     return f"{path}{inner}: {text[:1].lower()}{text[1:]}" if path or inner else text
 
 
