@@ -335,7 +335,7 @@ def _deadlines(
 
 
 def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_rigid: bool) -> str:
-    start = f"{count} of {counted(n, 'job')} got a deadline that the log does not give: "
+    start = f"{count:,} of {counted(n, 'job')} got a deadline that the log does not give: "
     if rule.name == "slowdown":
         return f"{start}{rule.factor:g} times the requested time after submission."
     rigid = (
