@@ -228,12 +228,12 @@ class Chain:
         answers: list[Answer[Verdicts]] = []
         if n or self.planner is None:
             answers += self._ask("admit", jobs=jobs, leave_out=self.planner, **given)
-        verdicts = strictest(_counted(answers), n)
-        if self.planner is None:
-            return Judgement(verdicts, tuple(answers))
-        rows = np.flatnonzero(verdicts.code < Verdict.DEFER)
-        if n and not len(rows):
-            return Judgement(verdicts, tuple(answers))
+        rows, counted = np.arange(n), _counted(answers)
+        if counted or self.planner is None:
+            verdicts = strictest(counted, n)
+            rows = np.flatnonzero(verdicts.code < Verdict.DEFER)
+            if self.planner is None or (n and not len(rows)):
+                return Judgement(verdicts, tuple(answers))
         asked = jobs if len(rows) == n else jobs.take(rows)
         planned: list[Answer[Verdicts]] = self._ask("admit", jobs=asked, only=self.planner, **given)
         answers += [

@@ -397,7 +397,9 @@ class Ledger:
     def schedule(self) -> Schedule:
         """Return the plan of all promises: new in the pools that changed, the old one elsewhere."""
         changed = [index for index, pool in self._pools.items() if pool.plan is not None]
-        kept = np.flatnonzero(~np.isin(self.standing.pool_of_planned, changed))
+        stands = np.ones(len(self.standing.masks), np.bool_)
+        stands[changed] = False
+        kept = np.flatnonzero(stands[self.standing.pool_of_planned])
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
         return Schedule.joined([*old, *self._parts()])
 

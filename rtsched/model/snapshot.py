@@ -124,7 +124,9 @@ def places(
     """Return where in `ids` each wanted one stands, and whether it is there at all."""
     if not len(ids):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    order = np.argsort(ids, kind="stable")
-    rank = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
-    place = order[rank]
+    if (ids[1:] > ids[:-1]).all():
+        place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    else:
+        order = np.argsort(ids, kind="stable")
+        place = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
     return place, ids[place] == wanted

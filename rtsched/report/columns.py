@@ -223,8 +223,8 @@ def _write_parquet(file: BinaryIO, cells: Mapping[str, Cells]) -> None:
 
 def _read_parquet(path: Path) -> dict[str, Cells]:
     pa, parquet = _arrow()
-    with path.open("rb") as file:
-        table = parquet.read_table(file)
+    with path.open("rb") as file:  # no threads: one that still runs at the exit would abort it
+        table = parquet.ParquetFile(file, pre_buffer=False).read(use_threads=False)
     cells = {}
     for name, chunked in zip(table.column_names, table.columns, strict=True):
         array = pa.concat_arrays(chunked.chunks) if chunked.num_chunks else chunked.combine_chunks()
