@@ -70,7 +70,9 @@ RATIO_LOADS = (0.1, 0.4, 0.7, 1.0)
 class Study(Parameters, frozen=True):
     """Extent of the study."""
 
-    seeds: Annotated[int, Meta(ge=1, description="Runs that are averaged.")] = 5
+    seeds: Annotated[
+        int, Meta(ge=1, description="Runs that are averaged; of misses 8 times as many.")
+    ] = 5
     jobs: Annotated[int, Meta(ge=50, description="Tasks per run.")] = 1500
     nodes: Annotated[int, Meta(ge=1, description="Nodes of the cluster.")] = 16
     rows: Annotated[int, Meta(ge=1, description="Rows of the main table.")] = len(PRINTED)
@@ -153,15 +155,16 @@ class Mcdf:
                     "seed": seed,
                 },
             )
-            for setting, policies in _points(parameters)
-            for seed in range(parameters.seeds)
+            for setting, policies, seeds in _points(parameters)
+            for seed in range(seeds)
         ]
 
     def findings(self, parameters: Study, results: Sequence[Any]) -> Findings:
         """Return the main table, the two variations and the source's claims."""
         means, spreads = Means(), Means()
-        for k, (setting, policies) in enumerate(_points(parameters)):
-            runs = np.array(results[k * parameters.seeds : (k + 1) * parameters.seeds])[:, :, 0]
+        left = iter(results)
+        for setting, policies, seeds in _points(parameters):
+            runs = np.array([next(left) for _ in range(seeds)])[:, :, 0]
             for found, values in ((means, runs.mean(axis=0)), (spreads, _spread(runs))):
                 found.setdefault(setting, {}).update(zip(policies, values.tolist(), strict=True))
         sheets = [_main_sheet(parameters, means, spreads)]
@@ -185,14 +188,15 @@ def _spread(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     return error
 
 
-def _points(parameters: Study) -> list[tuple[Setting, tuple[str, ...]]]:
-    """Return what is simulated: settings and policies."""
-    every: tuple[str, ...] = (*ADMITTING, *SERIAL)
-    points = [(s, every) for s in list(PRINTED)[: parameters.rows]]
+def _points(parameters: Study) -> list[tuple[Setting, tuple[str, ...], int]]:
+    """Return what is simulated: settings, policies and runs; misses vary most and cost least."""
+    seeds, rows = parameters.seeds, list(PRINTED)[: parameters.rows]
+    points: list[tuple[Setting, tuple[str, ...], int]] = [(row, ADMITTING, seeds) for row in rows]
+    points += [(row, SERIAL, 8 * seeds) for row in rows]
     if parameters.variations:
-        points += [(_with_setup(setup), ("mcdf", "fifo-an")) for setup in SETUPS]
+        points += [(_with_setup(setup), ("mcdf", "fifo-an"), seeds) for setup in SETUPS]
         points += [
-            (Setting("one100", "literal", load, 0.0, ratio), ("mcdf",))
+            (Setting("one100", "literal", load, 0.0, ratio), ("mcdf",), seeds)
             for ratio in RATIOS
             for load in RATIO_LOADS
         ]
