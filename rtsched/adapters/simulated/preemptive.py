@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rtsched.adapters.simulated.given import check_lengths, check_order
 from rtsched.adapters.simulated.happenings import Happenings
 from rtsched.adapters.simulated.intake import ENDED, GONE, REJECTED, RUNNING, Intake
 from rtsched.adapters.simulated.interface import (
@@ -118,11 +119,9 @@ class PreemptiveNodes:
         record_events: bool = False,
         record_nodes: bool = False,
     ) -> None:
-        step, n = np.diff(jobs.submit), len(jobs)
-        if run_time.shape != (n,):
-            raise ShapeError(f"{n} jobs with run times {run_time.shape}")
-        if (step < 0).any() or (np.diff(jobs.id)[step == 0] <= 0).any():
-            raise ShapeError("jobs must be in order of (submit, id)")
+        n = len(jobs)
+        check_lengths(jobs, {"run times": run_time})
+        check_order(jobs)
         if node_events:
             raise ShapeError("nodes of machine 'preemptive' do not change their state")
         self.jobs, self.cluster, self.settings = jobs, cluster, settings

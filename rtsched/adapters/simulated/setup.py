@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.simulated.given import check_lengths, check_node_events, check_order
 from rtsched.adapters.simulated.sizes import fastest, scaled
 from rtsched.errors import ShapeError
 from rtsched.kernels import pool as kernel
@@ -80,7 +81,6 @@ def _check(
     settled: Settled,
     node_events: Sequence[NodeEvent],
 ) -> None:
-    n = len(jobs)
     given: dict[str, NDArray[Any] | None] = {
         "run times": run_time,
         "rejections": settled.reject,
@@ -88,14 +88,9 @@ def _check(
     }
     if settled.placement is not None:
         given["sizes"] = settled.placement.size
-    for name, array in given.items():
-        if array is not None and array.shape != (n,):
-            raise ShapeError(f"{n} jobs with {name} {array.shape}")
-    step = np.diff(jobs.submit)
-    if (step < 0).any() or (np.diff(jobs.id)[step == 0] <= 0).any():
-        raise ShapeError("jobs must be in order of (submit, id)")
-    if any(not 0 <= event.node < len(cluster) for event in node_events):
-        raise ShapeError("a node event names a node that does not exist")
+    check_lengths(jobs, given)
+    check_order(jobs)
+    check_node_events(node_events, len(cluster))
     if any(not np.isnan(event.foreign_load) for event in node_events):
         raise ShapeError("nodes of machine 'exclusive' have no foreign load")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rtsched.adapters.simulated.given import check_lengths
 from rtsched.adapters.simulated.hearings import Hearings
 from rtsched.adapters.simulated.interface import (
     Asks,
@@ -119,8 +120,7 @@ class SlicedServers:
         record_events: bool = False,
         record_nodes: bool = False,  # noqa: ARG002 - as all machines
     ) -> None:
-        if run_time.shape != (len(jobs),):
-            raise ShapeError(f"{len(jobs)} jobs with run times {run_time.shape}")
+        check_lengths(jobs, {"run times": run_time})
         if len(node_events):
             raise ShapeError("the nodes of machine 'sliced' do not change their state")
         self.jobs, self.cluster, self.settings = jobs, cluster, settings

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rtsched.adapters.simulated.given import check_lengths, check_node_events, check_order
 from rtsched.adapters.simulated.happenings import Happenings
 from rtsched.adapters.simulated.intake import ENDED, GONE, REJECTED, RUNNING, Intake
 from rtsched.adapters.simulated.interface import (
@@ -34,7 +35,6 @@ from rtsched.adapters.simulated.ledger import Ledger
 from rtsched.adapters.simulated.rows import RowsById
 from rtsched.adapters.simulated.sharing import SLACK, Sharing
 from rtsched.adapters.simulated.wishes import Wishes
-from rtsched.errors import ShapeError
 from rtsched.kernels.delays import migration_pause
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Action, Admit, Cancel, Hold, Move, Place, Reject, Release
@@ -108,7 +108,9 @@ class TimeSharedNodes:
         record_events: bool = False,
         record_nodes: bool = False,
     ) -> None:
-        _check(jobs, run_time, cluster, node_events)
+        check_lengths(jobs, {"run times": run_time})
+        check_order(jobs)
+        check_node_events(node_events, len(cluster))
         self.jobs, self.cluster, self.settings, self._asks = jobs, cluster, settings, asks
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges
@@ -366,18 +368,3 @@ class TimeSharedNodes:
         if stood:
             self._happenings.add(self._now, EventKind.RESUMED, row, size)
         self._stirred = True
-
-
-def _check(
-    jobs: Jobs,
-    run_time: NDArray[np.float64],
-    cluster: Cluster,
-    node_events: Sequence[NodeEvent],
-) -> None:
-    if run_time.shape != (len(jobs),):
-        raise ShapeError(f"{len(jobs)} jobs with run times {run_time.shape}")
-    step = np.diff(jobs.submit)
-    if (step < 0).any() or (np.diff(jobs.id)[step == 0] <= 0).any():
-        raise ShapeError("jobs must be in order of (submit, id)")
-    if any(not 0 <= event.node < len(cluster) for event in node_events):
-        raise ShapeError("a node event names a node that does not exist")
