@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rtsched.cli.common import Exit, console, debug_option, indented, refuse_unwritable, say
-from rtsched.cli.replay import FORMATS
+from rtsched.cli.options import reading_options
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,23 +51,7 @@ _MOST_SHOWN = 40
     show_default=True,
     help="Say which share of the requested time so many jobs keep to. Repeatable.",
 )
-@click.option(
-    "--format",
-    "log_format",
-    metavar=FORMATS,
-    help="Format of the logs. Default: found out from their content.",
-)
-@click.option(
-    "--timezone",
-    metavar="ZONE",
-    help="Zone of times that the log writes without one, such as Europe/Berlin. Default: this "
-    "machine's.",
-)
-@click.option(
-    "--delimiter",
-    metavar="D",
-    help="What `sacct --delimiter` was told. Default: found out from the header.",
-)
+@reading_options
 @click.option(
     "--out",
     metavar="SITE.TOML",

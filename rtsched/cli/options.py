@@ -19,6 +19,35 @@ T = TypeVar("T", bound=msgspec.Struct)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+FORMATS = "swf|sacct|sacct-json|condor-history"
+"""What `--format` takes."""
+
+
+def reading_options(function: F) -> F:
+    """Add the options that say how logs are to be read."""
+    for option in (
+        click.option(
+            "--delimiter",
+            metavar="D",
+            help="What `sacct --delimiter` was told. Default: found out from the header.",
+        ),
+        click.option(
+            "--timezone",
+            metavar="ZONE",
+            help="Zone of times that the log writes without one, such as Europe/Berlin. Default: "
+            "this machine's.",
+        ),
+        click.option(
+            "--format",
+            "log_format",
+            metavar=FORMATS,
+            help="Format of the logs. Default: found out from their content.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def options_of(kind: type[msgspec.Struct]) -> Callable[[F], F]:
     """Return a decorator that adds one option per setting of a structure, unset by default."""
 

@@ -23,7 +23,7 @@ from rtsched.cli.common import (
     say,
     toml_text,
 )
-from rtsched.cli.options import from_options, options_of
+from rtsched.cli.options import from_options, options_of, reading_options
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model.units import known_zone
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from rtsched.report.columns import TableFormat
     from rtsched.report.summary import Summary
 
-FORMATS = "swf|sacct|sacct-json|condor-history"
 REPORT = "report.html"
 WITHOUT_SITE = ("easy", "multifactor", "mcdf")
 WITH_SITE = ("site", "easy")
@@ -325,23 +324,7 @@ def say_results(asked: Request, summary: Summary) -> None:
     help="The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: as "
     "the log's header says, else as large as the peak use in the log.",
 )
-@click.option(
-    "--format",
-    "log_format",
-    metavar=FORMATS,
-    help="Format of the logs. Default: found out from their content.",
-)
-@click.option(
-    "--timezone",
-    metavar="ZONE",
-    help="Zone of times that the log writes without one, such as Europe/Berlin. Default: this "
-    "machine's.",
-)
-@click.option(
-    "--delimiter",
-    metavar="D",
-    help="What `sacct --delimiter` was told. Default: found out from the header.",
-)
+@reading_options
 @options_of(WorkloadOptions)
 @click.option(
     "--out",

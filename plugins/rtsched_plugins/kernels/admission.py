@@ -90,6 +90,15 @@ def joined(first: Tasks, second: Tasks) -> Tasks:
     return Tasks(*columns)
 
 
+def uniform(tasks: Tasks) -> Tasks:
+    """Return `tasks` as contiguous, writable arrays: numba compiles for each other mixture anew."""
+    columns: list[NDArray[Any]] = list(tasks)
+    for k, kind in enumerate(KINDS.values()):
+        if columns[k].dtype != kind or not columns[k].flags.carray:
+            columns[k] = np.require(columns[k], kind, ("C", "W"))
+    return Tasks(*columns)
+
+
 class Plan(NamedTuple):
     """The outcome of one admission test; per-task arrays are empty if it failed."""
 

@@ -8,7 +8,7 @@ until a task is admitted, dispatched or withdrawn or a node's state changes, and
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import (
     BY_COST,
     BY_DEADLINE,
-    KINDS,
     LEAST_NODES,
     Plan,
     Tasks,
     rejection,
+    uniform,
 )
 from rtsched_plugins.kernels.admission_by_cost import note_keys, run_by_cost
 from rtsched_plugins.kernels.admission_events import Prepared, Quest, Trace
@@ -69,15 +69,6 @@ def _last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
         latest[place] = min(last, latest[place + 1])
 
 
-def _uniform(tasks: Tasks) -> Tasks:
-    """Return `tasks` as contiguous, writable arrays: numba compiles for each other mixture anew."""
-    columns: list[NDArray[Any]] = list(tasks)
-    for k, kind in enumerate(KINDS.values()):
-        if columns[k].dtype != kind or not columns[k].flags.carray:
-            columns[k] = np.require(columns[k], kind, ("C", "W"))
-    return Tasks(*columns)
-
-
 def prepare(
     free: Floats,
     waiting: Tasks,
@@ -107,7 +98,7 @@ def prepare(
     by_release = np.argsort(free).astype(np.int64, copy=False)
     usable = int(np.isfinite(free).sum())
     rows = Rows(np.zeros((n + 1, 8)), np.zeros((n + 1, 4), np.int64), float(efficiency), rounds)
-    fill_rows(rows, 0, _uniform(waiting), usable, node_rule)
+    fill_rows(rows, 0, uniform(waiting), usable, node_rule)
     due, latest = np.empty(n), np.empty(n + 1)
     queue = due_order = np.arange(n)
     tree = empty_tree(0)
@@ -141,7 +132,7 @@ def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     n = len(prepared.queue)
     rows = prepared.rows
     rows = rows._replace(real=rows.real.copy(), whole=rows.whole.copy())
-    fill_rows(rows, n, _uniform(new), prepared.usable, prepared.node_rule)
+    fill_rows(rows, n, uniform(new), prepared.usable, prepared.node_rule)
     return prepared._replace(rows=rows)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission import KINDS, LEAST_NODES, Plan, Tasks, rejection
+from rtsched_plugins.kernels.admission import LEAST_NODES, Plan, Tasks, rejection, uniform
 from rtsched_plugins.kernels.admission_events import Trace, on_grid
 from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
@@ -38,15 +38,8 @@ def rows_of(tasks: Tasks, usable: int, efficiency: float, rounds: int, spare: in
     """Return tasks as rows for a cluster of `usable` nodes, with room for `spare` more."""
     n = len(tasks.arrival) + spare
     rows = Rows(np.zeros((n, 8)), np.zeros((n, 4), np.int64), float(efficiency), rounds)
-    fill_rows(rows, 0, _uniform(tasks), usable, LEAST_NODES)
+    fill_rows(rows, 0, uniform(tasks), usable, LEAST_NODES)
     return rows
-
-
-def _uniform(tasks: Tasks) -> Tasks:
-    """Return `tasks` as contiguous, writable arrays: numba compiles for each other mixture anew."""
-    columns: list[NDArray[Any]] = list(tasks)
-    kinds = zip(columns, KINDS.values(), strict=True)
-    return Tasks(*(np.require(column, kind, ("C", "W")) for column, kind in kinds))
 
 
 @compiled
@@ -129,7 +122,7 @@ def prepare(
 def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
     rows = prepared.rows._replace(real=prepared.rows.real.copy(), whole=prepared.rows.whole.copy())
-    fill_rows(rows, len(prepared.fewest), _uniform(new), prepared.usable, LEAST_NODES)
+    fill_rows(rows, len(prepared.fewest), uniform(new), prepared.usable, LEAST_NODES)
     return prepared._replace(rows=rows)
 
 
