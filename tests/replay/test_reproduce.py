@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from reproduced import reduced_run
 
 import rtsched.cli.reproduce as command
 from rtsched.reproduce import (
@@ -152,7 +153,6 @@ def test_command_prints_sheets_and_exits_by_what_it_found(tmp_path) -> None:
 @pytest.mark.parametrize("name", sorted(reproductions()))
 def test_reduced_reproduction_has_no_unexplained_difference(name: str) -> None:
     """Each published policy, at its reduced extent and tolerances."""
-    study = reproductions()[name]
-    done = reproduce(study(), study.reduced)
+    done = reduced_run(name)
     assert done.findings.sheets or done.findings.claims
     assert done.unexplained == 0, markdown(done)

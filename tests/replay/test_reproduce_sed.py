@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from reproduced import reduced_run
 
 from rtsched_reproductions import sed_runs
 from rtsched_reproductions.sed import TABLES, Sed, Study
@@ -14,16 +15,10 @@ if TYPE_CHECKING:
     from rtsched.reproduce import Findings
 
 
-def findings(parameters: Any) -> Findings:
-    """Return the findings of a run in this process."""
-    study = Sed()
-    return study.findings(parameters, [part.run() for part in study.parts(parameters)])
-
-
 @pytest.fixture(scope="module")
 def reduced() -> Findings:
     """Run it once with few jobs."""
-    return findings(Sed.reduced)
+    return reduced_run("sed").findings
 
 
 def test_no_difference_is_unexplained(reduced: Findings) -> None:

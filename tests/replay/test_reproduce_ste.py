@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from reproduced import reduced_run
 
+from rtsched.reproduce import reproduce
 from rtsched_reproductions.ste import EXPECTED, Ste
 
 if TYPE_CHECKING:
     from rtsched.reproduce import Findings
 
 
-def findings(parameters: Any) -> Findings:
-    """Return the findings of a run in this process."""
-    study = Ste()
-    return study.findings(parameters, [part.run() for part in study.parts(parameters)])
-
-
 @pytest.fixture(scope="module")
 def reduced() -> Findings:
     """Run it once with few drawings."""
-    return findings(Ste.reduced)
+    return reduced_run("ste").findings
 
 
 def test_no_difference_is_unexplained(reduced: Findings) -> None:
@@ -54,7 +50,7 @@ def test_it_shows_every_row_and_two_plots(reduced: Findings) -> None:
 def test_ours_is_computed() -> None:
     """Another quantum or number of drawings gives other values."""
     few = replace(Ste.reduced, seeds=2, arrivals=1000)
-    one, two = findings(few), findings(replace(few, quantum=3.0))
+    one, two = (reproduce(Ste(), chosen).findings for chosen in (few, replace(few, quantum=3.0)))
     assert (one.sheets[1].ours != two.sheets[1].ours).mean() > 0.5
-    more = findings(replace(few, seeds=3))
+    more = reproduce(Ste(), replace(few, seeds=3)).findings
     assert (one.sheets[3].ours != more.sheets[3].ours).all()
