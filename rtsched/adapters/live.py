@@ -1,0 +1,235 @@
+"""A batch system that runs: what one look at it shows, and what it can be asked to do.
+
+A `LiveSystem` talks to the batch system. It may block, and its library may crash, so the daemon
+uses it in a process of its own. A `Translator` only turns words of the batch system into models and
+back; it is pure, and answers in the daemon's own process while a user waits at the prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from rtsched.model.accounts import Accounts
+from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.schedule import Schedule
+from rtsched.model.table import Column, Table, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.model.actions import Action
+    from rtsched.model.cluster import Cluster
+
+FIRST_OWN_ID = 1 << 40
+"""Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
+and counter-offers that are held for their users."""
+
+
+class Ending(IntEnum):
+    """How a job ended."""
+
+    COMPLETED = 0
+    FAILED = 1
+    """It, or a user or an admin, ended it: a non-zero exit, a cancellation, too much memory."""
+    OWN_LIMIT = 2
+    """Killed at the time limit that it was given."""
+    NODE_LOST = 3
+    """A node died under it."""
+    DEADLINE = 4
+    """The batch system gave it up since its deadline could not be met."""
+
+
+class Ended(Table):
+    """One row per job that ended lately and that the batch system still knows."""
+
+    job = Column(np.int64, -1, "Job id.")
+    start = Column(np.float64, np.nan, "Seconds since the epoch; nan: it never started.")
+    end = Column(np.float64, np.nan, "Seconds since the epoch.")
+    ending = Column(np.int8, Ending.COMPLETED, "An `Ending`.")
+    token = Text("The admission that it carried.")
+
+
+class Marks(Table):
+    """One row per job that waits or runs: what the models do not hold."""
+
+    job = Column(np.int64, -1, "Job id.")
+    uid = Column(np.int64, -1, "Who owns it.")
+    token = Text("The admission that it carries, from a field that users cannot write.")
+    unjudged = Column(np.bool_, False, "Let in or parked while nobody could judge it.")
+    held = Column(np.bool_, False, "It waits for a release.")
+    requeues = Column(np.bool_, False, "It may be stopped and queued again.")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one look showed.
+
+    Attributes
+    ----------
+    time : float
+        When the look began, seconds since the epoch.
+    cluster : Cluster
+        Its version grows when a node changed since the look before.
+    queued, running : Jobs
+        In order of (submit, id). Wall times contain the margins by which a job outlives its limit.
+    allocations : Schedule
+        Row by row with `running`; `end` is when the nodes are free again at the latest.
+    marks : Marks
+        The rows of `queued`, then those of `running`.
+    ended : Ended
+        Jobs that ended within the batch system's memory.
+    accounts, edges, periodic
+        As in a `Snapshot`.
+    facts : object
+        What the translator needs of the batch system's configuration; opaque to the daemon.
+    problems : tuple of str
+        What could not be read, one sentence each.
+    """
+
+    time: float
+    cluster: Cluster
+    queued: Jobs = field(default_factory=lambda: Jobs.build(0))
+    running: Jobs = field(default_factory=lambda: Jobs.build(0))
+    allocations: Schedule = field(default_factory=Schedule.empty)
+    marks: Marks = field(default_factory=lambda: Marks.build(0))
+    ended: Ended = field(default_factory=lambda: Ended.build(0))
+    accounts: Accounts = field(default_factory=lambda: Accounts.build(0))
+    edges: Edges = field(default_factory=lambda: Edges.build(0))
+    periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
+    facts: Any = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that has to be changed in the batch system.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the action that asks for it, such as `reserve`, `set-priority`, `cancel`.
+    job : int
+        Job id; -1 where it is about no job.
+    text : str
+        What would be done, in the batch system's words, for a dry-run and for the log.
+    order : object
+        What the adapter needs to do it; opaque to the daemon.
+    """
+
+    kind: str
+    job: int
+    text: str
+    order: Any = None
+
+
+Outcome = Literal["done", "refused", "failed", "unsupported"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a change.
+
+    Attributes
+    ----------
+    change : Change
+        What was asked for.
+    outcome : Outcome
+        `refused`: the batch system said no, and would again. `failed`: it did not answer, or the
+        state was in the way; the change is worked out anew in the next cycle.
+    text : str
+        What the batch system said.
+    """
+
+    change: Change
+    outcome: Outcome
+    text: str = ""
+
+
+class LiveSystem(Protocol):
+    """A batch system that runs, seen from a process that may block."""
+
+    name: str
+    """Such as `slurm`."""
+
+    def look(self) -> Sight:
+        """Return its present state.
+
+        Raises
+        ------
+        AdapterError
+            If it does not answer, or answers what this adapter does not know.
+        """
+
+    def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
+        """Return what of the actions is not so yet, by the last look."""
+
+    def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
+        """Do it, and return for each change what became of it; never raises for one of them."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What somebody wants to submit.
+
+    Attributes
+    ----------
+    jobs : Jobs
+        One row; its id is not known yet.
+    edges : Edges
+        Jobs it waits for; `after` is -1, itself.
+    uid : int
+        Who submits.
+    problem : str
+        Why it makes no sense, for its user; empty if it does.
+    """
+
+    jobs: Jobs
+    edges: Edges
+    uid: int
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What was decided on a submission, for its user and for the batch system.
+
+    Attributes
+    ----------
+    rejected : bool
+        Whether it is turned away.
+    text : str
+        What its user reads; may be empty.
+    token : str
+        The admission, where a promise was given; else empty.
+    promise : float
+        Finish-by deadline, seconds since the epoch; inf: none.
+    start, end : float
+        Planned, seconds since the epoch; nan where there is no promise.
+    size : int
+        Planned nodes; 0 where there is no promise.
+    """
+
+    rejected: bool
+    text: str = ""
+    token: str = ""
+    promise: float = np.inf
+    start: float = np.nan
+    end: float = np.nan
+    size: int = 0
+
+
+class Translator(Protocol):
+    """Between a submit filter's words and the models; pure."""
+
+    def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:
+        """Return what a submit request means; `facts` are those of the last look."""
+
+    def answer(self, submission: Submission, ruling: Ruling, facts: Any) -> Mapping[int, str | int]:
+        """Return the fields that the filter is to set in the job."""
+
+    def guarded(self, fields: Mapping[int, str | int]) -> str:
+        """Return which promised property a request to change a job would change; empty: none."""
