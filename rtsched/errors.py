@@ -71,3 +71,12 @@ class AdapterError(RtschedError):
     """The batch system did not answer, or refused."""
 
     exit_status: ClassVar[int] = 3
+
+
+class ProtocolError(RtschedError):
+    """A message between a submit filter, a user and the daemon is malformed, or of another version.
+
+    The connection that it came over cannot be used any more.
+    """
+
+    exit_status: ClassVar[int] = 3
