@@ -80,3 +80,11 @@ class ProtocolError(RtschedError):
     """
 
     exit_status: ClassVar[int] = 3
+
+
+class StoreError(RtschedError):
+    """The database of promises cannot be opened, read or written: which file, why, what to do."""
+
+    def __init__(self, path: str | Path, message: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}")

@@ -1,0 +1,110 @@
+"""The SQLite file under the store: opened by one daemon at a time, checked, brought up to date."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from rtsched.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUSY_SECONDS = 5.0
+_APPLICATION = 0x52545351  # "RTSQ", in the file's header
+
+
+def hold(path: Path) -> int | None:
+    """Make the file, for its owner alone, and keep other daemons away from it."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(
+            path,
+            f"cannot be opened ({error.strerror}); its directory must exist and belong to the "
+            "daemon's user",
+        ) from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        raise StoreError(
+            path, "another daemon uses it; stop that one, or give this one another file"
+        ) from error
+    return held
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Return the open file; transactions begin when they are asked to."""
+    return sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+
+
+def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> None:
+    """Check the file, and bring it to the newest schema."""
+    (found,) = base.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise StoreError(path, f"is damaged ({found}); {_RESTORE}")
+    (application,) = base.execute("PRAGMA application_id").fetchone()
+    (tables,) = base.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != _APPLICATION:
+        raise StoreError(path, "is a database of something else; give the daemon another file")
+    base.execute("PRAGMA journal_mode = WAL")
+    base.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    _migrate(base, path)
+
+
+def _migrate(base: sqlite3.Connection, path: Path) -> None:
+    """Run the migrations that this file has not seen, each in a transaction of its own."""
+    steps = sorted(
+        (int(file.name.removesuffix(".sql")), file.read_text("utf-8"))
+        for file in resources.files("rtsched.daemon").joinpath("migrations").iterdir()
+        if file.name.endswith(".sql")
+    )
+    (version,) = base.execute("PRAGMA user_version").fetchone()
+    if version > steps[-1][0]:
+        raise StoreError(
+            path,
+            f"has schema {version}, this release of rtsched knows {steps[-1][0]}; install the "
+            "release that wrote it, or put back the backup from before the upgrade",
+        )
+    for number, text in steps:
+        if number > version:
+            marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {number};"
+            try:
+                base.executescript(f"BEGIN IMMEDIATE; {text} {marks} COMMIT;")
+            except sqlite3.Error:
+                if base.in_transaction:
+                    base.execute("ROLLBACK")
+                raise
+
+
+_RESTORE = (
+    "put back a backup, or save what can be read with `sqlite3 FILE .recover`, or move the file "
+    "away to start without promises"
+)
+_REMEDIES = {
+    "SQLITE_FULL": "make room on its file system; it works again as soon as there is room",
+    "SQLITE_BUSY": "another process holds it; end the program that has it open",
+    "SQLITE_LOCKED": "another process holds it; end the program that has it open",
+    "SQLITE_READONLY": "make it and its directory writable for the daemon's user",
+    "SQLITE_CANTOPEN": "its directory must exist and belong to the daemon's user",
+    "SQLITE_PERM": "make it and its directory writable for the daemon's user",
+    "SQLITE_IOERR": "make room on its file system, and look for disk errors in the system log",
+    "SQLITE_NOTADB": _RESTORE,
+    "SQLITE_CORRUPT": _RESTORE,
+}
+
+
+def sentence(error: sqlite3.Error) -> str:
+    """Return what happened and what to do."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    for name, remedy in _REMEDIES.items():
+        if code.startswith(name):
+            return f"{error} ({code}); {remedy}"
+    return f"{error} ({code or type(error).__name__})"

@@ -1,0 +1,129 @@
+"""What the daemon writes down: promises, and what it said to whom."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rtsched.model.schedule import Schedule
+
+Standing = Literal[
+    "offered",
+    "provisional",
+    "firm",
+    "kept",
+    "missed",
+    "broken",
+    "withdrawn",
+    "lapsed",
+    "void",
+    "own-limit",
+]
+"""How a promise stands. Open: `offered` (a counter-offer that is held), `provisional` (made at
+submission, the job not seen yet), `firm`. Closed: `kept`, `missed`, `broken` (we said before that
+it would not be kept), `withdrawn` (by its user), `lapsed` (the job never appeared, or the offer ran
+out), `void` (its user changed what it rested on), `own-limit` (the job ran into its own limit)."""
+
+OPEN: tuple[Standing, ...] = ("offered", "provisional", "firm")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One promise, or one counter-offer that is held for its user. Times: seconds since the epoch.
+
+    Attributes
+    ----------
+    token : str
+        The admission that its job carries; unique.
+    id : int
+        Job id; an own one (`FIRST_OWN_ID` and above) while the batch system has not numbered it.
+    uid : int
+        Whose it is.
+    user : str
+        The same as a name.
+    deadline : float
+        Finish by.
+    made_at : float
+        When it was given.
+    standing : str
+        A `Standing`.
+    changed_at : float
+        When it came to stand so.
+    why : str
+        Why it stands so, in words; may be empty.
+    job : bytes
+        Its row of Jobs (`encode_jobs`).
+    expires : float
+        When an offer or a provisional promise ends by itself; else inf.
+    """
+
+    token: str
+    id: int
+    uid: int
+    user: str
+    deadline: float
+    made_at: float
+    standing: Standing
+    changed_at: float
+    why: str
+    job: bytes
+    expires: float = math.inf
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was said to one submission, for `rtsched explain`.
+
+    Attributes
+    ----------
+    time : float
+        Seconds since the epoch.
+    uid : int
+        Who submitted.
+    job : str
+        What the batch system calls the job; empty: it was not numbered.
+    name : str
+        What its user calls it.
+    verdict : str
+        Such as `admit`, `reject`.
+    codes : tuple of str
+        Reason codes.
+    text : str
+        What its user was told.
+    offer : float
+        Counter-offer, seconds since the epoch; inf: none.
+    token : str
+        The admission, where a promise was given.
+    """
+
+    time: float
+    uid: int
+    job: str
+    name: str
+    verdict: str
+    codes: tuple[str, ...]
+    text: str
+    offer: float = math.inf
+    token: str = ""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a daemon that starts finds.
+
+    Attributes
+    ----------
+    records : tuple of Record
+        The open ones, oldest first.
+    plan : Schedule or None
+        The plan of the last commit; its nodes are rows of the cluster of that time.
+    version : int
+        The ledger's version at that commit.
+    states : mapping of str to bytes
+        Plug-in name to its state (`encode_state`).
+    """
+
+    records: tuple[Record, ...]
+    plan: Schedule | None
+    version: int
+    states: dict[str, bytes]

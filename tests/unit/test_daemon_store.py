@@ -1,0 +1,359 @@
+"""Promises on disk: one transaction each, back after any crash, refused where they are unsafe."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, encode_schedule
+from rtsched.daemon.store import JOURNAL_ROWS, OPEN, Decision, Record, Store
+from rtsched.errors import RtschedError, StoreError
+from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
+from rtsched.testing.strategies import job_tables
+
+SAMPLES = Path(__file__).parent.parent / "data" / "databases"
+NOW = 1_795_000_000.0
+
+
+def record(token: str = "t1", **changes: object) -> Record:  # noqa: S107
+    """Return a firm promise."""
+    job = encode_jobs(Jobs.build(1, id=[7], user=["ann"], size=[3]))
+    made = Record(token, 7, 1000, "ann", NOW + 3600, NOW, "firm", NOW, "", job)
+    return msgspec.structs.replace(made, **changes)
+
+
+def plan(jobs: int = 3) -> Schedule:
+    """Return a plan in which job k has k + 1 nodes."""
+    sizes = np.arange(1, jobs + 1)
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    nodes = np.arange(indptr[-1], dtype=np.int32)
+    return Schedule.build(
+        np.arange(jobs), NOW + sizes, NOW + 10.0 * sizes, indptr, nodes, np.ones(len(nodes))
+    )
+
+
+def same(one: Schedule, other: Schedule) -> bool:
+    """Return whether two schedules are equal."""
+    names = ("indptr", "nodes", "fractions", "node_start")
+    arrays = all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return arrays and one.entries.equals(other.entries) and one.preemptive == other.preemptive
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return where a database goes."""
+    return tmp_path / "rtsched.db"
+
+
+def test_all_is_back(path):
+    """What was committed is there in the next run: records, plan, version, states."""
+    with Store(path) as store:
+        store.commit([record(), record("t2", standing="offered", expires=NOW + 60)], plan(), 4)
+        store.save_states({"ste": b"one"})
+        store.save_states({"ste": b"two", "psts": b""})
+    with Store(path) as store:
+        kept = store.load()
+    assert kept.records == (
+        record(),
+        record("t2", standing="offered", expires=NOW + 60),
+    )
+    assert kept.plan is not None
+    assert same(kept.plan, plan())
+    assert (kept.version, kept.states) == (4, {"ste": b"two", "psts": b""})
+
+
+def test_a_new_database_is_empty_and_private(path):
+    """A new file holds nothing, and nobody else may read it."""
+    with Store(path) as store:
+        kept = store.load()
+        assert (kept.records, kept.plan, kept.version, kept.states) == ((), None, 0, {})
+        assert store.counts() == {}
+        assert store.journal() == ()
+        assert {file.stat().st_mode & 0o077 for file in path.parent.iterdir()} == {0}
+
+
+def test_an_update_replaces(path):
+    """A record of a known token replaces the old one, and None leaves the plan."""
+    with Store(path) as store:
+        store.commit([record()], plan(), 1)
+        store.commit([record(id=8, standing="kept", changed_at=NOW + 9)], None, 2)
+        kept = store.load()
+        assert kept.records == ()
+        assert kept.plan is not None
+        assert kept.version == 2
+        assert store.history() == (record(id=8, standing="kept", changed_at=NOW + 9),)
+        assert store.history(NOW + 10) == ()
+        assert store.find(8) == store.history()
+        assert store.find(7) == ()
+
+
+def test_counts_and_forgetting(path):
+    """Closed records are counted, and deleted when they are old; open ones never."""
+    with Store(path) as store:
+        standings = (*OPEN, "kept", "kept", "missed")
+        store.commit([record(str(k), standing=s) for k, s in enumerate(standings)], None, 1)
+        assert store.counts() == {
+            "offered": 1,
+            "provisional": 1,
+            "firm": 1,
+            "kept": 2,
+            "missed": 1,
+        }
+        assert store.forget(NOW) == 0
+        assert store.forget(NOW + 1) == 3
+        assert set(store.counts()) == set(OPEN)
+
+
+def test_the_journal(path):
+    """Verdicts come latest first, by user and by job, from memory and from disk alike."""
+
+    def said(k: int) -> Decision:
+        return Decision(NOW + k, k % 2, str(k), "sim", "reject", ("a.b",), f"no {k}", NOW, "")
+
+    with Store(path) as store:
+        for k in range(6):
+            store.note(said(k))
+            if k == 2:
+                store.flush()
+        assert store.journal() == tuple(said(k) for k in (5, 4, 3, 2, 1, 0))
+        assert store.journal(uid=1, limit=2) == (said(5), said(3))
+        assert store.journal(job="1") == (said(1),)
+        assert store.journal(uid=0, job="1") == ()
+    with Store(path) as store:
+        assert store.journal(limit=1) == (said(5),)
+
+
+def test_the_journal_is_a_ring(path):
+    """It keeps its latest rows only, and cuts what users wrote to a length."""
+    with Store(path) as store:
+        for part in range(3):
+            for k in range(JOURNAL_ROWS // 2):
+                store.note(Decision(part, 0, str(k), "", "admit", (), ""))
+            store.flush()
+        assert len(store.journal(limit=10**9)) == JOURNAL_ROWS
+        assert store.journal(limit=10**9)[-1].time == 1.0
+        store.note(Decision(9.0, 0, "", "\ud800" + "x" * 10**6, "admit", (), "\0'\"; DROP"))
+        store.flush()
+        (last,) = store.journal(limit=1)
+        assert last.name.startswith("?xx")
+        assert len(last.name) == 2000
+        assert last.text == "\0'\"; DROP"
+
+
+def test_one_daemon_at_a_time(path):
+    """A second daemon on the same file is refused, until the first one is gone."""
+    with Store(path), pytest.raises(StoreError, match="another daemon uses it"):
+        Store(path)
+    Store(path).close()
+
+
+def test_sample_of_every_schema(tmp_path):
+    """A database of each schema that was ever released opens, and what it holds is read."""
+    migrations = Path("rtsched/daemon/migrations")
+    here = Path(__file__).parent.parent.parent / migrations
+    assert {f"schema-{int(f.stem)}.db" for f in here.glob("*.sql")} == {
+        f.name for f in SAMPLES.iterdir()
+    }
+    for sample in SAMPLES.iterdir():
+        path = Path(shutil.copy(sample, tmp_path))
+        with Store(path) as store:
+            kept = store.load()
+            assert [each.token for each in kept.records] == ["t1", "t2"]
+            assert decode_jobs(kept.records[0].job).texts("user") == ["ann"]
+            assert kept.plan is not None
+            assert same(kept.plan, plan())
+            assert kept.states == {"ste": b"state"}
+            assert store.journal()[0].codes == ("a.b",)
+
+
+def test_a_newer_schema_is_refused(path):
+    """A file of a later release is left alone, with a remedy."""
+    Store(path).close()
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA user_version = 999")
+    base.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"has schema 999, .* put back the backup"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("where", [0, 100, 5000])
+def test_a_damaged_file(path, where):
+    """Damage anywhere is one sentence with a remedy, at opening."""
+    with Store(path) as store:
+        store.commit([record(str(k)) for k in range(500)], plan(300), 1)
+    raw = bytearray(path.read_bytes())
+    raw[where : where + 3000] = b"\xa5" * 3000
+    path.write_bytes(raw)
+    with pytest.raises(StoreError, match="put back a backup"):
+        Store(path)
+
+
+def test_a_foreign_file(path):
+    """A database of something else is not touched."""
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE books (title TEXT)")
+    base.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="something else"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_missing_directory(tmp_path):
+    """A path that cannot be is told with what must be there."""
+    with pytest.raises(StoreError, match=r"none/a.db: cannot be opened .* directory must exist"):
+        Store(tmp_path / "none" / "a.db")
+
+
+def test_locked(path, monkeypatch):
+    """A program that holds the file for long is an error, not a wait without end."""
+    monkeypatch.setattr("rtsched.daemon.database.BUSY_SECONDS", 0.05)
+    with Store(path) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another process holds it"):
+            store.commit([record()], plan(), 1)
+        other.execute("ROLLBACK")
+        other.close()
+        store.commit([record()], plan(), 1)
+        assert store.open_records() == (record(),)
+
+
+def test_no_room(path):
+    """With no room left nothing is half-applied; once there is room commits work again."""
+    with Store(path) as store:
+        store.commit([record()], plan(), 1)
+        old = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = (path.parent / "rtsched.db-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20_000, old[1]))
+        try:
+            with pytest.raises(StoreError, match="make room"):
+                store.commit([record("t2"), record(standing="kept")], plan(2000), 2)
+            store.note(Decision(NOW, 0, "x" * 2000, "x" * 2000, "admit", (), "x" * 2000))
+            kept = store.load()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        assert kept.records == (record(),)
+        assert kept.version == 1
+        store.commit([record("t2")], plan(2000), 2)
+        assert len(store.open_records()) == 2
+    with Store(path) as store:
+        assert store.load().version == 2
+        assert len(store.journal()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own needs root")
+def test_a_full_file_system(tmp_path):
+    """The same on a file system that is full indeed."""
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", tmp_path],
+            check=True,
+            capture_output=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        with Store(tmp_path / "a.db") as store:
+            store.commit([record()], plan(), 1)
+            filler = tmp_path / "filler"
+            with pytest.raises(OSError, match="No space"):
+                filler.write_bytes(bytes(600_000))
+            with pytest.raises(StoreError, match="make room"):
+                store.commit([record("t2")], plan(60), 2)
+            assert store.load().version == 1
+            filler.unlink()
+            store.commit([record("t2")], plan(60), 2)
+        with Store(tmp_path / "a.db") as store:
+            assert len(store.load().records) == 2
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+WRITER = """
+import sys
+from rtsched.daemon.store import Store
+sys.path.insert(0, {tests!r})
+from test_daemon_store import plan, record
+with Store({path!r}) as store:
+    for k in range(10**9):
+        store.commit([record(f"a{{k}}"), record(f"b{{k}}")], plan(), 2 * k + 2)
+        print(k, flush=True)
+"""
+
+
+def test_killed_in_the_middle(path):
+    """After kill -9 every commit that returned is there, and none by half."""
+    for _ in range(3):
+        path.unlink(missing_ok=True)
+        code = WRITER.format(tests=str(Path(__file__).parent), path=str(path))
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        said = [child.stdout.readline() for _ in range(30)]
+        child.send_signal(signal.SIGKILL)
+        said += child.stdout.readlines()
+        child.stdout.close()
+        child.wait()
+        done = int([line for line in said if line.endswith("\n")][-1]) + 1
+        with Store(path) as store:
+            kept = store.load()
+        assert kept.version == len(kept.records)
+        assert len(kept.records) % 2 == 0
+        assert done <= len(kept.records) // 2 <= done + 1
+
+
+@given(job_tables())
+def test_jobs_as_bytes(jobs):
+    """Jobs are the same after a stay on disk, and only the texts of their rows are kept."""
+    assert decode_jobs(encode_jobs(jobs)).equals(jobs)
+    half = jobs.take(np.arange(0, len(jobs), 2))
+    assert decode_jobs(encode_jobs(half)).equals(half)
+
+
+def test_schedules_as_bytes():
+    """Schedules are the same after a stay on disk: divided, staggered, preemptive or empty."""
+    whole = plan()
+    staggered = Schedule(
+        whole.entries, whole.indptr, whole.nodes, np.empty(0), True, np.arange(6.0)
+    )
+    for schedule in (whole, staggered, Schedule.empty()):
+        assert same(decode_schedule(encode_schedule(schedule)), schedule)
+
+
+@given(st.binary(max_size=60), st.integers(0, 400), st.booleans())
+def test_damaged_bytes(noise, at, cut):
+    """Bytes that are no jobs or schedule are refused with one sentence, or are read as some."""
+    for encoded, decode in (
+        (encode_jobs(Jobs.build(1, id=[7], user=["ann"])), decode_jobs),
+        (encode_schedule(plan()), decode_schedule),
+    ):
+        damaged = encoded[:at] + noise + (b"" if cut else encoded[at:])
+        with contextlib.suppress(RtschedError):
+            decode(damaged)
+
+
+def test_infinity_is_kept(path):
+    """A record without an end and a verdict without an offer have inf again."""
+    with Store(path) as store:
+        store.commit([record()], None, 1)
+        store.note(Decision(NOW, 0, "", "", "admit", (), ""))
+        store.flush()
+        assert store.open_records()[0].expires == math.inf
+        assert store.journal()[0].offer == math.inf
