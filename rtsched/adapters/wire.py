@@ -101,6 +101,9 @@ class Tag(IntEnum):
     TRES_PER_SOCKET = 32
     TRES_PER_TASK = 33
     PREFER = 34
+    OTHER = 35
+    """Further options that say where or when a job may run, such as `contiguous,switches`; their
+    values are not sent."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""
@@ -135,6 +138,8 @@ class Tag(IntEnum):
     PN_MIN_CPUS = 84
     PN_MIN_TMP_DISK = 85
     DELAY_BOOT = 86
+    CRON = 87
+    """1: an occurrence of a cron job."""
     # answers only
     VERDICT = 128
     """0: accept. 1: reject."""

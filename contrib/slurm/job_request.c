@@ -1,0 +1,175 @@
+#include "job_request.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void text(struct rtsched_request *request, enum rtsched_tag tag, const char *value)
+{
+	if (value)
+		rtsched_add_text(request, tag, value);
+}
+
+static void number16(struct rtsched_request *request, enum rtsched_tag tag, uint16_t value)
+{
+	if (value != NO_VAL16)
+		rtsched_add_number(request, tag, value);
+}
+
+static void number32(struct rtsched_request *request, enum rtsched_tag tag, uint32_t value)
+{
+	if (value != NO_VAL)
+		rtsched_add_number(request, tag, value == INFINITE ? -1 : (int64_t)value);
+}
+
+static void offset32(struct rtsched_request *request, enum rtsched_tag tag, uint32_t value)
+{
+	if (value != NO_VAL)
+		rtsched_add_number(request, tag, (int64_t)value - (int64_t)NICE_OFFSET);
+}
+
+static void instant(struct rtsched_request *request, enum rtsched_tag tag, time_t value)
+{
+	if (value && value != (time_t)NO_VAL)
+		rtsched_add_number(request, tag, value);
+}
+
+static void memory(struct rtsched_request *request, uint64_t value)
+{
+	if (value == NO_VAL64)
+		return;
+	if (value & MEM_PER_CPU)
+		rtsched_add_number(request, RTSCHED_TAG_MEM_PER_CPU,
+				   (int64_t)(value & ~MEM_PER_CPU));
+	else
+		rtsched_add_number(request, RTSCHED_TAG_PN_MIN_MEMORY, (int64_t)value);
+}
+
+static bool asked16(uint16_t value)
+{
+	return value && value != NO_VAL16;
+}
+
+static bool asked32(uint32_t value)
+{
+	return value && value != NO_VAL;
+}
+
+/* Options that say where or when a job may run, and that no field of its own is there for. */
+static void other(struct rtsched_request *request, const job_desc_msg_t *job)
+{
+	const struct {
+		bool asked;
+		const char *name;
+	} options[] = {
+	    {asked16(job->contiguous), "contiguous"},
+	    {asked16(job->core_spec), "core-spec"},
+	    {asked16(job->reboot), "reboot"},
+	    {asked16(job->sockets_per_node), "sockets-per-node"},
+	    {asked16(job->cores_per_socket), "cores-per-socket"},
+	    {asked16(job->threads_per_core), "threads-per-core"},
+	    {asked16(job->ntasks_per_socket), "ntasks-per-socket"},
+	    {asked16(job->ntasks_per_core), "ntasks-per-core"},
+	    {asked16(job->ntasks_per_tres), "ntasks-per-gpu"},
+	    {asked32(job->req_switch), "switches"},
+	    {job->burst_buffer && *job->burst_buffer, "bb"},
+	    {job->cluster_features && *job->cluster_features, "cluster-constraint"},
+	    {job->batch_features && *job->batch_features, "batch"},
+	    {job->clusters && *job->clusters, "clusters"},
+	    {job->job_size_str && *job->job_size_str, "nodes-list"},
+	    {job->end_time && job->end_time != (time_t)NO_VAL, "end-time"},
+	};
+	char names[512] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (options[i].asked)
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 used ? "," : "", options[i].name);
+	if (used)
+		rtsched_add_text(request, RTSCHED_TAG_OTHER, names);
+}
+
+/* Who, and what says nothing about where or when the job runs. */
+static void particulars(struct rtsched_request *request, const job_desc_msg_t *job, uint32_t uid)
+{
+	rtsched_add_number(request, RTSCHED_TAG_SUBMIT_UID, uid);
+	number32(request, RTSCHED_TAG_USER_ID, job->user_id);
+	number32(request, RTSCHED_TAG_GROUP_ID, job->group_id);
+	text(request, RTSCHED_TAG_NAME, job->name);
+	text(request, RTSCHED_TAG_COMMENT, job->comment);
+	text(request, RTSCHED_TAG_EXTRA, job->extra);
+}
+
+/* What a promise may rest on. */
+static void demands(struct rtsched_request *request, const job_desc_msg_t *job)
+{
+	text(request, RTSCHED_TAG_ACCOUNT, job->account);
+	text(request, RTSCHED_TAG_PARTITION, job->partition);
+	text(request, RTSCHED_TAG_QOS, job->qos);
+	text(request, RTSCHED_TAG_RESERVATION, job->reservation);
+	text(request, RTSCHED_TAG_ADMIN_COMMENT, job->admin_comment);
+	text(request, RTSCHED_TAG_FEATURES, job->features);
+	text(request, RTSCHED_TAG_PREFER, job->prefer);
+	text(request, RTSCHED_TAG_DEPENDENCY, job->dependency);
+	text(request, RTSCHED_TAG_ARRAY_INX, job->array_inx);
+	text(request, RTSCHED_TAG_LICENSES, job->licenses);
+	text(request, RTSCHED_TAG_REQ_NODES, job->req_nodes);
+	text(request, RTSCHED_TAG_EXC_NODES, job->exc_nodes);
+	text(request, RTSCHED_TAG_TRES_PER_JOB, job->tres_per_job);
+	text(request, RTSCHED_TAG_TRES_PER_NODE, job->tres_per_node);
+	text(request, RTSCHED_TAG_TRES_PER_SOCKET, job->tres_per_socket);
+	text(request, RTSCHED_TAG_TRES_PER_TASK, job->tres_per_task);
+	instant(request, RTSCHED_TAG_DEADLINE, job->deadline);
+	instant(request, RTSCHED_TAG_BEGIN_TIME, job->begin_time);
+	number32(request, RTSCHED_TAG_TIME_LIMIT, job->time_limit);
+	number32(request, RTSCHED_TAG_TIME_MIN, job->time_min);
+	number32(request, RTSCHED_TAG_MIN_NODES, job->min_nodes);
+	number32(request, RTSCHED_TAG_MAX_NODES, job->max_nodes);
+	number32(request, RTSCHED_TAG_MIN_CPUS, job->min_cpus);
+	number32(request, RTSCHED_TAG_MAX_CPUS, job->max_cpus);
+	number32(request, RTSCHED_TAG_NUM_TASKS, job->num_tasks);
+	number16(request, RTSCHED_TAG_CPUS_PER_TASK, job->cpus_per_task);
+	number16(request, RTSCHED_TAG_NTASKS_PER_NODE, job->ntasks_per_node);
+	number16(request, RTSCHED_TAG_PN_MIN_CPUS, job->pn_min_cpus);
+	number32(request, RTSCHED_TAG_PN_MIN_TMP_DISK, job->pn_min_tmp_disk);
+	number32(request, RTSCHED_TAG_DELAY_BOOT, job->delay_boot);
+	memory(request, job->pn_min_memory);
+	number32(request, RTSCHED_TAG_PRIORITY, job->priority);
+	offset32(request, RTSCHED_TAG_NICE, job->nice);
+	offset32(request, RTSCHED_TAG_SITE_FACTOR, job->site_factor);
+	number16(request, RTSCHED_TAG_SHARED, job->shared);
+	number16(request, RTSCHED_TAG_REQUEUE, job->requeue);
+	number32(request, RTSCHED_TAG_HET_JOB_OFFSET, job->het_job_offset);
+	other(request, job);
+}
+
+bool rtsched_has_word(const char *text)
+{
+	return text && strstr(text, "rtsched:");
+}
+
+void rtsched_describe_submit(const job_desc_msg_t *job, uint32_t submit_uid,
+			     struct rtsched_request *request)
+{
+	rtsched_request_begin(request, RTSCHED_KIND_SUBMIT);
+	particulars(request, job, submit_uid);
+	demands(request, job);
+	rtsched_add_number(request, RTSCHED_TAG_BATCH, job->script || job->script_buf);
+	if (job->bitflags & CRON_JOB)
+		rtsched_add_number(request, RTSCHED_TAG_CRON, 1);
+}
+
+bool rtsched_describe_modify(const job_desc_msg_t *job, uint32_t submit_uid,
+			     struct rtsched_request *request)
+{
+	size_t before;
+
+	rtsched_request_begin(request, RTSCHED_KIND_MODIFY);
+	number32(request, RTSCHED_TAG_JOB_ID, RTSCHED_JOB_ID(job));
+	text(request, RTSCHED_TAG_JOB_ID_STR, job->job_id_str);
+	particulars(request, job, submit_uid);
+	before = request->length;
+	demands(request, job);
+	return request->length > before || request->too_long || rtsched_has_word(job->comment) ||
+	       rtsched_has_word(job->extra);
+}

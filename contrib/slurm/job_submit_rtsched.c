@@ -1,0 +1,301 @@
+/* job_submit/rtsched: asks the rtsched daemon about jobs that want a promise, and carries out what
+ * it answers. Everything else is decided here, without asking.
+ *
+ * slurmctld calls job_submit and job_modify from several threads at once, while it holds locks: every
+ * millisecond is paid by the cluster. Nothing is kept between calls but the settings and the breaker.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "../common/rtsched_breaker.h"
+#include "../common/rtsched_client.h"
+#include "../common/rtsched_settings.h"
+#include "job_answer.h"
+#include "job_request.h"
+#include "slurm_internal.h"
+
+const char plugin_name[] = "rtsched: promises at submit";
+const char plugin_type[] = "job_submit/rtsched";
+const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+#define UNJUDGED "rtsched:unjudged"
+#define PARKED "rtsched:parked"
+
+static struct rtsched_breaker breaker;
+
+/* Settings: read when the plug-in is loaded, and again when the file has changed. */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rtsched_settings settings;
+static struct timespec read_of;	 /* when the file that was read had been written */
+static int64_t look_again;	 /* ms */
+
+static const char *settings_file(void)
+{
+	const char *path = getenv("RTSCHED_SUBMIT_CONF");
+
+	return path && *path ? path : RTSCHED_SETTINGS_FILE;
+}
+
+/* Read the file if it is another one than was read last; the lock is held. */
+static void refresh(bool first)
+{
+	char problem[512];
+	struct stat seen = {0};
+
+	if (stat(settings_file(), &seen))
+		memset(&seen, 0, sizeof(seen));
+	if (!first && seen.st_mtim.tv_sec == read_of.tv_sec &&
+	    seen.st_mtim.tv_nsec == read_of.tv_nsec)
+		return;
+	read_of = seen.st_mtim;
+	if (!rtsched_settings_read(settings_file(), &settings, problem, sizeof(problem))) {
+		slurm_error("rtsched: %s; the settings stay as they were", problem);
+	} else {
+		slurm_info("rtsched: settings of %s: socket %s, %d ms", settings_file(),
+			   settings.socket, settings.timeout_ms);
+	}
+	if (!rtsched_settings_find_user(&settings))
+		slurm_error("rtsched: there is no user %s: only root is taken for the daemon. "
+			    "Once there is one, `touch %s`",
+			    settings.daemon_user, settings_file());
+}
+
+static struct rtsched_settings current_settings(void)
+{
+	struct rtsched_settings copied;
+	int64_t now = rtsched_now_ms();
+
+	pthread_mutex_lock(&lock);
+	if (now >= look_again) {
+		look_again = now + 1000;
+		refresh(false);
+	}
+	copied = settings;
+	pthread_mutex_unlock(&lock);
+	return copied;
+}
+
+int init(void)
+{
+	pthread_mutex_lock(&lock);
+	rtsched_settings_default(&settings);
+	refresh(true);
+	pthread_mutex_unlock(&lock);
+	return SLURM_SUCCESS;
+}
+
+void fini(void)
+{
+}
+
+/* Log at most one failure a second: a flood of jobs must not become a flood of lines. */
+static void complain(const char *what)
+{
+	static int64_t next;
+	int64_t now = rtsched_now_ms(), expected = __atomic_load_n(&next, __ATOMIC_RELAXED);
+
+	if (now >= expected && __atomic_compare_exchange_n(&next, &expected, now + 1000, false,
+							   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		slurm_error("rtsched: the daemon could not be asked: %s", what);
+}
+
+static void tell(char **err_msg, const char *text)
+{
+	if (err_msg)
+		rtsched_set_text(err_msg, text);
+}
+
+static bool is_ours(const struct rtsched_settings *set, uint32_t uid)
+{
+	return uid == 0 || (set->daemon_uid != RTSCHED_NOBODY && uid == set->daemon_uid);
+}
+
+/* What nobody but the daemon and root may name */
+
+static bool names_our_reservation(const char *names, const char *prefix)
+{
+	size_t length = strlen(prefix);
+
+	while (names && *names) {
+		names += strspn(names, ", \t\n+-=");
+		if (!strncasecmp(names, prefix, length))
+			return true;
+		names += strcspn(names, ",");
+	}
+	return false;
+}
+
+/* Whether the request forges what only the daemon may write; the user is told. */
+static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job, uint32_t uid,
+		   char **err_msg)
+{
+	if (is_ours(set, uid))
+		return false;
+	if (names_our_reservation(job->reservation, set->reservation_prefix)) {
+		tell(err_msg, "rtsched: this reservation keeps nodes free for a promised job; no "
+			      "other job may use it. Leave --reservation out");
+		return true;
+	}
+	if (job->admin_comment && !strncmp(job->admin_comment + strspn(job->admin_comment, " \t"),
+					   "rtsched:", strlen("rtsched:"))) {
+		tell(err_msg, "rtsched: an admin comment that begins with rtsched: is written by "
+			      "the rtsched daemon only");
+		return true;
+	}
+	return false;
+}
+
+/* Asking */
+
+static enum rtsched_outcome ask(const struct rtsched_settings *set, struct rtsched_request *request,
+				struct rtsched_answer *answer)
+{
+	enum rtsched_outcome outcome;
+
+	memset(answer, 0, sizeof(*answer));
+	if (!rtsched_breaker_lets(&breaker, rtsched_now_ms(), set->breaker_ms))
+		return RTSCHED_NOT_ASKED;
+	/* Without a known daemon_user only root's socket is trusted. */
+	outcome = rtsched_ask(set->socket, set->timeout_ms,
+			      set->daemon_uid == RTSCHED_NOBODY ? 0 : set->daemon_uid, request,
+			      answer);
+	if (outcome == RTSCHED_ANSWERED) {
+		rtsched_breaker_succeeded(&breaker);
+		return outcome;
+	}
+	complain(rtsched_outcome_text(outcome));
+	if (rtsched_breaker_failed(&breaker, rtsched_now_ms(), set->breaker_failures,
+				   set->breaker_ms))
+		slurm_error("rtsched: after %d failures in a row the daemon is not asked for "
+			    "%d ms",
+			    set->breaker_failures, set->breaker_ms);
+	return outcome;
+}
+
+/* Ask, and carry out the answer; RTSCHED_UNUSABLE: nobody judged it. */
+static enum rtsched_ruling judged(const struct rtsched_settings *set,
+				  struct rtsched_request *request, job_desc_msg_t *job,
+				  char **err_msg)
+{
+	struct rtsched_answer answer;
+	enum rtsched_ruling ruling = RTSCHED_UNUSABLE;
+	char *message = NULL;
+
+	if (ask(set, request, &answer) == RTSCHED_ANSWERED) {
+		ruling = rtsched_carry_out(&answer, job, &message);
+		if (ruling == RTSCHED_UNUSABLE && message) {
+			message[strcspn(message, "\n")] = 0;
+			complain(message);
+		} else if (ruling == RTSCHED_UNUSABLE)
+			complain("its answer makes no sense");
+		else if (message)
+			tell(err_msg, message);
+		else if (ruling == RTSCHED_REJECTED)
+			tell(err_msg, "rtsched: refused");
+	}
+	slurm_xfree((void **)&message);
+	free(answer.payload);
+	return ruling;
+}
+
+static int refuse_too_long(char **err_msg)
+{
+	tell(err_msg, "rtsched: the job's description is longer than 256 KiB: shorten its comment, "
+		      "node lists or dependencies");
+	return ESLURM_ACCESS_DENIED;
+}
+
+/* Submit */
+
+static bool wants_promise(const job_desc_msg_t *job)
+{
+	return (job->deadline && job->deadline != (time_t)NO_VAL) ||
+	       rtsched_has_word(job->comment) || rtsched_has_word(job->extra);
+}
+
+static int submit_unjudged(const struct rtsched_settings *set, job_desc_msg_t *job, char **err_msg)
+{
+	switch (set->on_failure) {
+	case RTSCHED_FAIL_HOLD:
+		job->priority = 0;
+		rtsched_set_text(&job->admin_comment, PARKED);
+		tell(err_msg, "rtsched: the scheduler daemon does not answer; the job is held until "
+			      "it has been judged");
+		return SLURM_SUCCESS;
+	case RTSCHED_FAIL_CLOSED:
+		if (!wants_promise(job))
+			return SLURM_SUCCESS;
+		tell(err_msg, "rtsched: the scheduler daemon does not answer, so no deadline can be "
+			      "promised now: submit again later, or without a deadline");
+		return ESLURM_ACCESS_DENIED;
+	default:
+		rtsched_set_text(&job->admin_comment, UNJUDGED);
+		if (wants_promise(job))
+			tell(err_msg, "rtsched: accepted without a promise: the scheduler daemon "
+				      "does not answer");
+		return SLURM_SUCCESS;
+	}
+}
+
+int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
+{
+	struct rtsched_settings set = current_settings();
+	struct rtsched_request request = {0};
+	enum rtsched_ruling ruling;
+
+	if (forged(&set, job, uid, err_msg))
+		return ESLURM_ACCESS_DENIED;
+	if (uid && is_ours(&set, uid))
+		return SLURM_SUCCESS;
+	if (!set.judge_all && !wants_promise(job))
+		return SLURM_SUCCESS;
+	rtsched_describe_submit(job, uid, &request);
+	if (request.too_long) {
+		rtsched_request_free(&request);
+		return refuse_too_long(err_msg);
+	}
+	ruling = judged(&set, &request, job, err_msg);
+	rtsched_request_free(&request);
+	if (ruling == RTSCHED_UNUSABLE)
+		return submit_unjudged(&set, job, err_msg);
+	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
+}
+
+/* Modify */
+
+static int modify_unjudged(const struct rtsched_settings *set, char **err_msg)
+{
+	if (set->on_failure == RTSCHED_FAIL_OPEN)
+		return SLURM_SUCCESS; /* the daemon will see the change, and what it breaks */
+	tell(err_msg, "rtsched: the scheduler daemon does not answer, and a promised job must not "
+		      "be changed without it: try again later");
+	return ESLURM_ACCESS_DENIED;
+}
+
+int job_modify(job_desc_msg_t *job, void *record, uint32_t uid, char **err_msg)
+{
+	struct rtsched_settings set = current_settings();
+	struct rtsched_request request = {0};
+	enum rtsched_ruling ruling = RTSCHED_ACCEPTED;
+	bool too_long;
+
+	(void)record; /* its layout is not public */
+	if (is_ours(&set, uid))
+		return SLURM_SUCCESS;
+	if (forged(&set, job, uid, err_msg))
+		return ESLURM_ACCESS_DENIED;
+	if (rtsched_describe_modify(job, uid, &request) && !request.too_long)
+		ruling = judged(&set, &request, NULL, err_msg);
+	too_long = request.too_long;
+	rtsched_request_free(&request);
+	if (too_long)
+		return refuse_too_long(err_msg);
+	if (ruling == RTSCHED_UNUSABLE)
+		return modify_unjudged(&set, err_msg);
+	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
+}
