@@ -1,0 +1,259 @@
+"""The process that talks to the batch system: it may hang or crash, and the daemon goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_systems import small, unmade
+
+from rtsched.daemon.worker import Worker
+from rtsched.errors import AdapterError
+from rtsched.model.actions import Hold
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Return a script that a system follows; words are written by the test."""
+    path = tmp_path / "script"
+    path.write_text("")
+    return path
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process is there and no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def in_group(leader: int) -> list[int]:
+    """Return the processes of a group."""
+    listed = subprocess.run(["ps", "-eo", "pid=,pgid="], capture_output=True, text=True)
+    pairs = (line.split() for line in listed.stdout.splitlines())
+    return [int(pid) for pid, group in pairs if int(group) == leader]
+
+
+def ends(pid: int) -> bool:
+    """Return whether a process ends within some seconds."""
+    until = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not alive(pid)
+
+
+def test_looks_and_changes(script):
+    """A look crosses over whole and not writable; a dry-run changes nothing."""
+
+    async def main() -> None:
+        async with Worker(small(script)) as worker:
+            sight = await worker.look()
+            assert sight.facts == worker.pid != os.getpid()
+            assert sight.queued.texts("name")[99] == "job 99"
+            assert not sight.queued.id.flags.writeable
+            actions = [Hold(np.array([3, 4]), np.full(2, -np.inf))]
+            changes, dones = await worker.apply(actions, dry_run=True)
+            assert [change.text for change in changes] == ["hold 3", "hold 4"]
+            assert not dones
+            assert not script.with_suffix(".done").exists()
+            changes, dones = await worker.apply(actions)
+            assert [(done.change, done.outcome) for done in dones] == [
+                (change, "done") for change in changes
+            ]
+            assert {change.order for change in changes} == {None}
+            assert script.with_suffix(".done").read_text() == "hold 3 hold 4"
+            pid = sight.facts
+        assert ends(pid)
+        assert worker.starts == 1
+
+    asyncio.run(main())
+
+
+def test_a_system_that_hangs(script):
+    """It is killed with the commands it started when its time is up; the loop runs meanwhile."""
+
+    async def main() -> None:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                await asyncio.sleep(0.01)
+                beats += 1
+
+        async with Worker(small(script), timeout_s=5) as worker:
+            first = (await worker.look()).facts
+            worker._timeout = 0.5
+            script.write_text("sleep")
+            beating = asyncio.create_task(beat())
+            began = time.monotonic()
+            with pytest.raises(AdapterError, match=r"did not answer within 0.5 s"):
+                await worker.look()
+            assert time.monotonic() - began < 3
+            assert beats > 20
+            beating.cancel()
+            assert ends(first)
+            assert all(ends(pid) for pid in in_group(first))
+            with pytest.raises(AdapterError, match="started again in"):
+                await worker.look()
+            await asyncio.sleep(0.3)
+            worker._timeout = 5
+            assert (await worker.look()).facts != first
+            assert worker.starts == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("word", "how"), [("die", "signal SIGSEGV"), ("leave", "status 7")])
+def test_a_system_that_dies(script, word, how):
+    """Its end is told with the signal or status, at once, and the next call has a new process."""
+
+    async def main() -> None:
+        async with Worker(small(script), timeout_s=20) as worker:
+            await worker.look()
+            script.write_text(word)
+            began = time.monotonic()
+            with pytest.raises(AdapterError, match=how):
+                await worker.look()
+            assert time.monotonic() - began < 5
+            await asyncio.sleep(0.3)
+            await worker.look()
+            assert worker.starts == 2
+
+    asyncio.run(main())
+
+
+def test_killed_between_requests(script):
+    """A process that somebody kills while it is idle is replaced."""
+
+    async def main() -> None:
+        async with Worker(small(script)) as worker:
+            pid = (await worker.look()).facts
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(AdapterError, match="signal SIGKILL"):
+                await worker.look()
+            await asyncio.sleep(0.3)
+            assert (await worker.look()).facts != pid
+
+    asyncio.run(main())
+
+
+def test_the_pause_grows(script):
+    """A process that dies again and again is started more and more rarely."""
+
+    async def main() -> None:
+        script.write_text("die " * 100)
+        async with Worker(small(script)) as worker:
+            until = time.monotonic() + 2.5
+            while time.monotonic() < until:
+                with pytest.raises(AdapterError):
+                    await worker.look()
+                await asyncio.sleep(0.01)
+            assert 2 <= worker.starts <= 4
+
+    asyncio.run(main())
+
+
+def test_a_system_that_says_no(script):
+    """What the adapter says reaches the caller, a defect with its traceback; nothing restarts."""
+
+    async def main() -> None:
+        script.write_text("refuse break_down")
+        async with Worker(small(script)) as worker:
+            with pytest.raises(AdapterError, match=r"^slurmctld does not answer; start it$"):
+                await worker.look()
+            with pytest.raises(AdapterError, match=r"defect .* ZeroDivisionError: by zero") as told:
+                await worker.look()
+            assert "break_down" in told.value.__notes__[0]
+            await worker.look()
+            assert worker.starts == 1
+
+    asyncio.run(main())
+
+
+def test_a_system_that_cannot_be_made():
+    """Why is told at the first call, and it is tried again later."""
+
+    async def main() -> None:
+        async with Worker(unmade) as worker:
+            with pytest.raises(AdapterError, match="needs Slurm's commands"):
+                await worker.look()
+            assert worker.pid is None
+            with pytest.raises(AdapterError, match="started again in"):
+                await worker.look()
+
+    asyncio.run(main())
+
+
+def test_two_at_a_time(script):
+    """Calls wait for each other, and a caller that gives up does not confuse the next."""
+
+    async def main() -> None:
+        async with Worker(small(script)) as worker:
+            sights = await asyncio.gather(*(worker.look() for _ in range(5)))
+            assert len({sight.facts for sight in sights}) == 1
+            asked = asyncio.create_task(worker.look())
+            await asyncio.sleep(0)
+            asked.cancel()
+            changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
+            assert changes[0].text == "hold 1"
+
+    asyncio.run(main())
+
+
+PARENT = """
+import asyncio, sys, time
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from live_systems import small
+from rtsched.daemon.worker import Worker
+async def main():
+    worker = Worker(small(Path({script!r})))
+    print((await worker.look()).facts, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_it_dies_with_the_daemon(script, number):
+    """However the daemon ends, its process does not stay behind."""
+    code = PARENT.format(tests=str(Path(__file__).parent), script=str(script))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as daemon:
+        assert daemon.stdout is not None
+        pid = int(daemon.stdout.readline())
+        assert alive(pid)
+        os.kill(pid, signal.SIGINT)  # a Ctrl-C at the terminal is the daemon's business
+        time.sleep(0.2)
+        assert alive(pid)
+        daemon.send_signal(number)
+        daemon.wait(10)
+        assert ends(pid)
+
+
+def test_large_looks_do_not_stall(tmp_path, monkeypatch):
+    """Ten thousand jobs cross over in some milliseconds of the daemon's time."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    from live_systems import large
+
+    async def main() -> float:
+        async with Worker(large) as worker:
+            assert len((await worker.look()).queued) == 10_000
+            spent = []
+            for _ in range(10):
+                began = time.process_time()
+                await worker.look()
+                spent.append(time.process_time() - began)
+            return min(spent)
+
+    assert asyncio.run(main()) < 0.005
