@@ -1,0 +1,253 @@
+"""Questions on the query socket and the reports that answer them, for both sides.
+
+A question is a JSON object, `{"ask": "status", ...}`; its answer is `{"report": {...}}` or
+`{"error": "..."}`. Times are seconds since the epoch, null where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+Time: TypeAlias = float | None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Base of all reports."""
+
+
+class Question(msgspec.Struct, frozen=True, tag_field="ask", forbid_unknown_fields=True):
+    """Base of all questions; `Answer` is the report that answers it."""
+
+    Answer: ClassVar[type[Report]]
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why something is so."""
+
+    code: Annotated[str, Meta(description="Reason code; empty where there is none.")]
+    text: Annotated[str, Meta(description="One sentence.")]
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """A promise or a counter-offer, and the present plan to keep it."""
+
+    job: Annotated[str, Meta(description="The batch system's name of the job; empty: none yet.")]
+    name: Annotated[str, Meta(description="What its user calls it.")]
+    user: Annotated[str, Meta(description="Whose it is.")]
+    standing: Annotated[
+        str, Meta(description="`offered`, `provisional`, `firm`, or how it was closed.")
+    ]
+    deadline: Annotated[Time, Meta(description="Finish by.")]
+    made_at: Annotated[Time, Meta(description="When it was given.")]
+    expires: Annotated[Time, Meta(description="When an offer ends by itself.")] = None
+    running: Annotated[bool, Meta(description="Whether the job runs.")] = False
+    start: Annotated[Time, Meta(description="Planned start, or when it started.")] = None
+    end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
+    nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
+    why: Annotated[str, Meta(description="Why it stands so.")] = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What was said to one submission."""
+
+    time: Annotated[float, Meta(description="When.")]
+    job: Annotated[str, Meta(description="The batch system's name of the job; empty: none.")]
+    name: Annotated[str, Meta(description="What its user calls it.")]
+    verdict: Annotated[str, Meta(description="`admit`, `reject`, `defer` or `pass`.")]
+    codes: Annotated[tuple[str, ...], Meta(description="Reason codes.")]
+    text: Annotated[str, Meta(description="What its user was told.")]
+    offer: Annotated[Time, Meta(description="Counter-offer: the deadline that was feasible.")] = (
+        None
+    )
+
+
+class StatusReport(Report, frozen=True):
+    """How the daemon is, and the promises that the asker may see."""
+
+    version: Annotated[str, Meta(description="Release of the daemon.")]
+    mode: Annotated[Literal["live", "dry-run"], Meta(description="Whether it changes anything.")]
+    system: Annotated[str, Meta(description="The batch system.")]
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    started: Annotated[float, Meta(description="When the daemon started.")]
+    looked: Annotated[Time, Meta(description="When the last look began that was complete.")]
+    queued: Annotated[int, Meta(description="Jobs that wait.")]
+    running: Annotated[int, Meta(description="Jobs that run.")]
+    nodes: Annotated[int, Meta(description="Nodes in all.")]
+    usable: Annotated[int, Meta(description="Nodes that take new jobs.")]
+    cycle_s: Annotated[Time, Meta(description="Seconds that the last cycle took.")]
+    standings: Annotated[dict[str, int], Meta(description="Promises by how they stand.")]
+    problems: Annotated[tuple[str, ...], Meta(description="What is wrong, one sentence each.")] = ()
+    everyone: Annotated[
+        bool, Meta(description="Whether promises of all users are listed, or the asker's alone.")
+    ] = False
+    promises: Annotated[tuple[Promise, ...], Meta(description="Open ones, by planned start.")] = ()
+    metrics: Annotated[str, Meta(description="Prometheus text, where it was asked for.")] = ""
+
+
+class Status(Question, frozen=True, tag="status"):
+    """Ask how the daemon is, and what the asker is promised."""
+
+    Answer = StatusReport
+    metrics: Annotated[bool, Meta(description="Return the metrics too.")] = False
+
+
+class JobReport(msgspec.Struct, frozen=True):
+    """What the batch system shows of a job."""
+
+    job: Annotated[str, Meta(description="The batch system's name of it.")]
+    name: Annotated[str, Meta(description="What its user calls it.")]
+    user: Annotated[str, Meta(description="Whose it is.")]
+    partition: Annotated[str, Meta(description="Its partition.")]
+    state: Annotated[Literal["waiting", "running", "ended"], Meta(description="What it does.")]
+    size: Annotated[int, Meta(description="Nodes it asks for or has.")]
+    wall_time_s: Annotated[Time, Meta(description="Seconds it may run.")]
+    submit: Annotated[Time, Meta(description="When it was submitted.")]
+    deadline: Annotated[Time, Meta(description="Finish by, as its user asked.")] = None
+    start: Annotated[Time, Meta(description="When it started.")] = None
+    end: Annotated[Time, Meta(description="When it ended, or ends at the latest.")] = None
+    held: Annotated[bool, Meta(description="Whether it waits for a release.")] = False
+
+
+class ExplainReport(Report, frozen=True):
+    """What became of a job or of a submission, and why."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    job: Annotated[JobReport | None, Meta(description="The job, if the batch system has it.")] = (
+        None
+    )
+    promise: Annotated[Promise | None, Meta(description="Its promise, open or closed.")] = None
+    verdicts: Annotated[tuple[Verdict, ...], Meta(description="Latest first.")] = ()
+    waits: Annotated[tuple[Reason, ...], Meta(description="Why it waits.")] = ()
+    helps: Annotated[tuple[str, ...], Meta(description="What its user could do.")] = ()
+    terms: Annotated[
+        dict[str, float], Meta(description="What its priority is made of, by term.")
+    ] = {}
+
+
+class Explain(Question, frozen=True, tag="explain"):
+    """Ask what became of a job, or of the asker's last submissions."""
+
+    Answer = ExplainReport
+    job: Annotated[str, Meta(description="The batch system's name of it; empty: none.")] = ""
+    last: Annotated[
+        int, Meta(ge=0, le=1000, description="Return so many of the last verdicts.")
+    ] = 1
+
+
+class FeasibleReport(Report, frozen=True):
+    """The earliest deadline that a job would be promised now; nothing is held for it."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    feasible: Annotated[
+        bool, Meta(description="Whether the deadline asked for, or any at all, can be promised.")
+    ]
+    deadline: Annotated[Time, Meta(description="Earliest deadline that would be promised.")] = None
+    start: Annotated[Time, Meta(description="Planned start.")] = None
+    end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
+    nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
+    asking: Annotated[str, Meta(description="How to ask the batch system for it.")] = ""
+    reasons: Annotated[tuple[Reason, ...], Meta(description="What stands against it.")] = ()
+
+
+Positive: TypeAlias = Annotated[float, Meta(gt=0)]
+NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
+Nodes: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
+
+
+class Feasible(Question, frozen=True, tag="feasible"):
+    """Ask which deadline a job could have now."""
+
+    Answer = FeasibleReport
+    nodes: Annotated[Nodes, Meta(description="Nodes, at least.")] = 1
+    nodes_max: Annotated[Nodes | None, Meta(description="Nodes, at most; null: `nodes`.")] = None
+    time_s: Annotated[
+        Positive | None,
+        Meta(description="Seconds on `nodes` nodes; null: the partition's, or by its load."),
+    ] = None
+    partition: Annotated[str, Meta(description="Partition; empty: the default one.")] = ""
+    account: Annotated[str, Meta(description="Account; empty: the default one.")] = ""
+    qos: Annotated[str, Meta(description="QOS; empty: the default one.")] = ""
+    deadline: Annotated[Time, Meta(description="Ask whether this one is feasible.")] = None
+    sigma: Annotated[Positive | None, Meta(description="Divisible load: data units.")] = None
+    cms: Annotated[NotNegative | None, Meta(description="Seconds to send one unit.")] = None
+    cps: Annotated[Positive | None, Meta(description="Seconds to compute one unit.")] = None
+    setup_link: Annotated[NotNegative | None, Meta(description="Seconds to set up a link.")] = None
+    setup_node: Annotated[NotNegative | None, Meta(description="Seconds to set up a node.")] = None
+
+
+class PendingChange(msgspec.Struct, frozen=True):
+    """What the daemon would change in the batch system."""
+
+    kind: Annotated[str, Meta(description="Such as `reserve` or `set-priority`.")]
+    job: Annotated[str, Meta(description="The job it is about; empty: none.")]
+    text: Annotated[str, Meta(description="In the batch system's words.")]
+
+
+class PlanReport(Report, frozen=True):
+    """The present plan."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    mode: Annotated[Literal["live", "dry-run"], Meta(description="Whether it changes anything.")]
+    version: Annotated[int, Meta(description="Grows with every change of promises and plan.")]
+    entries: Annotated[tuple[Promise, ...], Meta(description="By planned start.")] = ()
+    changes: Annotated[
+        tuple[PendingChange, ...],
+        Meta(description="What the last cycle would have changed, in a dry-run."),
+    ] = ()
+
+
+class Plan(Question, frozen=True, tag="plan"):
+    """Ask how all promises are to be kept; for admins."""
+
+    Answer = PlanReport
+
+
+class ChunkReport(Report, frozen=True):
+    """A divisible job's nodes and the fraction of the load that each gets."""
+
+    job: Annotated[str, Meta(description="The batch system's name of the job.")]
+    deadline: Annotated[Time, Meta(description="Finish by, as promised.")]
+    nodes: Annotated[tuple[str, ...], Meta(description="In sending order.")]
+    fractions: Annotated[tuple[float, ...], Meta(description="One per node; they sum to 1.")]
+
+
+class Chunk(Question, frozen=True, tag="chunk"):
+    """Ask how a divisible job is cut; it may change until the job starts."""
+
+    Answer = ChunkReport
+    job: Annotated[str, Meta(description="The batch system's name of the job.")]
+
+
+AnyQuestion: TypeAlias = Status | Explain | Feasible | Plan | Chunk
+"""What `msgspec.json.decode(payload, type=AnyQuestion)` reads."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The answer to a question that was not answered."""
+
+    error: str
+
+
+def report_payload(report: Report) -> bytes:
+    """Return the payload of an answer."""
+    return msgspec.json.encode({"report": report})
+
+
+def refusal_payload(text: str) -> bytes:
+    """Return the payload that says why a question is not answered."""
+    return msgspec.json.encode(Refusal(text))
+
+
+def read_question(payload: bytes) -> AnyQuestion:
+    """Return the question in a payload.
+
+    Raises
+    ------
+    msgspec.MsgspecError
+        If there is none; its text may be told to whoever asked.
+    """
+    question: AnyQuestion = msgspec.json.decode(payload, type=AnyQuestion)
+    return question
