@@ -1,0 +1,74 @@
+/* The breaker, by hand and by many threads at once. */
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "rtsched_breaker.h"
+
+#undef NDEBUG
+
+static struct rtsched_breaker shared;
+static int let_through;
+
+static void by_hand(void)
+{
+	struct rtsched_breaker breaker = {0};
+
+	assert(rtsched_breaker_lets(&breaker, 1000, 500));
+	assert(!rtsched_breaker_failed(&breaker, 1000, 2, 500)); /* one failure is borne */
+	assert(rtsched_breaker_lets(&breaker, 1000, 500));
+	assert(rtsched_breaker_failed(&breaker, 1000, 2, 500)); /* the second opens it */
+	assert(!rtsched_breaker_lets(&breaker, 1499, 500));
+	assert(rtsched_breaker_lets(&breaker, 1500, 500)); /* one probe */
+	assert(!rtsched_breaker_lets(&breaker, 1500, 500));
+	assert(!rtsched_breaker_failed(&breaker, 1550, 2, 500)); /* it fails: open as before */
+	assert(!rtsched_breaker_lets(&breaker, 2049, 500));
+	assert(rtsched_breaker_lets(&breaker, 2050, 500));
+	rtsched_breaker_succeeded(&breaker);
+	assert(rtsched_breaker_lets(&breaker, 2050, 500));
+	assert(!rtsched_breaker_failed(&breaker, 2050, 2, 500)); /* the count began anew */
+}
+
+static void *probing(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < 20000; i++)
+		if (rtsched_breaker_lets(&shared, 2000, 500))
+			__atomic_add_fetch(&let_through, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void *mixing(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < 20000; i++)
+		if (rtsched_breaker_lets(&shared, i, 3)) {
+			if (i % 3)
+				rtsched_breaker_failed(&shared, i, 2, 3);
+			else
+				rtsched_breaker_succeeded(&shared);
+		}
+	return NULL;
+}
+
+static void by_many(void *(*work)(void *))
+{
+	pthread_t threads[8];
+
+	for (int i = 0; i < 8; i++)
+		pthread_create(&threads[i], NULL, work, NULL);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+}
+
+int main(void)
+{
+	by_hand();
+	rtsched_breaker_failed(&shared, 1000, 1, 500);
+	by_many(probing);
+	assert(let_through == 1); /* of all threads at once, one probes */
+	by_many(mixing);
+	puts("good");
+	return 0;
+}

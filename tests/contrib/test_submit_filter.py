@@ -1,0 +1,426 @@
+"""Slurm's submit filter without Slurm: every path, under sanitizers, with hostile jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
+from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS
+
+from rtsched.adapters.wire import Kind, Tag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Build
+
+UNSET, DENIED = "4294967294", "2002"
+USER = 1000
+
+
+class Filter:
+    """The filter with settings and a socket of its own."""
+
+    def __init__(self, program: Path, place: Path) -> None:
+        self.program = program
+        self.socket = place / "s"
+        self.settings = place / "submit.conf"
+        self.log = ""
+        self.set()
+
+    def set(self, **settings: object) -> None:
+        """Write the settings file."""
+        known = {"socket": self.socket, "timeout_ms": 300, "daemon_user": 4711} | settings
+        self.settings.write_text("".join(f"{key} = {value}\n" for key, value in known.items()))
+
+    def run(
+        self, kind: str, *fields: str | bytes, uid: int = USER, count: int = 1, threads: int = 1
+    ) -> dict[str, str]:
+        """Return what the last call returned, and what the job looks like then."""
+        environment = os.environ | {
+            "RTSCHED_SUBMIT_CONF": str(self.settings),
+            "THREADS": str(threads),
+        }
+        command: list[str | bytes] = [str(self.program), kind, str(uid), str(count), *fields]
+        done = subprocess.run(
+            command, capture_output=True, env=environment, timeout=120, check=False
+        )
+        self.log = done.stderr.decode(errors="replace")
+        assert done.returncode == 0, self.log
+        lines = done.stdout.decode(errors="replace")
+        return dict(re.findall(r"^(\w+)=(.*)$", lines, re.MULTILINE))
+
+    def submit(self, *fields: str | bytes, **how: int) -> dict[str, str]:
+        """Submit a job."""
+        return self.run("submit", *fields, **how)
+
+    def modify(self, *fields: str | bytes, **how: int) -> dict[str, str]:
+        """Change job 12."""
+        return self.run("modify", "job_id_str=12", *fields, **how)
+
+
+@pytest.fixture
+def tested(harness: Path, tmp_path: Path) -> Filter:
+    """Return the filter, with nobody at its socket."""
+    return Filter(harness, tmp_path)
+
+
+def test_it_compiles_with_the_makefile(each_slurm: Path, tmp_path: Path) -> None:
+    """`make` builds the plug-in without a warning, and it exports what Slurm looks for."""
+    command = ["make", "-C", SLURM, f"BUILD={tmp_path}", f"SLURM_INCLUDE={each_slurm}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", tmp_path / "job_submit_rtsched.so"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in ("init", "fini", "job_submit", "job_modify"):
+        assert f" T {name}\n" in symbols
+    for name in ("plugin_name", "plugin_type", "plugin_version"):
+        assert f" R {name}\n" in symbols
+
+
+def test_a_job_without_a_wish_is_let_in_unasked(tested: Filter) -> None:
+    """A job without deadline and word of ours passes as it was, and nobody is asked."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        job = tested.submit("comment=mine", "name=a", "time_limit=5")
+    assert (job["returned"], job["message"], job["admin_comment"]) == ("0", "", "")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "wish", ["deadline=2000000000", "comment=x rtsched:sigma=1", "extra=rtsched:dag=d"]
+)
+def test_a_job_with_a_wish_is_judged(tested: Filter, wish: str) -> None:
+    """A deadline or a word in comment or extra is enough to be asked about."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        assert tested.submit(wish)["message"] == "promised"
+    assert server.asked[0][0] == Kind.SUBMIT
+
+
+def test_all_jobs_are_judged_where_the_site_says_so(tested: Filter) -> None:
+    """With judge = all a job without a wish is asked about too."""
+    tested.set(judge="all")
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        tested.submit("name=plain")
+    assert server.asked[0][1][Tag.NAME] == "plain"
+
+
+def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
+    """Offsets and unit flags are taken off, unlimited is -1, and what was left open is not sent."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        tested.submit(
+            *("deadline=2000000000", f"time_limit={2**32 - 1}", "min_nodes=2", "max_nodes=8"),
+            *(f"nice={2**31 - 7}", f"pn_min_memory={2**63 + 100}", "script=#!/bin/sh", "env=2"),
+            *("contiguous=1", "end_time=5"),
+        )
+    assert server.asked[0][1] == {
+        Tag.SUBMIT_UID: USER,
+        Tag.DEADLINE: 2_000_000_000,
+        Tag.TIME_LIMIT: -1,
+        Tag.MIN_NODES: 2,
+        Tag.MAX_NODES: 8,
+        Tag.NICE: -7,
+        Tag.MEM_PER_CPU: 100,
+        Tag.BATCH: 1,
+        Tag.OTHER: "contiguous,end-time",
+    }
+
+
+def test_an_answer_is_carried_out(tested: Filter) -> None:
+    """Every field that the daemon may set is set, and tags that are not known are skipped."""
+    answer = answering(
+        *((Tag.VERDICT, 0), (Tag.MESSAGE, "promised\tby 14:10\x1b[1m")),
+        *((Tag.MIN_NODES, 3), (Tag.MAX_NODES, 3), (Tag.REQ_NODES, "n[1-3]"), (Tag.FEATURES, "f")),
+        *((Tag.TIME_LIMIT, 17), (Tag.SITE_FACTOR, -42), (Tag.PRIORITY, 5), (Tag.NICE, 7)),
+        *((Tag.ADMIN_COMMENT, "rtsched:abc"), (Tag.COMMENT, "c"), (Tag.SHARED, 0)),
+        *((Tag.RESERVATION, "rtsched_1"), (Tag.ENV, "RTSCHED_A=1"), (Tag.ENV, "RTSCHED_B=x=y")),
+        *((Tag.ENV, "RTSCHED_A=2"), (Tag.LICENSES, "not settable")),
+    )
+    with FilterServer(tested.socket, answer):
+        job = tested.submit("deadline=9", "comment=mine", "features=mine", "env=3000")
+    assert job == {
+        "returned": "0",
+        "message": "promised by 14:10 [1m",
+        "admin_comment": "rtsched:abc",
+        "comment": "c",
+        "features": "f",
+        "req_nodes": "n[1-3]",
+        "reservation": "rtsched_1",
+        "min_nodes": "3",
+        "max_nodes": "3",
+        "time_limit": "17",
+        "priority": "5",
+        "site_factor": "-42",
+        "nice": "7",
+        "shared": "0",
+        "env": "RTSCHED_B=x=y",
+        "env_size": "3002",
+    }
+
+
+def test_a_job_without_environment_gets_none(tested: Filter) -> None:
+    """An interactive job carries no environment; variables for it are left out."""
+    with FilterServer(tested.socket, answering(*ACCEPTED, (Tag.ENV, "RTSCHED_A=1"))):
+        assert tested.submit("deadline=9")["env_size"] == "0"
+
+
+def test_a_rejection_is_read_by_the_user(tested: Filter) -> None:
+    """A rejected job is refused with the daemon's text, and none of its fields is touched."""
+    answer = answering((Tag.MIN_NODES, 3), (Tag.VERDICT, 1), (Tag.MESSAGE, "earliest 14:32"))
+    with FilterServer(tested.socket, answer):
+        job = tested.submit("deadline=9")
+    assert (job["returned"], job["message"], job["min_nodes"]) == (DENIED, "earliest 14:32", UNSET)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        (Tag.VERDICT, 2),
+        (Tag.VERDICT, -1),
+        (Tag.VERDICT, "0"),
+        (Tag.MIN_NODES, 0),
+        (Tag.MAX_NODES, 2**31),
+        (Tag.MIN_NODES, "3"),
+        (Tag.TIME_LIMIT, 0),
+        (Tag.TIME_LIMIT, 2**32 - 2),
+        (Tag.SITE_FACTOR, 2**31 - 1),
+        (Tag.NICE, -(2**40)),
+        (Tag.PRIORITY, -1),
+        (Tag.SHARED, 7),
+        (Tag.COMMENT, 3),
+        (Tag.MESSAGE, 3),
+        (Tag.ENV, "PATH=/tmp/evil"),
+        (Tag.ENV, "LD_PRELOAD=x"),
+        (Tag.ENV, "RTSCHED_A B=1"),
+        (Tag.ENV, "RTSCHED_A"),
+        (Tag.ENV, 1),
+    ],
+)
+def test_an_answer_out_of_range_is_no_answer(tested: Filter, field: tuple[Tag, int | str]) -> None:
+    """One value that a job cannot have makes the whole answer void: nothing of it is set."""
+    answer = answering((Tag.VERDICT, 0), (Tag.FEATURES, "f"), field)
+    with FilterServer(tested.socket, answer):
+        job = tested.submit("deadline=9", "env=1")
+    assert job["admin_comment"] == "rtsched:unjudged"
+    assert (job["features"], job["min_nodes"], job["env_size"]) == ("", UNSET, "1")
+    assert "its answer makes no sense" in tested.log
+
+
+@pytest.mark.parametrize(
+    ("policy", "wish", "returned", "mark", "priority"),
+    [
+        ("open", "deadline=9", "0", "rtsched:unjudged", UNSET),
+        ("hold", "deadline=9", "0", "rtsched:parked", "0"),
+        ("closed", "deadline=9", DENIED, "", UNSET),
+        ("closed", "comment=rtsched:sigma=1", DENIED, "", UNSET),
+        ("closed", "name=plain", "0", "", UNSET),
+        ("open", "name=plain", "0", "rtsched:unjudged", UNSET),
+    ],
+)
+@pytest.mark.parametrize("daemon", ["down", "hung", "garbage", "error"])
+def test_without_a_verdict_the_sites_policy_holds(
+    tested: Filter, policy: str, wish: str, returned: str, mark: str, priority: str, daemon: str
+) -> None:
+    """Open lets the job in, hold parks it, closed refuses it; its user is told."""
+    tested.set(on_failure=policy, judge="all", timeout_ms=30)
+    behave = {
+        "hung": hanging,
+        "garbage": sending(b"\0" * 100),
+        "error": answering((Tag.MESSAGE, "starting"), kind=Kind.ERROR),
+    }.get(daemon)
+    if behave:
+        with FilterServer(tested.socket, behave):
+            job = tested.submit(wish)
+    else:
+        job = tested.submit(wish)
+    assert (job["returned"], job["admin_comment"], job["priority"]) == (returned, mark, priority)
+    assert ("daemon does not answer" in job["message"]) == (wish != "name=plain")
+    assert "rtsched: the daemon could not be asked" in tested.log
+
+
+def test_a_daemon_that_hangs_is_left_alone(tested: Filter) -> None:
+    """Of 1,000 jobs two wait for the time-out; then the breaker is open."""
+    tested.set(timeout_ms=50)
+    with FilterServer(tested.socket, hanging) as server:
+        begin = time.monotonic()
+        job = tested.submit("deadline=9", count=1000)
+        seconds = time.monotonic() - begin
+    assert job["admin_comment"] == "rtsched:unjudged"
+    assert len(server.asked) == 2
+    assert seconds < 2
+    assert tested.log.count("after 2 failures in a row") == 1
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "reservation=rtsched_1",
+        "reservation=mine,rtsched_1",
+        "reservation=mine, RTSCHED_1",
+        "reservation=+rtsched_1",
+        "admin_comment=rtsched:abc",
+        "admin_comment=  rtsched:abc",
+    ],
+)
+@pytest.mark.parametrize("kind", ["submit", "modify"])
+def test_what_is_the_daemons_cannot_be_forged(tested: Filter, kind: str, field: str) -> None:
+    """Users can name neither our reservations nor a token; the daemon and root can."""
+    assert tested.run(kind, field)["returned"] == DENIED
+    assert tested.run(kind, field, uid=4711)["returned"] == "0"
+    assert tested.run(kind, field, uid=0)["returned"] == "0"
+
+
+@pytest.mark.parametrize("field", ["reservation=mine", "reservation=xrtsched_1", "admin_comment=a"])
+def test_what_only_looks_like_ours_passes(tested: Filter, field: str) -> None:
+    """Other reservations and comments are none of our business."""
+    assert tested.submit(field)["returned"] == "0"
+
+
+def test_the_daemons_own_requests_are_not_asked_about(tested: Filter) -> None:
+    """The daemon does not wait for itself."""
+    with FilterServer(tested.socket, answering((Tag.VERDICT, 1))) as server:
+        assert tested.submit("deadline=9", uid=4711)["returned"] == "0"
+        assert tested.modify("time_limit=9", uid=4711)["returned"] == "0"
+        assert tested.modify("time_limit=9", uid=0)["returned"] == "0"
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["time_limit=9", "min_nodes=1", "features=f", "priority=0", "comment=rtsched:x", "end_time=9"],
+)
+def test_a_change_to_what_a_promise_rests_on_is_asked_about(tested: Filter, field: str) -> None:
+    """The daemon decides, told who and which job; its text is what the user reads."""
+    answer = answering((Tag.VERDICT, 1), (Tag.MESSAGE, "job 12 is promised"))
+    with FilterServer(tested.socket, answer) as server:
+        job = tested.modify(field)
+    assert (job["returned"], job["message"]) == (DENIED, "job 12 is promised")
+    kind, fields = server.asked[0]
+    assert (kind, fields[Tag.JOB_ID_STR]) == (Kind.MODIFY, "12")
+    assert fields[Tag.SUBMIT_UID] == USER
+
+
+def test_an_accepted_change_is_not_altered(tested: Filter) -> None:
+    """Fields in the answer to a change are not set: the user's change is made, or not."""
+    with FilterServer(tested.socket, answering((Tag.VERDICT, 0), (Tag.MIN_NODES, 7))):
+        job = tested.modify("time_limit=9")
+    assert (job["returned"], job["min_nodes"], job["time_limit"]) == ("0", UNSET, "9")
+
+
+def test_a_harmless_change_passes_unasked(tested: Filter) -> None:
+    """A name or a comment may be changed while nobody answers, under every policy."""
+    tested.set(on_failure="closed")
+    assert tested.modify("comment=new", "name=new")["returned"] == "0"
+    assert tested.log == ""
+
+
+@pytest.mark.parametrize(
+    ("policy", "returned"), [("open", "0"), ("hold", DENIED), ("closed", DENIED)]
+)
+def test_a_change_while_nobody_answers(tested: Filter, policy: str, returned: str) -> None:
+    """Hold and closed keep what was promised; open leaves it to the daemon to notice."""
+    tested.set(on_failure=policy)
+    assert tested.modify("time_limit=9")["returned"] == returned
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b'comment*500000=\n"',
+        b"name=\x01\x02'\";|`$(reboot)\\",
+        b"comment*1000=\xff\xfe\xc3\x28",
+        b"extra=rtsched:sigma=%s%n%n%n%n",
+        b"dependency*100000=afterok:1,",
+        b"features=" + bytes(range(1, 256)),
+    ],
+)
+def test_hostile_text_breaks_nothing(tested: Filter, field: bytes) -> None:
+    """Long, binary and format-like text is sent as it is, or refused as too long."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        job = tested.submit(b"deadline=9", field, b"env=5000")
+        changed = tested.modify(b"deadline=9", field)
+    too_long = b"*500000" in field or b"*100000" in field
+    assert (job["returned"] == DENIED) == (changed["returned"] == DENIED) == too_long
+    assert (len(server.asked) == 0) == too_long
+    if too_long:
+        assert "longer than 256 KiB" in job["message"]
+
+
+def test_a_request_that_is_too_long_does_not_open_the_breaker(tested: Filter) -> None:
+    """What one user sends cannot take the verdicts from the others."""
+    tested.submit("deadline=9", "comment*1000000=x", count=10)
+    assert tested.log == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("nonsense", "submit.conf:4: a line must be key = value"),
+        ("timeout = 5", "submit.conf:4: timeout is not known"),
+        ("timeout_ms = 0", "submit.conf:4: timeout_ms must be a whole number from 1"),
+        ("timeout_ms = 5s", "timeout_ms must be a whole number"),
+        ("breaker_ms = 99999999999999999999", "breaker_ms must be a whole number"),
+        ("on_failure = maybe", "on_failure must be open, hold or closed"),
+        ("judge = some", "judge must be deadline or all"),
+        ("socket = here", "socket must be a path that begins with /"),
+        ("socket = /" + "x" * 200, "socket must not be empty, nor that long"),
+        ("daemon_user =", "daemon_user must not be empty"),
+        ("#" + "x" * 600, "the line is too long"),
+    ],
+)
+def test_a_bad_settings_file_is_named_and_left_out(tested: Filter, line: str, says: str) -> None:
+    """The log names file, line and what is wrong; the defaults hold."""
+    tested.settings.write_text(tested.settings.read_text() + line + "\n")
+    assert tested.submit("name=plain")["returned"] == "0"
+    assert says in tested.log
+    assert "the settings stay as they were" in tested.log
+
+
+def test_settings_may_hold_comments_and_blanks(tested: Filter) -> None:
+    """Comments, blank lines and white space around key and value are fine."""
+    tested.settings.write_text("# all\n\n  on_failure =\tclosed  \n\tdaemon_user = 4711\n")
+    assert tested.submit("deadline=9")["returned"] == DENIED
+
+
+def test_a_daemon_user_that_does_not_exist_is_told(tested: Filter) -> None:
+    """Without the user only root is taken for the daemon, and the log says so."""
+    tested.set(daemon_user="no-such-user")
+    tested.submit("name=plain")
+    assert "there is no user no-such-user" in tested.log
+
+
+@pytest.mark.parametrize("flags", [ADDRESSES, THREADS], ids=["addresses", "threads"])
+def test_threads_do_not_disturb_each_other(
+    build: Build, slurm_include: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """Many threads submit at once, and while the daemon hangs."""
+    sources = [PROGRAMS / "harness.c", PROGRAMS / "fake_slurm.c", *FILTER]
+    program = build(f"harness{flags[0][11:17]}", *sources, flags=(*flags, f"-I{slurm_include}"))
+    tested = Filter(program, tmp_path)
+    with FilterServer(tested.socket, answering(*ACCEPTED, (Tag.ENV, "RTSCHED_A=1"))):
+        job = tested.submit("deadline=9", "env=20", count=50, threads=8)
+    assert job["env"] == "RTSCHED_A=1"
+    tested.socket.unlink()
+    with FilterServer(tested.socket, hanging):
+        job = tested.submit("deadline=9", count=50, threads=8)
+    assert job["admin_comment"] == "rtsched:unjudged"
+
+
+def test_random_answers_break_nothing(build: Build, slurm_include: Path) -> None:
+    """Three million mutated answers are read and carried out under sanitizers."""
+    sources = [PROGRAMS / "fuzz.c", PROGRAMS / "fake_slurm.c", SLURM / "job_answer.c"]
+    program = build(
+        "fuzz",
+        *(*sources, COMMON / "rtsched_client.c"),
+        flags=(*ADDRESSES, f"-I{slurm_include}"),
+    )
+    seed = str(time.time_ns())
+    done = subprocess.run([program, "3000000", seed], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"seed {seed}: {done.stderr}"
