@@ -1,0 +1,12 @@
+"""A real Slurm on one machine, for tests and for people who want to try things.
+
+A *sandbox* is a changed root over stacked *layers* (directories made once and kept), in private
+namespaces, so that ports, processes and mounts never meet those of the machine or of another
+sandbox. A *cluster* is a sandbox in which Slurm's daemons, and ours, run.
+"""
+
+from testbed.cluster import Cluster, SubmitError
+from testbed.sandbox import Sandbox, TestbedError, unavailable
+from testbed.slurm import SlurmOptions
+
+__all__ = ["Cluster", "Sandbox", "SlurmOptions", "SubmitError", "TestbedError", "unavailable"]

@@ -1,0 +1,240 @@
+"""What the layers of a cluster hold: Debian, its packages, Python, accounting, our software.
+
+Everything that changes how a layer is made is in its recipe.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.accounting import accounting
+from testbed.layers import Layer, boxes, cache
+from testbed.sandbox import Sandbox, TestbedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CHECKOUT = Path(__file__).parents[2]
+SUITES = ("forky", "trixie")
+VENV = "/opt/rtsched"
+SOURCES = "/usr/src/rtsched"
+
+PACKAGES = """\
+slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins slurm-wlm-plugins libslurm-dev
+munge mariadb-server mariadb-client gcc g++ make libc6-dev libc6-dbg valgrind liblua5.4-0
+python3-dev python3-venv python3-pip libfaketime procps iproute2 util-linux""".split()
+
+INSTALL = """
+set -eu
+printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
+chmod 755 /usr/sbin/policy-rc.d
+# The Release file of a suite in the making may be past its date.
+echo 'Acquire::Check-Valid-Until "false";' >/etc/apt/apt.conf.d/99testbed
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "$@"
+apt-get clean
+rm -rf /var/lib/apt/lists/* /var/lib/mysql /var/log/apt/*
+"""
+
+# In pyproject.toml's order of things: what a head node installs, and what builds our wheel.
+EXTRAS = ("replay", "live")
+BUILD = ("hatchling>=1.25",)
+PYSLURM = CHECKOUT / "contrib" / "slurm" / "pyslurm"
+
+
+def stack(suite: str) -> Layer:
+    """Return the layers of a Debian release with Slurm, Python and accounting, without ours.
+
+    Raises
+    ------
+    TestbedError
+        If there is no such suite.
+    """
+    if suite not in SUITES:
+        raise TestbedError(f"no suite {suite}: there are {', '.join(SUITES)}")
+    return accounting(suite, _python(suite))
+
+
+def _mirror() -> str:
+    return os.environ.get("RTSCHED_MIRROR") or "http://deb.debian.org/debian"
+
+
+def _bootstrap(suite: str) -> Layer:
+    def make(root: Path, below: list[Path]) -> Mapping[str, object]:
+        if shutil.which("debootstrap") is None:
+            raise TestbedError("debootstrap is missing: apt-get install debootstrap")
+        # The last word is the script's name: debootstrap may be older than the suite.
+        words = ["--variant=minbase", "--include=python3,ca-certificates", suite, str(root)]
+        done = subprocess.run(
+            ["debootstrap", *words, _mirror(), "sid"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise TestbedError(f"debootstrap {suite}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return {"suite": suite, "mirror": _mirror()}
+
+    return Layer(f"bootstrap-{suite}", f"debootstrap minbase {suite} 1", make)
+
+
+def packages(suite: str) -> Layer:
+    """Return Debian with Slurm, MariaDB, compilers and Python, as packages leave them."""
+
+    def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
+        with Sandbox(below, boxes(), upper=upper, network="host", binds=_network()) as box:
+            words = ["sh", "-c", INSTALL, "install", *PACKAGES]
+            box.run(words, env=_proxies(), timeout=1800)
+            asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *PACKAGES]
+            return {"packages": box.run(asked).stdout.splitlines()}
+
+    recipe = " ".join(PACKAGES) + INSTALL
+    return Layer(f"packages-{suite}", recipe, make, _bootstrap(suite))
+
+
+def _python(suite: str) -> Layer:
+    wanted = requirements()
+    pyslurm = (PYSLURM / "build.sh").exists() and suite == "forky"
+    recipe = " ".join(wanted) + (_texts(PYSLURM) if pyslurm else "")
+
+    def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
+        settings, places = pip_settings()
+        binds = _network() | places | ({PYSLURM: "/mnt"} if pyslurm else {})
+        pip = [f"{VENV}/bin/python", "-m", "pip"]
+        with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
+            env = _proxies() | settings
+            box.run(["python3", "-m", "venv", "--clear", VENV], timeout=300)
+            box.run([*pip, "install", "--quiet", *wanted], env=env, timeout=1800)
+            if pyslurm:
+                box.run(["sh", "/mnt/build.sh", f"{VENV}/bin/python"], env=env, timeout=1800)
+            return {"python": box.run([*pip, "freeze"], env=env).stdout.splitlines()}
+
+    return Layer(f"python-{suite}", recipe, make, packages(suite))
+
+
+def requirements() -> list[str]:
+    """Return what pip has to install beside our own wheel, from pyproject.toml."""
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(word for name in EXTRAS for word in extras.get(name, []))]
+    return sorted({*wanted, *BUILD})
+
+
+def pip_settings() -> tuple[dict[str, str], dict[Path, str]]:
+    """Return how pip is set up on this machine: variables, and local places that they name."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
+    settings: dict[str, str] = {}
+    for line in listed.stdout.splitlines():
+        name, _, value = line.partition("=")
+        key = "PIP_" + name.rpartition(".")[2].replace("-", "_").upper()
+        settings[key] = " ".join(str(ast.literal_eval(value)).split())
+    places: dict[Path, str] = {}
+    for key, value in settings.items():
+        for word in value.split():
+            path = Path(word.removeprefix("file://"))
+            if path.is_absolute() and path.exists():
+                # The pages of an index name files beside it.
+                place = path.parent if key.endswith("INDEX_URL") else path
+                places[place] = str(place)
+    return settings, places
+
+
+def _network() -> dict[Path, str]:
+    files = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt")
+    return {Path(file): file for file in files if Path(file).exists()}
+
+
+def _proxies() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+
+
+def _texts(directory: Path) -> str:
+    return "\0".join(path.read_text() for path in sorted(directory.iterdir()) if path.is_file())
+
+
+class Sources:
+    """The files of the checkout that a cluster installs, as they are now."""
+
+    def __init__(self, *tops: str) -> None:
+        paths = sorted(path for top in tops for path in _files(CHECKOUT / top))
+        self.files = {str(path.relative_to(CHECKOUT)): path.read_bytes() for path in paths}
+        digest = hashlib.sha256()
+        for name, content in self.files.items():
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        self.key = digest.hexdigest()
+
+    def write(self, directory: Path) -> None:
+        """Write them below a directory."""
+        for name, content in self.files.items():
+            target = directory / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(0o644 | (CHECKOUT / name).stat().st_mode & 0o111)
+
+
+def _files(top: Path) -> Iterable[Path]:
+    if top.is_file():
+        return [top]
+    return (path for path in top.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+WHEEL = f"""
+set -eu
+{VENV}/bin/python -m pip install --quiet --no-deps --no-build-isolation --no-compile --no-index \\
+    {SOURCES}
+site=$({VENV}/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+# What is compiled at run time is kept by the times of its sources.
+find "$site"/rtsched* -exec touch -h -d 2020-02-02T00:00:00Z {{}} +
+{VENV}/bin/python -m compileall -q "$site"/rtsched*
+"""
+
+
+def software(below: Layer, suite: str) -> Layer:
+    """Return the layer of our wheel, built from the checkout as it is now."""
+    sources = Sources("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins")
+
+    def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
+        sources.write(upper / SOURCES.lstrip("/"))
+        with Sandbox(lower, boxes(), upper=upper) as box:
+            box.run(["sh", "-c", WHEEL], timeout=300)
+        return {"sources": sources.key}
+
+    return Layer(f"software-{suite}", WHEEL + sources.key, make, below)
+
+
+def submit_filter(below: Layer, suite: str) -> Layer:
+    """Return the layer of our plug-in for slurmctld, compiled against the suite's headers.
+
+    Raises
+    ------
+    TestbedError
+        If the checkout holds none.
+    """
+    if not (CHECKOUT / "contrib" / "slurm" / "Makefile").exists():
+        raise TestbedError("no contrib/slurm/Makefile in this checkout")
+    sources = Sources("contrib/common", "contrib/slurm")
+
+    def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
+        sources.write(upper / SOURCES.lstrip("/"))
+        with Sandbox(lower, boxes(), upper=upper) as box:
+            words = ["make", "-s", "-C", f"{SOURCES}/contrib/slurm", "all", "install"]
+            box.run(words, timeout=300)
+        return {"sources": sources.key}
+
+    return Layer(f"filter-{suite}", sources.key, make, below)
+
+
+def compiled() -> Path:
+    """Return the directory of machine code that numba makes of the checkout's sources."""
+    directory = cache() / "numba" / Sources("rtsched", "plugins").key[:12]
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o1777)
+    return directory
