@@ -22,6 +22,7 @@ from pages_for_admins import (
     site_page,
 )
 from pages_for_authors import error_page, hook_page, model_page, reason_page
+from pages_for_daemon import metric_page, query_page
 from writing import page
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "reasons.md": reason_page,
     "measures.md": measure_page,
     "logs.md": log_page,
+    "metrics.md": metric_page,
+    "queries.md": query_page,
     "hooks.md": hook_page,
     "model.md": model_page,
     "errors.md": error_page,

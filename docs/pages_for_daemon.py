@@ -1,0 +1,85 @@
+"""Reference pages on the daemon: its metrics, and the questions that it answers."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+from installed import NOTE
+from writing import block, code, doc_of, page, table
+
+from rtsched.cli.common import settings_of
+from rtsched.daemon import reports
+from rtsched.daemon.metrics import METRICS
+
+
+def metric_page() -> str:
+    """Return the page of the daemon's metrics."""
+    rows = [
+        (code(name), each.kind, ", ".join(map(code, each.labels)), each.description)
+        for name, each in METRICS.items()
+    ]
+    return page(
+        "Metrics",
+        NOTE,
+        "With `metrics_port` in the `[daemon]` table the daemon shows these at "
+        "`http://localhost:PORT/metrics`, to the head node alone; `rtsched status --metrics` "
+        "prints them. They need `pip install 'rtsched[live]'`. Nothing is counted by user or job: "
+        "for those there are the log and `rtsched explain`.",
+        table(("metric", "kind", "labels", "what it counts"), rows),
+    )
+
+
+def query_page() -> str:
+    """Return the page of questions and reports."""
+    doc = doc_of(reports)
+    parts = []
+    used: dict[str, type[msgspec.Struct]] = {}
+    for question in get_args(reports.AnyQuestion):
+        name = question.__struct_config__.tag
+        example = msgspec.json.decode(msgspec.json.encode(_example(question)))
+        parts += [
+            f"## {name}",
+            doc_of(question).text,
+            block(msgspec.json.encode({"ask": name, **example}).decode(), "json"),
+            _fields(question),
+            f"**Report.** {doc_of(question.Answer).text}",
+            _fields(question.Answer),
+        ]
+        used |= _inner(question.Answer)
+    for title, kind in used.items():
+        parts += [f"## {title}", doc_of(kind).text, _fields(kind)]
+    return page(
+        "Questions to the daemon",
+        NOTE,
+        doc.summary,
+        doc.body,
+        "They go over the socket `query.sock` in the daemon's run directory, in frames of kind "
+        "`QUERY` and `REPORT` (`rtsched/adapters/wire.py`). `rtsched status`, `explain`, "
+        "`feasible` and `plan` ask them, and with `--json` print the reports as they came.",
+        *parts,
+    )
+
+
+def _example(question: type[reports.Question]) -> reports.Question:
+    required = {"job": "4711"}
+    return question(**{name: required[name] for name in _required(question)})
+
+
+def _required(kind: type[msgspec.Struct]) -> list[str]:
+    return [each.name for each in msgspec.structs.fields(kind) if each.required]
+
+
+def _fields(kind: type[msgspec.Struct]) -> str:
+    rows = [
+        (code(each.name), each.kind, each.description)
+        for each in settings_of(kind)
+        if each.name != "ask"
+    ]
+    return table(("field", "value", "meaning"), rows)
+
+
+def _inner(kind: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
+    """Return the structures that stand within a report, by name."""
+    names = msgspec.json.schema(kind).get("$defs", {})
+    return {name: getattr(reports, name) for name in names if name != kind.__name__}

@@ -1,0 +1,267 @@
+"""What the daemon counts, for Prometheus; never by user or job.
+
+Without the package `prometheus_client` (`pip install 'rtsched[live]'`) nothing is counted, and the
+daemon runs on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import structlog
+
+from rtsched.daemon.records import OPEN
+from rtsched.errors import ConfigError
+from rtsched.model.verdicts import Verdict
+
+try:
+    import prometheus_client
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import CounterMetricFamily
+except ImportError as error:
+    MISSING = str(error)
+else:
+    MISSING = ""
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from rtsched.adapters.live import Done
+    from rtsched.books import HookUse
+    from rtsched.chain import Answer, Judgement
+    from rtsched.daemon.records import Record
+    from rtsched.daemon.site import Site
+    from rtsched.model.verdicts import Verdicts
+
+    Books = Mapping[str, Mapping[str, HookUse]]
+
+log = structlog.get_logger(__name__)
+
+
+class Metric(NamedTuple):
+    """One metric as it is declared."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    description: str
+    buckets: tuple[float, ...] = ()
+
+
+_ANSWER = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
+_CYCLE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+METRICS = {
+    "rtsched_requests_total": Metric(
+        "counter", ("kind", "result"), "Requests of the submit filter, by kind and what came of it."
+    ),
+    "rtsched_answer_seconds": Metric(
+        "histogram", ("kind",), "Seconds until the submit filter was answered.", _ANSWER
+    ),
+    "rtsched_verdicts_total": Metric(
+        "counter",
+        ("plugin", "mode", "verdict", "reason"),
+        "Verdicts on submissions, by plug-in, its mode, and reason code; an abstention counts too.",
+    ),
+    "rtsched_hook_calls_total": Metric(
+        "counter", ("plugin", "hook"), "Times that a plug-in was asked."
+    ),
+    "rtsched_hook_seconds_total": Metric(
+        "counter", ("plugin", "hook"), "Seconds spent in a plug-in."
+    ),
+    "rtsched_hook_errors_total": Metric(
+        "counter", ("plugin", "hook"), "Times that a plug-in raised or answered wrongly."
+    ),
+    "rtsched_cycle_seconds": Metric(
+        "histogram", (), "Seconds that a cycle took, its look and its changes included.", _CYCLE
+    ),
+    "rtsched_cycle_failures_total": Metric("counter", (), "Cycles that failed."),
+    "rtsched_look_age_seconds": Metric(
+        "gauge", (), "Age of the last complete look at the batch system, seconds; NaN: none yet."
+    ),
+    "rtsched_jobs": Metric("gauge", ("state",), "Jobs that the last look showed, by state."),
+    "rtsched_changes_total": Metric(
+        "counter", ("kind", "outcome"), "Changes asked of the batch system, by what became of them."
+    ),
+    "rtsched_promises": Metric("gauge", ("standing",), "Open promises, by how they stand."),
+    "rtsched_promise_changes_total": Metric(
+        "counter", ("standing",), "Promises that came to stand so."
+    ),
+    "rtsched_misses_total": Metric(
+        "counter", (), "Promises that were missed, or said beforehand to be broken."
+    ),
+    "rtsched_queries_refused_total": Metric(
+        "counter", ("why",), "Questions of users that were not answered, by why."
+    ),
+}
+"""Every metric by name."""
+
+
+class Metrics:
+    """The daemon's counters, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+        self._server: Any = None
+        self._seen = -math.inf
+        self._books: list[Callable[[], Iterable[Books]]] = []
+        if MISSING:
+            return
+        self._registry = CollectorRegistry()
+        for name, metric in METRICS.items():
+            if not name.startswith("rtsched_hook_"):
+                self._made[name] = _made(name, metric, self._registry)
+        self._registry.register(_Hooks(self._books))
+        self._made["rtsched_look_age_seconds"].set_function(self._age)
+
+    def listen(self, port: int) -> None:
+        """Show the metrics at http://localhost:PORT/metrics; with port 0 nowhere.
+
+        Raises
+        ------
+        ConfigError
+            If the port is taken.
+        """
+        if not port:
+            return
+        if MISSING:
+            log.warning("metrics_off", cause=MISSING, remedy="pip install 'rtsched[live]'")
+            return
+        try:
+            self._server, _ = prometheus_client.start_http_server(
+                port, addr="127.0.0.1", registry=self._registry
+            )
+        except OSError as error:
+            raise ConfigError(
+                [f"daemon.metrics_port: nothing can listen on 127.0.0.1:{port} ({error.strerror})"]
+            ) from error
+        log.info("metrics_listening", port=port)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def text(self) -> str:
+        """Return all metrics in Prometheus' text format; empty if nothing is counted."""
+        return "" if MISSING else str(generate_latest(self._registry).decode())
+
+    def watch(self, books: Callable[[], Iterable[Books]]) -> None:
+        """Show what chains count of their hooks; `books` is called when the metrics are read."""
+        self._books.append(books)
+
+    def answered(self, kind: str, result: str, seconds: float) -> None:
+        """Count a request of the submit filter."""
+        self._count("rtsched_requests_total", kind, result)
+        if self._made:
+            self._made["rtsched_answer_seconds"].labels(kind).observe(seconds)
+
+    def judged(self, judgement: Judgement) -> None:
+        """Count what each plug-in said of each job of a batch."""
+        for answer in judgement.answers if self._made else ():
+            for verdict, reason in _verdicts(answer):
+                name = "rtsched_verdicts_total"
+                self._count(name, answer.plugin, answer.mode, verdict, reason)
+
+    def changed(self, record: Record) -> None:
+        """Count a promise that changed how it stands."""
+        self._count("rtsched_promise_changes_total", record.standing)
+        if record.standing in {"missed", "broken"}:
+            self._count("rtsched_misses_total")
+
+    def applied(self, done: Done) -> None:
+        """Count what became of a change."""
+        self._count("rtsched_changes_total", done.change.kind, done.outcome)
+
+    def query_refused(self, why: str) -> None:
+        """Count a question that was not answered; `why` is one of a few words."""
+        self._count("rtsched_queries_refused_total", why)
+
+    def cycle_done(self, seconds: float, site: Site) -> None:
+        """Count a cycle, and show what it left."""
+        if not self._made:
+            return
+        self._seen = site.seen
+        self._made["rtsched_cycle_seconds"].observe(seconds)
+        standings = [record.standing for record in site.records.values()]
+        for standing in OPEN:
+            self._made["rtsched_promises"].labels(standing).set(standings.count(standing))
+        jobs = {"waiting": site.snapshot.queued, "running": site.snapshot.running}
+        for state, table in jobs.items():
+            self._made["rtsched_jobs"].labels(state).set(len(table))
+
+    def cycle_failed(self) -> None:
+        """Count a cycle that failed."""
+        self._count("rtsched_cycle_failures_total")
+
+    def _count(self, name: str, *labels: str) -> None:
+        if self._made:
+            metric = self._made[name]
+            (metric.labels(*labels) if labels else metric).inc()
+
+    def _age(self) -> float:
+        return time.time() - self._seen if math.isfinite(self._seen) else math.nan
+
+
+def _made(name: str, metric: Metric, registry: CollectorRegistry) -> Any:
+    """Return a metric of the library."""
+    arguments = (name, metric.description, metric.labels)
+    if metric.kind == "histogram":
+        return prometheus_client.Histogram(*arguments, registry=registry, buckets=metric.buckets)
+    kinds: dict[str, Any] = {
+        "counter": prometheus_client.Counter,
+        "gauge": prometheus_client.Gauge,
+    }
+    return kinds[metric.kind](*arguments, registry=registry)
+
+
+def _verdicts(answer: Answer[Verdicts]) -> Iterator[tuple[str, str]]:
+    """Yield verdict and reason code of each row of a plug-in's answer, once per finding."""
+    if answer.error:
+        yield "error", ""
+        return
+    if answer.value is None:
+        yield Verdict.ABSTAIN.name.lower(), ""
+        return
+    found: dict[int, list[str]] = {}
+    for finding in answer.value.findings:
+        for row in finding.rows.tolist():
+            found.setdefault(row, []).append(finding.reason.code)
+    for row, code in enumerate(answer.value.code.tolist()):
+        for reason in found.get(row, [""]):
+            yield Verdict(code).name.lower(), reason
+
+
+class _Hooks:
+    """Reads the chains' books when the metrics are read."""
+
+    FIELDS = ("calls", "seconds", "errors")
+
+    def __init__(self, books: list[Callable[[], Iterable[Books]]]) -> None:
+        self._books = books
+
+    def describe(self) -> list[CounterMetricFamily]:
+        """Return the metrics without values."""
+        return [self._family(field) for field in self.FIELDS]
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the metrics."""
+        sums: dict[tuple[str, str], list[float]] = {}
+        for book in [book for give in self._books for book in give()]:
+            for hook, uses in list(book.items()):
+                for plugin, use in list(uses.items()):
+                    total = sums.setdefault((plugin, hook), [0.0] * len(self.FIELDS))
+                    for at, field in enumerate(self.FIELDS):
+                        total[at] += getattr(use, field)
+        for at, field in enumerate(self.FIELDS):
+            family = self._family(field)
+            for labels, total in sorted(sums.items()):
+                family.add_metric(labels, total[at])
+            yield family
+
+    def _family(self, field: str) -> CounterMetricFamily:
+        name = f"rtsched_hook_{field}_total"
+        return CounterMetricFamily(name, METRICS[name].description, labels=METRICS[name].labels)
