@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MOST_NODES = 1_000_000
 """A list of more nodes is taken for damage."""
@@ -55,3 +59,38 @@ def _numbers(text: str) -> list[str]:
             raise ValueError(f"more than {MOST_NODES:,} nodes in one list")
         found += [str(i).zfill(len(first)) for i in range(int(first), int(last) + 1)]
     return found
+
+
+_NUMBERED = re.compile(r"(.*?)(\d{1,12})", re.ASCII | re.DOTALL)
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return a node list of these names, the inverse of `expand` but for their order."""
+    plain: list[str] = []
+    numbered: dict[tuple[str, int], list[int]] = {}
+    for name in dict.fromkeys(names):
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            plain.append(name)
+        else:
+            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+    lists = [_ranges(stem, width, found) for (stem, width), found in numbered.items()]
+    return ",".join([*plain, *lists])
+
+
+def _ranges(stem: str, width: int, numbers: list[int]) -> str:
+    """Return the names that begin with `stem` and end in one of the numbers."""
+    numbers = sorted(numbers)
+    if len(numbers) == 1:
+        return f"{stem}{numbers[0]:0{width}d}"
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    parts = [
+        f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}"
+        for first, last in runs
+    ]
+    return f"{stem}[{','.join(parts)}]"

@@ -1,0 +1,32 @@
+"""Node lists folded and expanded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.hostlist import expand, fold
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["head"], "head"),
+        (["n7"], "n7"),
+        (["slow1", "slow2", "slow3", "fast5", "slow9"], "slow[1-3,9],fast5"),
+        (["n09", "n10", "n9"], "n[09-10],n9"),
+        (["r1n2", "r1n3", "r2n2"], "r1n[2-3],r2n2"),
+        (["gpu-a", "gpu-b"], "gpu-a,gpu-b"),
+    ],
+)
+def test_fold(names, text):
+    """Names that differ in their last number stand in one bracket."""
+    assert fold(names) == text
+
+
+@given(st.lists(st.from_regex(r"[a-z][a-z0-9.-]{0,5}[0-9]{0,4}", fullmatch=True)))
+def test_folding_loses_nothing(names):
+    """What is folded expands to the same names, each once."""
+    assert sorted(expand(fold(names))) == sorted(set(names))
