@@ -93,8 +93,6 @@ static void other(struct rtsched_request *request, const job_desc_msg_t *job)
 static void particulars(struct rtsched_request *request, const job_desc_msg_t *job, uint32_t uid)
 {
 	rtsched_add_number(request, RTSCHED_TAG_SUBMIT_UID, uid);
-	number32(request, RTSCHED_TAG_USER_ID, job->user_id);
-	number32(request, RTSCHED_TAG_GROUP_ID, job->group_id);
 	text(request, RTSCHED_TAG_NAME, job->name);
 	text(request, RTSCHED_TAG_COMMENT, job->comment);
 	text(request, RTSCHED_TAG_EXTRA, job->extra);
@@ -139,7 +137,6 @@ static void demands(struct rtsched_request *request, const job_desc_msg_t *job)
 	offset32(request, RTSCHED_TAG_SITE_FACTOR, job->site_factor);
 	number16(request, RTSCHED_TAG_SHARED, job->shared);
 	number16(request, RTSCHED_TAG_REQUEUE, job->requeue);
-	number32(request, RTSCHED_TAG_HET_JOB_OFFSET, job->het_job_offset);
 	other(request, job);
 }
 
@@ -152,8 +149,11 @@ void rtsched_describe_submit(const job_desc_msg_t *job, uint32_t submit_uid,
 			     struct rtsched_request *request)
 {
 	rtsched_request_begin(request, RTSCHED_KIND_SUBMIT);
+	number32(request, RTSCHED_TAG_USER_ID, job->user_id);
+	number32(request, RTSCHED_TAG_GROUP_ID, job->group_id);
 	particulars(request, job, submit_uid);
 	demands(request, job);
+	number32(request, RTSCHED_TAG_HET_JOB_OFFSET, job->het_job_offset);
 	rtsched_add_number(request, RTSCHED_TAG_BATCH, job->script || job->script_buf);
 	if (job->bitflags & CRON_JOB)
 		rtsched_add_number(request, RTSCHED_TAG_CRON, 1);

@@ -220,26 +220,26 @@ static bool wants_promise(const job_desc_msg_t *job)
 
 static int submit_unjudged(const struct rtsched_settings *set, job_desc_msg_t *job, char **err_msg)
 {
-	switch (set->on_failure) {
-	case RTSCHED_FAIL_HOLD:
-		job->priority = 0;
-		rtsched_set_text(&job->admin_comment, PARKED);
-		tell(err_msg, "rtsched: the scheduler daemon does not answer; the job is held until "
-			      "it has been judged");
-		return SLURM_SUCCESS;
-	case RTSCHED_FAIL_CLOSED:
+	if (set->on_failure == RTSCHED_FAIL_CLOSED) {
 		if (!wants_promise(job))
 			return SLURM_SUCCESS;
 		tell(err_msg, "rtsched: the scheduler daemon does not answer, so no deadline can be "
 			      "promised now: submit again later, or without a deadline");
 		return ESLURM_ACCESS_DENIED;
-	default:
-		rtsched_set_text(&job->admin_comment, UNJUDGED);
-		if (wants_promise(job))
-			tell(err_msg, "rtsched: accepted without a promise: the scheduler daemon "
-				      "does not answer");
+	}
+	/* A job that its user holds is not parked, or the daemon would release it. */
+	if (set->on_failure == RTSCHED_FAIL_HOLD && job->priority != 0) {
+		job->priority = 0;
+		rtsched_set_text(&job->admin_comment, PARKED);
+		tell(err_msg, "rtsched: the scheduler daemon does not answer; the job is held until "
+			      "it has been judged");
 		return SLURM_SUCCESS;
 	}
+	rtsched_set_text(&job->admin_comment, UNJUDGED);
+	if (wants_promise(job))
+		tell(err_msg, "rtsched: accepted without a promise: the scheduler daemon does not "
+			      "answer");
+	return SLURM_SUCCESS;
 }
 
 int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)

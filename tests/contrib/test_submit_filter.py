@@ -245,6 +245,13 @@ def test_without_a_verdict_the_sites_policy_holds(
     assert "rtsched: the daemon could not be asked" in tested.log
 
 
+def test_a_job_that_its_user_holds_is_not_parked(tested: Filter) -> None:
+    """The daemon releases what it parked, so a user's own hold must look different."""
+    tested.set(on_failure="hold")
+    job = tested.submit("deadline=9", "priority=0")
+    assert (job["priority"], job["admin_comment"]) == ("0", "rtsched:unjudged")
+
+
 def test_a_daemon_that_hangs_is_left_alone(tested: Filter) -> None:
     """Of 1,000 jobs two wait for the time-out; then the breaker is open."""
     tested.set(timeout_ms=50)

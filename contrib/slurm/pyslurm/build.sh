@@ -56,4 +56,4 @@ export PYSLURM_BUILD_JOBS
 "$build" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" .
 "$python" -m pip install --quiet --no-deps --force-reinstall "$work"/pyslurm-*.whl
 cd /
-"$python" -c 'import pyslurm; print("installed: pyslurm", pyslurm.__version__)'
+PYSLURM_DISABLE_AUTO_INIT=1 "$python" -c 'import pyslurm; print("installed: pyslurm", pyslurm.__version__)'
