@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-
 from testbed import Cluster, TestbedError, unavailable
 from testbed.images import SUITES
 from testbed.layers import boxes
@@ -40,7 +39,7 @@ def testbed() -> None:
 
 @pytest.fixture(scope="session")
 def cluster(testbed: None) -> Iterator[Cluster]:
-    """A cluster of Slurm alone on Debian forky: 30 nodes, accounting, no plug-in, no daemon."""
+    """Run Slurm alone on Debian forky: 30 nodes, accounting, no plug-in, no daemon."""
     with Cluster("forky") as running:
         yield running
     assert not running.box.alive

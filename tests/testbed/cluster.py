@@ -7,7 +7,6 @@ import re
 import socket
 import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from testbed import accounting, images
@@ -19,6 +18,7 @@ from testbed.slurm import SlurmOptions
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 SITE = "/etc/rtsched/site.toml"
 SOCKETS = ("/run/rtsched/submit.sock", "/run/rtsched/query.sock")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from testbed.accounting import accounting
 from testbed.layers import Layer, boxes, cache
 from testbed.sandbox import Sandbox, TestbedError
+from testbed.slurm import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,10 +29,33 @@ SUITES = ("forky", "trixie")
 VENV = "/opt/rtsched"
 SOURCES = "/usr/src/rtsched"
 
-PACKAGES = """\
-slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins slurm-wlm-plugins libslurm-dev
-munge mariadb-server mariadb-client gcc g++ make libc6-dev libc6-dbg valgrind liblua5.4-0
-python3-dev python3-venv python3-pip libfaketime procps iproute2 util-linux""".split()
+PACKAGES = [
+    "slurmctld",
+    "slurmd",
+    "slurm-client",
+    "slurmdbd",
+    "slurm-wlm-basic-plugins",
+    "slurm-wlm-plugins",
+    "libslurm-dev",
+    "munge",
+    "mariadb-server",
+    "mariadb-client",
+    "gcc",
+    "g++",
+    "make",
+    "libc6-dev",
+    "libc6-dbg",
+    "valgrind",
+    "liblua5.4-0",
+    "python3-dev",
+    "python3-venv",
+    "python3-pip",
+    "libfaketime",
+    "procps",
+    "iproute2",
+    "util-linux",
+    "tzdata",
+]
 
 INSTALL = """
 set -eu
@@ -45,10 +70,12 @@ apt-get clean
 rm -rf /var/lib/apt/lists/* /var/lib/mysql /var/log/apt/*
 """
 
-# In pyproject.toml's order of things: what a head node installs, and what builds our wheel.
 EXTRAS = ("replay", "live")
+"""Which of pyproject.toml's optional dependencies a cluster has."""
 BUILD = ("hatchling>=1.25",)
+"""What builds our wheel."""
 PYSLURM = CHECKOUT / "contrib" / "slurm" / "pyslurm"
+PYSLURM_SUITES = ("forky",)
 
 
 def stack(suite: str) -> Layer:
@@ -98,32 +125,49 @@ def packages(suite: str) -> Layer:
     return Layer(f"packages-{suite}", recipe, make, _bootstrap(suite))
 
 
-def _python(suite: str) -> Layer:
-    wanted = requirements()
-    pyslurm = (PYSLURM / "build.sh").exists() and suite == "forky"
-    recipe = " ".join(wanted) + (_texts(PYSLURM) if pyslurm else "")
+def _bindings(suite: str) -> Layer:
+    """Return the layer of a virtual environment, with pyslurm where ours fits the suite's Slurm."""
+    pyslurm = suite in PYSLURM_SUITES
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
         settings, places = pip_settings()
-        binds = _network() | places | ({PYSLURM: "/mnt"} if pyslurm else {})
+        binds = _network() | places | {PYSLURM: "/mnt"}
+        with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
+            box.run(["python3", "-m", "venv", VENV], timeout=300)
+            if pyslurm:
+                words = ["sh", "/mnt/build.sh", f"{VENV}/bin/python"]
+                box.run(words, env=_proxies() | settings, timeout=1800)
+        return {"pyslurm": pyslurm}
+
+    recipe = _texts(PYSLURM) if pyslurm else "none"
+    return Layer(f"bindings-{suite}", recipe, make, packages(suite))
+
+
+def _python(suite: str) -> Layer:
+    wanted = requirements()
+
+    def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
+        settings, places = pip_settings()
+        binds, env = _network() | places, _proxies() | settings
         pip = [f"{VENV}/bin/python", "-m", "pip"]
         with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
-            env = _proxies() | settings
-            box.run(["python3", "-m", "venv", "--clear", VENV], timeout=300)
             box.run([*pip, "install", "--quiet", *wanted], env=env, timeout=1800)
-            if pyslurm:
-                box.run(["sh", "/mnt/build.sh", f"{VENV}/bin/python"], env=env, timeout=1800)
             return {"python": box.run([*pip, "freeze"], env=env).stdout.splitlines()}
 
-    return Layer(f"python-{suite}", recipe, make, packages(suite))
+    return Layer(f"python-{suite}", " ".join(wanted), make, _bindings(suite))
 
 
 def requirements() -> list[str]:
     """Return what pip has to install beside our own wheel, from pyproject.toml."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(word for name in EXTRAS for word in extras.get(name, []))]
-    return sorted({*wanted, *BUILD})
+    found, pending = {*BUILD, *project["dependencies"]}, list(EXTRAS)
+    while pending:
+        for word in extras[pending.pop()]:
+            own = re.fullmatch(r"rtsched\[(.+)\]", word)
+            pending += own[1].split(",") if own else []
+            found |= set() if own else {word}
+    return sorted(found)
 
 
 def pip_settings() -> tuple[dict[str, str], dict[Path, str]]:
@@ -226,7 +270,7 @@ def submit_filter(below: Layer, suite: str) -> Layer:
         sources.write(upper / SOURCES.lstrip("/"))
         with Sandbox(lower, boxes(), upper=upper) as box:
             words = ["make", "-s", "-C", f"{SOURCES}/contrib/slurm", "all", "install"]
-            box.run(words, timeout=300)
+            box.run([*words, f"PLUGINDIR={PLUGINS}"], timeout=300)
         return {"sources": sources.key}
 
     return Layer(f"filter-{suite}", sources.key, make, below)

@@ -42,6 +42,7 @@ STANDARD: dict[str, str] = {
     "ReturnToService": "2",
     "SlurmdParameters": "config_overrides",
     "KillWait": "5",
+    "MailProg": "/bin/true",
     "PluginDir": f"{PLUGINS}:/usr/lib/x86_64-linux-gnu/slurm-wlm",
 }
 
