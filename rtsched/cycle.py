@@ -85,10 +85,16 @@ def admission_actions(jobs: Jobs, verdicts: Verdicts) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def steer(snapshot: Snapshot, chain: Chain, stage: Stage = Stage.ALL) -> Cycle:
-    """Order and place the queued jobs whose start the plan does not own, and move running ones."""
-    planned = np.isin(snapshot.queued.id, snapshot.plan.entries.job)
-    jobs = snapshot.queued.take(~planned) if planned.any() else snapshot.queued
+def steer(
+    snapshot: Snapshot, chain: Chain, stage: Stage = Stage.ALL, jobs: Jobs | None = None
+) -> Cycle:
+    """Order and place queued jobs whose start the plan does not own, and move running ones.
+
+    `jobs` are some of the queued ones, for which this chain's modes hold; None: all.
+    """
+    jobs = snapshot.queued if jobs is None else jobs
+    planned = np.isin(jobs.id, snapshot.plan.entries.job)
+    jobs = jobs.take(~planned) if planned.any() else jobs
     actions: list[Action] = []
     order = placement = None
     if chain.asks("fair_share", stage):

@@ -104,6 +104,7 @@ class Spare:
     )
 
     keeps_periodic: ClassVar[bool] = True
+    follows_edges: ClassVar[bool] = True
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()

@@ -211,10 +211,13 @@ class Ruling:
         Planned, seconds since the epoch; nan where there is no promise.
     size : int
         Planned nodes; 0 where there is no promise.
+    parked : bool
+        Whether it is to be held until the daemon releases or cancels it.
     """
 
     rejected: bool
     text: str = ""
+    parked: bool = False
     token: str = ""
     promise: float = np.inf
     start: float = np.nan
@@ -230,6 +233,9 @@ class Translator(Protocol):
 
     def answer(self, submission: Submission, ruling: Ruling, facts: Any) -> Mapping[int, str | int]:
         """Return the fields that the filter is to set in the job."""
+
+    def asking(self, deadline: float) -> str:
+        """Return how a user asks for a deadline, such as `--deadline=2026-01-01T12:00:00`."""
 
     def guarded(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised property a request to change a job would change; empty: none."""

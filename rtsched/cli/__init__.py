@@ -16,7 +16,13 @@ __all__ = ["main"]
 
 COMMANDS = {
     "replay": "Replay accounting logs under several policies and compare them.",
-    "explain": "Say why a job of a replay was rejected or had to wait.",
+    "explain": "Say why a job was rejected or waits: of the live cluster, or of a replay.",
+    "serve": "Run the daemon: answer the submit filter, keep promises, steer the batch system.",
+    "status": "Say how the daemon is, and what you are promised.",
+    "feasible": "Say which deadline a job could have now.",
+    "plan": "Print the plan behind all promises.",
+    "chunk": "Print what was planned for a promised job, for its own use.",
+    "slurm": "Prepare or check a Slurm for rtsched.",
     "check": "Check a site.toml and say what it would do.",
     "plugins": "List the plug-ins that are installed, with their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rtsched.config import PluginTable
+    from rtsched.daemon.settings import LiveSite
     from rtsched.plugins import Found
-    from rtsched.replay.policies import Policy, Site
+    from rtsched.replay.policies import Policy
 
 
 @click.command("check")
@@ -51,7 +52,7 @@ def command(site_file: Path | None, as_schema: bool) -> None:
     _show(site_file, site, found)
 
 
-def load_checked(path: Path, found: Mapping[str, Found]) -> Site:
+def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:
     """Return a site.toml whose plug-ins could all be made, and whose planners' plans are kept.
 
     Raises
@@ -60,9 +61,10 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> Site:
         Listing every mistake; where the tables are right, every plug-in that cannot be made, every
         planner that could not keep its promises, and what is wrong with rules and periodic work.
     """
+    from rtsched.daemon.settings import LiveSite
     from rtsched.replay.policies import SITE, load_site
 
-    site = load_site(path, found)
+    site = load_site(path, found, LiveSite)
     tables = {
         "" if name == SITE else f"policy.{name}: ": policy
         for name, policy in site.policies().items()
@@ -95,7 +97,7 @@ def chain_problems(
     return problems
 
 
-def _show(path: Path, site: Site, found: Mapping[str, Found]) -> None:
+def _show(path: Path, site: LiveSite, found: Mapping[str, Found]) -> None:
     out = console()
     out.print(f"{path}: no mistakes", style="green", markup=False)
     for name, policy in site.policies().items():
@@ -104,6 +106,12 @@ def _show(path: Path, site: Site, found: Mapping[str, Found]) -> None:
     out.print()
     out.print("workload", style="bold")
     _show_settings(out, site.workload)
+    for name in ("daemon", site.daemon.system):
+        out.print()
+        out.print(name, style="bold")
+        _show_settings(out, getattr(site, name))
+    for scope in site.scope:
+        out.print(f"scope: {toml_text(_given(scope))}", markup=False)
 
 
 def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Found]) -> None:
@@ -183,13 +191,20 @@ def _show_settings(out: Console, settings: msgspec.Struct, hidden: Collection[st
         out.print(f"  {name} = {toml_text(value)}{mark}", markup=False)
 
 
+def _given(scope: msgspec.Struct) -> dict[str, Any]:
+    """Return what a scope says."""
+    import msgspec
+
+    return {k: v for k, v in msgspec.to_builtins(scope).items() if v is not None}
+
+
 def site_schema(found: Mapping[str, Found]) -> dict[str, Any]:
     """Return the JSON schema of a site.toml; a plug-in table's settings depend on its name."""
     import msgspec
 
-    from rtsched.replay.policies import Site
+    from rtsched.daemon.settings import LiveSite
 
-    schema: dict[str, Any] = msgspec.json.schema(Site)
+    schema: dict[str, Any] = msgspec.json.schema(LiveSite)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "rtsched site.toml"
     usable = {name: entry for name, entry in found.items() if entry.plugin is not None}

@@ -220,3 +220,40 @@ class Table:
         copy = self.replace(**{column: codes})
         copy._names = {**self._names, column: tuple(names)}
         return copy
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts, one after the other; their tables of names become one."""
+        parts = [part for part in parts if len(part)]
+        if len(parts) < 2:
+            return parts[0] if parts else cls.build(0)
+        arrays, names = {}, {}
+        for name, column in cls._columns.items():
+            if isinstance(column, Text):
+                arrays[name], names[name] = _one_table(parts, name)
+            else:
+                arrays[name] = read_only(np.concatenate([part.column(name) for part in parts]))
+        return cls._make(sum(map(len, parts)), arrays, names)
+
+    def equals(self, other: Self) -> bool:
+        """Return whether both hold the same rows; a missing number equals a missing number."""
+        return len(self) == len(other) and all(
+            self.texts(name) == other.texts(name)
+            if isinstance(column, Text) and self.names(name) != other.names(name)
+            else _same(self.column(name), other.column(name))
+            for name, column in self._columns.items()
+        )
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one is other or bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def _one_table(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Return the codes of one text column of all parts, and the table of names behind them."""
+    table: dict[str, int] = {}
+    codes = []
+    for part in parts:
+        recoded = [table.setdefault(text, len(table)) for text in part.names(name)]
+        codes.append(np.array([*recoded, -1], np.int32)[part.column(name)])
+    return cast("NDArray[np.int32]", read_only(np.concatenate(codes))), tuple(table)

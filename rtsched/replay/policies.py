@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -64,8 +64,17 @@ def presets() -> dict[str, Policy]:
     return msgspec.convert(raw["policy"], dict[str, Policy])
 
 
-def load_site(path: Path, found: Mapping[str, Found] | None = None) -> Site:
+S = TypeVar("S", bound="Site")
+
+
+def load_site(
+    path: Path,
+    found: Mapping[str, Found] | None = None,
+    kind: type[S] = Site,  # type: ignore[assignment]  # a default of a type variable
+) -> S:
     """Return a site.toml, checked down to the settings of its plug-ins.
+
+    `kind` is `Site`, or what it became where more tables are known.
 
     Raises
     ------
@@ -74,7 +83,7 @@ def load_site(path: Path, found: Mapping[str, Found] | None = None) -> Site:
     """
     raw = read_toml(path)
     problems: list[str] = []
-    site = convert(raw, Site, "", problems)
+    site = convert(raw, kind, "", problems)
     _check_policies(raw, discover() if found is None else found, problems)
     if problems or site is None:
         raise ConfigError(problems, path)

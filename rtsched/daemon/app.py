@@ -1,0 +1,366 @@
+"""The daemon: one asyncio loop that answers from memory, and a cycle beside it.
+
+A look at the batch system comes from a process of its own. What it means is worked out in a thread,
+from a site that nobody changes; a submission that is judged meanwhile makes another site, and then
+the cycle is worked out again. So a promise is never overwritten, and a submission never waits for a
+cycle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pwd
+import signal
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rtsched.adapters.wire import Kind, Tag, decode_fields, encode
+from rtsched.daemon.memory import remembered, restored
+from rtsched.daemon.notify import notify
+from rtsched.daemon.records import Decision
+from rtsched.daemon.submits import Desk
+from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
+from rtsched.errors import AdapterError, RtschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rtsched.adapters.live import Change, Done, Sight, Translator
+    from rtsched.daemon.chains import Chains
+    from rtsched.daemon.metrics import Metrics
+    from rtsched.daemon.records import Record
+    from rtsched.daemon.server import Door
+    from rtsched.daemon.settings import LiveSite
+    from rtsched.daemon.site import Site
+    from rtsched.daemon.store import Store
+    from rtsched.daemon.submits import Judged
+    from rtsched.daemon.worker import Worker
+    from rtsched.model.actions import Action
+
+log = structlog.get_logger(__name__)
+
+RETRIES = 3
+"""Times that a cycle is worked out beside the loop before it is worked out on it."""
+
+SOON = 0.05
+"""Seconds after a new promise at which the next cycle begins."""
+
+SAVED = 30.0
+"""Seconds between two times at which the plug-ins' states are written down."""
+
+
+@lru_cache(maxsize=4096)
+def user_name(uid: int) -> str:
+    """Return the name of a user, the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The plug-ins as configured, once for submissions and once for cycles.
+
+    Plug-ins keep what they prepared for their last question, so one that is asked by two threads
+    would prepare everything anew each time.
+    """
+
+    live: LiveSite
+    submits: Chains
+    cycles: Chains
+
+
+@dataclass
+class Status:
+    """What the daemon tells of itself."""
+
+    started: float
+    cycles: int = 0
+    failures: int = 0
+    last_cycle_s: float = 0.0
+    first_cycle_s: float = 0.0
+    problem: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class Daemon:
+    """Answers the filter, keeps promises, steers the batch system.
+
+    Parameters
+    ----------
+    policy : Policy
+        Settings and plug-ins.
+    store : Store
+        Where promises are written down.
+    worker : Worker
+        The process that talks to the batch system.
+    translator : Translator
+        Between its words and the models.
+    metrics : Metrics
+        What is counted.
+    reread : callable
+        Returns the policy as the site.toml now says it.
+    dry_run : bool
+        Judge and plan, and touch nothing: no promise is given, nothing is applied.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        store: Store,
+        worker: Worker,
+        translator: Translator,
+        metrics: Metrics,
+        *,
+        reread: Callable[[], Policy],
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.policy, self.store, self.worker = policy, store, worker
+        self.translator, self.metrics = translator, metrics
+        self.reread, self.dry_run, self.clock = reread, dry_run, clock
+        self.site: Site = restored(store.load())
+        self.steered: Steered | None = None
+        self.pending: Sequence[Change] = ()
+        self.status = Status(clock())
+        self._wake, self._stop = asyncio.Event(), asyncio.Event()
+        self._saved = -float("inf")
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:
+        """Answer the submit filter, which runs as `uid`; who submits stands in the message."""
+        begun = time.perf_counter()
+        try:
+            fields = decode_fields(payload)
+            if kind is Kind.MODIFY:
+                result, reply = self._modification(fields)
+            else:
+                result, reply = self._submission(fields)
+        except RtschedError as error:
+            log.warning("request_failed", kind=kind.name, error=str(error))
+            result, reply = "error", _error(str(error))
+        except Exception as error:  # the filter must get an answer, and the daemon must go on
+            log.exception("request_crashed", kind=kind.name, filter=uid)
+            result, reply = "error", _error(f"{type(error).__name__}: {error}")
+        self.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
+        return reply
+
+    def _submission(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
+        now, site = self.clock(), self.site
+        age = now - site.seen
+        if age > self.policy.live.daemon.stale:
+            raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
+        submission = self.translator.describe(fields, site.facts, now)
+        chain = self.policy.submits.of(submission.jobs)
+        desk = Desk(chain, self.policy.live.daemon, self.translator.asking)
+        user = user_name(submission.uid)
+        judged = desk.judge(site, submission, user, now)
+        self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
+        if self.dry_run:
+            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, 0)])
+        if judged.changed:
+            self._adopt(judged.site, judged.changed)
+            asyncio.get_running_loop().call_later(SOON, self._wake.set)
+        answer = self.translator.answer(submission, judged.ruling, site.facts)
+        return judged.verdict, encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
+
+    def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
+        if judged.judgement is not None:
+            self.metrics.judged(judged.judgement)
+        if judged.verdict == "pass" and not judged.ruling.text:
+            return
+        token = judged.ruling.token
+        text = judged.ruling.text
+        decision = Decision(
+            now, uid, "", name, judged.verdict, judged.codes, text, judged.offer, token
+        )
+        self.store.note(decision)
+        log.info("submission_judged", uid=uid, verdict=judged.verdict, codes=judged.codes)
+
+    def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
+        job = _job_id(fields)
+        record = self.site.records.get(job)
+        what = self.translator.guarded(fields)
+        if record is None or not what or self._may_change(fields):
+            return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, 0)])
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.deadline))
+        text = (
+            f"rtsched: job {job} was promised to end by {when}; {what} must not change. "
+            "Cancel it and submit it anew"
+        )
+        return "reject", encode(Kind.ANSWER, [(Tag.VERDICT, 1), (Tag.MESSAGE, text)])
+
+    def _may_change(self, fields: dict[int, int | str]) -> bool:
+        uid = int(fields.get(Tag.SUBMIT_UID, -1))
+        return uid == 0 or user_name(uid) in self.policy.live.daemon.admins
+
+    def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
+        """Write down what changed; then, and only then, it is so."""
+        plan = site.snapshot.plan
+        self.store.commit(changed, plan, site.snapshot.version)
+        self.site = site
+        for record in changed:
+            self.metrics.changed(record)
+            level = log.warning if record.standing in {"broken", "missed"} else log.info
+            level("promise_changed", job=record.id, standing=record.standing, why=record.why)
+
+    # --- cycles --------------------------------------------------------------------------------
+
+    async def cycle(self) -> None:
+        """Look, settle what the look means for the promises, and have the rest done."""
+        begun = time.perf_counter()
+        sight = await self.worker.look()
+        settled = await self._settle(sight)
+        first = await self._apply(settled.actions)
+        rules = self._rules()
+        result = await asyncio.to_thread(steered, settled.site, settled.events, rules)
+        self.site = replace(
+            self.site, snapshot=replace(self.site.snapshot, states=dict(result.states))
+        )
+        self.steered = result
+        self.pending = (*first, *await self._apply(result.actions))
+        await self._save()
+        self._finished(time.perf_counter() - begun, sight)
+
+    def _reload(self) -> None:
+        """Take in a changed site.toml; a wrong one is reported, and all stays as it was."""
+        try:
+            policy = self.reread()
+        except RtschedError as error:
+            log.error("reload_failed", error=str(error))
+            return
+        self.policy = policy
+        log.info("settings_reloaded")
+
+    def _finished(self, seconds: float, sight: Sight) -> None:
+        status = self.status
+        status.first_cycle_s = status.first_cycle_s or seconds
+        status.cycles, status.last_cycle_s, status.problem = status.cycles + 1, seconds, ""
+        status.problems = sight.problems
+        self.metrics.cycle_done(seconds, self.site)
+
+    def _rules(self) -> Rules:
+        daemon = self.policy.live.daemon
+        young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
+        cycles = self.policy.cycles
+        return Rules(cycles, cycles.planner_alone(), young, user_name, self.dry_run)
+
+    async def _settle(self, sight: Sight) -> Settled:
+        rules = self._rules()
+        for attempt in range(RETRIES + 1):
+            site, now = self.site, self.clock()
+            if attempt < RETRIES:
+                settled = await asyncio.to_thread(settle, site, sight, rules, now)
+            else:
+                settled = settle(site, sight, rules, now)
+            if self.site is site:
+                break
+        moved = settled.site.snapshot.version != site.snapshot.version
+        if settled.changed or moved:
+            self._adopt(settled.site, settled.changed)
+        else:
+            self.site = settled.site
+        return settled
+
+    async def _apply(self, actions: Sequence[Action]) -> Sequence[Change]:
+        """Have actions carried out; return the changes that they came to."""
+        changes, dones = await self.worker.apply(actions, self.dry_run)
+        for done in dones:
+            self._report(done)
+        return changes
+
+    def _report(self, done: Done) -> None:
+        self.metrics.applied(done)
+        if done.outcome == "done":
+            log.info("change_made", kind=done.change.kind, job=done.change.job)
+            return
+        log.warning(
+            "change_not_made",
+            kind=done.change.kind,
+            job=done.change.job,
+            change=done.change.text,
+            outcome=done.outcome,
+            answer=done.text,
+        )
+
+    async def _save(self, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if self.dry_run or (now - self._saved < SAVED and not at_once):
+            return
+        told = bool(self.policy.cycles.chain.asks("observe"))
+        site = self.site
+        await asyncio.to_thread(lambda: self.store.save_states(remembered(site, told)))
+        await asyncio.to_thread(self.store.flush)
+        self._saved = now
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def run(self, doors: Sequence[tuple[Door, str | None]]) -> None:
+        """Look once, listen, and go on until told to stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        try:
+            await self._try_cycle()
+            for door, group in doors:
+                await door.listen(group)
+            notify("READY=1")
+            log.info("daemon_started", promises=len(self.site.records), dry_run=self.dry_run)
+            while not self._stop.is_set():
+                await self._wait()
+                if not self._stop.is_set():
+                    await self._try_cycle()
+        finally:
+            notify("STOPPING=1")
+            for door, _ in doors:
+                door.close()
+            with contextlib.suppress(RtschedError):
+                await self._save(at_once=True)
+            await self.worker.close()
+            log.info("daemon_stopped")
+
+    async def _try_cycle(self) -> None:
+        try:
+            await self.cycle()
+        except RtschedError as error:
+            self.status.failures += 1
+            self.status.problem = str(error)
+            self.metrics.cycle_failed()
+            log.error("cycle_failed", error=str(error))
+        except Exception as error:  # a defect must not end the daemon that keeps promises
+            self.status.failures += 1
+            self.status.problem = f"{type(error).__name__}: {error}"
+            self.metrics.cycle_failed()
+            log.exception("cycle_crashed")
+
+    async def _wait(self) -> None:
+        """Wait for the next cycle: its time, a new promise, or the end."""
+        self._wake.clear()
+        waits = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._stop.wait())]
+        period = self.policy.live.daemon.cycle
+        _, left = await asyncio.wait(waits, timeout=period, return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+
+
+def _job_id(fields: dict[int, int | str]) -> int:
+    """Return the job that a request to change one is about, -1 if that is not one job."""
+    if Tag.JOB_ID in fields:
+        return int(fields[Tag.JOB_ID])
+    name = str(fields.get(Tag.JOB_ID_STR, ""))
+    digits = name.partition("_")[0].partition("+")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
+
+
+def _error(text: str) -> bytes:
+    return encode(Kind.ERROR, [(Tag.MESSAGE, f"rtsched: {text}"[:900])])

@@ -1,0 +1,110 @@
+"""What a daemon that starts anew remembers: open promises, the plan, the plug-ins' states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.daemon.codec import decode_jobs, encode_jobs
+from rtsched.daemon.site import Site, in_order, promises_of
+from rtsched.errors import RtschedError
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.state import State, decode_state, encode_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rtsched.daemon.records import Kept
+
+log = structlog.get_logger(__name__)
+
+_TOLD = "rtsched"
+"""Where the daemon's own state stands among those of the plug-ins; no plug-in is called so."""
+
+
+class Told(State, frozen=True):
+    """What the plug-ins had been told of when their states were written down.
+
+    `seen` is the last look; `queued` and `running` are its jobs (`encode_jobs`), empty where no
+    plug-in is told; `nodes` are the names of the nodes that the plan's rows mean.
+    """
+
+    seen: float
+    queued: bytes
+    running: bytes
+    nodes: list[str]
+
+
+def remembered(site: Site, told: bool) -> dict[str, bytes]:
+    """Return what has to be written down of a site beside its records and plan.
+
+    `told` says whether any plug-in keeps a state; else the jobs need not be remembered.
+    """
+    snapshot = site.snapshot
+    queued = snapshot.queued.take(snapshot.queued.id < FIRST_OWN_ID) if told else Jobs.build(0)
+    running = snapshot.running if told else Jobs.build(0)
+    names = [name or "" for name in snapshot.cluster.nodes.texts("name")]
+    own = Told(site.seen, encode_jobs(queued), encode_jobs(running), names)
+    states: Mapping[str, State] = {**snapshot.states, _TOLD: own}
+    return {f"{name}:{_kind(type(state))}": encode_state(state) for name, state in states.items()}
+
+
+def restored(kept: Kept) -> Site:
+    """Return the site as it was left; what cannot be read is left out, and said in the log."""
+    states = dict(_states(kept.states))
+    told = states.pop(_TOLD, None)
+    asked = Jobs.joined([_row(record.job, record.id) for record in kept.records])
+    queued, running, nodes, seen = asked, Jobs.build(0), Nodes.build(0), -np.inf
+    if isinstance(told, Told):
+        before = decode_jobs(told.queued)
+        others = before.take(~np.isin(before.id, asked.id))
+        queued, running = in_order(Jobs.joined([others, asked])), decode_jobs(told.running)
+        nodes = Nodes.build(len(told.nodes), name=told.nodes)
+        seen = told.seen if len(queued) + len(running) + len(states) else -np.inf
+    plan = kept.plan if kept.plan is not None else Schedule.empty()
+    if len(plan.nodes) and plan.nodes.max() >= len(nodes):
+        plan = Schedule.empty()
+    records = {record.id: record for record in kept.records}
+    snapshot = Snapshot(
+        now=0.0,
+        cluster=Cluster(nodes),
+        queued=queued,
+        running=running,
+        promises=promises_of(records.values()),
+        plan=plan.take(np.flatnonzero(np.isin(plan.entries.job, queued.id))),
+        states=states,
+        version=kept.version,
+    )
+    next_id = max([FIRST_OWN_ID - 1, *records]) + 1
+    return Site(snapshot, records, asked, seen=seen, next_id=next_id)
+
+
+def _row(job: bytes, key: int) -> Jobs:
+    return decode_jobs(job).replace(id=np.array([key]))
+
+
+def _kind(kind: type[State]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _states(stored: Mapping[str, bytes]) -> Iterator[tuple[str, State]]:
+    """Yield the states whose types are still there."""
+    known = {_kind(kind): kind for kind in _kinds(State)}
+    for key, data in stored.items():
+        name, _, kind = key.partition(":")
+        try:
+            yield name, decode_state(data, known[kind])
+        except (KeyError, RtschedError) as error:
+            log.warning("state_dropped", plugin=name, error=str(error))
+
+
+def _kinds(base: type[State]) -> Iterator[type[State]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _kinds(kind)

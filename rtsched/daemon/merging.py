@@ -1,0 +1,253 @@
+"""After a look at the batch system: which admissions became jobs, which jobs ended, what is new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from rtsched.adapters.live import FIRST_OWN_ID, Ended, Ending
+from rtsched.daemon.records import OPEN
+from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
+from rtsched.model.events import EventKind, EventRows, Events
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rtsched.adapters.live import Sight
+    from rtsched.daemon.records import Record, Standing
+
+LATE = 1.0
+"""Seconds by which a job may end after its deadline and count as in time: the batch system tells
+ends in whole seconds."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a look came to: the site after it, the records that changed, and what happened."""
+
+    site: Site
+    changed: tuple[Record, ...]
+    events: Events
+
+
+def merge(site: Site, sight: Sight, now: float) -> Merged:
+    """Return the site after a look, at `now`, seconds since the epoch."""
+    names = _recognised(site, sight)
+    changed = [_closed(site, record, names, sight, now) for record in site.records.values()]
+    new = [record for record in changed if record is not None]
+    records = dict(site.records)
+    for record in new:
+        old = next((own for own, job in names.items() if job == record.id), record.id)
+        records.pop(old, None)
+        if record.standing in OPEN:
+            records[record.id] = record
+    asked = _of_records(site.asked, names, records)
+    after = _seen(site, sight, names, records, asked, now)
+    return Merged(after, tuple(new), _events(site, sight))
+
+
+def _recognised(site: Site, sight: Sight) -> dict[int, int]:
+    """Return the job ids, by our own ids, of admissions whose jobs have appeared."""
+    waiting = {r.token: r for r in site.records.values() if r.standing == "provisional"}
+    if not waiting:
+        return {}
+    uids: list[int] = [*sight.marks.uid.tolist(), *[-1] * len(sight.ended)]
+    jobs = [*sight.marks.job.tolist(), *sight.ended.job.tolist()]
+    tokens = [*sight.marks.texts("token"), *sight.ended.texts("token")]
+    names: dict[int, int] = {}
+    for token, job, uid in zip(tokens, jobs, uids, strict=True):
+        record = waiting.get(token) if token else None
+        if record is not None and uid in {record.uid, -1}:
+            names.setdefault(record.id, job)
+    return names
+
+
+def _closed(
+    site: Site, record: Record, names: Mapping[int, int], sight: Sight, now: float
+) -> Record | None:
+    """Return a record as it has become, None if it stands as it was."""
+
+    def became(standing: Standing, why: str, job: int = record.id) -> Record:
+        return msgspec.structs.replace(
+            record, id=job, standing=standing, why=why, changed_at=now, expires=np.inf
+        )
+
+    if record.standing == "offered":
+        return became("lapsed", "the offer was not taken") if now >= record.expires else None
+    job = names.get(record.id, record.id)
+    if job >= FIRST_OWN_ID:
+        gone = min(sight.time, now) >= record.expires
+        return became("lapsed", "the job never appeared") if gone else None
+    place, there = places(sight.ended.job, np.array([job]))
+    if there[0]:
+        standing, why = _ending(sight.ended, int(place[0]), record.deadline)
+        return became(standing, why, job)
+    if job in sight.queued.id or job in sight.running.id:
+        if problem := _changed_by_user(site, record, sight, job):
+            return became("void", problem, job)
+        return became("firm", "", job) if record.standing == "provisional" else None
+    return became("withdrawn", "the batch system no longer knows the job", job)
+
+
+def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:
+    """Return what became of a promise whose job ended."""
+    ending, end = Ending(int(ended.ending[row])), float(ended.end[row])
+    if ending == Ending.OWN_LIMIT:
+        return "own-limit", "the job was killed at its own time limit"
+    if ending == Ending.NODE_LOST:
+        return "missed", "a node died under the job"
+    if ending == Ending.DEADLINE:
+        return "missed", "the batch system gave the job up at its deadline"
+    if end > deadline + LATE:
+        return "missed", f"the job ended {end - deadline:.0f} s late"
+    if ending == Ending.FAILED:
+        return "withdrawn", "the job failed or was cancelled before its deadline"
+    return "kept", ""
+
+
+def _changed_by_user(site: Site, record: Record, sight: Sight, job: int) -> str:
+    """Return what of a waiting job is no longer as it was promised; empty: nothing."""
+    place, there = places(sight.queued.id, np.array([job]))
+    asked = site.row(record.id)
+    if not there[0] or not len(asked):
+        return ""
+    seen = sight.queued.take(place)
+    if seen.deadline[0] > asked.deadline[0] or not np.isfinite(seen.deadline[0]):
+        return "its deadline was taken away or put off"
+    if seen.texts("partition") != asked.texts("partition"):
+        return "it was moved to another partition"
+    if asked.size_min[0] < 0 and seen.size[0] > asked.size[0]:
+        return "it asks for more nodes than it was promised"
+    if asked.size_min[0] < 0 and seen.wall_time[0] > asked.wall_time[0] + 60.0:
+        return "it asks for more time than it was promised"
+    return ""
+
+
+def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:
+    """Return the rows of open records, under their present ids."""
+    ids = np.array([names.get(job, job) for job in asked.id.tolist()], np.int64)
+    kept = np.isin(ids, np.array(list(records), np.int64))
+    if not names and kept.all():
+        return asked
+    return asked.replace(id=ids).take(kept)
+
+
+def _seen(
+    site: Site,
+    sight: Sight,
+    names: Mapping[int, int],
+    records: Mapping[int, Record],
+    asked: Jobs,
+    now: float,
+) -> Site:
+    """Return the site with what the look showed; tables that did not change stay the same ones."""
+    old = site.snapshot
+    waits = np.isin(asked.id, sight.queued.id) | (asked.id >= FIRST_OWN_ID)
+    others = sight.queued.take(~np.isin(sight.queued.id, asked.id))
+    queued = in_order(Jobs.joined([others, asked.take(waits)]))
+    plan = on_nodes(renamed(old.plan, names), old.cluster, sight.cluster)
+    kept = np.isin(plan.entries.job, asked.id[waits])
+    plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
+    links = _links(site.links, names, records)
+    promises = promises_of(records.values())
+    moved = plan is not old.plan or not promises.equals(old.promises)
+    same = old.cluster.nodes.equals(sight.cluster.nodes)
+    same = same and old.cluster.partitions.keys() == sight.cluster.partitions.keys()
+    snapshot = replace(
+        old,
+        now=now,
+        cluster=old.cluster if same and site.seen > -np.inf else sight.cluster,
+        queued=old.queued if queued.equals(old.queued) else queued,
+        running=sight.running,
+        allocations=sight.allocations,
+        accounts=old.accounts if sight.accounts.equals(old.accounts) else sight.accounts,
+        promises=promises if moved else old.promises,
+        plan=plan,
+        edges=Edges.joined([sight.edges, links]),
+        periodic=old.periodic if sight.periodic.equals(old.periodic) else sight.periodic,
+        version=old.version + moved,
+    )
+    return replace(
+        site,
+        snapshot=snapshot,
+        records=records,
+        asked=asked,
+        links=links,
+        marks=sight.marks,
+        facts=sight.facts,
+        seen=sight.time,
+        declined=site.declined & frozenset(sight.queued.id.tolist())
+        if site.declined
+        else site.declined,
+    )
+
+
+def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, Record]) -> Edges:
+    """Return the edges of records that the batch system has not shown yet."""
+    if not len(links):
+        return links
+    hidden = [job in records and job not in names for job in links.after.tolist()]
+    return links if all(hidden) else links.take(np.array(hidden))
+
+
+def _events(site: Site, sight: Sight) -> Events:
+    """Return what happened between two looks, in order of time.
+
+    A job that left the queue without having run counts as rejected: it will not run.
+    """
+    before, first = site.snapshot, site.seen == -np.inf
+    parts: list[tuple[EventKind, Jobs, np.ndarray[tuple[int], np.dtype[np.float64]]]] = []
+    known = np.concatenate([before.queued.id, before.running.id])
+    known = known[known < FIRST_OWN_ID]
+    there = np.concatenate([sight.queued.id, sight.running.id])
+    came_queued = sight.queued.take(~np.isin(sight.queued.id, before.queued.id))
+    came_running = sight.running.take(~np.isin(sight.running.id, known))
+    parts += [(EventKind.ARRIVED, came, came.submit) for came in (came_queued, came_running)]
+    starts = ~np.isin(sight.running.id, before.running.id)
+    parts.append(
+        (EventKind.STARTED, sight.running.take(starts), sight.allocations.entries.start[starts])
+    )
+    over = before.running.take(~np.isin(before.running.id, sight.running.id))
+    parts.append((EventKind.ENDED, over, _ends(sight, over)))
+    left = before.queued.take(~np.isin(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
+    parts.append((EventKind.REJECTED, left, np.full(len(left), sight.time)))
+    rows = [_rows(kind, jobs, time) for kind, jobs, time in parts]
+    jobs = [each for _, each, _ in parts]
+    if not first:
+        rows.append(_node_rows(site, sight))
+        jobs.append(Jobs.build(len(rows[-1])))
+    whole, about = EventRows.joined(rows), Jobs.joined(jobs)
+    order = np.lexsort((about.id, whole.kind, whole.time)) if len(whole) else np.empty(0, np.int64)
+    return Events(whole.take(order), about.take(order))
+
+
+def _ends(sight: Sight, over: Jobs) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    place, known = places(sight.ended.job, over.id)
+    ends = np.full(len(over), sight.time)
+    ends[known] = sight.ended.end[place[known]]
+    return np.where(np.isfinite(ends), ends, sight.time)
+
+
+def _rows(
+    kind: EventKind, jobs: Jobs, time: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> EventRows:
+    runs = kind in {EventKind.STARTED, EventKind.ENDED}
+    size = jobs.size if runs else np.zeros(len(jobs), np.int32)
+    return EventRows.build(len(jobs), time=time, kind=np.full(len(jobs), kind, np.int8), size=size)
+
+
+def _node_rows(site: Site, sight: Sight) -> EventRows:
+    """Return an event for each node whose state changed; none where nodes came or went."""
+    old, new = site.snapshot.cluster.nodes.state, sight.cluster.nodes.state
+    nodes = np.flatnonzero(old != new) if len(old) == len(new) else np.empty(0, np.int64)
+    return EventRows.build(
+        len(nodes),
+        time=np.full(len(nodes), sight.time),
+        kind=np.full(len(nodes), EventKind.NODE_CHANGED, np.int8),
+        node=nodes.astype(np.int32),
+    )

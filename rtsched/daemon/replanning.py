@@ -1,0 +1,158 @@
+"""When the plan no longer holds, or could be better: a new one, and who loses by it.
+
+A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
+on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
+all the others. Those for which there is no place are told at once: their promise is broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from rtsched.cycle import judge
+from rtsched.daemon.site import promises_of
+from rtsched.model.actions import Action, Requeue, Tell
+from rtsched.model.snapshot import places
+from rtsched.model.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.chain import Chain
+    from rtsched.daemon.records import Record
+    from rtsched.daemon.site import Site
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.schedule import Schedule
+    from rtsched.model.snapshot import Snapshot
+
+SLACK = 1.0
+"""Seconds by which nodes may come free after a planned start: batch systems count whole seconds."""
+
+OVERDUE = 20.0
+"""Seconds after its planned start at which a job that waits is planned anew."""
+
+
+@dataclass(frozen=True)
+class Replanned:
+    """The site with a plan that holds, the promises that broke, and what has to be done for it."""
+
+    site: Site
+    changed: tuple[Record, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+def replan(site: Site, planner: Chain, now: float, young: float) -> Replanned:
+    """Return the site with a plan that holds at `now`, seconds since the epoch.
+
+    Parameters
+    ----------
+    site : Site
+        After a look.
+    planner : Chain
+        The planner alone.
+    now : float
+        Seconds since the epoch.
+    young : float
+        A best-effort job that has run for less, in seconds, may be requeued where a promise would
+        break otherwise; 0: none may.
+    """
+    snapshot = replace(site.snapshot, now=now)
+    lost = _lost(site, snapshot)
+    if not len(lost):
+        asked = judge(snapshot, planner, snapshot.queued.take([])).judgement
+        better = None if asked is None else asked.verdicts.plan
+        return Replanned(_planned(site, better) if better is not None else site)
+    rest = _without(snapshot, lost)
+    rows = _asked(site, lost)
+    again = judge(rest, planner, rows).judgement
+    assert again is not None  # noqa: S101  some jobs were judged
+    kept = rows.id[again.verdicts.code == Verdict.ADMIT]
+    failed = np.setdiff1d(lost, kept)
+    late = _late_starters(site, snapshot, young) if len(failed) else failed
+    if len(late) and not len(_lost(site, _freed(snapshot, late))):
+        return Replanned(site, actions=(Requeue(late),))
+    plan = again.verdicts.plan if again.verdicts.plan is not None else rest.plan
+    return _broken(_planned(site, plan), failed, now)
+
+
+def _lost(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
+    """Return the jobs that wait for a promised start that is not to be had, or have none."""
+    plan, now = snapshot.plan, snapshot.now
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    wanted = np.maximum(plan.starts() - now, 0.0)
+    bad = np.zeros(len(plan), np.bool_)
+    bad[entry[snapshot.free_in[plan.nodes] > wanted + SLACK]] = True
+    bad |= plan.entries.start < now - OVERDUE
+    waits = np.isin(site.asked.id, snapshot.queued.id)
+    homeless = np.setdiff1d(site.asked.id[waits], plan.entries.job)
+    return np.union1d(plan.entries.job[bad], homeless)
+
+
+def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:
+    """Return the snapshot as if some jobs had been promised nothing and were not there."""
+    return replace(
+        snapshot,
+        queued=snapshot.queued.take(~np.isin(snapshot.queued.id, lost)),
+        promises=snapshot.promises.take(~np.isin(snapshot.promises.job, lost)),
+        plan=snapshot.plan.take(np.flatnonzero(~np.isin(snapshot.plan.entries.job, lost))),
+    )
+
+
+def _asked(site: Site, lost: NDArray[np.int64]) -> Jobs:
+    """Return what the jobs asked for, with the deadlines that they were promised."""
+    rows = site.asked.take(np.isin(site.asked.id, lost))
+    deadline = [site.records[job].deadline for job in rows.id.tolist()]
+    return rows.with_column("deadline", np.array(deadline))
+
+
+def _planned(site: Site, plan: Schedule) -> Site:
+    snapshot = replace(site.snapshot, plan=plan, version=site.snapshot.version + 1)
+    return replace(site, snapshot=snapshot)
+
+
+def _late_starters(site: Site, snapshot: Snapshot, young: float) -> NDArray[np.int64]:
+    """Return best-effort jobs on planned nodes that have just started and may be requeued."""
+    runs, entries = snapshot.allocations, snapshot.allocations.entries
+    new = (entries.start > snapshot.now - young) & ~np.isin(entries.job, snapshot.promises.job)
+    on = np.repeat(np.arange(len(runs)), np.diff(runs.indptr))
+    touched = np.zeros(len(runs), np.bool_)
+    touched[on[np.isin(runs.nodes, snapshot.plan.nodes)]] = True
+    place, known = places(site.marks.job, entries.job)
+    may = np.zeros(len(runs), np.bool_)
+    may[known] = site.marks.requeues[place[known]]
+    return entries.job[new & touched & may]
+
+
+def _freed(snapshot: Snapshot, jobs: NDArray[np.int64]) -> Snapshot:
+    """Return the snapshot as if some running jobs did not run."""
+    kept = np.flatnonzero(~np.isin(snapshot.allocations.entries.job, jobs))
+    running = snapshot.running.take(kept)
+    return replace(snapshot, running=running, allocations=snapshot.allocations.take(kept))
+
+
+def _broken(site: Site, failed: NDArray[np.int64], now: float) -> Replanned:
+    """Return the site without the promises that cannot be kept; their users are told."""
+    if not len(failed):
+        return Replanned(site)
+    told, changed = [], []
+    for job in failed.tolist():
+        record = site.records[job]
+        standing = "lapsed" if record.standing == "offered" else "broken"
+        why = "no plan keeps it after what changed on the machine"
+        changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
+        if record.standing == "firm":
+            told.append(job)
+    records = {job: r for job, r in site.records.items() if job not in set(failed.tolist())}
+    asked = site.asked.take(~np.isin(site.asked.id, failed))
+    ours = [r.id for r in changed if r.id not in site.marks.job]
+    queued = site.snapshot.queued
+    queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
+    snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
+    after = replace(site, snapshot=snapshot, records=records, asked=asked)
+    text = "rtsched: the promised deadline can no longer be kept; the job runs as best effort"
+    actions = (Tell(np.array(told, np.int64), (text,) * len(told)),) if told else ()
+    return Replanned(after, tuple(changed), actions)

@@ -1,0 +1,182 @@
+"""The two sockets: one for the submit filter, one for users' questions.
+
+Who is at the other end is what the kernel says (peer credentials, unix(7)), never what a message
+says. A connection brings one message and gets one answer. It is cut off when it is idle, sends too
+much or nonsense, or when its user has too many open at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import os
+import socket
+import struct
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rtsched.adapters.wire import HEADER, LIMIT, Kind, read_header
+from rtsched.errors import AdapterError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    Handler = Callable[[Kind, bytes, int], bytes]
+
+log = structlog.get_logger(__name__)
+
+_CREDENTIALS = struct.Struct("3i")
+BACKLOG = 1024
+
+
+class Door:
+    """A listening Unix socket.
+
+    Parameters
+    ----------
+    path : Path
+        Of the socket; a dead one in its place is removed.
+    kinds : collection of Kind
+        What may be asked here.
+    handler : callable
+        From kind, payload and the asker's uid to the answer's bytes; must not block for long.
+    uids : collection of int, optional
+        Who may ask; None: everybody.
+    most : int
+        Connections of one user at a time; root and `uids` may have any number.
+    idle : float
+        Seconds for which a connection may keep us waiting.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kinds: Collection[Kind],
+        handler: Handler,
+        *,
+        uids: Collection[int] | None = None,
+        most: int = 8,
+        idle: float = 5.0,
+    ) -> None:
+        self.path, self.kinds, self.handler = path, frozenset(kinds), handler
+        self.uids, self.most, self.idle = uids, most, idle
+        self.open: Counter[int] = Counter()
+        self.refused = 0
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, group: str | None = None) -> None:
+        """Begin to listen; only members of `group` can connect, if this process may say so.
+
+        Raises
+        ------
+        AdapterError
+            If the socket cannot be made, or another daemon listens there.
+        """
+        if _answers(self.path):
+            raise AdapterError(f"{self.path}: another daemon listens here; stop it first")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_unix_server(
+                lambda: _Connection(self), str(self.path), backlog=BACKLOG
+            )
+            self._let_in(group)
+        except OSError as error:
+            raise AdapterError(
+                f"{self.path}: cannot listen: {error.strerror}; the directory must exist and "
+                "belong to the daemon's user"
+            ) from error
+
+    def _let_in(self, group: str | None) -> None:
+        mode = 0o666
+        if group is not None:
+            try:
+                os.chown(self.path, -1, grp.getgrnam(group).gr_gid)
+                mode = 0o660
+            except (KeyError, PermissionError):
+                log.warning("socket_open_to_all", path=str(self.path), group=group)
+        self.path.chmod(mode)
+
+    def close(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+
+    def admits(self, uid: int) -> bool:
+        """Return whether a user may ask, and has not too many connections open."""
+        if self.uids is not None:
+            return uid in self.uids
+        return uid == 0 or self.open[uid] < self.most
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: one message, one answer."""
+
+    def __init__(self, door: Door) -> None:
+        self.door, self.uid, self.buffer = door, -1, bytearray()
+        self.counted = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Look who it is."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a stream socket
+        self.transport = transport
+        peer: socket.socket = transport.get_extra_info("socket")
+        raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.uid = _CREDENTIALS.unpack(raw)[1]
+        if not self.door.admits(self.uid):
+            self.door.refused += 1
+            transport.abort()
+            return
+        self.door.open[self.uid] += 1
+        self.counted = True
+        self.timer = asyncio.get_running_loop().call_later(self.door.idle, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer once the message is complete."""
+        self.buffer += data
+        if len(self.buffer) < HEADER.size:
+            return
+        try:
+            kind, length = read_header(bytes(self.buffer[: HEADER.size]))
+            if kind not in self.door.kinds or length > LIMIT[kind]:
+                raise ProtocolError(f"a message of kind {kind.name} is not taken here")
+            if len(self.buffer) < HEADER.size + length:
+                return
+            if len(self.buffer) > HEADER.size + length:
+                raise ProtocolError("more than one message")
+            answer = self.door.handler(kind, bytes(self.buffer[HEADER.size :]), self.uid)
+        except ProtocolError as error:
+            self.door.refused += 1
+            log.warning("message_refused", path=self.door.path.name, uid=self.uid, why=str(error))
+            self.transport.abort()
+            return
+        self.transport.write(answer)
+        self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
+        """Forget it."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.counted:
+            self.door.open[self.uid] -= 1
+            if not self.door.open[self.uid]:
+                del self.door.open[self.uid]
+
+
+def _answers(path: Path) -> bool:
+    """Return whether somebody listens on a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,146 @@
+"""Settings of the daemon, and the site.toml of a site that is live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rtsched.adapters.slurm import SlurmSettings
+from rtsched.config import Mode  # noqa: TC001 - read by msgspec
+from rtsched.replay.policies import Site
+
+if TYPE_CHECKING:
+    from rtsched.model.jobs import Jobs
+
+
+class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[daemon]` table."""
+
+    system: Annotated[Literal["slurm"], Meta(description="The batch system that runs here.")] = (
+        "slurm"
+    )
+    database: Annotated[
+        str, Meta(description="Where promises are kept (SQLite); its directory must be writable.")
+    ] = "/var/lib/rtsched/rtsched.db"
+    durable: Annotated[
+        Literal["full", "normal"],
+        Meta(
+            description="`full`: a promise is on the disk before its user reads it. `normal`: it "
+            "survives the daemon's death at once, a power failure only after some seconds."
+        ),
+    ] = "full"
+    run: Annotated[
+        str, Meta(description="Directory of the sockets `submit.sock` and `query.sock`.")
+    ] = "/run/rtsched"
+    cycle: Annotated[
+        float,
+        Meta(gt=0, description="Seconds between two looks at the batch system, at the most."),
+    ] = 5.0
+    patience: Annotated[
+        float, Meta(gt=0, description="Seconds that the batch system may take to answer.")
+    ] = 30.0
+    stale: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="With a look older than these seconds nobody is judged; the filter then "
+            "does what its own setting `on_failure` says.",
+        ),
+    ] = 60.0
+    lapse: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which an admission lapses whose job never appeared.",
+        ),
+    ] = 60.0
+    offer: Annotated[
+        float,
+        Meta(ge=0, description="Seconds for which a counter-offer is held for its user; 0: never."),
+    ] = 60.0
+    offers_per_user: Annotated[
+        int,
+        Meta(ge=0, description="Counter-offers held for one user at a time; the oldest gives way."),
+    ] = 1
+    promises_per_user: Annotated[
+        int, Meta(ge=0, description="Promises that one user may have at a time; 0: any number.")
+    ] = 0
+    late_starters: Annotated[
+        Literal["requeue", "leave"],
+        Meta(
+            description="A best-effort job may start on planned nodes in the moment before they "
+            "are reserved. `requeue`: if a promise could not be kept otherwise, a job that may be "
+            "requeued and has just started is; `leave`: it stays, and the promise may break."
+        ),
+    ] = "requeue"
+    filters: Annotated[
+        list[str],
+        Meta(description="Users who may ask for verdicts: those that slurmctld runs as."),
+    ] = msgspec.field(default_factory=lambda: ["slurm", "root"])
+    filter_group: Annotated[
+        str,
+        Meta(
+            description="Group that may connect to `submit.sock`; the daemon must be a member. "
+            "Without it everybody may connect, and those who are not in `filters` are sent away."
+        ),
+    ] = "slurm"
+    admins: Annotated[
+        list[str], Meta(description="Users who may see everybody's promises, beside root.")
+    ] = []
+    metrics_port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port on localhost for Prometheus; 0: none.")
+    ] = 0
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")
+    ] = "info"
+
+
+class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[scope]]` table: another mode of plug-ins for some jobs. The last that fits wins."""
+
+    mode: Annotated[Mode, Meta(description="How much the plug-ins' answers count for these jobs.")]
+    plugin: Annotated[str | None, Meta(description="The plug-in it is about; none: all.")] = None
+    partition: Annotated[
+        str | None, Meta(description="Jobs of this partition; none: of all partitions.")
+    ] = None
+    qos: Annotated[str | None, Meta(description="Jobs of this QOS; none: of all.")] = None
+
+    def covers(self, partition: str | None, qos: str | None, plugin: str) -> bool:
+        """Return whether it says the mode of a plug-in for jobs of a partition and QOS."""
+        return (
+            self.plugin in {None, plugin}
+            and self.partition in {None, partition}
+            and self.qos in {None, qos}
+        )
+
+
+class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
+    """A site.toml, with what a running daemon needs."""
+
+    daemon: Annotated[DaemonSettings, Meta(description="The daemon.")] = DaemonSettings()
+    scope: Annotated[list[Scope], Meta(description="Other modes for some partitions or QOS.")] = (
+        msgspec.field(default_factory=list)
+    )
+    slurm: Annotated[SlurmSettings, Meta(description="How Slurm is read and steered.")] = (
+        SlurmSettings()
+    )
+
+
+def chosen_modes(
+    jobs: Jobs, plugins: list[tuple[str, Mode]], scopes: list[Scope]
+) -> list[tuple[Mode, ...]]:
+    """Return for each job the modes of all plug-ins, by the scopes that cover it."""
+    known: dict[tuple[str | None, str | None], tuple[Mode, ...]] = {}
+
+    def modes(partition: str | None, qos: str | None) -> tuple[Mode, ...]:
+        chosen = dict(plugins)
+        for scope in scopes:
+            chosen |= {p: scope.mode for p, _ in plugins if scope.covers(partition, qos, p)}
+        return tuple(chosen[plugin] for plugin, _ in plugins)
+
+    pairs = zip(jobs.texts("partition"), jobs.texts("qos"), strict=True)
+    return [
+        known.setdefault(pair, modes(*pair)) if pair not in known else known[pair] for pair in pairs
+    ]

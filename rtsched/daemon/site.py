@@ -1,0 +1,175 @@
+"""What the daemon knows: the batch system's last look, the promises, and the plan to keep them.
+
+A `Site` is never changed; every occasion makes a new one: a submission (`submits`), a look at the
+batch system (`merging`), a plan that no longer holds (`replanning`). So a submission that is judged
+while a cycle is being worked out shows by identity, and the cycle is worked out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.live import FIRST_OWN_ID, Marks
+from rtsched.daemon.records import OPEN
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.schedule import Standing as Ledgered
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.daemon.records import Record, Standing
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Site:
+    """The daemon's memory at one instant.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        As policies see it: promised jobs stand in `queued` as they were submitted, with those that
+        the batch system has not shown yet. Its version counts the changes of promises and plan.
+    records : mapping of int to Record
+        Open promises and held counter-offers, by job id.
+    asked : Jobs
+        What the jobs of the records asked for, one row each, in any order.
+    links : Edges
+        What jobs of records wait for that the batch system has not shown yet.
+    marks : Marks
+        Of the last look.
+    facts : object
+        The adapter's, of the last look.
+    seen : float
+        When that was, seconds since the epoch; -inf: never.
+    next_id : int
+        The next job id of our own.
+    declined : frozenset of int
+        Waiting jobs that were judged without a filter and were promised nothing.
+    """
+
+    snapshot: Snapshot
+    records: Mapping[int, Record] = field(default_factory=dict)
+    asked: Jobs = field(default_factory=lambda: Jobs.build(0))
+    links: Edges = field(default_factory=lambda: Edges.build(0))
+    marks: Marks = field(default_factory=lambda: Marks.build(0))
+    facts: Any = None
+    seen: float = -np.inf
+    next_id: int = FIRST_OWN_ID
+    declined: frozenset[int] = frozenset()
+
+    def of_user(self, uid: int, *standings: Standing) -> list[Record]:
+        """Return a user's records of some standings, the oldest first."""
+        mine = (r for r in self.records.values() if r.uid == uid and r.standing in standings)
+        return sorted(mine, key=lambda record: (record.made_at, record.id))
+
+    def row(self, job: int) -> Jobs:
+        """Return what the job of a record asked for, one row."""
+        return self.asked.take(np.flatnonzero(self.asked.id == job)[:1])
+
+    def with_record(self, record: Record, row: Jobs, links: Edges, plan: Schedule) -> Site:
+        """Return the site with one more promise or offer, its job in the queue, and a new plan."""
+        records = {**self.records, record.id: record}
+        queued = in_order(Jobs.joined([self.snapshot.queued, row]))
+        snapshot = replace(
+            self.snapshot,
+            queued=queued,
+            promises=promises_of(records.values()),
+            plan=plan,
+            edges=Edges.joined([self.snapshot.edges, links]),
+            version=self.snapshot.version + 1,
+        )
+        return replace(
+            self,
+            snapshot=snapshot,
+            records=records,
+            asked=Jobs.joined([self.asked, row]),
+            links=Edges.joined([self.links, links]),
+            next_id=max(self.next_id, record.id + 1),
+        )
+
+    def without(self, jobs: Iterable[int]) -> Site:
+        """Return the site without some records that the batch system knows no job of."""
+        gone = np.array(list(jobs), np.int64)
+        if not len(gone):
+            return self
+        records = {job: record for job, record in self.records.items() if job not in set(gone)}
+        old = self.snapshot
+        snapshot = replace(
+            old,
+            queued=_left(old.queued, old.queued.id, gone),
+            promises=promises_of(records.values()),
+            plan=old.plan.take(np.flatnonzero(~np.isin(old.plan.entries.job, gone))),
+            edges=_left(old.edges, old.edges.after, gone),
+            version=old.version + 1,
+        )
+        asked = _left(self.asked, self.asked.id, gone)
+        links = _left(self.links, self.links.after, gone)
+        return replace(self, snapshot=snapshot, records=records, asked=asked, links=links)
+
+
+def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:
+    kept = ~np.isin(key, gone)
+    return table if kept.all() else table.take(kept)
+
+
+def in_order(jobs: Jobs) -> Jobs:
+    """Return jobs in order of (submit, id)."""
+    order = np.lexsort((jobs.id, jobs.submit))
+    return jobs if (np.diff(order) > 0).all() else jobs.take(order)
+
+
+def promises_of(records: Iterable[Record]) -> Promises:
+    """Return the ledger that open records make, in order of their job ids."""
+    rows = sorted((r for r in records if r.standing in OPEN), key=lambda record: record.id)
+    firm = [Ledgered.FIRM if r.standing == "firm" else Ledgered.PROVISIONAL for r in rows]
+    return Promises.build(
+        len(rows),
+        job=[r.id for r in rows] or None,
+        deadline=[r.deadline for r in rows] or None,
+        made_at=[r.made_at for r in rows] or None,
+        standing=firm or None,
+    )
+
+
+def renamed(plan: Schedule, names: Mapping[int, int]) -> Schedule:
+    """Return a plan in which some jobs have other ids."""
+    if not names:
+        return plan
+    job = [names.get(job, job) for job in plan.entries.job.tolist()]
+    return replace(plan, entries=plan.entries.replace(job=np.array(job, np.int64)))
+
+
+def entry_of(plan: Schedule, job: int) -> int:
+    """Return the row of a job's entry in a plan, -1 if there is none."""
+    place, there = places(plan.entries.job, np.array([job]))
+    return int(place[0]) if there[0] else -1
+
+
+def on_nodes(plan: Schedule, before: Cluster, after: Cluster) -> Schedule:
+    """Return a plan by the rows of another list of nodes; entries on nodes that are gone fall out.
+
+    Parameters
+    ----------
+    plan : Schedule
+        Its nodes are rows of `before`.
+    before, after : Cluster
+        Matched by the nodes' names.
+    """
+    old, new = before.nodes.texts("name"), after.nodes.texts("name")
+    if old == new or not len(plan):
+        return plan
+    row_of = {name: row for row, name in enumerate(new)}
+    rows = np.array([row_of.get(name, -1) for name in old], np.int32)[plan.nodes]
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    whole = np.ones(len(plan), np.bool_)
+    whole[entry[rows < 0]] = False
+    return replace(plan, nodes=np.maximum(rows, 0)).take(np.flatnonzero(whole))

@@ -1,0 +1,112 @@
+"""From a site.toml to a daemon that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
+from rtsched.adapters.wire import Kind
+from rtsched.chain import Chain
+from rtsched.daemon.app import Daemon, Policy, user_name
+from rtsched.daemon.chains import Chains
+from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.queries import Queries
+from rtsched.daemon.server import Door
+from rtsched.daemon.store import Store
+from rtsched.daemon.worker import Worker
+from rtsched.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rtsched.adapters.live import LiveSystem, Translator
+    from rtsched.daemon.settings import LiveSite
+    from rtsched.plugins import Found
+
+log = structlog.get_logger(__name__)
+
+
+def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Policy:
+    """Return the plug-ins of a site, made twice.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        If one cannot be made, or the planner could not keep its promises on a batch system.
+    """
+    chains = [Chains(Chain.load(live.plugin, live.planner, found), live.scope) for _ in range(2)]
+    problems = [
+        f"plugin {member.name!r} is set to suspend jobs, which no batch system does here; "
+        "change its settings"
+        for member in chains[0].chain.members
+        if member.mode == "enforce" and getattr(member.plugin, "suspends_every", None) is not None
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return Policy(live, *chains)
+
+
+def system_of(live: LiveSite) -> tuple[Callable[[], LiveSystem], Translator]:
+    """Return how to make the site's batch system, in another process, and its translator."""
+    return partial(SlurmSystem, live.slurm), SlurmTranslator(live.slurm)
+
+
+def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
+    """Run the daemon until it is told to stop; `read` returns the site.toml, now and at SIGHUP.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        If the site.toml cannot be followed.
+    AdapterError
+        If a socket cannot be made.
+    StoreError
+        If the database cannot be used.
+    """
+    live = read()
+    policy = policy_of(live)
+    with contextlib.ExitStack() as stack:
+        database = Path(live.daemon.database)
+        if dry_run:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="rtsched-dry-run-"))
+            database = Path(directory) / "rtsched.db"
+        store = stack.enter_context(Store(database, live.daemon.durable))
+        asyncio.run(_serve(policy, store, lambda: policy_of(read()), dry_run))
+
+
+async def _serve(policy: Policy, store: Store, reread: Callable[[], Policy], dry_run: bool) -> None:
+    settings = policy.live.daemon
+    factory, translator = system_of(policy.live)
+    worker = Worker(factory, settings.patience)
+    metrics = Metrics()
+    daemon = Daemon(policy, store, worker, translator, metrics, reread=reread, dry_run=dry_run)
+    metrics.watch(lambda: [chain.books for chain in (*policy.submits.all(), *policy.cycles.all())])
+    metrics.listen(settings.metrics_port)
+    run = Path(settings.run)
+    submits = Door(
+        run / "submit.sock",
+        (Kind.SUBMIT, Kind.MODIFY),
+        daemon.answer,
+        uids={_uid(name) for name in settings.filters} - {-1},
+    )
+    queries = Door(
+        run / "query.sock", (Kind.QUERY,), Queries(daemon, os.getuid(), user_name).answer
+    )
+    await daemon.run([(submits, settings.filter_group), (queries, None)])
+
+
+def _uid(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        log.warning("no_such_user", user=name, setting="daemon.filters")
+        return -1

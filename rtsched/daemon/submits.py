@@ -1,0 +1,259 @@
+"""A submission, judged while its user waits."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import numpy as np
+
+from rtsched.adapters.live import Ruling
+from rtsched.cycle import judge
+from rtsched.daemon import messages
+from rtsched.daemon.codec import encode_jobs
+from rtsched.daemon.records import Record
+from rtsched.daemon.site import entry_of, renamed
+from rtsched.model.jobs import Edges
+from rtsched.model.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.live import Submission
+    from rtsched.chain import Chain, Judgement
+    from rtsched.daemon.records import Standing
+    from rtsched.daemon.settings import DaemonSettings
+    from rtsched.daemon.site import Site
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.schedule import Schedule
+
+SHAPE = (
+    *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned"),
+    *("sigma", "cms", "cps", "setup_link", "setup_node"),
+)
+CHARGED = ("partition", "account", "qos")
+"""What must be equal for a submission to be the one that an offer was made for."""
+
+Who: TypeAlias = tuple[int, str]
+"""A user's uid and name."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a submission came to.
+
+    Attributes
+    ----------
+    site : Site
+        The site after it; the same one if nothing was promised or offered.
+    ruling : Ruling
+        For the user and the batch system.
+    changed : tuple of Record
+        To be written down before the user is answered.
+    verdict : str
+        `admit`, `reject`, `defer` or `pass`.
+    codes : tuple of str
+        Reason codes.
+    offer : float
+        Counter-offer, seconds since the epoch; inf: none.
+    judgement : Judgement or None
+        Who said what.
+    """
+
+    site: Site
+    ruling: Ruling
+    changed: tuple[Record, ...] = ()
+    verdict: str = "pass"
+    codes: tuple[str, ...] = ()
+    offer: float = math.inf
+    judgement: Judgement | None = None
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where submissions are judged.
+
+    Attributes
+    ----------
+    chain : Chain
+        With the modes that hold for this job.
+    settings : DaemonSettings
+        How long offers and admissions stand.
+    asking : callable
+        From a deadline to how a user asks for it.
+    """
+
+    chain: Chain
+    settings: DaemonSettings
+    asking: Callable[[float], str]
+
+    def judge(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
+        """Judge a submission at `now`, seconds since the epoch; nothing is written down."""
+        if submission.problem:
+            text = messages.shortened(f"{messages.PREFIX}{submission.problem}")
+            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unusable",))
+        row = submission.jobs.replace(id=np.array([site.next_id]), submit=np.array([now]))
+        links = submission.edges.replace(after=np.full(len(submission.edges), site.next_id))
+        if (offer := self._redeemed(site, row, submission.uid, now)) is not None:
+            return self._redeem(site, offer, row, now)
+        most = self.settings.promises_per_user
+        if most and len(site.of_user(submission.uid, "provisional", "firm")) >= most:
+            text = f"{messages.PREFIX}you have {most} promises, as many as one user may have"
+            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.too-many",))
+        links = links.take(_is_open(site, links))
+        if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
+            text = (
+                f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
+                f"(planner {self.chain.planner}); submit it without --dependency, or without a "
+                "deadline"
+            )
+            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.waits",))
+        return self._judge(site, row, links, (submission.uid, user), now)
+
+    def _follows_links(self) -> bool:
+        """Return whether the planner, if one is enforced, minds what a job waits for."""
+        if self.chain.planner is None:
+            return True
+        planner = self.chain.member(self.chain.planner)
+        return planner.mode != "enforce" or getattr(planner.plugin, "follows_edges", False)
+
+    def _judge(self, site: Site, row: Jobs, links: Edges, who: Who, now: float) -> Judged:
+        judgement, base = self._asked(site, row, links, now), site
+        own = [record.id for record in site.of_user(who[0], "offered")]
+        if judgement.verdicts.code[0] == Verdict.REJECT and own:
+            base = site.without(own)  # what is held for the user stands in the user's own way
+            judgement = self._asked(base, row, links, now)
+        verdicts = judgement.verdicts
+        if verdicts.code[0] == Verdict.REJECT:
+            judged = self._reject(base, row, links, who, now, judgement)
+        elif verdicts.code[0] == Verdict.DEFER:
+            why = messages.reasons(judgement)[1]
+            text = messages.put_off(why, float(verdicts.retry_at[0]), now)
+            judged = Judged(site, Ruling(False, text, parked=True), verdict="defer")
+        elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
+            judged = Judged(site, Ruling(False, messages.warned(judgement)))
+        else:
+            lapse = now + self.settings.lapse
+            record = record_of(row, who, float(verdicts.promise[0]), "provisional", now, lapse)
+            after = base.with_record(record, row, links, verdicts.plan)
+            ruling = ruling_of(record, verdicts.plan, now)
+            judged = Judged(after, ruling, (record,), "admit")
+        changed = (*judged.changed, *_dropped(site, judged.site, now))
+        codes = messages.reasons(judgement)[0]
+        return replace(judged, changed=changed, codes=codes, judgement=judgement)
+
+    def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
+        edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges
+        cycle = judge(replace(site.snapshot, now=now, edges=edges), self.chain, row)
+        assert cycle.judgement is not None  # noqa: S101  one job was judged
+        return cycle.judgement
+
+    def _reject(
+        self, site: Site, row: Jobs, links: Edges, who: Who, now: float, judgement: Judgement
+    ) -> Judged:
+        """Reject, with a counter-offer that is held for the user where that can be."""
+        offer, held = float(judgement.verdicts.offer[0]), 0.0
+        after, changed = site, tuple[Record, ...]()
+        if math.isfinite(offer) and self.settings.offer and self.settings.offers_per_user:
+            found = self._held(site, row, links, who, now, offer)
+            if found is not None:
+                after, record = found
+                offer, held, changed = record.deadline, self.settings.offer, (record,)
+        why = messages.reasons(judgement)[1]
+        asking = self.asking(offer) if math.isfinite(offer) else ""
+        text = messages.rejected(why, offer, asking, held, now)
+        return Judged(after, Ruling(True, text), changed, "reject", offer=offer)
+
+    def _held(
+        self, site: Site, row: Jobs, links: Edges, who: Who, now: float, offer: float
+    ) -> tuple[Site, Record] | None:
+        """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
+        older = site.of_user(who[0], "offered")
+        site = site.without(r.id for r in older[: len(older) + 1 - self.settings.offers_per_user])
+        for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
+            asked = row.replace(deadline=np.array([deadline]))
+            verdicts = self._asked(site, asked, links, now).verdicts
+            if verdicts.code[0] == Verdict.ADMIT and verdicts.plan is not None:
+                expires = now + self.settings.offer
+                record = record_of(asked, who, deadline, "offered", now, expires)
+                return site.with_record(record, asked, links, verdicts.plan), record
+        return None
+
+    def _redeemed(self, site: Site, row: Jobs, uid: int, now: float) -> Record | None:
+        """Return the offer that a submission takes: the same job, by the offered deadline."""
+        for record in site.of_user(uid, "offered"):
+            kept = site.row(record.id)
+            alike = all(_equal(kept, row, name) for name in SHAPE)
+            alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
+            if alike and row.deadline[0] >= record.deadline and now < record.expires:
+                return record
+        return None
+
+    def _redeem(self, site: Site, offer: Record, row: Jobs, now: float) -> Judged:
+        """Give the promise that was offered: the plan already holds its place."""
+        new = int(row.id[0])
+        lapse = now + self.settings.lapse
+        who, deadline = (offer.uid, offer.user), float(row.deadline[0])
+        record = record_of(row, who, deadline, "provisional", now, lapse)
+        plan = renamed(site.snapshot.plan, {offer.id: new})
+        links = site.links.take(site.links.after == offer.id)
+        links = links.replace(after=np.full(len(links), new))
+        bare = site.without([offer.id])
+        after = bare.with_record(record, row, links, plan)
+        changed = (record, *_dropped(site, after, now))
+        return Judged(after, ruling_of(record, plan, now), changed, "admit", ("submit.offer",))
+
+
+def _is_open(site: Site, links: Edges) -> NDArray[np.bool_]:
+    """Return which of the jobs that are waited for have not ended."""
+    snapshot = site.snapshot
+    there = np.concatenate([snapshot.queued.id, snapshot.running.id])
+    return np.isin(links.before, there)
+
+
+def _equal(one: Jobs, other: Jobs, name: str) -> bool:
+    return bool(np.array_equal(one.column(name), other.column(name), equal_nan=True))
+
+
+def record_of(
+    row: Jobs, who: Who, deadline: float, standing: Standing, now: float, expires: float
+) -> Record:
+    """Return a record of a promise or an offer to the job in `row`, with a new token."""
+    return Record(
+        token=secrets.token_hex(16),
+        id=int(row.id[0]),
+        uid=who[0],
+        user=who[1],
+        deadline=deadline,
+        made_at=now,
+        standing=standing,
+        changed_at=now,
+        why="",
+        job=encode_jobs(row),
+        expires=expires,
+    )
+
+
+def ruling_of(record: Record, plan: Schedule, now: float) -> Ruling:
+    """Return what user and batch system are told of a promise."""
+    entry = entry_of(plan, record.id)
+    start, end = float(plan.entries.start[entry]), float(plan.entries.end[entry])
+    size = int(plan.entries.size[entry])
+    text = messages.promised(record.deadline, start, size, now)
+    return Ruling(False, text, False, record.token, record.deadline, start, end, size)
+
+
+def _dropped(before: Site, after: Site, now: float) -> tuple[Record, ...]:
+    """Return the offers of `before` that `after` no longer holds, as lapsed."""
+    return tuple(
+        msgspec.structs.replace(
+            record, standing="lapsed", why="taken, or it gave way", changed_at=now
+        )
+        for job, record in before.records.items()
+        if job not in after.records
+    )

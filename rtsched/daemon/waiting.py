@@ -1,0 +1,96 @@
+"""Why a job waits, and what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.daemon.messages import moment
+from rtsched.daemon.reports import Reason
+from rtsched.daemon.site import entry_of
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.daemon.site import Site
+    from rtsched.daemon.working import Steered
+    from rtsched.model.snapshot import Snapshot
+
+
+def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Reason, ...]:
+    """Return why a job waits, the strongest reason first."""
+    snapshot = site.snapshot
+    place, marked = places(site.marks.job, np.array([job]))
+    if marked[0] and site.marks.held[place[0]]:
+        parked = bool(site.marks.unjudged[place[0]])
+        text = "it is held until it has been judged" if parked else "it is held"
+        return (Reason("wait.held", text),)
+    if (entry := entry_of(snapshot.plan, job)) >= 0:
+        start = float(snapshot.plan.entries.start[entry])
+        size = int(snapshot.plan.entries.size[entry])
+        text = f"it is planned to start at {moment(start, now)} on {size} nodes, kept for it"
+        return (Reason("wait.planned", text),)
+    row = snapshot.queued.take(snapshot.queued.id == job)
+    size, end = int(row.size[0]), now + float(row.wall_time[0])
+    free = snapshot.free_in <= 0
+    kept = free & (_next_start(snapshot) < end)
+    found = [Reason("wait.nodes", f"it needs {size} nodes and {int(free.sum())} are free")]
+    if kept.any():
+        text = (
+            f"{int(kept.sum())} of the free nodes are kept for promised starts before it would end"
+        )
+        found.append(Reason("wait.kept", text))
+    ahead = _ahead(steered, job)
+    if ahead is not None:
+        found.append(
+            Reason("wait.order", f"{ahead} waiting jobs have a higher priority from rtsched")
+        )
+    return tuple(found)
+
+
+def helps(site: Site, job: int, now: float) -> tuple[str, ...]:
+    """Return what its user could do so that a job starts sooner."""
+    snapshot = site.snapshot
+    if entry_of(snapshot.plan, job) >= 0 or not len(snapshot.plan):
+        return ()
+    row = snapshot.queued.take(snapshot.queued.id == job)
+    size = int(row.size[0])
+    room = np.sort((_next_start(snapshot) - now)[snapshot.free_in <= 0])[::-1]
+    if len(room) < size or not np.isfinite(room[size - 1]):
+        return ()
+    minutes = int(room[size - 1] // 60.0)
+    if minutes < 1 or room[size - 1] >= row.wall_time[0]:
+        return ()
+    return (f"with a time limit of {minutes} min it would fit before the next promised start",)
+
+
+def terms(steered: Steered | None, job: int) -> dict[str, float]:
+    """Return what each plug-in's terms add to a waiting job's priority."""
+    found: dict[str, float] = {}
+    for ids, order in steered.orders if steered is not None else ():
+        rows = np.flatnonzero(ids == job)
+        for answer in order.answers if len(rows) else ():
+            if answer.value is None or answer.value.per_account:
+                continue
+            for name, values in answer.value.values.items():
+                weight = answer.value.weights.get(name, 1.0)
+                found[f"{answer.plugin}.{name}"] = float(weight * values[rows[0]])
+    return found
+
+
+def _next_start(snapshot: Snapshot) -> NDArray[np.float64]:
+    """Return float64[m]: the next planned start on each node, seconds since the epoch."""
+    first = np.full(len(snapshot.cluster), np.inf)
+    np.minimum.at(first, snapshot.plan.nodes, snapshot.plan.starts())
+    return first
+
+
+def _ahead(steered: Steered | None, job: int) -> int | None:
+    """Return how many jobs rtsched puts before this one; None where it orders nothing."""
+    for ids, order in steered.orders if steered is not None else ():
+        rows = np.flatnonzero(ids == job)
+        if len(rows):
+            return int(np.count_nonzero(order.value > order.value[rows[0]]))
+    return None

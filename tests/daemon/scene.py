@@ -1,0 +1,112 @@
+"""A small site to judge submissions on: equal nodes, jobs that run on them, mcdf or spare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rtsched.adapters.live import Ended, Ending, Marks, Sight, Submission
+from rtsched.chain import Chain, Member
+from rtsched.daemon.chains import Chains
+from rtsched.daemon.settings import DaemonSettings
+from rtsched.daemon.site import Site
+from rtsched.daemon.submits import Desk, Judged
+from rtsched.daemon.working import Rules, Settled, settle
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched_plugins.mcdf import Mcdf
+from rtsched_plugins.spare import Spare
+
+T0 = 1_000_000.0
+ANN, BOB = 1001, 1002
+NAMES = {ANN: "ann", BOB: "bob"}
+
+
+class Scene:
+    """Drives a site as the daemon does, with hand-made looks."""
+
+    def __init__(self, nodes: int = 4, planner: str = "mcdf", **settings: float) -> None:
+        plugin = Mcdf() if planner == "mcdf" else Spare()
+        self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
+        self.settings = DaemonSettings(**settings)
+        self.rules = Rules(self.chains, self.chains.planner_alone(), 15.0, NAMES.get)
+        names = [f"n{k}" for k in range(nodes)]
+        self.cluster = Cluster(Nodes.build(nodes, name=names))
+        self.site = Site(Snapshot(T0, self.cluster))
+        self.look(T0)
+
+    def submit(
+        self, now: float = T0, uid: int = ANN, after: int | None = None, **columns: object
+    ) -> Judged:
+        """Submit a job, perhaps one that waits for another; the site then is the daemon's."""
+        text = {"partition": None, "account": None, "qos": None, **columns}
+        arrays = {k: [v] for k, v in text.items() if v is not None}
+        edges = Edges.build(0) if after is None else Edges.build(1, before=[after])
+        submission = Submission(Jobs.build(1, **arrays), edges, uid)
+        desk = Desk(
+            self.chains.of(submission.jobs), self.settings, lambda at: f"--deadline={at:.0f}"
+        )
+        judged = desk.judge(self.site, submission, NAMES[uid], now)
+        self.site = judged.site
+        return judged
+
+    def look(
+        self,
+        now: float,
+        queued: tuple[tuple[int, str], ...] = (),
+        running: tuple[tuple[int, str, float, float, tuple[int, ...]], ...] = (),
+        ended: tuple[tuple[int, float, Ending], ...] = (),
+        uid: int = ANN,
+        down: tuple[int, ...] = (),
+    ) -> Settled:
+        """Take a look that shows these jobs.
+
+        `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how.
+        """
+        state = np.zeros(len(self.cluster), np.int8)
+        state[list(down)] = 2
+        changed = (state != self.cluster.nodes.state).any()
+        if changed:
+            nodes = self.cluster.nodes.replace(state=state)
+            self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
+        waiting = Jobs.joined([self._shown(job, token) for job, token in queued])
+        at_work = Jobs.build(
+            len(running), id=[r[0] for r in running] or None, submit=np.full(len(running), T0)
+        )
+        counts = [len(r[4]) for r in running]
+        runs = Schedule.build(
+            [r[0] for r in running],
+            [r[2] for r in running],
+            [r[3] for r in running],
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.array([n for r in running for n in r[4]], np.int32),
+        )
+        rows = [*queued, *running]
+        marks = Marks.build(
+            len(rows),
+            job=[r[0] for r in rows] or None,
+            uid=[uid] * len(rows) or None,
+            token=[r[1] or None for r in rows] or None,
+            requeues=[True] * len(rows) or None,
+        )
+        past = Ended.build(
+            len(ended),
+            job=[e[0] for e in ended] or None,
+            start=np.full(len(ended), T0),
+            end=[e[1] for e in ended] or None,
+            ending=np.array([e[2] for e in ended], np.int8) if ended else None,
+        )
+        sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past)
+        settled = settle(self.site, sight, self.rules, now)
+        self.site = settled.site
+        return settled
+
+    def _shown(self, job: int, token: str) -> Jobs:
+        """Return a waiting job as the batch system shows it: as it was submitted."""
+        known = [r.id for r in self.site.records.values() if r.token == token]
+        if known:
+            return self.site.row(known[0]).replace(id=np.array([job]))
+        return Jobs.build(1, id=[job], submit=[T0])

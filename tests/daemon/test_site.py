@@ -1,0 +1,262 @@
+"""What the daemon makes of submissions and looks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scene import BOB, T0, Scene
+
+from rtsched.adapters.live import FIRST_OWN_ID, Ending
+from rtsched.daemon.memory import remembered, restored
+from rtsched.daemon.records import Kept
+from rtsched.daemon.site import on_nodes
+from rtsched.model.actions import Requeue, Reserve, Tell
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.events import EventKind
+
+HOUR = 3600.0
+
+
+def promised(scene: Scene, job: int = 7, **asked: object) -> str:
+    """Have a job promised and shown by a look; return its token."""
+    token = scene.submit(**asked).ruling.token
+    scene.look(T0 + 1, queued=((job, token),))
+    return token
+
+
+def test_a_feasible_deadline_is_promised() -> None:
+    """An admitted job has a provisional promise, a token and a place in the plan."""
+    scene = Scene()
+    judged = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR)
+    (record,) = judged.changed
+    assert judged.verdict == "admit"
+    assert record.standing == "provisional"
+    assert record.id == FIRST_OWN_ID
+    assert judged.ruling.token == record.token
+    assert (judged.ruling.start, judged.ruling.size) == (T0, 2)
+    assert scene.site.snapshot.plan.entries.job.tolist() == [FIRST_OWN_ID]
+    assert scene.site.snapshot.promises.deadline.tolist() == [T0 + HOUR]
+
+
+def test_no_deadline_no_verdict() -> None:
+    """A best-effort job passes without a word, and leaves the site as it was."""
+    scene = Scene()
+    before = scene.site
+    judged = scene.submit(size=2, wall_time=600.0)
+    assert (judged.verdict, judged.ruling.text) == ("pass", "")
+    assert scene.site is before
+
+
+def test_a_rejection_names_a_deadline_that_is_held() -> None:
+    """What is offered is admitted when it is submitted again, though others came between."""
+    scene = Scene(nodes=2)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
+    refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
+    assert refused.verdict == "reject"
+    assert refused.offer == np.ceil((T0 + 1200) / 60) * 60
+    assert f"--deadline={refused.offer:.0f}" in refused.ruling.text
+    other = scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 5)
+    assert other.verdict == "reject"
+    again = scene.submit(size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 10)
+    assert again.verdict == "admit"
+    assert again.codes == ("submit.offer",)
+    standing = sorted(r.standing for r in scene.site.records.values())
+    assert standing == ["offered", "provisional", "provisional"]  # what bob was offered is his
+
+
+def test_an_offer_lapses() -> None:
+    """After its time an offer is forgotten, and its room is free for others."""
+    scene = Scene(nodes=2)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
+    refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
+    settled = scene.look(T0 + 60)
+    assert {r.standing for r in settled.changed} == {"lapsed"}
+    assert (
+        scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 60).verdict
+        == "admit"
+    )
+
+
+def test_an_own_offer_is_not_in_the_way() -> None:
+    """Who asks for something else than what was offered is judged as if nothing was held."""
+    scene = Scene(nodes=2)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
+    smaller = scene.submit(size=2, wall_time=500.0, deadline=T0 + 1150, now=T0 + 1)
+    assert smaller.verdict == "admit"
+    assert {r.standing for r in smaller.changed} == {"provisional", "lapsed"}
+
+
+def test_an_admission_becomes_firm() -> None:
+    """The token in the queue gives the promise its job id, in ledger and plan."""
+    scene = Scene()
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    settled = scene.look(T0 + 1, queued=((7, token),))
+    assert [(r.id, r.standing) for r in settled.changed] == [(7, "firm")]
+    assert scene.site.snapshot.plan.entries.job.tolist() == [7]
+    assert scene.site.snapshot.queued.id.tolist() == [7]
+    assert scene.site.snapshot.queued.size.tolist() == [2]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_copied_token_gains_nothing(copied: bool) -> None:
+    """Another user's job with an admission's token, or an unknown one, is an ordinary job."""
+    scene = Scene()
+    real = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    scene.look(T0 + 1, queued=((8, real if copied else "forged"),), uid=BOB)
+    assert scene.site.records[FIRST_OWN_ID].standing == "provisional"
+    assert 8 not in scene.site.records
+
+
+def test_an_admission_lapses_without_a_job() -> None:
+    """Slurm may refuse a job after us: its admission ends by itself, and frees its room."""
+    scene = Scene(nodes=2)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
+    settled = scene.look(T0 + 61)
+    assert [r.standing for r in settled.changed] == ["lapsed"]
+    assert not scene.site.records
+    assert not len(scene.site.snapshot.plan)
+
+
+@pytest.mark.parametrize(
+    ("end", "ending", "standing"),
+    [
+        (HOUR - 1, Ending.COMPLETED, "kept"),
+        (HOUR + 0.5, Ending.COMPLETED, "kept"),
+        (HOUR + 5, Ending.COMPLETED, "missed"),
+        (HOUR - 1, Ending.OWN_LIMIT, "own-limit"),
+        (10, Ending.FAILED, "withdrawn"),
+        (10, Ending.NODE_LOST, "missed"),
+        (HOUR, Ending.DEADLINE, "missed"),
+    ],
+)
+def test_how_promises_end(end: float, ending: Ending, standing: str) -> None:
+    """A promise is kept, missed, or ended by its user or its own limit; each is counted apart."""
+    scene = Scene()
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    scene.look(T0 + 2, running=((7, token, T0 + 1, T0 + 601, (0, 1)),))
+    settled = scene.look(T0 + HOUR + 9, ended=((7, T0 + end, ending),))
+    assert [(r.id, r.standing) for r in settled.changed] == [(7, standing)]
+    assert not scene.site.records
+
+
+def test_a_dead_node_moves_the_plan() -> None:
+    """A promise on a node that dies is planned elsewhere, without a word to anybody."""
+    scene = Scene(nodes=4)
+    promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    token = next(iter(scene.site.records.values())).token
+    scene.look(T0 + 2, queued=((7, token),), down=(0,))
+    plan = scene.site.snapshot.plan
+    assert 0 not in plan.nodes.tolist()
+    assert plan.entries.job.tolist() == [7]
+
+
+def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
+    """Where too few nodes are left the promise is broken before its deadline; its user is told."""
+    scene = Scene(nodes=2)
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    settled = scene.look(T0 + 2, queued=((7, token),), down=(0,))
+    assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
+    assert [type(action) for action in settled.actions] == [Reserve, Tell]
+    assert not len(scene.site.snapshot.promises)
+    assert scene.site.snapshot.queued.id.tolist() == [7]
+
+
+def test_a_late_starter_gives_way() -> None:
+    """A best-effort job that slipped onto planned nodes is requeued if nothing else helps."""
+    scene = Scene(nodes=2)
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
+    slipped = (9, "", T0 + 1, T0 + 5000, (1,))
+    settled = scene.look(T0 + 2, queued=((7, token),), running=(slipped,))
+    _, action = settled.actions
+    assert isinstance(action, Requeue)
+    assert action.job.tolist() == [9]
+    assert 7 in scene.site.records
+
+
+def test_a_job_that_has_run_long_is_left_alone() -> None:
+    """An older best-effort job is never requeued; then the promise is what breaks."""
+    scene = Scene(nodes=2)
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
+    old = (9, "", T0 - 500, T0 + 5000, (1,))
+    settled = scene.look(T0 + 2, queued=((7, token),), running=(old,))
+    assert [r.standing for r in settled.changed] == ["broken"]
+
+
+def test_an_early_end_pulls_the_plan_forward() -> None:
+    """When nodes come free early, what is planned on them starts earlier."""
+    scene = Scene(nodes=2)
+    busy = (9, "", T0 - 10, T0 + 1000, (0, 1))
+    scene.look(T0, running=(busy,))
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    scene.look(T0 + 1, queued=((7, token),), running=(busy,))
+    assert scene.site.snapshot.plan.entries.start.tolist() == [T0 + 1000]
+    scene.look(T0 + 50, queued=((7, token),), ended=((9, T0 + 49, Ending.COMPLETED),))
+    assert scene.site.snapshot.plan.entries.start.tolist() == [T0 + 50]
+
+
+def test_spare_is_planned_anew_too() -> None:
+    """A planner that never moves its plan by itself loses nothing when a node dies."""
+    scene = Scene(nodes=3, planner="spare")
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    down = int(scene.site.snapshot.plan.nodes[0])
+    scene.look(T0 + 2, queued=((7, token),), down=(down,))
+    assert down not in scene.site.snapshot.plan.nodes.tolist()
+    assert scene.site.records[7].standing == "firm"
+
+
+def test_events_between_looks() -> None:
+    """What is new between two looks is told in order of time; who left unrun counts as rejected."""
+    scene = Scene()
+    first = scene.look(T0 + 1, queued=((1, ""), (2, "")))
+    second = scene.look(T0 + 5, running=((1, "", T0 + 3, T0 + 100, (0,)),))
+    third = scene.look(T0 + 9, ended=((1, T0 + 8, Ending.COMPLETED),))
+    told = [
+        [(EventKind(k).name, int(j), t - T0) for k, j, t in rows]
+        for rows in (
+            zip(s.events.rows.kind, s.events.jobs.id, s.events.rows.time, strict=True)
+            for s in (first, second, third)
+        )
+    ]
+    assert told == [
+        [("ARRIVED", 1, 0), ("ARRIVED", 2, 0)],
+        [("STARTED", 1, 3), ("REJECTED", 2, 5)],
+        [("ENDED", 1, 8)],
+    ]
+
+
+def test_a_daemon_that_starts_anew_remembers() -> None:
+    """Promises, plan and what the plug-ins were told of survive, by the names of the nodes."""
+    scene = Scene()
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
+    kept = Kept(records, plan, scene.site.snapshot.version, remembered(scene.site, told=True))
+    before, scene.site = scene.site, restored(kept)
+    assert scene.site.records == before.records
+    settled = scene.look(T0 + 2, queued=((7, token),))
+    assert not settled.changed
+    assert not len(settled.events)
+    assert scene.site.snapshot.plan.entries.start.tolist() == [T0]
+
+
+def test_a_plan_follows_its_nodes() -> None:
+    """When nodes are added in front, a plan means the same machines; where one is gone it falls."""
+    scene = Scene(nodes=3)
+    scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR)
+    scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR)
+    after = Cluster(Nodes.build(3, name=["new", "n0", "n2"]))
+    moved = on_nodes(scene.site.snapshot.plan, scene.cluster, after)
+    assert moved.nodes.tolist() == [1]
+    assert len(moved) == 1
+
+
+def test_a_planner_that_ignores_order_promises_nothing_to_jobs_that_wait() -> None:
+    """Under mcdf a job that waits for another one is turned away; under spare it is planned."""
+    for planner, verdict in (("mcdf", "reject"), ("spare", "admit")):
+        scene = Scene(planner=planner)
+        token = promised(scene, size=1, wall_time=600.0, deadline=T0 + HOUR)
+        assert token
+        judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=7)
+        assert judged.verdict == verdict
+    plan = scene.site.snapshot.plan
+    assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
