@@ -1,4 +1,4 @@
-"""`rtsched explain JOB`: why a job of a replay was rejected, or waited."""
+"""`rtsched explain JOB`: why a job was rejected, or waited; of a replay, or of the live cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rtsched.cli.asking import json_option, socket_option
 from rtsched.cli.common import KEPT, console, debug_option, indented
 from rtsched.counting import counted
 from rtsched.errors import InputError
@@ -38,15 +39,13 @@ HELD = ("reject", "defer")
 
 
 @click.command("explain")
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="[JOB]", required=False)
 @click.option(
     "--from",
     "directory",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    default=KEPT,
-    show_default=True,
-    help="Where `rtsched replay` kept its results.",
+    help=f"Where `rtsched replay` kept its results. Default: {KEPT}, if it is there.",
 )
 @click.option(
     "--policy",
@@ -55,14 +54,59 @@ HELD = ("reject", "defer")
     multiple=True,
     help="Explain this policy only; repeatable. Default: all of the replay.",
 )
+@click.option("--live", is_flag=True, help="Ask the daemon, even where there is a replay.")
+@click.option(
+    "--last",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    is_flag=False,
+    flag_value=1,
+    help="Of the daemon: print what was said to your last N submissions, rejected ones too.",
+)
+@json_option
+@socket_option
 @debug_option
-def command(job: str, directory: Path, names: tuple[str, ...]) -> None:
-    """Say why JOB of the last replay was rejected or had to wait, under each policy.
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    job: str | None,
+    directory: Path | None,
+    names: tuple[str, ...],
+    live: bool,
+    last: int | None,
+    as_json: bool,
+    path: str,
+) -> None:
+    """Say why JOB was rejected or has to wait: of the live cluster, or of a replay.
 
-    JOB is the batch system's own name of the job (`4711`, `4711_3`, `12.0`). For a rejection the
-    plug-in, its reason and numbers and the counter-offer are printed; for a wait what the job met
-    in the queue, who was ahead of it and who passed it. Times are local; set TZ for another zone.
+    JOB is the batch system's own name of the job (`4711`, `4711_3`, `12.0`). Where `rtsched replay`
+    kept its results they are read; elsewhere the daemon is asked. Of a replay, for a rejection the
+    plug-in, its reason and numbers and the counter-offer are printed, under each policy; for a wait
+    what the job met in the queue, who was ahead of it and who passed it. The daemon tells what was
+    promised and planned, why the job waits, and what would help. Times are local; set TZ for
+    another zone.
     """
+    if directory is None and not names and _asks_daemon(live or last is not None or as_json, path):
+        from rtsched.cli.explain_live import explain_live
+
+        if job is None and last is None:
+            raise click.UsageError("name a JOB, or ask for --last")
+        ctx.exit(explain_live(job or "", last or 5, path, as_json))
+    if job is None or live or last is not None or as_json:
+        raise click.UsageError(
+            "of a replay, name a JOB; --live, --last and --json are the daemon's"
+        )
+    explain_replay(job, directory or Path(KEPT), names)
+
+
+def _asks_daemon(wanted: bool, path: str) -> bool:
+    """Return whether the daemon is meant: asked for, or no replay here but a daemon's socket."""
+    return wanted or (not Path(KEPT).exists() and Path(path).exists())
+
+
+def explain_replay(job: str, directory: Path, names: tuple[str, ...]) -> None:
+    """Print why a job of a replay was rejected or had to wait, under each policy."""
     from rtsched.report.store import read
 
     kept = read(directory)

@@ -1,0 +1,119 @@
+"""What the commands share that ask the daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.daemon.ask import SOCKET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from rtsched.daemon.reports import Promise, Question
+
+socket_option: Callable[[Any], Any] = click.option(
+    "--socket",
+    "path",
+    metavar="PATH",
+    envvar="RTSCHED_SOCKET",
+    default=SOCKET,
+    show_default=True,
+    help="Where the daemon answers questions; RTSCHED_SOCKET in the environment says the same.",
+)
+json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, help="Print the daemon's report as one JSON object instead."
+)
+
+
+def report_of(question: Question, path: str) -> Any:
+    """Return the daemon's report."""
+    from rtsched.daemon.ask import ask
+
+    return ask(question, path)
+
+
+def print_json(report: Any) -> None:
+    """Print a report as it came."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(report).decode())
+
+
+def when(at: float | None, now: float) -> str:
+    """Return an instant in local time, with the date if it is not today."""
+    from rtsched.daemon.messages import moment
+    from rtsched.report.wording import MISSING
+
+    return MISSING if at is None else moment(at, now)
+
+
+def gap(at: float | None, now: float) -> str:
+    """Return how far away an instant is: `in 3m 20s`, `2h 05m ago`."""
+    from rtsched.report.wording import MISSING, duration
+
+    if at is None:
+        return MISSING
+    away = round(at - now)
+    return f"in {duration(away)}" if away >= 0 else f"{duration(-away)} ago"
+
+
+def node_list(names: Sequence[str]) -> str:
+    """Return nodes as the batch system writes them."""
+    from rtsched.adapters.hostlist import fold
+    from rtsched.report.wording import MISSING
+
+    return fold(names) or MISSING
+
+
+def show_facts(out: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Print named values, one a line."""
+    from rtsched.cli.common import indented
+
+    for name, text in facts:
+        indented(out, text, 18, lead=f"  {name}")
+
+
+def show_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as wide as it needs; what users named is shown, never obeyed."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from rtsched.report.wording import visible
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    out.print(table)
+
+
+def promise_rows(
+    promises: Sequence[Promise], now: float, everyone: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return the titles and rows of a table of promises."""
+    from rtsched.report.wording import shortened
+
+    titles = ["job", "name", *(["user"] if everyone else []), "standing", "finish by"]
+    titles += ["start", "end", "nodes"]
+    rows = []
+    for promise in promises:
+        user = [promise.user] if everyone else []
+        start = when(promise.start, now)
+        rows.append(
+            [
+                promise.job or "(none yet)",
+                shortened(promise.name, 24),
+                *user,
+                promise.standing,
+                when(promise.deadline, now),
+                f"{start} (runs)" if promise.running else start,
+                when(promise.end, now),
+                node_list(promise.nodes),
+            ]
+        )
+    return titles, rows

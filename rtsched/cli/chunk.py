@@ -1,0 +1,163 @@
+"""`rtsched chunk`: what was planned for the job that runs this, or for a job that waits."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.cli.asking import report_of, socket_option
+from rtsched.cli.common import Exit, debug_option, say
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.daemon.reports import ChunkReport
+
+_RECORD = re.compile(r"^ *Comment=rtsched:promise (.*)$", re.MULTILINE)
+_WORD = re.compile(r"(deadline|nodes|fractions|on)=(.*)", re.DOTALL)
+_WHOLE = re.compile(r"[0-9]{1,15}", re.ASCII)
+_NUMBER = re.compile(r"(?=.{1,31}$)[0-9]+(?:\.[0-9]*)?(?:e-?[0-9]+)?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_SECONDS = 10.0
+
+
+@click.command("chunk")
+@click.argument("job", metavar="[JOB]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@socket_option
+@debug_option
+@click.pass_context
+def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> None:
+    """Print what was planned for a promised job, as variables RTSCHED_* for a shell.
+
+    Within a job it needs no daemon: it reads the record that the job carries, and also tells this
+    node's part. `eval "$(rtsched chunk)"` sets what the site's TaskProlog sets. With JOB it asks
+    the daemon for the present plan, which may change until the job starts. The status is 1 if
+    nothing was planned.
+    """
+    if job is not None:
+        from rtsched.daemon.reports import Chunk
+
+        found = of_report(report_of(Chunk(job), path))
+    else:
+        found = variables(record_text(os.environ), os.environ)
+    if not found:
+        say(f"rtsched: nothing was planned for job {os.environ.get('SLURM_JOB_ID')}")
+        ctx.exit(Exit.FINDINGS)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(as_object(found)).decode())
+        return
+    for name, value in found.items():
+        click.echo(f"export RTSCHED_{name}={value}")
+
+
+def record_text(environment: Mapping[str, str]) -> str:
+    """Return a text with the record of the job that runs this: scontrol's, or what it was told.
+
+    Raises
+    ------
+    AdapterError
+        If this is no job, or Slurm does not answer.
+    """
+    job = environment.get("SLURM_JOB_ID", "")
+    if not _WHOLE.fullmatch(job):
+        raise AdapterError("this is no job of Slurm's: SLURM_JOB_ID is not set; name a JOB")
+    if environment.get("RTSCHED_JOB") == job:
+        words = {"deadline": "DEADLINE", "nodes": "NODES", "fractions": "FRACTIONS", "on": "ON"}
+        told = (f"{word}={environment.get(f'RTSCHED_{name}', '')}" for word, name in words.items())
+        return f"Comment=rtsched:promise {' '.join(told)}"
+    scontrol = environment.get("RTSCHED_SCONTROL", "scontrol")
+    try:
+        done = subprocess.run(  # noqa: S603 - an argument list, the job's number was checked
+            [scontrol, "show", "job", job],
+            capture_output=True,
+            timeout=_SECONDS,
+            check=True,
+        )
+    except FileNotFoundError as error:
+        raise AdapterError(f"{scontrol} is not installed here; name a JOB") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise AdapterError(f"Slurm does not tell about job {job} ({error})") from error
+    return done.stdout.decode("utf-8", "replace")
+
+
+def variables(text: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the names (without RTSCHED_) and values that a record means; empty if it is none.
+
+    The same as `contrib/slurm/task_prolog.sh` prints, from the same words: only numbers and names
+    of nodes pass.
+    """
+    record = _RECORD.search(text)
+    words: dict[str, str] = {}
+    for word in re.split(r"[ \t]+", record[1]) if record else ():
+        if match := _WORD.fullmatch(word):
+            words.setdefault(match[1], match[2])
+    job, whole = environment.get("SLURM_JOB_ID", ""), _WHOLE.fullmatch
+    if not (whole(words.get("deadline", "")) and whole(words.get("nodes", "")) and job.isdigit()):
+        return {}
+    found = {"JOB": job, "DEADLINE": words["deadline"], "NODES": words["nodes"]}
+    names = words.get("on", "").split(":")
+    if not all(_NAME.fullmatch(name) for name in names):
+        return found
+    found["ON"] = words["on"]
+    here = _place(names, environment)
+    if here >= len(names):
+        return found
+    if here >= 0:
+        found["CHUNK"] = str(here)
+    fractions = words.get("fractions", "").split(":")
+    if len(fractions) == len(names) and all(_NUMBER.fullmatch(share) for share in fractions):
+        found["FRACTIONS"] = words["fractions"]
+        found |= _part(fractions, here) if here >= 0 else {}
+    return found
+
+
+def _place(names: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Return this node's place in the list, by its name, else by its number in the job; or -1."""
+    here = environment.get("SLURMD_NODENAME", "")
+    if here in names:
+        return len(names) - 1 - names[::-1].index(here)
+    number = environment.get("SLURM_NODEID", "")
+    return int(number) if _WHOLE.fullmatch(number) else -1
+
+
+def _part(fractions: Sequence[str], here: int) -> dict[str, str]:
+    """Return which part of the load a node computes."""
+    before = 0.0
+    for share in fractions[:here]:
+        before += float(share)
+    to = before + float(fractions[here])
+    to = 1.0 if here == len(fractions) - 1 or to > 1 else to
+    return {"FRACTION": fractions[here], "FROM": f"{before:.12g}", "TO": f"{to:.12g}"}
+
+
+def of_report(report: ChunkReport) -> dict[str, str]:
+    """Return a present plan under the same names."""
+    deadline = [] if report.deadline is None else [("DEADLINE", f"{report.deadline:.0f}")]
+    found = {"JOB": report.job, **dict(deadline), "NODES": str(len(report.nodes))}
+    found["ON"] = ":".join(report.nodes)
+    if report.fractions:
+        found["FRACTIONS"] = ":".join(f"{share:.9g}" for share in report.fractions)
+    return found
+
+
+def as_object(found: Mapping[str, str]) -> dict[str, Any]:
+    """Return the variables as JSON has them: numbers as numbers, lists as lists."""
+    shown: dict[str, Any] = {}
+    for name, value in found.items():
+        if name == "ON":
+            shown["on"] = value.split(":")
+        elif name == "FRACTIONS":
+            shown["fractions"] = [float(share) for share in value.split(":")]
+        elif name in {"FRACTION", "FROM", "TO"}:
+            shown[name.lower()] = float(value)
+        else:
+            shown[name.lower()] = int(value) if value.isdigit() else value
+    return shown

@@ -1,0 +1,164 @@
+"""`rtsched feasible`: which deadline a job could have now."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.cli.asking import (
+    gap,
+    json_option,
+    node_list,
+    print_json,
+    report_of,
+    show_facts,
+    socket_option,
+    when,
+)
+from rtsched.cli.common import Exit, console, debug_option, indented
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rtsched.daemon.reports import FeasibleReport
+
+_NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
+
+
+@click.command("feasible")
+@click.option("-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes, as sbatch has them.")
+@click.option(
+    "-t", "--time", "limit", metavar="TIME", help="Time limit on MIN nodes, as sbatch has it."
+)
+@click.option("-p", "--partition", default="", help="Partition; default: the default one.")
+@click.option("-A", "--account", default="", help="Account; default: your default one.")
+@click.option("-q", "--qos", default="", help="Quality of service; default: your default one.")
+@click.option("--deadline", metavar="WHEN", help="Ask for this deadline, as sbatch has it.")
+@click.option("--sigma", type=float, help="Divisible load: units of work.")
+@click.option("--cms", type=float, help="Divisible load: seconds to send one unit.")
+@click.option("--cps", type=float, help="Divisible load: seconds to compute one unit.")
+@click.option("--setup-link", type=float, help="Divisible load: seconds to set up a transfer.")
+@click.option("--setup-node", type=float, help="Divisible load: seconds to set up a node.")
+@json_option
+@socket_option
+@debug_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    nodes: str,
+    limit: str | None,
+    deadline: str | None,
+    as_json: bool,
+    path: str,
+    **given: Any,
+) -> None:
+    """Say which deadline such a job could have, if it were submitted now.
+
+    Nothing is held for it: another job may take its place. `sbatch --deadline` holds the deadline
+    that it names in a rejection. The status is 1 if there is none.
+    """
+    from rtsched.daemon.reports import Feasible
+
+    least, most = node_range(nodes)
+    question = Feasible(
+        nodes=least,
+        nodes_max=most,
+        time_s=None if limit is None else seconds(limit),
+        deadline=None if deadline is None else moment(deadline),
+        **_checked(given),
+    )
+    report = report_of(question, path)
+    if as_json:
+        print_json(report)
+    else:
+        show(console(), report, deadline is not None)
+    ctx.exit(Exit.GOOD if report.feasible else Exit.FINDINGS)
+
+
+def node_range(text: str) -> tuple[int, int | None]:
+    """Return fewest and most nodes of `4` or `2-8`."""
+    match = _NODES.fullmatch(text.strip())
+    least = int(match[1]) if match else 0
+    most = int(match[2]) if match and match[2] else None
+    if least < 1 or (most is not None and most < least):
+        raise click.BadParameter(f"{text!r} is no number of nodes; write 4 or 2-8", param_hint="-N")
+    return least, most
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a time limit."""
+    from rtsched.model.units import slurm_duration
+
+    found = slurm_duration(text)
+    if not 0 < found < math.inf:
+        raise click.BadParameter(
+            f"{text!r} is no time limit; write minutes, H:MM:SS or D-HH:MM", param_hint="-t"
+        )
+    return found
+
+
+def moment(text: str) -> float:
+    """Return the seconds since the epoch of a deadline."""
+    from rtsched.model.units import slurm_moment
+
+    now = time.time()
+    found = slurm_moment(text, now, None)
+    if not found > now:
+        raise click.BadParameter(
+            f"{text!r} is no time to come; write 18:30, 2026-12-24T08:00 or now+2hours",
+            param_hint="--deadline",
+        )
+    return found
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a divisible load and of where to run, refusing what makes no sense."""
+    for name in ("sigma", "cms", "cps", "setup_link", "setup_node"):
+        value, least = given[name], 0.0
+        if value is None:
+            continue
+        positive = name in {"sigma", "cps"}
+        if not math.isfinite(value) or value < least or (positive and value == least):
+            bound = "above 0" if positive else "of 0 or more"
+            raise click.BadParameter(f"must be a number {bound}", param_hint=_option(name))
+    load = {name for name in ("sigma", "cms", "cps") if given[name] is not None}
+    if load and len(load) < 3:
+        missing = next(name for name in ("sigma", "cms", "cps") if name not in load)
+        raise click.UsageError(f"a divisible load needs {_option(missing)} too")
+    return given
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def show(out: Console, report: FeasibleReport, asked: bool) -> None:
+    """Print a report."""
+    now = report.now
+    if report.deadline is None:
+        indented(out, "no deadline could be promised", 0, "bold")
+    elif report.feasible:
+        what = "feasible" if asked else "the earliest deadline now"
+        indented(
+            out, f"{what}: {when(report.deadline, now)}, {gap(report.deadline, now)}", 0, "bold"
+        )
+    else:
+        later = f"the earliest is {when(report.deadline, now)}, {gap(report.deadline, now)}"
+        indented(out, f"not feasible; {later}", 0, "bold")
+    facts = []
+    if report.start is not None:
+        facts = [
+            ("start", f"{when(report.start, now)}, {gap(max(report.start, now), now)}"),
+            ("end", f"{when(report.end, now)} at the latest"),
+            ("nodes", f"{len(report.nodes):,}: {node_list(report.nodes)}"),
+        ]
+    if report.asking:
+        facts.append(("ask for it with", report.asking))
+    for reason in report.reasons:
+        facts.append(("reason", f"{reason.text} ({reason.code})" if reason.code else reason.text))
+    show_facts(out, facts)
