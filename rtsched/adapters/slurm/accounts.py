@@ -1,0 +1,60 @@
+"""Accounts, shares and use as `sshare` shows them. Source: manual page sshare."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtsched.model.accounts import Accounts
+
+Associations = dict[tuple[str, str], int]
+
+
+def accounts_of(output: str) -> tuple[Accounts, Associations]:
+    """Return the tree of accounts, and the row of each user in an account.
+
+    Parameters
+    ----------
+    output : str
+        What `sshare -a -P -h -o Account,User,RawShares,RawUsage` prints: one line per association,
+        indented by its depth in the tree. A share that is no number (`parent`) counts as 1.
+    """
+    names: list[str] = []
+    parents: list[int] = []
+    shares: list[float] = []
+    usage: list[float] = []
+    leaf: list[bool] = []
+    found: Associations = {}
+    above: list[int] = []
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) < 4 or not fields[0].strip():
+            continue
+        depth = len(fields[0]) - len(fields[0].lstrip())
+        account, user = fields[0].strip(), fields[1].strip()
+        del above[depth:]
+        row = len(names)
+        names.append(user or account)
+        parents.append(above[-1] if above else -1)
+        shares.append(max(_amount(fields[2], 1.0), 1e-6))
+        usage.append(_amount(fields[3], 0.0))
+        leaf.append(bool(user))
+        if user:
+            found.setdefault((account, user), row)
+        else:
+            above.append(row)
+    table = Accounts.build(
+        len(names),
+        name=names,
+        parent=np.array(parents, np.int32),
+        shares=np.array(shares, np.float64),
+        is_user=np.array(leaf, np.bool_),
+        usage=np.array(usage, np.float64),
+    )
+    return table, found
+
+
+def _amount(text: str, otherwise: float) -> float:
+    """Return a number that is not below 0."""
+    digits = text.strip()
+    whole = digits.isascii() and digits.replace(".", "", 1).isdigit() and len(digits) < 25
+    return float(digits) if whole else otherwise

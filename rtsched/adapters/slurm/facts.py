@@ -1,0 +1,133 @@
+"""What the translator must know of a Slurm: margins, limits, node sizes, who is charged.
+
+Sources: manual pages slurm.conf, scontrol.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+from rtsched.adapters.slurm_cluster import pairs_of
+from rtsched.model.units import slurm_duration
+
+_SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")
+_NUMBER = re.compile(r"\d{1,9}")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition.
+
+    Attributes
+    ----------
+    name : str
+        Its name; with a constraint of one feature `partition@feature`, whose nodes are fewer.
+    default_s, longest_s : float
+        Seconds of a job that gives no limit (nan: none), and at most (inf: no end).
+    up : bool
+        Whether it starts jobs.
+    nodes : int
+        How many nodes it has.
+    cores, memory : int
+        The least cores and bytes that one of its nodes has.
+    """
+
+    name: str
+    default_s: float = math.nan
+    longest_s: float = math.inf
+    up: bool = True
+    nodes: int = 0
+    cores: int = 1
+    memory: int = -1
+
+
+@dataclass(frozen=True)
+class SlurmFacts:
+    """What a look found out about the configuration; times in seconds.
+
+    Attributes
+    ----------
+    version : str
+        Slurm's version, such as `26.05.5`.
+    margin : float
+        By how much a job outlives its time limit at the latest, counted from its planned start:
+        start delay, OverTimeLimit, KillWait, epilog and completing nodes.
+    completing : float
+        How long nodes stay busy after a job's end.
+    partitions : dict of str to Partition
+        By name, `partition@feature` too.
+    default : str
+        The partition of a job that names none.
+    longest : float
+        The longest time limit of any partition; inf: no end.
+    associations : dict of (account, user) to int
+        Row of `Accounts`.
+    home : dict of str to str
+        Each user's default account.
+    users : dict of int to str
+        Names by uid, of those seen.
+    resv_overrun : float
+        ResvOverRun: how long a job may outlive its reservation.
+    """
+
+    version: str = ""
+    margin: float = 0.0
+    completing: float = 0.0
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    default: str = ""
+    longest: float = math.inf
+    associations: dict[tuple[str, str], int] = field(default_factory=dict)
+    home: dict[str, str] = field(default_factory=dict)
+    users: dict[int, str] = field(default_factory=dict)
+    resv_overrun: float = 0.0
+
+    @property
+    def wide_margin(self) -> float:
+        """The margin of a job whose limit is rounded up to whole minutes."""
+        return self.margin + 60.0
+
+
+def config_of(text: str) -> dict[str, str]:
+    """Return the settings that `scontrol show config` lists, by name."""
+    return dict(_SETTING.findall(text))
+
+
+def seconds(config: dict[str, str], name: str) -> float:
+    """Return a setting such as `30 sec` or `5 min` in seconds; 0 where it is missing."""
+    text = config.get(name, "")
+    if text.upper().startswith("UNLIMITED"):
+        return math.inf
+    match = _NUMBER.match(text)
+    return float(match[0]) * (60.0 if "min" in text else 1.0) if match else 0.0
+
+
+def margin_of(config: dict[str, str], start_delay: float, completing: float) -> float:
+    """Return by how much a job can outlive its limit, seconds (see `SlurmFacts.margin`).
+
+    An OverTimeLimit without end cannot be planned with; it counts as none.
+    """
+    over = seconds(config, "OverTimeLimit")
+    over = over if math.isfinite(over) else 0.0
+    wait = max(completing, seconds(config, "CompleteWait"))
+    return start_delay + over + seconds(config, "KillWait") + wait
+
+
+def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:
+    """Return what `scontrol show partition -o` says by partition, and the default one's name."""
+    found: dict[str, dict[str, str]] = {}
+    default = ""
+    for line in text.splitlines():
+        pairs = pairs_of(line)
+        name = pairs.get("partitionname", "")
+        if name:
+            found[name] = pairs
+            if pairs.get("default", "").upper() == "YES":
+                default = name
+    return found, default
+
+
+def limit_of(text: str) -> float:
+    """Return the seconds of a partition's limit; nan for NONE, inf for UNLIMITED."""
+    return slurm_duration(text)

@@ -1,0 +1,192 @@
+"""Which advance reservations keep a plan's starts free; pure.
+
+Of all planned starts on a node only the next one needs protection: a job that Slurm starts now and
+that ends before the first planned start disturbs none of the later ones. So an entry of the plan is
+guarded on those of its nodes on which it is the first. Where that is all of its nodes, its job is
+bound to the guard and starts in it; until then it waits as any other job.
+
+A guard outlasts the planned end by a grace, and guards may overlap: only starts matter. A guard is
+left behind as soon as its job runs, since nodes that are busy need none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.hostlist import fold
+from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.slurm.machine import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.slurm.rows import ReservationRow
+    from rtsched.model.schedule import Schedule
+
+LATE_S = 30.0
+"""A guard that has begun cannot begin later; one that should, by more than this, is made anew."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A reservation that ought to be.
+
+    Attributes
+    ----------
+    name : str
+        `rtsched_<job id>`.
+    job : int
+        The entry's job id.
+    user : str
+        Who may use it.
+    start, end : float
+        Whole seconds since the epoch.
+    nodes : tuple of str
+        Names, in the cluster's order.
+    whole : bool
+        Whether these are all nodes of the entry: its job is bound.
+    """
+
+    name: str
+    job: int
+    user: str
+    start: float
+    end: float
+    nodes: tuple[str, ...]
+    whole: bool
+
+
+def first_entries(plan: Schedule, nodes: int) -> NDArray[np.int64]:
+    """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
+    first = np.full(nodes, -1, np.int64)
+    sizes = np.diff(plan.indptr)
+    entry = np.repeat(np.arange(len(plan)), sizes)
+    jobs = plan.entries.job[entry]
+    order = np.lexsort((jobs, plan.starts()))[::-1]
+    first[plan.nodes[order]] = entry[order]
+    return first
+
+
+def guards_of(
+    plan: Schedule,
+    names: Sequence[str],
+    users: Mapping[int, str],
+    *,
+    own_user: str,
+    horizon: float,
+    grace: float,
+) -> list[Guard]:
+    """Return the guards that a plan needs.
+
+    Parameters
+    ----------
+    plan : Schedule
+        Planned starts of jobs that wait.
+    names : sequence of str
+        Names of the nodes, by row.
+    users : mapping of job id to str
+        Whose the waiting jobs are.
+    own_user : str
+        Whose the guards of jobs are that have no number yet.
+    horizon : float
+        Seconds since the epoch; a start after it needs no guard yet.
+    grace : float
+        Seconds by which a guard outlasts its entry.
+    """
+    first = first_entries(plan, len(names))
+    guards = []
+    for at, job in enumerate(plan.entries.job.tolist()):
+        start = float(plan.entries.start[at])
+        mine = [int(row) for row in plan.nodes_of(at) if first[row] == at]
+        if start > horizon or not mine:
+            continue
+        user = own_user if job >= FIRST_OWN_ID else users.get(job, "")
+        if not user:
+            continue
+        guards.append(
+            Guard(
+                f"{PREFIX}{job}",
+                job,
+                user,
+                float(math.floor(start)),
+                float(math.ceil(plan.entries.end[at] + grace)),
+                tuple(names[row] for row in sorted(mine)),
+                len(mine) == len(plan.nodes_of(at)) and job < FIRST_OWN_ID,
+            )
+        )
+    return guards
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What has to be done to the reservations that are, for those that ought to be.
+
+    Attributes
+    ----------
+    delete : tuple of str
+        Names of reservations to delete.
+    renew : tuple of str
+        Names of reservations to delete before they are made anew.
+    create : tuple of Guard
+        To make.
+    update : tuple of (Guard, dict of str to str)
+        To change, and the words that change it.
+    """
+
+    delete: tuple[str, ...]
+    renew: tuple[str, ...]
+    create: tuple[Guard, ...]
+    update: tuple[tuple[Guard, dict[str, str]], ...]
+
+
+def compared(
+    guards: Sequence[Guard], present: Sequence[ReservationRow], now: float, slack: float
+) -> Moved:
+    """Return what turns the present reservations of ours into the guards.
+
+    A start that is over stays as it is: Slurm refuses to put off the start of a reservation that
+    has begun. One that ought to begin much later is deleted and made anew. Ends may be off by
+    `slack` seconds.
+    """
+    wanted = {guard.name: guard for guard in guards}
+    ours = [row for row in present if row.name.startswith(PREFIX)]
+    delete = [row.name for row in ours if row.name not in wanted]
+    renew, update, kept = [], [], set()
+    for row in ours:
+        guard = wanted.get(row.name)
+        if guard is None:
+            continue
+        if row.start <= now and guard.start > now + LATE_S:
+            renew.append(row.name)
+            continue
+        kept.add(row.name)
+        words = _words(guard, row, now, slack)
+        if words:
+            update.append((guard, words))
+    create = [guard for guard in guards if guard.name not in kept]
+    return Moved(tuple(delete), tuple(renew), tuple(create), tuple(update))
+
+
+def _words(guard: Guard, row: ReservationRow, now: float, slack: float) -> dict[str, str]:
+    """Return what of a reservation has to change."""
+    words = {}
+    if set(guard.nodes) != set(row.nodes):
+        words["Nodes"] = fold(guard.nodes)
+    if guard.start != row.start and row.start > now:
+        words["StartTime"] = written(guard.start, now)
+    if abs(guard.end - row.end) > slack and guard.end > now:
+        words["EndTime"] = written(guard.end, now)
+    if row.users != (guard.user,):
+        words["Users"] = guard.user
+    return words
+
+
+def written(moment: float, now: float) -> str:
+    """Return a time as scontrol reads it: seconds since the epoch, or `now`."""
+    return f"uts{moment:.0f}" if moment > now + 1 else "now"

@@ -1,0 +1,193 @@
+"""Nodes, partitions and reservations of a Slurm as a `Cluster`, facts and periodic work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.slurm.facts import Partition, limit_of
+from rtsched.adapters.slurm.rows import names_of
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.jobs import Periodic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.slurm.rows import NodeRow, ReservationRow
+    from rtsched.adapters.slurm.settings import SlurmSettings
+
+PREFIX = "rtsched_"
+"""How the names of our reservations begin."""
+
+_PERIODS = {
+    "HOURLY": 3600.0,
+    "DAILY": 86400.0,
+    "WEEKDAY": 86400.0,
+    "WEEKEND": 86400.0,
+    "WEEKLY": 604800.0,
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What of a look changes seldom.
+
+    Attributes
+    ----------
+    cluster : Cluster
+        One row per node, in Slurm's order.
+    row : dict of str to int
+        Row by node name.
+    partitions : dict of str to Partition
+        By name; with one feature `partition@feature`.
+    default : str
+        The partition of jobs that name none.
+    """
+
+    cluster: Cluster
+    row: dict[str, int]
+    partitions: dict[str, Partition]
+    default: str
+
+    def rows_of(self, nodes: str) -> NDArray[np.int32]:
+        """Return the rows of a node list; names that are not known are left out."""
+        found = (self.row.get(name, -1) for name in names_of(nodes))
+        return np.array([row for row in found if row >= 0], np.int32)
+
+
+def machine_of(
+    nodes: Sequence[NodeRow],
+    said: Mapping[str, Mapping[str, str]],
+    default: str,
+    reserved: set[str],
+    settings: SlurmSettings,
+    version: int = 1,
+) -> Machine:
+    """Return the machine.
+
+    Parameters
+    ----------
+    nodes : sequence of NodeRow
+        All nodes.
+    said : mapping of str to pairs
+        What Slurm says of each partition (see `facts.partitions_of`).
+    default : str
+        The default partition.
+    reserved : set of str
+        Nodes in other people's reservations: no promise may use them.
+    settings : SlurmSettings
+        Relative speeds.
+    version : int
+        Of the cluster.
+    """
+    masks: dict[str, NDArray[np.bool_]] = {}
+    partitions: dict[str, Partition] = {}
+    for name, pairs in said.items():
+        inside = np.array([name in node.partitions for node in nodes], np.bool_)
+        features = {
+            word for node, used in zip(nodes, inside, strict=True) if used for word in node.features
+        }
+        for feature in ("", *sorted(features)):
+            key = f"{name}@{feature}" if feature else name
+            having = np.array([not feature or feature in node.features for node in nodes])
+            masks[key] = inside & having
+            partitions[key] = _partition(key, pairs, nodes, masks[key])
+    table = Nodes.build(
+        len(nodes),
+        name=[node.name for node in nodes],
+        cores=np.array([node.cores for node in nodes], np.int32),
+        memory=np.array([node.memory for node in nodes], np.int64),
+        state=np.array([_state(node, reserved) for node in nodes], np.int8),
+        speed=np.array([_speed(node, settings.speeds) for node in nodes]),
+    )
+    row = {node.name: at for at, node in enumerate(nodes)}
+    return Machine(Cluster(table, masks, version=version), row, partitions, default)
+
+
+def _partition(
+    key: str, pairs: Mapping[str, str], nodes: Sequence[NodeRow], mask: NDArray[np.bool_]
+) -> Partition:
+    """Return the facts of a partition."""
+    inside = [nodes[at] for at in np.flatnonzero(mask).tolist()]
+    longest = limit_of(pairs.get("maxtime", "UNLIMITED"))
+    return Partition(
+        key,
+        limit_of(pairs.get("defaulttime", "NONE")),
+        math.inf if math.isnan(longest) else longest,
+        pairs.get("state", "UP").upper() == "UP",
+        len(inside),
+        min((node.cores for node in inside), default=1),
+        min((node.memory for node in inside), default=-1),
+    )
+
+
+def _state(node: NodeRow, reserved: set[str]) -> NodeState:
+    """Return the state of a node; one that others have reserved counts as drained."""
+    if node.state == NodeState.UP and node.name in reserved:
+        return NodeState.DRAINED
+    return node.state
+
+
+def _speed(node: NodeRow, speeds: Mapping[str, float]) -> float:
+    """Return the relative speed of a node: by its name, else by its first feature that has one."""
+    for word in (node.name, *node.features):
+        if word in speeds:
+            return speeds[word]
+    return 1.0
+
+
+def foreign(
+    reservations: Sequence[ReservationRow], now: float, ahead: float
+) -> tuple[set[str], list[ReservationRow]]:
+    """Return the nodes that other people's reservations take, and the recurring reservations.
+
+    A reservation that begins within `ahead` seconds takes its nodes already now, since a plan
+    could reach into it. A recurring one takes none: it is periodic work.
+    """
+    taken: set[str] = set()
+    recurring = []
+    for row in reservations:
+        if row.name.startswith(PREFIX) or not row.nodes:
+            continue
+        if _PERIODS.keys() & set(row.flags):
+            recurring.append(row)
+        elif row.start <= now + ahead and not row.end <= now:
+            taken |= set(row.nodes)
+    return taken, recurring
+
+
+def periodic_of(
+    recurring: Sequence[ReservationRow], row: Mapping[str, int], now: float
+) -> Periodic:
+    """Return one row per node of each recurring reservation.
+
+    Reservations on weekdays or weekends only count as daily.
+    """
+    found = [
+        (
+            row[name],
+            each.end - each.start,
+            min(_PERIODS[flag] for flag in each.flags if flag in _PERIODS),
+            each.start,
+            max(each.end - now, 0.0) if each.start <= now else 0.0,
+        )
+        for each in recurring
+        for name in each.nodes
+        if name in row
+    ]
+    columns = np.array(found, np.float64).reshape(-1, 5).T
+    return Periodic.build(
+        len(found),
+        id=np.arange(len(found), dtype=np.int64),
+        node=columns[0].astype(np.int32),
+        exec_time=columns[1],
+        period=columns[2],
+        relative_deadline=columns[1],
+        phase=columns[3],
+        left=columns[4],
+    )

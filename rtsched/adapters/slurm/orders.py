@@ -1,0 +1,134 @@
+"""What scontrol and scancel are told, in which order, and what their answers mean.
+
+Source: manual pages scontrol, scancel; the texts of refusals are those of Slurm 24.11 and 26.05.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.live import Change, Done, Outcome
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rtsched.adapters.slurm.commands import Commands
+
+
+class Rank(IntEnum):
+    """What comes first. Nodes are never left unguarded between two steps."""
+
+    LEAVE = 0
+    """A job leaves a reservation."""
+    RENEW = 1
+    """A reservation is deleted, to be made anew."""
+    UPDATE = 2
+    CREATE = 3
+    SIZE = 4
+    BIND = 5
+    """A job enters a reservation."""
+    DELETE = 6
+    """A reservation that is no longer needed is deleted."""
+    JOB = 7
+    """Anything else about a job."""
+    END = 8
+    """A job is cancelled or queued again, after its user was told why."""
+    NODE = 9
+
+
+@dataclass(frozen=True)
+class Order:
+    """A command.
+
+    Attributes
+    ----------
+    rank : Rank
+        When it is its turn.
+    words : tuple of str
+        Command and arguments.
+    before : (int, int) or None
+        The node counts that the job's user asked for, where this sets another.
+    """
+
+    rank: Rank
+    words: tuple[str, ...]
+    before: tuple[int, int] | None = None
+
+
+_SAFE = re.compile(r"[A-Za-z0-9_.,:=@\[\]+*/-]+", re.ASCII)
+_REFUSED = ("permission denied", "invalid user id", "access denied", "not permitted", "disabled")
+
+
+def change(kind: str, job: int, text: str, rank: Rank, *words: str) -> Change:
+    """Return a change that runs one command."""
+    return Change(kind, job, text, Order(rank, words))
+
+
+def turn(asked: Change) -> int:
+    """Return when it is a change's turn; what cannot be done comes last."""
+    return asked.order.rank if isinstance(asked.order, Order) else len(Rank)
+
+
+def batchable(order: Order) -> bool:
+    """Return whether scontrol can read a command from its standard input unchanged."""
+    return order.words[0] == "scontrol" and all(_SAFE.fullmatch(word) for word in order.words)
+
+
+def carried_out(commands: Commands, changes: Sequence[Change]) -> list[Done]:
+    """Return what became of each change, in the order given."""
+    done: dict[int, Done] = {}
+    turns: dict[Rank, list[int]] = {}
+    for at, each in enumerate(changes):
+        if isinstance(each.order, Order):
+            turns.setdefault(each.order.rank, []).append(at)
+        else:
+            done[at] = Done(each, "unsupported", "Slurm's adapter cannot do this")
+    for rank in sorted(turns):
+        done |= _one_turn(commands, changes, turns[rank])
+    return [done[at] for at in range(len(changes))]
+
+
+def _one_turn(
+    commands: Commands, changes: Sequence[Change], places: Iterable[int]
+) -> dict[int, Done]:
+    """Return what became of changes of one rank, by place: many in one process where possible."""
+    together = [at for at in places if batchable(changes[at].order)]
+    single = [at for at in places if not batchable(changes[at].order)]
+    done = {}
+    try:
+        said = commands.batch([" ".join(changes[at].order.words[1:]) for at in together])
+        done = {at: result(changes[at], text) for at, text in zip(together, said, strict=True)}
+    except AdapterError as error:
+        done = {at: Done(changes[at], "failed", str(error)) for at in together}
+    for at in single:
+        program, *words = changes[at].order.words
+        try:
+            answer = commands.run(program, *words)
+            text = " ".join(answer.errors.split()) or f"exit status {answer.status}"
+            done[at] = result(changes[at], text if answer.status else "")
+        except AdapterError as error:
+            done[at] = Done(changes[at], "failed", str(error))
+    return done
+
+
+def result(asked: Change, complaint: str) -> Done:
+    """Return what became of a change about which Slurm said this; nothing: it is done."""
+    return Done(asked, outcome_of(complaint), complaint[:400])
+
+
+def outcome_of(complaint: str) -> Outcome:
+    """Return what a complaint means.
+
+    `refused` is what Slurm would say again however often it is asked. Whatever depends on the state
+    of jobs, nodes and controller is `failed`: the next look may ask for something else.
+    """
+    text = complaint.lower()
+    if not text:
+        return "done"
+    if any(words in text for words in _REFUSED):
+        return "refused"
+    return "failed"

@@ -1,0 +1,300 @@
+"""From a plan to reservations, and to jobs at their planned size that are bound to them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.hostlist import fold
+from rtsched.adapters.live import FIRST_OWN_ID, Change
+from rtsched.adapters.slurm.commands import WAITING
+from rtsched.adapters.slurm.guards import Guard, compared, guards_of, written
+from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.orders import Rank, change
+from rtsched.adapters.slurm.submission import limit_minutes
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.live import Sight
+    from rtsched.adapters.slurm.facts import SlurmFacts
+    from rtsched.adapters.slurm.rows import JobRows, ReservationRow
+    from rtsched.adapters.slurm.settings import SlurmSettings
+    from rtsched.model.schedule import Schedule
+
+FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
+"""Of every reservation of ours: it is made over jobs that run, beside others of ours, and a job
+that it leaves behind waits on."""
+
+LONGEST_COMMENT = 4096
+
+_RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S*)*")
+
+
+@dataclass
+class View:
+    """What the last look showed, as changes are worked out from it.
+
+    Attributes
+    ----------
+    rows : JobRows
+        All jobs; `place` is the row by job id.
+    sight : Sight
+        What the daemon was told.
+    facts : SlurmFacts
+        Margins and limits.
+    names : tuple of str
+        Node names by row.
+    reservations : sequence of ReservationRow
+        All there are.
+    now : float
+        When the changes are worked out, seconds since the epoch.
+    """
+
+    rows: JobRows
+    sight: Sight
+    facts: SlurmFacts
+    names: tuple[str, ...]
+    reservations: Sequence[ReservationRow]
+    now: float
+    place: dict[int, int] = field(default_factory=dict)
+    queued: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
+        self.queued = {job: at for at, job in enumerate(self.sight.queued.id.tolist())}
+
+
+def waiting(plan: Schedule, view: View) -> Schedule:
+    """Return the entries whose jobs still wait, or are not queued yet."""
+    jobs = plan.entries.job
+    keep = np.isin(jobs, view.sight.queued.id) | (jobs >= FIRST_OWN_ID)
+    return plan if keep.all() else plan.take(np.flatnonzero(keep))
+
+
+def reserve_changes(plan: Schedule, view: View, settings: SlurmSettings) -> list[Change]:
+    """Return what a plan asks for: reservations, sizes, bindings."""
+    plan = waiting(plan, view)
+    ahead = view.facts.longest if settings.horizon_s is None else settings.horizon_s
+    users = {
+        job: view.rows.user[view.place[job]]
+        for job in plan.entries.job.tolist()
+        if job in view.place
+    }
+    guards = guards_of(
+        plan,
+        view.names,
+        users,
+        own_user=settings.user,
+        horizon=view.now + ahead,
+        grace=settings.grace_s,
+    )
+    return [
+        *_reservations(guards, view, settings),
+        *_bindings(guards, view),
+        *_sizes(plan, view),
+        *_records(plan, guards, view),
+    ]
+
+
+def _reservations(guards: list[Guard], view: View, settings: SlurmSettings) -> list[Change]:
+    """Return what is to be done about reservations."""
+    moved = compared(guards, view.reservations, view.now, settings.grace_s / 2)
+    changes = [
+        change(
+            "reserve",
+            -1,
+            f"delete reservation {name}, to make it anew",
+            Rank.RENEW,
+            "scontrol",
+            "delete",
+            f"ReservationName={name}",
+        )
+        for name in moved.renew
+    ]
+    for guard, words in moved.update:
+        said = " ".join(f"{key}={value}" for key, value in words.items())
+        pairs = [f"{key}={value}" for key, value in words.items()]
+        changes.append(
+            change(
+                "reserve",
+                guard.job,
+                f"change reservation {guard.name}: {said}",
+                Rank.UPDATE,
+                "scontrol",
+                "update",
+                f"ReservationName={guard.name}",
+                *pairs,
+            )
+        )
+    changes += [_create(guard, view) for guard in moved.create]
+    changes += [
+        change(
+            "reserve",
+            -1,
+            f"delete reservation {name}",
+            Rank.DELETE,
+            "scontrol",
+            "delete",
+            f"ReservationName={name}",
+        )
+        for name in moved.delete
+    ]
+    return changes
+
+
+def _create(guard: Guard, view: View) -> Change:
+    """Return the change that makes a reservation."""
+    nodes = fold(guard.nodes)
+    start = max(guard.start, view.now)
+    text = (
+        f"create reservation {guard.name} on {nodes} from {clock(start)} for "
+        f"{math.ceil((guard.end - start) / 60)} min for {guard.user}"
+    )
+    return change(
+        "reserve",
+        guard.job,
+        text,
+        Rank.CREATE,
+        "scontrol",
+        "create",
+        "reservation",
+        f"ReservationName={guard.name}",
+        f"StartTime={written(guard.start, view.now)}",
+        f"EndTime=uts{guard.end:.0f}",
+        f"Nodes={nodes}",
+        f"Users={guard.user}",
+        f"Flags={FLAGS}",
+    )
+
+
+def clock(moment: float) -> str:
+    """Return a time of day in the machine's own zone, for people."""
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _bindings(guards: list[Guard], view: View) -> list[Change]:
+    """Return which jobs enter and leave reservations of ours.
+
+    A job that runs needs its guard no longer. A job that stands in a guard that is not its own has
+    no business there.
+    """
+    wanted = {guard.job: guard.name for guard in guards if guard.whole}
+    changes = []
+    for at, name in enumerate(view.rows.reservation):
+        job = int(view.rows.id[at])
+        waits = view.rows.state[at] in WAITING
+        if not name.startswith(PREFIX) or (waits and job in wanted):
+            continue
+        if waits or view.rows.state[at] == "RUNNING":
+            changes.append(
+                change(
+                    "reserve",
+                    job,
+                    f"take job {job} out of reservation {name}",
+                    Rank.LEAVE,
+                    "scontrol",
+                    "update",
+                    f"JobId={job}",
+                    "ReservationName=",
+                )
+            )
+    for job, name in wanted.items():
+        if view.rows.reservation[view.place[job]] != name:
+            changes.append(
+                change(
+                    "reserve",
+                    job,
+                    f"bind job {job} to reservation {name}",
+                    Rank.BIND,
+                    "scontrol",
+                    "update",
+                    f"JobId={job}",
+                    f"ReservationName={name}",
+                )
+            )
+    return changes
+
+
+def _sizes(plan: Schedule, view: View) -> list[Change]:
+    """Return which jobs get another node count or time limit, to be as planned."""
+    changes = []
+    for at, job in enumerate(plan.entries.job.tolist()):
+        if job not in view.queued:
+            continue
+        row, asked = view.place[job], view.queued[job]
+        size = int(plan.entries.size[at])
+        same = view.rows.least[row] == view.rows.most[row] == size
+        words = [] if same else [f"NumNodes={size}-{size}"]
+        if view.sight.queued.kind[asked] != Kind.RIGID or not same:
+            duration = float(plan.entries.end[at] - plan.entries.start[at])
+            partition = view.rows.partition[row].split(",", 1)[0]
+            minutes = limit_minutes(duration, partition, view.facts)
+            if minutes * 60.0 != view.rows.limit[row]:
+                words.append(f"TimeLimit={minutes}")
+        if words:
+            said = " ".join(words)
+            changes.append(
+                change(
+                    "reserve",
+                    job,
+                    f"set {said} of job {job}, as planned",
+                    Rank.SIZE,
+                    "scontrol",
+                    "update",
+                    f"JobId={job}",
+                    *words,
+                )
+            )
+    return changes
+
+
+def _records(plan: Schedule, guards: list[Guard], view: View) -> list[Change]:
+    """Return the comments that tell divisible jobs which fraction goes to which node."""
+    bound = {guard.job for guard in guards if guard.whole}
+    changes = []
+    for at, job in enumerate(plan.entries.job.tolist()):
+        if job not in bound or view.sight.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
+            continue
+        row = view.place[job]
+        record = record_of(plan, at, view.names, float(view.rows.deadline[row]))
+        comment = with_record(view.rows.comment[row], record)
+        if comment != view.rows.comment[row]:
+            changes.append(
+                change(
+                    "tell",
+                    job,
+                    f"set the comment of job {job}: {record}",
+                    Rank.SIZE,
+                    "scontrol",
+                    "update",
+                    f"JobId={job}",
+                    f"Comment={comment}",
+                )
+            )
+    return changes
+
+
+def record_of(plan: Schedule, at: int, names: Sequence[str], deadline: float) -> str:
+    """Return the record of a promise that TaskProlog reads (contrib/slurm/task_prolog.sh)."""
+    nodes = plan.nodes_of(at)
+    shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]]
+    words = ["rtsched:promise"]
+    if math.isfinite(deadline):
+        words.append(f"deadline={deadline:.0f}")
+    words.append(f"nodes={len(nodes)}")
+    words.append("fractions=" + ":".join(f"{share:.9f}" for share in shares.tolist()))
+    words.append("on=" + ":".join(names[row] for row in nodes.tolist()))
+    return " ".join(words)
+
+
+def with_record(comment: str, record: str) -> str:
+    """Return a comment that begins with the record, then what its user wrote."""
+    kept = _RECORD.sub("", comment).strip()
+    return f"{record} {kept}" if kept and len(kept) <= LONGEST_COMMENT else record

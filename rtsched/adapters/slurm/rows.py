@@ -1,0 +1,318 @@
+"""What Slurm shows of jobs, nodes and reservations: one form, whichever route it comes by.
+
+`JobRows` holds what both Slurm's commands and its bindings say, in the same words; `sight.py` makes
+models of it. Parsers of the commands' texts are here too: pure, and safe against what users write.
+
+Sources: manual pages squeue, scontrol.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.hostlist import expand
+from rtsched.adapters.machine import slurm_state
+from rtsched.errors import AdapterError
+from rtsched.model.cluster import NodeState
+from rtsched.model.units import slurm_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+MEGABYTE = 2**20
+_EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
+_NODE = re.compile(
+    r"(?<!\S)(NodeName|CPUEfctv|CPUTot|RealMemory|ActiveFeatures|State|Weight|Partitions)=(\S*)"
+)
+_RESERVATION = re.compile(
+    r"(?<!\S)(ReservationName|StartTime|EndTime|Nodes|Users|Flags|State)=(\S*)"
+)
+_NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
+_EXTRA = re.compile(r"(?m)^   Extra=(.*)$")
+
+
+@dataclass
+class JobRows:
+    """One row per job that Slurm knows; texts are empty where nothing is said.
+
+    Attributes
+    ----------
+    id, uid : int64[n]
+        Job id, user id.
+    label, user, account, partition, qos, state, reason, nodes, features, reservation : list of str
+        As Slurm writes them; `nodes` is a node list, `label` such as `12_[3-4]`.
+    submit, eligible, start, end, limit, deadline : float64[n]
+        Seconds since the epoch, the limit in seconds; nan: not said; inf: no limit.
+    cpus, memory, nice, priority : int64[n]
+        Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
+    least, most : int64[n]
+        Fewest and most nodes.
+    dependency, required, excluded, licenses, tres, mark, name, comment, extra : list of str
+        Dependency, node lists asked for, licences, other resources asked for, admin comment, job
+        name, comment, extra.
+    requeue, array, het : bool[n]
+        May be requeued; a pending array or a task of one; part of a heterogeneous job.
+    """
+
+    id: NDArray[np.int64]
+    uid: NDArray[np.int64]
+    label: list[str]
+    user: list[str]
+    account: list[str]
+    partition: list[str]
+    qos: list[str]
+    state: list[str]
+    reason: list[str]
+    nodes: list[str]
+    features: list[str]
+    reservation: list[str]
+    submit: NDArray[np.float64]
+    eligible: NDArray[np.float64]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+    limit: NDArray[np.float64]
+    deadline: NDArray[np.float64]
+    cpus: NDArray[np.int64]
+    memory: NDArray[np.int64]
+    nice: NDArray[np.int64]
+    priority: NDArray[np.int64]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    dependency: list[str]
+    required: list[str]
+    excluded: list[str]
+    licenses: list[str]
+    tres: list[str]
+    mark: list[str]
+    name: list[str]
+    comment: list[str]
+    extra: list[str]
+    requeue: NDArray[np.bool_]
+    array: NDArray[np.bool_]
+    het: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node as Slurm shows it."""
+
+    name: str
+    cores: int
+    memory: int
+    state: NodeState
+    features: tuple[str, ...]
+    partitions: tuple[str, ...]
+    weight: int
+
+
+@dataclass(frozen=True)
+class ReservationRow:
+    """An advance reservation; times in seconds since the epoch."""
+
+    name: str
+    start: float
+    end: float
+    nodes: tuple[str, ...]
+    users: tuple[str, ...]
+    flags: tuple[str, ...]
+    active: bool = False
+
+
+def text(value: str) -> str:
+    """Return a text, empty where Slurm's commands say that there is none."""
+    return "" if value in _EMPTY else value
+
+
+def moment(value: str) -> float:
+    """Return seconds since the epoch as `SLURM_TIME_FORMAT=%s` gives them; nan for none."""
+    return float(value) if value.isascii() and value.isdigit() and len(value) < 12 else math.nan
+
+
+def number(value: str) -> int:
+    """Return a whole number; 0 for none."""
+    digits = value.removeprefix("-")
+    whole = digits.isascii() and digits.isdigit() and len(digits) < 19
+    return int(value) if whole else 0
+
+
+def megabytes(value: str) -> int:
+    """Return the MiB of `1000M`, `4G` or `500Mc`; 0 for none."""
+    match = re.fullmatch(r"(\d{1,12})(?:\.\d+)?([KMGT]?)[cn]?", value)
+    if match is None:
+        return 0
+    return int(match[1]) * {"K": 0, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2]]
+
+
+def nodes_in(value: str) -> int:
+    """Return the nodes of a request such as `cpu=1,mem=2000M,node=2`; 0 if it says none."""
+    match = _NODES.search(value)
+    return int(match[1]) if match else 0
+
+
+SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
+    ("id", "jobid", number, np.int64),
+    ("uid", "userid", number, np.int64),
+    ("label", "jobarrayid", str, None),
+    ("user", "username", text, None),
+    ("account", "account", text, None),
+    ("partition", "partition", text, None),
+    ("qos", "qos", text, None),
+    ("state", "state", str, None),
+    ("reason", "reason", text, None),
+    ("nodes", "nodelist", text, None),
+    ("features", "feature", text, None),
+    ("reservation", "reservation", text, None),
+    ("submit", "submittime", moment, np.float64),
+    ("eligible", "eligibletime", moment, np.float64),
+    ("start", "starttime", moment, np.float64),
+    ("end", "endtime", moment, np.float64),
+    ("limit", "timelimit", slurm_duration, np.float64),
+    ("deadline", "deadline", moment, np.float64),
+    ("cpus", "numcpus", number, np.int64),
+    ("memory", "minmemory", megabytes, np.int64),
+    ("nice", "nice", number, np.int64),
+    ("priority", "prioritylong", number, np.int64),
+    ("least", "tres", nodes_in, np.int64),
+    ("most", "maxnodes", number, np.int64),
+    ("dependency", "dependency", text, None),
+    ("required", "reqnodes", text, None),
+    ("excluded", "excnodes", text, None),
+    ("licenses", "licenses", text, None),
+    ("tres", "tres-per-node", text, None),
+    ("het", "hetjobid", lambda value: value not in {"N/A", "0", ""}, np.bool_),
+    ("requeue", "requeue", lambda value: value == "1", np.bool_),
+    ("mark", "admin_comment", text, None),
+    ("name", "name", text, None),
+    ("comment", "comment", text, None),
+)
+"""Column, squeue's name of it, meaning, dtype. What users write comes last."""
+
+
+def squeue_format(separator: str) -> str:
+    """Return the format by which squeue writes each field with a separator behind it."""
+    return ",".join(f"{shown}:0{separator}" for _, shown, _, _ in SHOWN)
+
+
+def job_rows(output: str, separator: str) -> JobRows:
+    """Return what squeue shows.
+
+    The separator is random, so no text of a user can hold it, whatever else it holds.
+
+    Raises
+    ------
+    AdapterError
+        If the output is not of this form.
+    """
+    fields = output.split(separator)
+    width = len(SHOWN)
+    if (len(fields) - 1) % width or fields[-1].strip():
+        raise AdapterError(
+            "squeue's output has another form than asked for; "
+            'set route = "pyslurm" in [slurm], or report this Slurm\'s version'
+        )
+    columns: dict[str, Any] = {}
+    for at, (name, _, meaning, dtype) in enumerate(SHOWN):
+        texts = fields[at : len(fields) - 1 : width]
+        if at == 0:
+            texts = [value.removeprefix("\n") for value in texts]
+        columns[name] = meant(texts, meaning, dtype)
+    columns["array"] = np.array(["_" in label for label in columns["label"]], np.bool_)
+    columns["extra"] = [""] * len(columns["id"])
+    return JobRows(**columns)
+
+
+def meant(texts: Sequence[str], meaning: Callable[[str], Any], dtype: Any) -> Any:
+    """Return what texts mean, each different one looked at once: an array, or a list of str."""
+    if meaning is str:
+        return list(texts)
+    known = {value: meaning(value) for value in set(texts)}
+    values = [known[value] for value in texts]
+    return values if dtype is None else np.array(values, dtype)
+
+
+def extra_in(output: str) -> str:
+    """Return Extra of one job from `scontrol show job ID`; empty if it has none.
+
+    Slurm writes it behind the other texts of the user, so the last such line counts; a user can
+    only spoil what she may set herself.
+    """
+    found = _EXTRA.findall(output)
+    return found[-1] if found else ""
+
+
+def first_of(pattern: re.Pattern[str], line: str) -> dict[str, str]:
+    """Return the pairs of a line; of a name that occurs twice, the first."""
+    return dict(reversed(pattern.findall(line)))
+
+
+def node_rows(output: str) -> list[NodeRow]:
+    """Return the nodes of `scontrol show node -o`."""
+    rows = []
+    for line in output.splitlines():
+        pairs = first_of(_NODE, line)
+        if not pairs.get("NodeName"):
+            continue
+        rows.append(
+            NodeRow(
+                pairs["NodeName"],
+                number(pairs.get("CPUEfctv", "")) or number(pairs.get("CPUTot", "")) or 1,
+                number(pairs.get("RealMemory", "")) * MEGABYTE or -1,
+                state_of(pairs.get("State", "")),
+                words_of(pairs.get("ActiveFeatures", "")),
+                words_of(pairs.get("Partitions", "")),
+                number(pairs.get("Weight", "")),
+            )
+        )
+    return rows
+
+
+def state_of(state: str) -> NodeState:
+    """Return what a node's state such as `IDLE+DRAIN` means; one that never answered is down."""
+    words = state.split("+")
+    if "*" in state or "UNKNOWN" in words:
+        return NodeState.DOWN
+    return slurm_state(word for word in words if word not in {"RESERVED", "PLANNED", "COMPLETING"})
+
+
+def words_of(value: str) -> tuple[str, ...]:
+    """Return the words of a comma-separated list."""
+    return tuple(word for word in text(value).split(",") if word)
+
+
+def reservation_rows(output: str) -> list[ReservationRow]:
+    """Return the reservations of `scontrol show reservation -o`."""
+    rows = []
+    for line in output.splitlines():
+        pairs = first_of(_RESERVATION, line)
+        if not pairs.get("ReservationName"):
+            continue
+        rows.append(
+            ReservationRow(
+                pairs["ReservationName"],
+                moment(pairs.get("StartTime", "")),
+                moment(pairs.get("EndTime", "")),
+                tuple(names_of(text(pairs.get("Nodes", "")))),
+                words_of(pairs.get("Users", "")),
+                words_of(pairs.get("Flags", "")),
+                pairs.get("State", "") == "ACTIVE",
+            )
+        )
+    return rows
+
+
+def names_of(nodes: str) -> list[str]:
+    """Return the names in a node list that Slurm wrote; none of a damaged one."""
+    try:
+        return expand(nodes)
+    except ValueError:
+        return []

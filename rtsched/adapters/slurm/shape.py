@@ -1,0 +1,172 @@
+"""What a request means for the models: one set of rules for a submission and for a queued job."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.slurm.spec import NOTHING, Spec
+from rtsched.kernels.dlt import exec_time
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+
+_FEATURE = re.compile(r"[A-Za-z0-9_.+-]+", re.ASCII)
+_EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asks for, in Slurm's terms; 0, nan or empty where it is not said.
+
+    Times in seconds; `memory` in bytes per node.
+    """
+
+    limit: float = math.nan
+    deadline: float = math.inf
+    least: int = 0
+    most: int = 0
+    cpus: int = 0
+    memory: int = 0
+    partition: str = ""
+    features: str = ""
+    required: str = ""
+    excluded: str = ""
+    reservation: str = ""
+    licenses: str = ""
+    tres: str = ""
+    dependency: str = ""
+    array: bool = False
+    het: bool = False
+    spec: Spec = NOTHING
+
+    @property
+    def wishes(self) -> bool:
+        """Whether it asks for what only rtsched can give."""
+        return self.deadline < math.inf or self.spec.said
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What that is in the models; `problem` says why it cannot be promised anything."""
+
+    kind: Kind = Kind.RIGID
+    size: int = 1
+    size_min: int = -1
+    size_max: int = -1
+    wall_time: float = math.inf
+    partition: str = ""
+    load: dict[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+
+def shape_of(asked: Asked, facts: SlurmFacts) -> Shape:
+    """Return the shape of a request.
+
+    A job takes whole nodes. One that asks for processors takes as many nodes as they need on the
+    smallest nodes of its partition. A range of nodes makes a job moldable if it wants something of
+    rtsched and does not say `speedup=none`; its time limit is then that on the fewest nodes.
+    """
+    name = asked.partition.split(",", 1)[0] or facts.default
+    name, wrong = _constrained(name, asked.features, facts)
+    part = facts.partitions.get(name)
+    limit = asked.limit
+    if math.isnan(limit) and part is not None:
+        limit = part.longest_s if math.isnan(part.default_s) else part.default_s
+    limit = math.inf if math.isnan(limit) else limit
+    fewest = -(-asked.cpus // part.cores) if part is not None else 1
+    least = max(asked.least, fewest, 1)
+    most = max(asked.most, least)
+    problem = wrong or _problem(asked, part, limit)
+    if asked.spec.divisible:
+        return _divisible(asked, facts, name, problem, least, part)
+    if most > least and asked.wishes and asked.spec.speedup != "none":
+        wall = limit + facts.wide_margin * most / least
+        return Shape(Kind.MOLDABLE, least, least, most, wall, name, problem=problem)
+    return Shape(Kind.RIGID, least, wall_time=limit + facts.margin, partition=name, problem=problem)
+
+
+def _divisible(
+    asked: Asked,
+    facts: SlurmFacts,
+    name: str,
+    problem: str,
+    least: int,
+    part: Partition | None,
+) -> Shape:
+    """Return the shape of a load that is cut at will; its run times follow from the load."""
+    most = max(asked.most or (part.nodes if part is not None else least), least)
+    load = {k: v for k, v in asked.spec.numbers.items() if k != "message_time"}
+    load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
+    wall = exec_time(
+        least,
+        load["sigma"],
+        load["cms"],
+        load["cps"],
+        load.get("setup_link", 0.0),
+        load["setup_node"],
+    )
+    return Shape(Kind.DIVISIBLE, least, least, most, wall, name, load, problem)
+
+
+def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]:
+    """Return the partition's name, with a feature behind it; and what is wrong with those."""
+    if not features:
+        return name, ""
+    inner = f"{name}@{features}"
+    if _FEATURE.fullmatch(features) and inner in facts.partitions:
+        return inner, ""
+    return name, (
+        f"rtsched cannot plan with the constraint {features[:60]!r}; give one feature that nodes "
+        f"of partition {name} have"
+    )
+
+
+def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
+    """Return why a request that wants something of rtsched cannot get it; empty if it can."""
+    if asked.spec.problem:
+        return asked.spec.problem
+    if not asked.wishes:
+        return ""
+    for given, what in (
+        (asked.array, "an array; submit its tasks as single jobs"),
+        (asked.het, "a heterogeneous job; submit its parts as single jobs"),
+        (asked.excluded, "a job that excludes nodes; use a constraint (-C)"),
+        (asked.required, "a job that names its nodes; use a constraint (-C)"),
+        (asked.reservation, "a job in a reservation; leave --reservation out"),
+        (asked.licenses, "a job that needs licences"),
+        (asked.tres, "a job that needs generic resources (--gres, --gpus)"),
+    ):
+        if given:
+            return f"rtsched gives no promise to {what}"
+    if part is None:
+        return f"rtsched does not know the partition {asked.partition[:60]!r}"
+    if asked.memory > part.memory > 0:
+        return (
+            f"asks for {asked.memory >> 20} MiB per node, some nodes of {part.name} have "
+            f"{part.memory >> 20}; use a constraint (-C) that names larger ones"
+        )
+    if not math.isfinite(limit) and not asked.spec.divisible:
+        return "has no time limit, so its end cannot be promised; give --time"
+    if limit > part.longest_s:
+        return f"its time limit is above the {part.longest_s / 60:.0f} min of partition {part.name}"
+    return ""
+
+
+def predecessors(dependency: str) -> list[int]:
+    """Return the job ids that a dependency waits for; none of alternatives (`?`).
+
+    `after`, `afterany`, `afterok`, `afternotok` count as waiting for the job's end.
+    """
+    if not dependency or "?" in dependency:
+        return []
+    found: dict[int, None] = {}
+    for _, jobs in _EDGE.findall(dependency):
+        for part in jobs.split(":"):
+            digits = re.match(r"\d{1,10}", part)
+            if digits:
+                found[int(digits[0])] = None
+    return list(found)

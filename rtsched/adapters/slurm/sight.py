@@ -1,0 +1,305 @@
+"""From Slurm's rows to a `Sight`."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.live import Ended, Ending, Marks
+from rtsched.adapters.slurm.commands import WAITING
+from rtsched.adapters.slurm.rows import MEGABYTE
+from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
+from rtsched.adapters.slurm.spec import NOTHING, Spec, dag_key, spec_of
+from rtsched.adapters.slurm.submission import MARK, PARKED, UNJUDGED
+from rtsched.adapters.slurm_text import ENDINGS
+from rtsched.model import log
+from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.slurm.facts import SlurmFacts
+    from rtsched.adapters.slurm.machine import Machine
+    from rtsched.adapters.slurm.rows import JobRows
+
+Integers = "NDArray[np.int64]"
+
+_TOKEN = re.compile(rf"{MARK}([\w-]+)", re.ASCII)
+_LIVE = {
+    log.Ending.COMPLETED: Ending.COMPLETED,
+    log.Ending.TIMEOUT: Ending.OWN_LIMIT,
+    log.Ending.NODE_FAILURE: Ending.NODE_LOST,
+    log.Ending.MISSED: Ending.DEADLINE,
+}
+_LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
+
+
+def parts(rows: JobRows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return which rows wait, run, and have ended; waiting and running by (submit, id)."""
+    kind = {
+        state: 0 if state in WAITING else 1 if ENDINGS.get(state) == log.Ending.RUNNING else 2
+        for state in set(rows.state)
+    }
+    code = np.array([kind[state] for state in rows.state], np.int8)
+    order = np.lexsort((rows.id, rows.submit))
+    ordered = code[order]
+    return order[ordered == 0], order[ordered == 1], np.flatnonzero(code == 2)
+
+
+def tokens_of(marks: list[str]) -> list[str | None]:
+    """Return the token of each admin comment; None where it has none."""
+    found = {}
+    for mark in set(marks):
+        match = _TOKEN.match(mark)
+        known = match is not None and match[1] not in {UNJUDGED, PARKED}
+        found[mark] = match[1] if match is not None and known else None
+    return [found[mark] for mark in marks]
+
+
+def ended_of(rows: JobRows, which: NDArray[np.int64]) -> Ended:
+    """Return the jobs that ended and that the controller still knows."""
+    endings = [
+        _LIVE.get(ENDINGS.get(rows.state[i], log.Ending.UNKNOWN), Ending.FAILED)
+        for i in which.tolist()
+    ]
+    started = np.array([bool(rows.nodes[i]) for i in which.tolist()], np.bool_)
+    return Ended.build(
+        len(which),
+        job=rows.id[which],
+        start=np.where(started, rows.start[which], np.nan),
+        end=rows.end[which],
+        ending=np.array(endings, np.int8),
+        token=tokens_of([rows.mark[i] for i in which.tolist()]),
+    )
+
+
+def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
+    """Return the marks of jobs that wait or run."""
+    mark = [rows.mark[i] for i in which.tolist()]
+    unjudged = {MARK + UNJUDGED, MARK + PARKED}
+    held = [rows.priority[i] == 0 or rows.reason[i].startswith("JobHeld") for i in which.tolist()]
+    waits = np.array([rows.state[i] in WAITING for i in which.tolist()], np.bool_)
+    return Marks.build(
+        len(which),
+        job=rows.id[which],
+        uid=rows.uid[which],
+        token=tokens_of(mark),
+        unjudged=np.array([(text.split() or [""])[0] in unjudged for text in mark], np.bool_),
+        held=np.array(held, np.bool_) & waits,
+        requeues=rows.requeue[which],
+    )
+
+
+def allocations_of(
+    rows: JobRows, which: NDArray[np.int64], machine: Machine, facts: SlurmFacts, now: float
+) -> Schedule:
+    """Return where the running jobs run, and until when at the latest.
+
+    A job outlives its limit by the margins; nodes of one that is completing are busy for the
+    completing margin. One that is later than that still counts as ending soon.
+    """
+    nodes = {text: machine.rows_of(text) for text in {rows.nodes[i] for i in which.tolist()}}
+    taken = [nodes[rows.nodes[i]] for i in which.tolist()]
+    indptr = np.concatenate([[0], np.cumsum([len(each) for each in taken])]).astype(np.int64)
+    completing = np.array([rows.state[i] == "COMPLETING" for i in which.tolist()], np.bool_)
+    start = rows.start[which]
+    start = np.where(np.isnan(start), now, start)
+    end = np.where(
+        completing, rows.end[which] + facts.completing, start + rows.limit[which] + facts.margin
+    )
+    soon = now + np.where(completing, facts.completing, facts.margin)
+    end = np.where(end > now, end, soon)
+    end = np.where(np.isnan(end), np.inf, end)
+    together = np.concatenate([np.empty(0, np.int32), *taken]).astype(np.int32)
+    return Schedule.build(rows.id[which], start, end, indptr, together)
+
+
+def jobs_of(
+    rows: JobRows,
+    which: NDArray[np.int64],
+    facts: SlurmFacts,
+    sizes: NDArray[np.int32] | None = None,
+    ranges: Mapping[int, tuple[int, int]] | None = None,
+) -> Jobs:
+    """Return jobs that wait or run.
+
+    Parameters
+    ----------
+    rows : JobRows
+        All jobs.
+    which : int64[n]
+        Rows to return, in order.
+    facts : SlurmFacts
+        Margins, partitions, accounts.
+    sizes : int32[n], optional
+        Nodes that running jobs have; None: they wait.
+    ranges : mapping of job id to (int, int), optional
+        Node counts that were asked for, of jobs whose count was set by us.
+    """
+    chosen = which.tolist()
+    texts: dict[str, Any] = {
+        name: [getattr(rows, name)[i] or None for i in chosen]
+        for name in ("label", "name", "user", "account", "partition", "qos")
+    }
+    first = [None if text is None else text.split(",", 1)[0] for text in texts["partition"]]
+    plain = _plain(rows, which, first, facts)
+    if sizes is not None:
+        plain["size"] = np.maximum(sizes, 1)
+    specs = _specs(rows, which)
+    _reshape(plain, rows, which, first, specs, facts, sizes, ranges or {})
+    pairs = zip(texts["account"], texts["user"], strict=True)
+    known = facts.associations
+    return Jobs.build(
+        len(which),
+        **plain,
+        **{name: values for name, values in texts.items() if name != "partition"},
+        partition=first,
+        association=np.array([known.get((a or "", u or ""), -1) for a, u in pairs], np.int32),
+        dag=np.array(
+            [
+                dag_key(rows.user[i], spec.dag) if spec.dag else -1
+                for i, spec in zip(chosen, specs, strict=True)
+            ],
+            np.int64,
+        ),
+        checkpoints=np.array([spec.checkpoint for spec in specs], np.bool_),
+    )
+
+
+def _plain(
+    rows: JobRows, which: NDArray[np.int64], first: list[str | None], facts: SlurmFacts
+) -> dict[str, Any]:
+    """Return the columns of jobs, each as a rigid one without a promise."""
+    cores = {
+        name: facts.partitions[name or ""].cores if (name or "") in facts.partitions else 1
+        for name in set(first)
+    }
+    per_node = np.array([cores[name] for name in first], np.int64)
+    cpus, memory = rows.cpus[which], rows.memory[which]
+    fewest = -(-cpus // np.maximum(per_node, 1))
+    size = np.maximum(np.maximum(rows.least[which], fewest), 1)
+    eligible, submit = rows.eligible[which], rows.submit[which]
+    limit = rows.limit[which]
+    return {
+        "id": rows.id[which],
+        "submit": submit,
+        "begin": np.where(eligible > submit, eligible, -np.inf),
+        "wall_time": np.where(np.isnan(limit), np.inf, limit) + facts.margin,
+        "deadline": np.full(len(which), np.inf),
+        "kind": np.zeros(len(which), np.int8),
+        "size": size.astype(np.int32),
+        "size_min": np.full(len(which), -1, np.int32),
+        "size_max": np.full(len(which), -1, np.int32),
+        "cores": np.where(cpus > 0, cpus, -1).astype(np.int32),
+        "memory": np.where(memory > 0, memory * MEGABYTE, -1),
+        "nice": rows.nice[which].astype(np.float64),
+        **{
+            name: np.full(len(which), 0.0 if name.startswith("setup") else np.nan) for name in _LOAD
+        },
+    }
+
+
+def _specs(rows: JobRows, which: NDArray[np.int64]) -> list[Spec]:
+    """Return what each job says to rtsched."""
+    found = []
+    for i in which.tolist():
+        extra, comment = rows.extra[i], rows.comment[i]
+        ours = "rtsched:" in extra or "rtsched:" in comment
+        found.append(spec_of(extra, comment) if ours else NOTHING)
+    return found
+
+
+def _reshape(
+    plain: dict[str, Any],
+    rows: JobRows,
+    which: NDArray[np.int64],
+    first: list[str | None],
+    specs: list[Spec],
+    facts: SlurmFacts,
+    sizes: NDArray[np.int32] | None,
+    ranges: Mapping[int, tuple[int, int]],
+) -> None:
+    """Set the shape of those jobs that want something of rtsched.
+
+    One that can be promised nothing, such as an array, keeps the shape of any other job, and has no
+    deadline here.
+    """
+    deadline = rows.deadline[which]
+    for at, i in enumerate(which.tolist()):
+        spec = specs[at]
+        if not spec.said and not deadline[at] < math.inf:
+            continue
+        asked = asked_by(rows, i, spec, ranges.get(int(rows.id[i])))
+        shape = shape_of(asked, facts)
+        if shape.problem:
+            continue
+        plain["deadline"][at] = asked.deadline
+        if first[at] is not None:
+            first[at] = shape.partition
+        _put(plain, at, shape)
+        if sizes is not None:
+            plain["size"][at] = max(sizes[at], 1)
+
+
+def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
+    """Write a shape into one row."""
+    plain["kind"][at], plain["wall_time"][at] = shape.kind, shape.wall_time
+    plain["size"][at] = shape.size
+    if shape.kind != Kind.RIGID:
+        plain["size_min"][at], plain["size_max"][at] = shape.size_min, shape.size_max
+    for name, value in shape.load.items():
+        plain[name][at] = value
+
+
+def asked_by(rows: JobRows, i: int, spec: Spec, asked: tuple[int, int] | None) -> Asked:
+    """Return what a job in the queue asks for."""
+    least, most = asked or (int(rows.least[i]), int(rows.most[i]))
+    deadline = float(rows.deadline[i])
+    ours = rows.reservation[i].startswith("rtsched_")
+    return Asked(
+        limit=float(rows.limit[i]),
+        deadline=math.inf if math.isnan(deadline) else deadline,
+        least=least,
+        most=max(most, least),
+        cpus=int(rows.cpus[i]),
+        memory=int(rows.memory[i]) * MEGABYTE,
+        partition=rows.partition[i],
+        features=rows.features[i],
+        required=rows.required[i],
+        excluded=rows.excluded[i],
+        reservation="" if ours else rows.reservation[i],
+        licenses=rows.licenses[i],
+        tres=rows.tres[i],
+        dependency=rows.dependency[i],
+        array=bool(rows.array[i]),
+        het=bool(rows.het[i]),
+        spec=spec,
+    )
+
+
+def edges_of(rows: JobRows, queued: NDArray[np.int64], known: NDArray[np.int64]) -> Edges:
+    """Return who waits for whom, of jobs that wait or run; `known` are their ids."""
+    alive = set(known.tolist())
+    pairs = [
+        (before, int(rows.id[i]), i)
+        for i in queued.tolist()
+        if rows.dependency[i]
+        for before in predecessors(rows.dependency[i])
+        if before in alive
+    ]
+    times = {
+        i: spec_of(rows.extra[i], rows.comment[i]).numbers.get("message_time", 0.0)
+        for _, _, i in pairs
+    }
+    return Edges.build(
+        len(pairs),
+        before=np.array([before for before, _, _ in pairs], np.int64),
+        after=np.array([after for _, after, _ in pairs], np.int64),
+        message_time=np.array([times[i] for _, _, i in pairs], np.float64),
+    )

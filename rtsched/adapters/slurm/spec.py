@@ -1,0 +1,145 @@
+"""What users say beside Slurm's own options: `rtsched:sigma=400,cms=1,cps=100` in Extra or Comment.
+
+A word that begins with `rtsched:` may stand anywhere between white space. `rtsched:promise` is the
+record that rtsched itself writes into Comment, and no request.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from dataclasses import dataclass, field, replace
+
+_WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}", re.ASCII)
+_CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no")}
+_POSITIVE = ("sigma", "cps")
+_NUMBERS = ("sigma", "cms", "cps", "setup_link", "setup_node", "message_time")
+KEYS = (*_NUMBERS, "dag", *_CHOICES)
+"""Everything a user may say."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a user said.
+
+    Attributes
+    ----------
+    said : bool
+        Whether there is any word of ours.
+    numbers : dict of str to float
+        sigma (data units), cms, cps (seconds per unit), setup_link, setup_node, message_time
+        (seconds), as far as given.
+    dag : str
+        Name of the task graph; empty: none.
+    speedup : str
+        `linear`, `none`, or empty.
+    checkpoint : bool
+        Whether the job may be requeued while it runs.
+    problem : str
+        What is wrong, one sentence; empty: nothing.
+    """
+
+    said: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+    dag: str = ""
+    speedup: str = ""
+    checkpoint: bool = False
+    problem: str = ""
+
+    @property
+    def divisible(self) -> bool:
+        """Whether the job is a divisible load."""
+        return "sigma" in self.numbers
+
+
+NOTHING = Spec()
+
+
+def spec_of(*texts: str) -> Spec:
+    """Return what the words of ours in some texts say; the first problem ends it."""
+    pairs: dict[str, str] = {}
+    said = False
+    for text in texts:
+        if "rtsched:" not in text:
+            continue
+        for word in _WORD.findall(text):
+            if word == "promise" or not word:
+                continue
+            said = True
+            problem = _gather(word, pairs)
+            if problem:
+                return Spec(True, problem=problem)
+    return _checked(pairs) if said else NOTHING
+
+
+def _gather(word: str, pairs: dict[str, str]) -> str:
+    """Add the pairs of one word; return what is wrong with it."""
+    if not word.isprintable():
+        return "rtsched: words must not hold control characters"
+    for part in word.split(","):
+        key, given, value = part.partition("=")
+        if not given or key not in KEYS:
+            return (
+                f"rtsched: {_short(part)} is not known; say key=value with one of the keys "
+                f"{', '.join(KEYS)}"
+            )
+        if key in pairs:
+            return f"rtsched: {key} is given twice"
+        problem = _problem(key, value)
+        if problem:
+            return problem
+        pairs[key] = value
+    return ""
+
+
+def _problem(key: str, value: str) -> str:
+    """Return what is wrong with one value."""
+    if key in _CHOICES:
+        if value not in _CHOICES[key]:
+            return f"rtsched: {key}={_short(value)} must be {' or '.join(_CHOICES[key])}"
+    elif key == "dag":
+        if not _NAME.fullmatch(value):
+            return f"rtsched: dag={_short(value)} must be 1 to 64 letters, digits or any of '_.+-'"
+    elif not _NUMBER.fullmatch(value) or not math.isfinite(float(value)):
+        return f"rtsched: {key}={_short(value)} must be a number such as 12.5"
+    elif key in _POSITIVE and float(value) <= 0:
+        return f"rtsched: {key}={_short(value)} must be above 0"
+    return ""
+
+
+def _checked(pairs: dict[str, str]) -> Spec:
+    """Return the spec of pairs that are right each by themselves."""
+    numbers = {key: float(pairs[key]) for key in _NUMBERS if key in pairs}
+    spec = Spec(
+        True,
+        numbers,
+        pairs.get("dag", ""),
+        pairs.get("speedup", ""),
+        pairs.get("checkpoint") == "yes",
+    )
+    load = {"sigma", "cms", "cps"} & numbers.keys()
+    if load and len(load) < 3:
+        return replace(
+            spec, problem="rtsched: sigma, cms and cps describe a divisible load together; give all"
+        )
+    if not load and {"setup_link", "setup_node"} & numbers.keys():
+        return replace(spec, problem="rtsched: setup_link and setup_node need sigma, cms and cps")
+    if load and spec.speedup:
+        return replace(spec, problem="rtsched: speedup does not go with a divisible load")
+    if "message_time" in numbers and not spec.dag:
+        return replace(spec, problem="rtsched: message_time needs dag")
+    return spec
+
+
+def _short(text: str) -> str:
+    """Return a text for a message, cut off."""
+    return repr(text if len(text) <= 40 else text[:40] + "...")
+
+
+def dag_key(user: str, name: str) -> int:
+    """Return the key of a user's task graph: the same whenever it is asked for."""
+    text = f"{user}\0{name}".encode()
+    return (zlib.crc32(text) << 31) ^ zlib.adler32(text)

@@ -1,0 +1,310 @@
+"""From actions on single jobs and nodes to what scontrol and scancel are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.hostlist import fold
+from rtsched.adapters.live import Change
+from rtsched.adapters.slurm.commands import WAITING
+from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.orders import Order, Rank, change
+from rtsched.adapters.slurm.reserving import LONGEST_COMMENT
+from rtsched.model.actions import (
+    Action,
+    Admit,
+    Cancel,
+    Hold,
+    Move,
+    Place,
+    Reject,
+    Release,
+    Requeue,
+    Reserve,
+    SetNodeWeight,
+    SetPriority,
+    Tell,
+)
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.slurm.reserving import View
+    from rtsched.adapters.slurm.settings import SlurmSettings
+
+LARGEST_FACTOR = 1 << 29
+"""Slurm keeps a site factor in 32 bits, with an offset."""
+
+
+@dataclass
+class Memory:
+    """What the adapter has asked Slurm for and cannot read back.
+
+    Attributes
+    ----------
+    factors : dict of job id to int
+        Site factors set.
+    ranges : dict of job id to (int, int)
+        Node counts that best-effort jobs asked for before theirs was set.
+    sent : dict of job id to (str, float)
+        The node that a job was sent to, and when.
+    weights : dict of str to int
+        Node weights set.
+    no_weights : bool
+        Slurm refuses weights to this user.
+    """
+
+    factors: dict[int, int] = field(default_factory=dict)
+    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sent: dict[int, tuple[str, float]] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    no_weights: bool = False
+
+    def keep_only(self, jobs: set[int]) -> None:
+        """Forget all other jobs."""
+        self.factors = {job: value for job, value in self.factors.items() if job in jobs}
+        self.ranges = {job: value for job, value in self.ranges.items() if job in jobs}
+        self.sent = {job: value for job, value in self.sent.items() if job in jobs}
+
+
+def steer_changes(
+    action: Action, view: View, memory: Memory, settings: SlurmSettings
+) -> Iterator[Change]:
+    """Yield what one action other than `Reserve` asks for and is not so yet."""
+    if isinstance(action, SetPriority):
+        yield from _priorities(action, view, memory, settings)
+    elif isinstance(action, Place):
+        yield from _sizes(action, view, memory, settings)
+        yield from _nodes(action, view, memory, settings)
+    elif isinstance(action, SetNodeWeight):
+        yield from _weights(action, view, memory, settings)
+    elif isinstance(action, Cancel | Reject):
+        for job, text in zip(action.job.tolist(), action.text, strict=True):
+            yield from _cancel(job, text, view)
+    elif isinstance(action, Tell):
+        for job, text in zip(action.job.tolist(), action.text, strict=True):
+            yield from _tell(job, text, view)
+    elif isinstance(action, Hold | Release):
+        yield from _holds(action, view)
+    elif isinstance(action, Requeue | Move):
+        yield from _requeues(action, view)
+    elif not isinstance(action, Admit | Reserve):
+        for job in action.job.tolist():
+            yield Change(_kind(action), job, f"{_kind(action)} job {job}")
+
+
+def _kind(action: Action) -> str:
+    """Return the name of an action, such as `set-priority`."""
+    name = type(action).__name__
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+def _priorities(
+    action: SetPriority, view: View, memory: Memory, settings: SlurmSettings
+) -> Iterator[Change]:
+    """Yield site factors that differ by a step at least, the largest differences first."""
+    step = settings.site_factor_step
+    value = np.nan_to_num(action.value * settings.site_factor_scale)
+    wanted = np.clip(np.round(value / step) * step, -LARGEST_FACTOR, LARGEST_FACTOR).astype(int)
+    differ = [
+        (abs(factor - memory.factors.get(job, 0)), factor, job)
+        for job, factor in zip(action.job.tolist(), wanted.tolist(), strict=True)
+        if job in view.queued and factor != memory.factors.get(job, 0)
+    ]
+    differ.sort(key=lambda each: (-each[0], -each[1], each[2]))
+    for _, factor, job in differ[: settings.site_factors_per_cycle]:
+        yield change(
+            "set-priority",
+            job,
+            f"set the site factor of job {job} to {factor}",
+            Rank.JOB,
+            "scontrol",
+            "update",
+            f"JobId={job}",
+            f"SiteFactor={factor}",
+        )
+
+
+def _sizes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -> Iterator[Change]:
+    """Yield node counts of best-effort jobs that left them open."""
+    left = settings.sizes_per_cycle
+    for job, size in zip(action.job.tolist(), action.placement.size.tolist(), strict=True):
+        row = view.place.get(job, -1)
+        if size <= 0 or job not in view.queued or left == 0:
+            continue
+        asked = view.queued[job]
+        if view.sight.queued.kind[asked] == Kind.RIGID:
+            continue
+        least, most = int(view.rows.least[row]), int(view.rows.most[row])
+        if least == most == size:
+            continue
+        left -= 1
+        words = ("scontrol", "update", f"JobId={job}", f"NumNodes={size}-{size}")
+        order = Order(Rank.SIZE, words, memory.ranges.get(job, (least, most)))
+        yield Change("place", job, f"set the node count of job {job} to {size}", order)
+
+
+def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -> Iterator[Change]:
+    """Yield which single-node jobs are sent to an idle node, and which are let go again.
+
+    A node list is binding in Slurm. So it is given late: only to as many of the first jobs as
+    there are idle nodes, and taken back from those that have not started.
+    """
+    for job, (node, since) in memory.sent.items():
+        row = view.place.get(job, -1)
+        late = view.now - since > settings.bound_late_s
+        if row >= 0 and late and job in view.queued and view.rows.required[row] == node:
+            yield change(
+                "place",
+                job,
+                f"let job {job} start on any node again",
+                Rank.JOB,
+                "scontrol",
+                "update",
+                f"JobId={job}",
+                "ReqNodeList=",
+            )
+    idle = idle_nodes(view)
+    left = min(settings.bound_late, int(idle.sum()))
+    placement = action.placement
+    for job, code in zip(action.job.tolist(), placement.node_set.tolist(), strict=True):
+        if left == 0:
+            return
+        row = view.place.get(job, -1)
+        if code < 0 or job not in view.queued or job in memory.sent or view.rows.required[row]:
+            continue
+        if view.sight.queued.size[view.queued[job]] != 1 or view.sight.marks.held[view.queued[job]]:
+            continue
+        wanted = [node for node in placement.node_sets[code].tolist() if idle[node]]
+        if not wanted:
+            continue
+        idle[wanted[0]] = False
+        left -= 1
+        name = view.names[wanted[0]]
+        yield change(
+            "place",
+            job,
+            f"send job {job} to node {name}",
+            Rank.JOB,
+            "scontrol",
+            "update",
+            f"JobId={job}",
+            f"ReqNodeList={name}",
+        )
+
+
+def idle_nodes(view: View) -> NDArray[np.bool_]:
+    """Return bool[m]: nodes that take jobs, run none, and are not kept for a promise."""
+    idle = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
+    idle[view.sight.allocations.nodes] = False
+    kept = {name for row in view.reservations if row.name.startswith(PREFIX) for name in row.nodes}
+    return idle & np.array([name not in kept for name in view.names], np.bool_)
+
+
+def _weights(
+    action: SetNodeWeight, view: View, memory: Memory, settings: SlurmSettings
+) -> Iterator[Change]:
+    """Yield node weights that differ, one change per weight."""
+    if not settings.node_weights or memory.no_weights:
+        return
+    groups: dict[int, list[str]] = {}
+    whole = np.clip(np.round(np.nan_to_num(action.weight, posinf=1e6)), 0, 1e6).astype(int)
+    for name, weight in zip(view.names, whole.tolist(), strict=True):
+        if memory.weights.get(name) != weight:
+            groups.setdefault(weight, []).append(name)
+    for weight, names in groups.items():
+        nodes = fold(names)
+        yield change(
+            "set-node-weight",
+            -1,
+            f"set the weight of {nodes} to {weight}",
+            Rank.NODE,
+            "scontrol",
+            "update",
+            f"NodeName={nodes}",
+            f"Weight={weight}",
+        )
+
+
+def _cancel(job: int, text: str, view: View) -> Iterator[Change]:
+    """Yield what removes a job, its user told before; Operators may set no other text than Comment.
+
+    The end comes after the comment, and whatever became of that.
+    """
+    if job not in view.place:
+        return
+    yield from _tell(job, text, view)
+    yield change("cancel", job, f"cancel job {job}: {text}", Rank.END, "scancel", str(job))
+
+
+def _tell(job: int, text: str, view: View) -> Iterator[Change]:
+    """Yield the comment that tells a job's user something."""
+    row = view.place.get(job, -1)
+    said = " ".join(text.split())[:LONGEST_COMMENT]
+    if row < 0 or not said or view.rows.comment[row] == said:
+        return
+    yield change(
+        "tell",
+        job,
+        f"set the comment of job {job}: {said}",
+        Rank.JOB,
+        "scontrol",
+        "update",
+        f"JobId={job}",
+        f"Comment={said}",
+    )
+
+
+def _holds(action: Hold | Release, view: View) -> Iterator[Change]:
+    """Yield which waiting jobs are held or let go."""
+    word = "hold" if isinstance(action, Hold) else "release"
+    for job in action.job.tolist():
+        at = view.queued.get(job, -1)
+        if at < 0 or bool(view.sight.marks.held[at]) == (word == "hold"):
+            continue
+        yield change(word, job, f"{word} job {job}", Rank.JOB, "scontrol", word, str(job))
+
+
+def _requeues(action: Requeue | Move, view: View) -> Iterator[Change]:
+    """Yield which running jobs are queued again: only those that say that they keep checkpoints."""
+    first = len(view.sight.queued)
+    running = {job: at for at, job in enumerate(view.sight.running.id.tolist())}
+    for job in action.job.tolist():
+        at = running.get(job, -1)
+        if at < 0 or view.rows.state[view.place[job]] in WAITING:
+            continue
+        able = view.sight.running.checkpoints[at] and view.sight.marks.requeues[first + at]
+        if not able:
+            yield Change(_kind(action), job, f"job {job} keeps no checkpoints; it stays")
+            continue
+        yield change(
+            _kind(action),
+            job,
+            f"queue job {job} again",
+            Rank.END,
+            "scontrol",
+            "requeue",
+            str(job),
+        )
+
+
+def remember(done: Change, outcome: str, memory: Memory, now: float) -> None:
+    """Keep in mind what was carried out and cannot be read back."""
+    words = dict(word.partition("=")[::2] for word in done.order.words[2:])
+    if done.kind == "set-node-weight" and outcome == "refused":
+        memory.no_weights = True
+    if outcome != "done":
+        return
+    if "SiteFactor" in words:
+        memory.factors[done.job] = int(words["SiteFactor"])
+    if done.order.before is not None:
+        memory.ranges[done.job] = done.order.before
+    if words.get("ReqNodeList"):
+        memory.sent[done.job] = (words["ReqNodeList"], now)

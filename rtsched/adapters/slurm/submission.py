@@ -1,0 +1,227 @@
+"""Between the submit filter's words and the models; pure.
+
+Source: manual pages sbatch and scontrol, `job_desc_msg_t` in slurm.h.
+"""
+
+from __future__ import annotations
+
+import math
+import pwd
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.live import Ruling, Submission
+from rtsched.adapters.slurm.facts import SlurmFacts
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.shape import Asked, predecessors, shape_of
+from rtsched.adapters.slurm.spec import Spec, dag_key, spec_of
+from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.model.jobs import Edges, Jobs, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MARK = "rtsched:"
+"""What an admission's token stands behind in a job's admin comment."""
+UNJUDGED, PARKED = "unjudged", "parked"
+
+GUARDED: dict[Tag, str] = {
+    Tag.TIME_LIMIT: "its time limit",
+    Tag.TIME_MIN: "its time limit",
+    Tag.MIN_NODES: "its node count",
+    Tag.MAX_NODES: "its node count",
+    Tag.MIN_CPUS: "its processors",
+    Tag.MAX_CPUS: "its processors",
+    Tag.NUM_TASKS: "its tasks",
+    Tag.CPUS_PER_TASK: "its processors per task",
+    Tag.NTASKS_PER_NODE: "its tasks per node",
+    Tag.PN_MIN_CPUS: "its processors per node",
+    Tag.PN_MIN_MEMORY: "its memory",
+    Tag.MEM_PER_CPU: "its memory",
+    Tag.PN_MIN_TMP_DISK: "its disk space",
+    Tag.REQ_NODES: "its node list",
+    Tag.EXC_NODES: "its excluded nodes",
+    Tag.FEATURES: "its constraint",
+    Tag.PARTITION: "its partition",
+    Tag.QOS: "its QOS",
+    Tag.ACCOUNT: "its account",
+    Tag.LICENSES: "its licences",
+    Tag.TRES_PER_JOB: "its generic resources",
+    Tag.TRES_PER_NODE: "its generic resources",
+    Tag.TRES_PER_SOCKET: "its generic resources",
+    Tag.TRES_PER_TASK: "its generic resources",
+    Tag.DEADLINE: "its deadline",
+    Tag.BEGIN_TIME: "its begin time",
+    Tag.DEPENDENCY: "its dependencies",
+    Tag.RESERVATION: "its reservation",
+    Tag.SHARED: "its exclusive use of nodes",
+    Tag.PRIORITY: "its priority or hold",
+    Tag.ADMIN_COMMENT: "its admission",
+}
+"""What a promise rests on."""
+
+
+class SlurmTranslator:
+    """Translates submit requests of Slurm.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+        The `[slurm]` table.
+    """
+
+    def __init__(self, settings: SlurmSettings | None = None) -> None:
+        self.settings = settings or SlurmSettings()
+
+    def describe(
+        self, fields: Mapping[int, str | int], facts: SlurmFacts | None, now: float
+    ) -> Submission:
+        """Return what a submit request means; `facts` are those of the last look."""
+        facts = facts or SlurmFacts()
+        spec = spec_of(_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
+        uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
+        user = facts.users.get(uid) or user_name(uid)
+        asked = asked_for(fields, spec)
+        shape = shape_of(asked, facts)
+        begin = float(_number(fields, Tag.BEGIN_TIME, 0))
+        problem = shape.problem or _too_late(asked.deadline, max(begin, now))
+        load: dict[str, Any] = dict(shape.load)
+        account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
+        jobs = Jobs.build(
+            1,
+            label=["the job"],
+            submit=now,
+            begin=begin if begin > now else -np.inf,
+            wall_time=shape.wall_time,
+            deadline=asked.deadline,
+            kind=shape.kind,
+            size=shape.size,
+            size_min=shape.size_min,
+            size_max=shape.size_max,
+            cores=asked.cpus or -1,
+            memory=asked.memory or -1,
+            name=[_text(fields, Tag.NAME) or None],
+            user=[user],
+            account=[account or None],
+            partition=[shape.partition or None],
+            qos=[_text(fields, Tag.QOS) or None],
+            association=facts.associations.get((account, user), -1),
+            nice=float(_number(fields, Tag.NICE, 0)),
+            dag=dag_key(user, spec.dag) if spec.dag else -1,
+            checkpoints=spec.checkpoint,
+            **load,
+        )
+        return Submission(jobs, edges_of(asked.dependency, spec), uid, problem)
+
+    def answer(
+        self, submission: Submission, ruling: Ruling, facts: SlurmFacts | None
+    ) -> Mapping[int, str | int]:
+        """Return the fields that the filter is to set in the job.
+
+        A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
+        it.
+        """
+        facts = facts or SlurmFacts()
+        if ruling.rejected:
+            return {Tag.VERDICT: REJECT, Tag.MESSAGE: ruling.text}
+        fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
+        if ruling.text:
+            fields[Tag.MESSAGE] = ruling.text
+        if not ruling.token:
+            return fields
+        fields[Tag.ADMIN_COMMENT] = MARK + ruling.token
+        if ruling.size > 0:
+            fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = ruling.size
+            fields[Tag.SHARED] = 0
+        if submission.jobs.kind[0] != Kind.RIGID and ruling.end > ruling.start:
+            partition = submission.jobs.texts("partition")[0] or ""
+            fields[Tag.TIME_LIMIT] = limit_minutes(ruling.end - ruling.start, partition, facts)
+        if ruling.promise < math.inf:
+            fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(ruling.promise)}"
+        return fields
+
+    def guarded(self, fields: Mapping[int, str | int]) -> str:
+        """Return which promised properties a request to change a job would change."""
+        found = [GUARDED[tag] for tag in GUARDED if tag in fields]
+        texts = (_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
+        if any(MARK in text for text in texts):
+            found.append("what it says to rtsched")
+        return ", ".join(dict.fromkeys(found))
+
+
+def limit_minutes(duration: float, partition: str, facts: SlurmFacts) -> int:
+    """Return the time limit that leaves room for the margins in a planned duration, seconds."""
+    part = facts.partitions.get(partition)
+    longest = part.longest_s if part is not None else math.inf
+    minutes = min(duration - facts.margin, longest) / 60.0
+    return max(1, math.floor(minutes + 1e-6))
+
+
+def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
+    """Return what a submit request asks for."""
+    minutes = _number(fields, Tag.TIME_LIMIT, 0)
+    limit = math.inf if minutes < 0 else minutes * 60.0 if minutes else math.nan
+    deadline = _number(fields, Tag.DEADLINE, 0)
+    least = _number(fields, Tag.MIN_NODES, 0)
+    tasks = _number(fields, Tag.NUM_TASKS, 0)
+    each = _number(fields, Tag.NTASKS_PER_NODE, 0)
+    cpus = tasks * max(_number(fields, Tag.CPUS_PER_TASK, 1), 1)
+    resources = (Tag.TRES_PER_JOB, Tag.TRES_PER_NODE, Tag.TRES_PER_SOCKET, Tag.TRES_PER_TASK)
+    return Asked(
+        limit=limit,
+        deadline=float(deadline) if deadline > 0 else math.inf,
+        least=max(least, -(-tasks // each) if each > 0 else 0),
+        most=max(_number(fields, Tag.MAX_NODES, least), 0),
+        cpus=max(cpus, _number(fields, Tag.MIN_CPUS, 0)),
+        memory=max(_number(fields, Tag.PN_MIN_MEMORY, 0), 0) << 20,
+        partition=_text(fields, Tag.PARTITION),
+        features=_text(fields, Tag.FEATURES),
+        required=_text(fields, Tag.REQ_NODES),
+        excluded=_text(fields, Tag.EXC_NODES),
+        reservation=_text(fields, Tag.RESERVATION),
+        licenses=_text(fields, Tag.LICENSES),
+        tres=",".join(filter(None, (_text(fields, tag) for tag in resources))),
+        dependency=_text(fields, Tag.DEPENDENCY),
+        array=bool(_text(fields, Tag.ARRAY_INX)),
+        het=Tag.HET_JOB_OFFSET in fields,
+        spec=spec,
+    )
+
+
+def edges_of(dependency: str, spec: Spec) -> Edges:
+    """Return the edges from the jobs that a request waits for to itself, -1."""
+    before = predecessors(dependency)
+    return Edges.build(
+        len(before),
+        before=before,
+        after=-1,
+        message_time=spec.numbers.get("message_time", 0.0),
+    )
+
+
+def _too_late(deadline: float, start: float) -> str:
+    """Return what is wrong with a deadline that is over."""
+    if deadline <= start:
+        return "its deadline is over before it can begin; give a later --deadline"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def user_name(uid: int) -> str:
+    """Return a user's name; the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError, ValueError):
+        return str(uid)
+
+
+def _text(fields: Mapping[int, str | int], tag: Tag) -> str:
+    value = fields.get(tag, "")
+    return value if isinstance(value, str) else str(value)
+
+
+def _number(fields: Mapping[int, str | int], tag: Tag, otherwise: int) -> int:
+    value = fields.get(tag, otherwise)
+    return value if isinstance(value, int) else otherwise

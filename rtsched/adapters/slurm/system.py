@@ -1,0 +1,158 @@
+"""Slurm as a live system."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.live import Change, Done, Sight
+from rtsched.adapters.slurm.accounts import Associations, accounts_of
+from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.facts import SlurmFacts, config_of, margin_of, partitions_of, seconds
+from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
+from rtsched.adapters.slurm.orders import Order, carried_out, turn
+from rtsched.adapters.slurm.reserving import View, reserve_changes
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.sight import (
+    allocations_of,
+    edges_of,
+    ended_of,
+    jobs_of,
+    marks_of,
+    parts,
+)
+from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
+from rtsched.model.accounts import Accounts
+from rtsched.model.actions import Reserve
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.slurm.rows import NodeRow
+    from rtsched.model.actions import Action
+
+CONFIG_EVERY_S = 60.0
+"""Seconds between two readings of the configuration."""
+
+
+class SlurmSystem:
+    """A Slurm that runs.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+        The `[slurm]` table.
+    """
+
+    name = "slurm"
+
+    def __init__(self, settings: SlurmSettings | None = None) -> None:
+        self.settings = settings or SlurmSettings()
+        self._commands = Commands(self.settings)
+        self._memory = Memory()
+        self._plan = Schedule.empty()
+        self._view: View | None = None
+        self._config: dict[str, str] = {}
+        self._config_read = -np.inf
+        self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
+        self._shares_read = -np.inf
+        self._machine: Machine | None = None
+        self._made_of: object = None
+
+    def look(self) -> Sight:
+        """Return Slurm's present state.
+
+        Raises
+        ------
+        AdapterError
+            If the controller does not answer, or answers what this adapter does not know.
+        """
+        now = time.time()
+        problems: list[str] = []
+        rows = self._commands.jobs()
+        reservations = self._commands.reservations()
+        taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
+        machine = self._machine_now(self._commands.nodes(), taken)
+        facts = self._facts(machine, now, problems)
+        queued, running, over = parts(rows)
+        self._memory.keep_only(set(rows.id[queued].tolist()))
+        allocations = allocations_of(rows, running, machine, facts, now)
+        which = np.concatenate([queued, running])
+        sight = Sight(
+            now,
+            machine.cluster,
+            jobs_of(rows, queued, facts, ranges=self._memory.ranges),
+            jobs_of(rows, running, facts, allocations.entries.size),
+            allocations,
+            marks_of(rows, which),
+            ended_of(rows, over),
+            self._shares[0],
+            edges_of(rows, queued, rows.id[which]),
+            periodic_of(recurring, machine.row, now),
+            facts,
+            tuple(problems),
+        )
+        names = machine.cluster.nodes.names("name")
+        self._view = View(rows, sight, facts, names, reservations, now)
+        return sight
+
+    def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
+        """Return what of the actions is not so yet, by the last look."""
+        if self._view is None:
+            self.look()
+        view = self._view
+        assert view is not None  # noqa: S101 -- a look sets it
+        view.now = time.time()
+        plans = [action.plan for action in actions if isinstance(action, Reserve)]
+        self._plan = plans[-1] if plans else self._plan
+        changes = reserve_changes(self._plan, view, self.settings)
+        for action in actions:
+            changes += steer_changes(action, view, self._memory, self.settings)
+        return sorted(changes, key=turn)
+
+    def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
+        """Do it, and return for each change what became of it; never raises for one of them."""
+        done = carried_out(self._commands, changes)
+        now = time.time()
+        for each in done:
+            if isinstance(each.change.order, Order):
+                remember(each.change, each.outcome, self._memory, now)
+        return done
+
+    def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> Machine:
+        """Return the machine; the same object as before if nothing changed."""
+        said, default = partitions_of(self._commands.partitions())
+        made_of = (nodes, said, default, taken)
+        if self._machine is None or made_of != self._made_of:
+            version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
+            self._machine = machine_of(nodes, said, default, taken, self.settings, version)
+            self._made_of = made_of
+        return self._machine
+
+    def _facts(self, machine: Machine, now: float, problems: list[str]) -> SlurmFacts:
+        """Return the facts; configuration and accounts are read now and then."""
+        if now - self._config_read > CONFIG_EVERY_S:
+            self._config = config_of(self._commands.config())
+            self._config_read = now
+        if now - self._shares_read > self.settings.accounts_every_s:
+            shown = self._commands.shares()
+            if shown is None:
+                problems.append("sshare shows no accounts; fair shares are those of the last time")
+            else:
+                self._shares = accounts_of(shown)
+            self._shares_read = now
+        settings, config = self.settings, self._config
+        limits = [part.longest_s for part in machine.partitions.values()]
+        return SlurmFacts(
+            version=config.get("SLURM_VERSION", ""),
+            margin=margin_of(config, settings.start_delay_s, settings.completing_s),
+            completing=max(settings.completing_s, seconds(config, "CompleteWait")),
+            partitions=machine.partitions,
+            default=machine.default,
+            longest=max(limits, default=np.inf),
+            associations=self._shares[1],
+            resv_overrun=seconds(config, "ResvOverRun"),
+        )

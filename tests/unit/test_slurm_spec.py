@@ -1,0 +1,77 @@
+"""What users say to rtsched in Extra or Comment."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.slurm.spec import KEYS, NOTHING, dag_key, spec_of
+
+
+def test_a_divisible_load() -> None:
+    """Words of ours are found anywhere between white space, in either text."""
+    spec = spec_of("please rtsched:sigma=400,cms=1,cps=100\tsoon", "rtsched:setup_link=0.5")
+    assert not spec.problem
+    assert spec.divisible
+    assert spec.numbers == {"sigma": 400.0, "cms": 1.0, "cps": 100.0, "setup_link": 0.5}
+
+
+def test_a_graph_and_its_key() -> None:
+    """A graph's key is the same whenever asked for, and another for another user."""
+    spec = spec_of("rtsched:dag=night.run_7,message_time=2.5,checkpoint=yes,speedup=none")
+    assert (spec.dag, spec.checkpoint, spec.speedup) == ("night.run_7", True, "none")
+    assert dag_key("ann", "x") == dag_key("ann", "x") != dag_key("bob", "x")
+    assert 0 <= dag_key("ann", "x") < 1 << 63
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "xrtsched:sigma=1", "rtsched:promise nodes=4"])
+def test_texts_without_words(text: str) -> None:
+    """Text that only looks like ours says nothing; neither does the daemon's own record."""
+    assert spec_of(text) is NOTHING
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rtsched:speed=2", "'speed=2' is not known"),
+        ("rtsched:sigma", "'sigma' is not known"),
+        ("rtsched:sigma=-1,cms=1,cps=1", "sigma='-1' must be a number"),
+        ("rtsched:sigma=nan,cms=1,cps=1", "sigma='nan' must be a number"),
+        ("rtsched:sigma=1e400,cms=1,cps=1", "sigma='1e400' must be a number"),
+        ("rtsched:sigma=0,cms=1,cps=1", "sigma='0' must be above 0"),
+        ("rtsched:sigma=1 rtsched:sigma=2", "sigma is given twice"),
+        ("rtsched:sigma=1,cms=1", "give all"),
+        ("rtsched:setup_node=1", "need sigma"),
+        ("rtsched:dag=a/b", "must be 1 to 64 letters"),
+        ("rtsched:dag=" + "x" * 65, "must be 1 to 64 letters"),
+        ("rtsched:checkpoint=maybe", "must be yes or no"),
+        ("rtsched:message_time=1", "needs dag"),
+        ("rtsched:dag=a\x07", "control characters"),
+        ("rtsched:sigma=1,cms=1,cps=1,speedup=linear", "does not go with"),
+    ],
+)
+def test_mistakes(text: str, says: str) -> None:
+    """Each mistake is one clear sentence."""
+    problem = spec_of(text).problem
+    assert says in problem
+    assert problem.startswith("rtsched:")
+    assert problem.isprintable()
+
+
+@given(st.text(), st.text())
+def test_any_text(before: str, after: str) -> None:
+    """Whatever users write, there is a spec; what is wrong is said in printable words."""
+    spec = spec_of(before + " rtsched:" + after)
+    assert spec.problem.isprintable()
+    assert all(math.isfinite(value) and value >= 0 for value in spec.numbers.values())
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=30), max_size=4))
+def test_any_values(pairs: dict[str, str]) -> None:
+    """Values of any form are either taken or complained of."""
+    text = ",".join(f"{key}={value}" for key, value in pairs.items())
+    spec = spec_of(f"rtsched:{text}")
+    assert spec.problem or all(key in KEYS for key in spec.numbers)
