@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -18,15 +19,21 @@ if TYPE_CHECKING:
 
 
 class FilterServer:
-    """Listens at a path, keeps what it was asked, and does with each request as `behave` says."""
+    """Listens at a path, keeps what it was asked, and does with each request as `behave` says.
 
-    def __init__(self, path: Path | str, behave: Behaviour, *, backlog: int = 128) -> None:
+    As root, it can listen as another user, `owner`.
+    """
+
+    def __init__(self, path: Path | str, behave: Behaviour, *, owner: int | None = None) -> None:
         self.path = str(path)
         self.behave = behave
         self.asked: list[tuple[Kind, dict[int, int | str]]] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(self.path)
-        self._socket.listen(backlog)
+        before = os.geteuid()
+        os.seteuid(before if owner is None else owner)
+        self._socket.listen(128)
+        os.seteuid(before)
         self._open: list[socket.socket] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
 

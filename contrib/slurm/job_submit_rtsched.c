@@ -193,8 +193,8 @@ static enum rtsched_ruling judged(const struct rtsched_settings *set,
 			complain(message);
 		} else if (ruling == RTSCHED_UNUSABLE)
 			complain("its answer makes no sense");
-		else if (message)
-			tell(err_msg, message);
+		else if (message && (job || ruling == RTSCHED_REJECTED))
+			tell(err_msg, message); /* scontrol would call a good answer an error */
 		else if (ruling == RTSCHED_REJECTED)
 			tell(err_msg, "rtsched: refused");
 	}
