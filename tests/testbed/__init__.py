@@ -6,7 +6,8 @@ sandbox. A *cluster* is a sandbox in which Slurm's daemons, and ours, run.
 """
 
 from testbed.cluster import Cluster, SubmitError
-from testbed.sandbox import Sandbox, TestbedError, unavailable
+from testbed.images import unavailable
+from testbed.sandbox import Sandbox, TestbedError
 from testbed.slurm import SlurmOptions
 
 __all__ = ["Cluster", "Sandbox", "SlurmOptions", "SubmitError", "TestbedError", "unavailable"]

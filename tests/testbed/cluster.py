@@ -68,6 +68,13 @@ class Cluster:
         self.detached = detached
         self._box: Sandbox | None = None
 
+    @classmethod
+    def attach(cls, pid: int, suite: str) -> Self:
+        """Return the detached cluster whose sandbox has this first process."""
+        cluster = cls(suite, detached=True)
+        cluster._box = Sandbox.attach(pid, boxes())
+        return cluster
+
     @property
     def box(self) -> Sandbox:
         """The sandbox that it runs in."""
@@ -103,8 +110,7 @@ class Cluster:
         if "rtsched" in self.slurm.job_submit:
             layer = images.submit_filter(layer, self.suite)
         self._box = Sandbox(layer.ready(), boxes(), binds=binds, detached=self.detached)
-        for name in ("software", "filter"):
-            forget(f"{name}-{self.suite}", unused_days=2)
+        forget(layer, unused_days=7)
         try:
             self._box.start()
             self._write_files()

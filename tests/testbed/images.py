@@ -12,10 +12,12 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed import sandbox
 from testbed.accounting import accounting
 from testbed.layers import Layer, boxes, cache
 from testbed.sandbox import Sandbox, TestbedError
@@ -91,14 +93,21 @@ def stack(suite: str) -> Layer:
     return accounting(suite, _python(suite))
 
 
+def unavailable() -> str:
+    """Return why no cluster can run on this machine, or nothing."""
+    cause = sandbox.unavailable(boxes())
+    made = all(_bootstrap(suite).complete for suite in SUITES)
+    if not (cause or made or shutil.which("debootstrap")):
+        cause = "needs debootstrap (Debian package debootstrap)"
+    return cause
+
+
 def _mirror() -> str:
     return os.environ.get("RTSCHED_MIRROR") or "http://deb.debian.org/debian"
 
 
 def _bootstrap(suite: str) -> Layer:
     def make(root: Path, below: list[Path]) -> Mapping[str, object]:
-        if shutil.which("debootstrap") is None:
-            raise TestbedError("debootstrap is missing: apt-get install debootstrap")
         # The last word is the script's name: debootstrap may be older than the suite.
         words = ["--variant=minbase", "--include=python3,ca-certificates", suite, str(root)]
         done = subprocess.run(
@@ -277,8 +286,16 @@ def submit_filter(below: Layer, suite: str) -> Layer:
 
 
 def compiled() -> Path:
-    """Return the directory of machine code that numba makes of the checkout's sources."""
-    directory = cache() / "numba" / Sources("rtsched", "plugins").key[:12]
+    """Return the directory of machine code that numba makes of the checkout's sources.
+
+    All sources decide: numba itself looks at the file of a function, not at those that it calls.
+    """
+    key = Sources("rtsched", "plugins").key[:12]
+    directory = cache() / "numba" / key
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o1777)
+    os.utime(directory)
+    for other in directory.parent.iterdir():
+        if other.stat().st_mtime < time.time() - 2 * 86400:
+            shutil.rmtree(other, ignore_errors=True)
     return directory

@@ -69,12 +69,17 @@ class Layer:
     def _facts(self) -> Path:
         return self.directory.with_name(self.directory.name + ".json")
 
+    @property
+    def complete(self) -> bool:
+        """Whether it is there."""
+        return self._facts.exists()
+
     def ready(self) -> list[Path]:
         """Return it and the layers below, uppermost first; what is missing is made."""
         below = self.below.ready() if self.below else []
-        if not self._facts.exists():
+        if not self.complete:
             with _locked(self.directory.name):
-                if not self._facts.exists():
+                if not self.complete:
                     self._fill(below)
         os.utime(self._facts)
         return [self.directory, *below]
@@ -98,12 +103,15 @@ class Layer:
         draft.rename(self._facts)
 
 
-def forget(name: str, unused_days: float) -> None:
-    """Remove layers of a name that nobody used for so long."""
-    for facts in cache().glob(f"{name}-????????????.json"):
-        if facts.stat().st_mtime < time.time() - unused_days * 86400:
+def forget(layer: Layer, unused_days: float) -> None:
+    """Remove other layers of the same names, here and below, that nobody used for so long."""
+    own = layer._facts
+    for facts in cache().glob(f"{layer.name}-????????????.json"):
+        if facts != own and facts.stat().st_mtime < time.time() - unused_days * 86400:
             facts.unlink()
             shutil.rmtree(facts.with_suffix(""), ignore_errors=True)
+    if layer.below is not None:
+        forget(layer.below, unused_days)
 
 
 @contextmanager

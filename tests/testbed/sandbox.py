@@ -137,7 +137,15 @@ class Sandbox:
         self.binds = dict(binds or {})
         self.detached = detached
         self.pid = 0
+        self.directory: Path | None = None
         self._keeper: subprocess.Popen[str] | None = None
+
+    @classmethod
+    def attach(cls, pid: int, home: Path) -> Self:
+        """Return the detached sandbox whose first process this is."""
+        box = cls([], home, detached=True)
+        box.pid = pid
+        return box
 
     def __enter__(self) -> Self:
         self.start()
@@ -158,6 +166,7 @@ class Sandbox:
         sweep(self.home)
         directory = Path(tempfile.mkdtemp(prefix="box-", dir=self.home))
         directory.chmod(0o755)
+        self.directory = directory
         upper = self.upper or directory / "upper"
         for path in (directory / "root", directory / "work", upper):
             path.mkdir(exist_ok=True)
@@ -174,7 +183,8 @@ class Sandbox:
         wait = FOR_EVER if self.detached else FOR_OWNER
         binds = [word for bind in self.binds.items() for word in map(str, bind)]
         net = ["--net"] if self.network == "private" else []
-        first = ["sh", "-c", FIRST_PROCESS, "first", directory / "root", layers, self.network, wait]
+        root = str(directory / "root")
+        first = ["sh", "-c", FIRST_PROCESS, "first", root, layers, self.network, wait]
         with tempfile.TemporaryFile("w+") as stderr:
             self._keeper = subprocess.Popen(
                 ["sh", "-c", KEEPER, "keeper", directory, *net, *first, *binds],
@@ -232,6 +242,15 @@ class Sandbox:
                 return User(name, int(fields[2]), int(fields[3]), fields[5])
         raise TestbedError(f"the sandbox has no user {name}")
 
+    def entry(self, user: str = "root", cwd: str | None = None) -> tuple[list[str], dict[str, str]]:
+        """Return what to put before a command to run it inside, and its environment."""
+        whom = self.user(user)
+        home = whom.home if self.path(whom.home).is_dir() else "/"
+        words = ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--net", "--uts"]
+        words += ["--ipc", "--root", f"--setuid={whom.uid}", f"--setgid={whom.gid}"]
+        variables = {"PATH": PATH, "HOME": whom.home, "USER": user, "LOGNAME": user, "LANG": "C"}
+        return [*words, f"--wdns={cwd or home}", "--"], variables
+
     def popen(
         self,
         argv: Sequence[str | Path],
@@ -244,13 +263,9 @@ class Sandbox:
         stderr: int | IO[str] | None = subprocess.PIPE,
     ) -> subprocess.Popen[str]:
         """Start a command inside, in its user's home, in a process group of its own."""
-        whom = self.user(user)
-        variables = {"PATH": PATH, "HOME": whom.home, "USER": user, "LOGNAME": user, "LANG": "C"}
-        enter = ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--net", "--uts"]
-        enter += ["--ipc", "--root", f"--setuid={whom.uid}", f"--setgid={whom.gid}"]
-        home = whom.home if self.path(whom.home).is_dir() else "/"
+        enter, variables = self.entry(user, cwd)
         return subprocess.Popen(
-            [*enter, f"--wdns={cwd or home}", "--", *map(str, argv)],
+            [*enter, *map(str, argv)],
             env=variables | dict(env or {}),
             stdin=stdin,
             stdout=stdout,

@@ -1,0 +1,153 @@
+"""A cluster to play with: `PYTHONPATH=tests python -m testbed up`, `shell`, `run`, `down`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from testbed import Cluster, SlurmOptions, TestbedError, unavailable
+from testbed.images import SUITES, stack
+from testbed.layers import cache
+
+ME = "tests/testbed/cluster"
+
+SITE_TOML = """\
+planner = "mcdf"
+
+[[plugin]]
+name = "mcdf"
+"""
+
+
+def main() -> int:
+    """Carry out the command; return the exit status."""
+    parser = argparse.ArgumentParser(prog=ME, description="A real Slurm to play with.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="start a cluster that stays until `down`")
+    up.add_argument("--suite", choices=SUITES, default=SUITES[0], help="Debian release")
+    up.add_argument("--bare", action="store_true", help="Slurm alone, no submit filter")
+    up.add_argument("--without-daemon", action="store_true", help="do not run `rtsched serve`")
+    up.add_argument("--config", type=Path, help="site.toml of the daemon")
+    commands.add_parser("down", help="end it, and remove all that it wrote")
+    commands.add_parser("status", help="say whether one is up")
+    build = commands.add_parser("build", help="make the layers that a cluster needs")
+    build.add_argument("--suite", choices=SUITES, action="append", help="all, unless named")
+    shell = commands.add_parser("shell", help="open a shell on it")
+    shell.add_argument("--user", default="root", help="root, rtsched, alice, bob, carol, dave")
+    run = commands.add_parser("run", help="run a command on it")
+    run.add_argument("--user", default="root")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    options = parser.parse_args()
+    cause = unavailable()
+    if cause:
+        print(f"{ME}: no cluster can run on this machine: {cause}", file=sys.stderr)
+        return 3
+    try:
+        return int(globals()[f"_{options.command}"](options) or 0)
+    except TestbedError as error:
+        print(f"{ME}: {error}", file=sys.stderr)
+        return 1
+
+
+def _up(options: argparse.Namespace) -> None:
+    found = _find()
+    if found is not None:
+        print(f"A cluster of {found.suite} is up already; `{ME} down` ends it.")
+        return
+    began = time.monotonic()
+    slurm = SlurmOptions() if options.bare else SlurmOptions(job_submit=("rtsched",))
+    cluster = Cluster(options.suite, slurm, detached=True)
+    cluster.start()
+    _note(cluster)
+    if not (options.bare or options.without_daemon):
+        try:
+            cluster.start_daemon(options.config.read_text() if options.config else SITE_TOML)
+        except TestbedError as error:
+            print(f"The daemon did not start; the cluster is up without it.\n{error}")
+    print(
+        f"A cluster of {options.suite} is up after {time.monotonic() - began:.0f} s.\n"
+        f"  {ME} shell --user alice     a shell on it, as alice (also bob, carol, dave)\n"
+        f"  {ME} run -- sinfo           one command, as root\n"
+        f"  {ME} down                   end it\n"
+        f"Its files: {cluster.path('/')}"
+    )
+
+
+def _down(_: argparse.Namespace) -> None:
+    found = _find()
+    if found is None:
+        print("No cluster is up.")
+    else:
+        found.close()
+        print("The cluster is down.")
+    _state().unlink(missing_ok=True)
+
+
+def _status(_: argparse.Namespace) -> int:
+    found = _find()
+    print("No cluster is up." if found is None else f"A cluster of {found.suite} is up.")
+    return int(found is None)
+
+
+def _build(options: argparse.Namespace) -> None:
+    for suite in options.suite or SUITES:
+        began = time.monotonic()
+        stack(suite).ready()
+        print(f"{suite}: ready after {time.monotonic() - began:.0f} s, in {cache()}")
+
+
+def _shell(options: argparse.Namespace) -> None:
+    words, variables = _present().box.entry(options.user)
+    variables["TERM"] = os.environ.get("TERM", "dumb")
+    os.execvpe(words[0], [*words, "bash"], variables)  # noqa: S606 # a shell is what is asked for
+
+
+def _run(options: argparse.Namespace) -> None:
+    words, variables = _present().box.entry(options.user)
+    command = options.words[1:] if options.words[:1] == ["--"] else options.words
+    if not command:
+        raise TestbedError(f"no command: {ME} run -- sinfo")
+    os.execvpe(words[0], [*words, *command], variables)  # noqa: S606 # the caller's own command
+
+
+def _state() -> Path:
+    return cache() / "cluster.json"
+
+
+def _note(cluster: Cluster) -> None:
+    pid = cluster.box.pid
+    facts = {"pid": pid, "started": _started(pid), "suite": cluster.suite}
+    _state().write_text(json.dumps(facts) + "\n")
+
+
+def _find() -> Cluster | None:
+    try:
+        facts = json.loads(_state().read_text())
+    except FileNotFoundError:
+        return None
+    if _started(facts["pid"]) != facts["started"]:
+        return None
+    return Cluster.attach(facts["pid"], facts["suite"])
+
+
+def _present() -> Cluster:
+    found = _find()
+    if found is None:
+        raise TestbedError(f"no cluster is up: {ME} up")
+    return found
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks: process ids are used again."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
