@@ -181,8 +181,9 @@ def requirements() -> list[str]:
 
 def pip_settings() -> tuple[dict[str, str], dict[Path, str]]:
     """Return how pip is set up on this machine: variables, and local places that they name."""
+    # Without pip here there is nothing to take over.
     listed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )
     settings: dict[str, str] = {}
     for line in listed.stdout.splitlines():
