@@ -24,6 +24,7 @@ from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.notify import notify
 from rtsched.daemon.records import Decision
 from rtsched.daemon.submits import Desk
+from rtsched.daemon.warming import warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import AdapterError, RtschedError
 
@@ -311,6 +312,7 @@ class Daemon:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         try:
+            await asyncio.to_thread(warm_up, self.policy, self._rules())
             await self._try_cycle()
             for door, group in doors:
                 await door.listen(group)

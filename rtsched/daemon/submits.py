@@ -97,7 +97,9 @@ class Desk:
         if submission.problem:
             text = messages.shortened(f"{messages.PREFIX}{submission.problem}")
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unusable",))
-        row = submission.jobs.replace(id=np.array([site.next_id]), submit=np.array([now]))
+        row = submission.jobs.replace(
+            id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
+        )
         links = submission.edges.replace(after=np.full(len(submission.edges), site.next_id))
         if (offer := self._redeemed(site, row, submission.uid, now)) is not None:
             return self._redeem(site, offer, row, now)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import pwd
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,8 @@ class SlurmTranslator:
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
         if ruling.text:
             fields[Tag.MESSAGE] = ruling.text
+        if ruling.parked:
+            fields |= {Tag.PRIORITY: 0, Tag.ADMIN_COMMENT: f"{MARK}parked"}
         if not ruling.token:
             return fields
         fields[Tag.ADMIN_COMMENT] = MARK + ruling.token
@@ -141,6 +144,11 @@ class SlurmTranslator:
         if ruling.promise < math.inf:
             fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(ruling.promise)}"
         return fields
+
+    def asking(self, deadline: float) -> str:
+        """Return the option of sbatch(1) that asks for a deadline."""
+        moment = time.localtime(math.ceil(deadline))
+        return f"--deadline={time.strftime('%Y-%m-%dT%H:%M:%S', moment)}"
 
     def guarded(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised properties a request to change a job would change."""

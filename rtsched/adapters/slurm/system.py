@@ -9,11 +9,13 @@ import numpy as np
 
 from rtsched.adapters.live import Change, Done, Sight
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
+from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.adapters.slurm.facts import SlurmFacts, config_of, margin_of, partitions_of, seconds
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
 from rtsched.adapters.slurm.orders import Order, carried_out, turn
 from rtsched.adapters.slurm.reserving import View, reserve_changes
+from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.sight import (
     allocations_of,
@@ -26,7 +28,6 @@ from rtsched.adapters.slurm.sight import (
 from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Reserve
-from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +53,8 @@ class SlurmSystem:
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()
         self._commands = Commands(self.settings)
+        self._route = Route(self._commands, self.settings.route)
         self._memory = Memory()
-        self._plan = Schedule.empty()
         self._view: View | None = None
         self._config: dict[str, str] = {}
         self._config_read = -np.inf
@@ -71,11 +72,11 @@ class SlurmSystem:
             If the controller does not answer, or answers what this adapter does not know.
         """
         now = time.time()
-        problems: list[str] = []
-        rows = self._commands.jobs()
+        rows = self._route.jobs()
+        problems = [self._route.problem] if self._route.problem else []
         reservations = self._commands.reservations()
         taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
-        machine = self._machine_now(self._commands.nodes(), taken)
+        machine = self._machine_now(self._route.nodes(), taken)
         facts = self._facts(machine, now, problems)
         queued, running, over = parts(rows)
         self._memory.keep_only(set(rows.id[queued].tolist()))
@@ -106,10 +107,10 @@ class SlurmSystem:
         view = self._view
         assert view is not None  # noqa: S101 -- a look sets it
         view.now = time.time()
-        plans = [action.plan for action in actions if isinstance(action, Reserve)]
-        self._plan = plans[-1] if plans else self._plan
-        changes = reserve_changes(self._plan, view, self.settings)
+        changes: list[Change] = []
         for action in actions:
+            if isinstance(action, Reserve):
+                changes += reserve_changes(action.plan, view, self.settings)
             changes += steer_changes(action, view, self._memory, self.settings)
         return sorted(changes, key=turn)
 
@@ -119,6 +120,8 @@ class SlurmSystem:
         now = time.time()
         for each in done:
             if isinstance(each.change.order, Order):
+                if each.outcome == "done" and self._view is not None:
+                    applied(self._view, each.change.order)
                 remember(each.change, each.outcome, self._memory, now)
         return done
 

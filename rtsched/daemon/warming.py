@@ -1,0 +1,88 @@
+"""Ask the plug-ins once before anybody waits for them.
+
+Kernels are compiled when they are first called, which takes seconds, and a submit filter waits for
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from rtsched.adapters.live import Marks, Sight, Submission
+from rtsched.daemon.site import Site
+from rtsched.daemon.submits import Desk
+from rtsched.daemon.working import settle, steered
+from rtsched.model.accounts import Accounts
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rtsched.daemon.app import Policy
+    from rtsched.daemon.working import Rules
+
+log = structlog.get_logger(__name__)
+
+_NOW = 1.0e9
+_NODES = 4
+
+
+def warm_up(policy: Policy, rules: Rules) -> None:
+    """Judge made-up jobs on a made-up machine, submit and cycle alike; nothing is kept."""
+    begun = time.perf_counter()
+    site = Site(Snapshot(_NOW, Cluster(Nodes.build(_NODES, name=list("abcd")))))
+    site = settle(site, _sight(site), rules, _NOW).site
+    desk = Desk(policy.submits.chain, policy.live.daemon, str)
+    for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
+        for left in (900.0, 3600.0, 100.0):  # fits, fits behind it, does not fit
+            submission = Submission(_job(kind, _NOW + left), Edges.build(0), 0)
+            site = desk.judge(site, submission, "", _NOW).site
+    sight = replace(_sight(site), time=_NOW + 1.0)
+    settled = settle(site, sight, rules, _NOW + 1.0)
+    steered(settled.site, settled.events, rules)
+    log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
+
+
+def _job(kind: Kind, deadline: float) -> Jobs:
+    sigma = 100.0 if kind == Kind.DIVISIBLE else np.nan
+    return Jobs.build(
+        1,
+        wall_time=[600.0],
+        deadline=[deadline],
+        kind=np.array([kind], np.int8),
+        size=[2],
+        size_min=[-1 if kind == Kind.RIGID else 1],
+        size_max=[-1 if kind == Kind.RIGID else 3],
+        sigma=[sigma],
+        cms=[1.0],
+        cps=[10.0],
+    )
+
+
+def _sight(site: Site) -> Sight:
+    """Return a look at one best-effort job that waits and one that runs."""
+    both = Jobs.build(
+        2,
+        id=[1, 2],
+        submit=[_NOW - 60.0, _NOW - 50.0],
+        wall_time=[600.0, 300.0],
+        association=[0, 0],
+        user=["nobody", "nobody"],
+    )
+    one = np.arange(2, dtype=np.int64)
+    runs = Schedule.build([2], [_NOW - 10.0], [_NOW + 300.0], one, np.array([3], np.int32))
+    return Sight(
+        _NOW,
+        site.snapshot.cluster,
+        both.take([0]),
+        both.take([1]),
+        runs,
+        Marks.build(2, job=[1, 2], uid=[0, 0]),
+        accounts=Accounts.build(1, name=["nobody"], is_user=[True]),
+    )
