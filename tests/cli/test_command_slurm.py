@@ -1,0 +1,247 @@
+"""`rtsched slurm`: what is not ready is told; slurm.conf is changed by --apply alone, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rtsched.adapters.slurm_look import built_for, submit_settings
+from rtsched.adapters.slurm_setup import Setup, findings, wanted
+
+CONF = "ClusterName=x\nJobSubmitPlugins=lua # site\nPriorityType=priority/multifactor\n"
+READY = {
+    "jobsubmitplugins": "rtsched,lua",
+    "accountingstoreflags": "job_comment,job_extra",
+    "taskprolog": "/usr/libexec/rtsched/task_prolog.sh",
+    "plugindir": "/opt/rtsched:/usr/lib/slurm",
+}
+GOOD = Setup(
+    Path("/etc/slurm/slurm.conf"),
+    conf=READY,
+    running={"jobsubmitplugins": "rtsched,lua", "slurmuser": "slurm(64030)"},
+    version="26.05.5",
+    plugin=Path("/opt/rtsched/job_submit_rtsched.so"),
+    plugin_version="26.05.5",
+    level="Operator",
+    run_owner="rtsched",
+)
+
+
+def test_all_is_good():
+    """Where all is ready nothing is wrong or worth a note."""
+    assert {each.state for each in findings(GOOD)} == {"good"}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "what", "remedy"),
+    [
+        ({"plugin": None}, "wrong", "no job_submit_rtsched.so", "make -C contrib/slurm"),
+        ({"plugin_version": ""}, "wrong", "cannot be loaded", "build it anew"),
+        ({"version": "26.05.6"}, "wrong", "slurmctld would not start", "build it anew"),
+        ({"conf": {}}, "wrong", "JobSubmitPlugins is not set", "install --apply"),
+        ({"conf": READY | {"taskprolog": "/x"}}, "note", "TaskProlog=/x", "rtsched chunk"),
+        (
+            {"conf": READY | {"prioritytype": "priority/basic"}},
+            "note",
+            "site factor",
+            "multifactor",
+        ),
+        ({"prolog": False, "conf": READY | {"taskprolog": ""}}, "note", "not installed", "make"),
+        ({"running": None, "silence": "no"}, "wrong", "does not answer: no", "start slurmctld"),
+        ({"running": {}}, "wrong", "the running controller uses", "scontrol reconfigure"),
+        ({"skew_s": -90.0}, "wrong", "clock is -90 s", "NTP"),
+        ({"filters": ("root",)}, "wrong", "runs as slurm, who may not ask", 'filters = ["slurm"]'),
+        ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
+        ({"level": "None"}, "wrong", "is no Operator", "adminlevel=Operator"),
+        ({"level": ""}, "note", "does not tell", "SlurmUser"),
+        ({"run_owner": ""}, "wrong", "/run/rtsched is not there", "start the daemon"),
+        ({"run_owner": "root"}, "wrong", "belongs to root", "chown rtsched"),
+        ({"run": Path("/run/x")}, "wrong", "listens on /run/x/submit.sock", "set socket ="),
+        ({"submit": {"daemon_user": "me"}}, "wrong", "trusts me", "set daemon_user = rtsched"),
+        ({"submit": {"sokcet": "x"}}, "wrong", "'sokcet' is not known", "correct"),
+    ],
+)
+def test_every_finding_has_a_remedy(change, state, what, remedy):
+    """Each thing that can be wrong is told with what to do."""
+    found = [each for each in findings(replace(GOOD, **change)) if each.state != "good"]
+    assert any(
+        each.state == state and what in each.what and remedy in each.remedy for each in found
+    ), found
+    assert all(each.remedy for each in found)
+
+
+def test_what_is_wanted():
+    """The lines follow from what there is: lists are added to, an own TaskProlog stays."""
+    setup = replace(GOOD, conf={"jobsubmitplugins": "lua", "taskprolog": "/x"})
+    assert wanted(setup) == {
+        "JobSubmitPlugins": "rtsched,lua",
+        "AccountingStoreFlags": "job_comment,job_extra",
+    }
+    running = {"plugindir": "/usr/lib/slurm"}
+    setup = replace(setup, running=running)
+    assert wanted(setup)["PluginDir"] == "/opt/rtsched:/usr/lib/slurm"
+    setup = replace(setup, plugin=Path("/usr/lib/slurm/job_submit_rtsched.so"))
+    assert "PluginDir" not in wanted(setup)
+
+
+def test_filter_settings(tmp_path):
+    """Settings of the filter are read as the filter reads them; no file says nothing."""
+    path = tmp_path / "submit.conf"
+    assert submit_settings(path) == {}
+    path.write_text("# x\n\n  socket = /run/a  \ndaemon_user=me\n")
+    assert submit_settings(path) == {"socket": "/run/a", "daemon_user": "me"}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Make a head node of made-up commands; return the options that name its files."""
+    commands = {
+        "scontrol": f"echo 'Configuration data as of {time.time():.0f}'\n"
+        "echo 'JobSubmitPlugins        = lua'\n"
+        "echo 'PluginDir               = /usr/lib/slurm'\n"
+        "echo 'SlurmUser               = slurm(1)'",
+        "sacctmgr": "echo 'rtsched|Operator'",
+        "slurmctld": "echo 'slurm 26.05.5'",
+    }
+    for name, text in commands.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "slurm.conf").write_text(CONF)
+    (tmp_path / "site.toml").write_text('planner = "mcdf"\n[[plugin]]\nname = "mcdf"\n')
+    return (
+        *("--slurm-conf", tmp_path / "slurm.conf", "--config", tmp_path / "site.toml"),
+        *("--submit-conf", tmp_path / "submit.conf"),
+    )
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """Build a library that says it was built for Slurm 26.05.5, and calls what is not there."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    source = tmp_path / "plugin.c"
+    source.write_text(
+        "#include <stdint.h>\nextern void slurm_info(const char *);\n"
+        f"const uint32_t plugin_version = {26 << 16 | 5 << 8 | 5};\n"
+        'void go(void) { slurm_info("x"); }\n'
+    )
+    directory = tmp_path / "plugins"
+    directory.mkdir()
+    made = directory / "job_submit_rtsched.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
+    return directory
+
+
+def test_check(run, site, plugin):
+    """The machine is asked, and what is not ready is told, with status 1; as JSON too."""
+    assert built_for(plugin / "job_submit_rtsched.so") == "26.05.5"
+    result = run("slurm", "check", *site, "--plugin-dir", plugin)
+    assert result.exit_code == 1, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "is built for Slurm 26.05.5" in text
+    assert "JobSubmitPlugins=lua, wanted: rtsched,lua" in text
+    assert "rtsched has AdminLevel=Operator" in text
+    result = run("slurm", "check", *site, "--json")
+    found = json.loads(result.stdout)
+    assert {"state", "what", "remedy"} == set(found[0])
+    assert any("no job_submit_rtsched.so" in each["what"] for each in found)
+
+
+def test_install_shows_first(run, site, plugin, tmp_path):
+    """Without --apply the change is shown and nothing is written."""
+    result = run("slurm", "install", *site, "--plugin-dir", plugin)
+    assert result.exit_code == 0, result.stderr
+    assert "+JobSubmitPlugins=rtsched,lua" in result.stdout
+    assert f"+PluginDir={plugin}:/usr/lib/slurm" in result.stdout
+    assert "Still to be done" in result.stdout
+    assert (tmp_path / "slurm.conf").read_text() == CONF
+    assert "--apply does it" in result.stderr
+
+
+def test_install_and_uninstall(run, site, plugin, tmp_path):
+    """With --apply it is written, beside a backup, once; and taken out again without a trace."""
+    path = tmp_path / "slurm.conf"
+    path.chmod(0o640)
+    for _ in range(2):
+        result = run("slurm", "install", *site, "--plugin-dir", plugin, "--apply")
+        assert result.exit_code == 0, result.stderr
+    assert "nothing to change" in result.stdout
+    assert "\nJobSubmitPlugins=rtsched,lua\n" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o640
+    (backup,) = tmp_path.glob("slurm.conf.rtsched-*")
+    assert backup.read_text() == CONF
+    result = run("slurm", "uninstall", "--slurm-conf", path)
+    assert "-JobSubmitPlugins=rtsched,lua" in result.stdout
+    assert "rtsched,lua" in path.read_text()
+    result = run("slurm", "uninstall", "--slurm-conf", path, "--apply")
+    assert result.exit_code == 0
+    assert "scontrol reconfigure" in result.stderr
+    assert path.read_text() == CONF
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
+
+
+def test_no_install_that_stops_slurm(run, site, tmp_path, refused):
+    """Lines with which slurmctld would not start are not written."""
+    refused(run("slurm", "install", *site, "--apply"), "slurmctld would not start")
+    assert (tmp_path / "slurm.conf").read_text() == CONF
+
+
+def test_a_plugin_of_another_release(run, site, plugin, tmp_path, refused):
+    """A filter that was built for another release is refused too."""
+    (tmp_path / "bin" / "slurmctld").write_text("#!/bin/sh\necho 'slurm 26.05.6'\n")
+    options = (*site, "--plugin-dir", plugin, "--apply")
+    refused(run("slurm", "install", *options), "built for Slurm 26.05.5", "26.05.6")
+
+
+def test_no_slurm(run, tmp_path, refused, monkeypatch):
+    """Where there is no slurm.conf that is one sentence; no controller is a finding."""
+    path = tmp_path / "slurm.conf"
+    refused(run("slurm", "check", "--slurm-conf", path), "--slurm-conf")
+    refused(run("slurm", "uninstall", "--slurm-conf", path), "--slurm-conf")
+    path.write_text(CONF)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_CONF", str(path))
+    result = run("slurm", "check", "--config", tmp_path / "none.toml")
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
+    assert "the controller does not answer" in text
+    assert "none.toml is not there" in text
+
+
+def test_a_broken_site(run, site, tmp_path):
+    """Mistakes in the site's settings are findings beside the others."""
+    (tmp_path / "site.toml").write_text("[daemon]\nrun = 3\n")
+    result = run("slurm", "check", *site)
+    assert result.exit_code == 1
+    assert "daemon.run" in result.stdout
+    assert "`rtsched check` tells more" in " ".join(result.stdout.split())
+
+
+def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused):
+    """A file that changed in between is left alone, and no backup stays."""
+    path = tmp_path / "slurm.conf"
+    from rtsched.adapters import slurm_conf
+
+    real = slurm_conf.installed
+
+    def meanwhile(*arguments):
+        new = real(*arguments)
+        path.write_text(CONF + "# mine\n")
+        return new
+
+    monkeypatch.setattr(slurm_conf, "installed", meanwhile)
+    result = run("slurm", "install", *site, "--plugin-dir", plugin, "--apply")
+    assert result.exit_code == 2
+    assert "changed by somebody else" in result.stderr
+    assert path.read_text() == CONF + "# mine\n"
+    assert not list(tmp_path.glob("slurm.conf.*"))
