@@ -1,0 +1,57 @@
+"""The systemd unit fits the daemon's defaults, and systemd understands it."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rtsched.cli.serve import DEFAULT, command
+from rtsched.daemon.settings import DaemonSettings
+
+UNITS = Path(__file__).parents[2] / "contrib" / "slurm" / "systemd"
+
+
+@pytest.fixture
+def service():
+    """Return the unit's [Service] section."""
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.optionxform = str
+    parser.read(UNITS / "rtsched.service")
+    return parser["Service"]
+
+
+def test_paths_agree(service):
+    """Directories that systemd makes are those in which the daemon's defaults lie."""
+    settings = DaemonSettings()
+    assert f"/run/{service['RuntimeDirectory']}" == settings.run
+    assert Path(settings.database).parent == Path("/var/lib", service["StateDirectory"])
+    assert f"NUMBA_CACHE_DIR=/var/cache/{service['CacheDirectory']} " in service["Environment"]
+    assert service["SupplementaryGroups"] == settings.filter_group
+    made = (UNITS / "rtsched.tmpfiles").read_text()
+    for directory in (settings.run, str(Path(settings.database).parent), str(DEFAULT.parent)):
+        assert f"d {directory} " in made
+
+
+def test_the_command(service):
+    """What is started is `rtsched serve` with options that it has, and not as root."""
+    _, name, *arguments = shlex.split(service["ExecStart"])
+    assert name == "serve"
+    context = command.make_context("serve", arguments, resilient_parsing=False)
+    assert context.params["site_file"] == DEFAULT
+    assert service["User"] == "rtsched"
+    assert service["KillMode"] == "mixed"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_understands_it(tmp_path):
+    """Every directive is known to systemd."""
+    text = (UNITS / "rtsched.service").read_text()
+    unit = tmp_path / "rtsched.service"
+    unit.write_text(text.replace("/opt/rtsched/bin/rtsched", "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+    assert "rtsched.service" not in done.stderr, done.stderr
