@@ -19,6 +19,7 @@ from rtsched.adapters.slurm.rows import (
     JobRows,
     NodeRow,
     ReservationRow,
+    alive,
     extra_in,
     job_rows,
     node_rows,
@@ -117,10 +118,8 @@ class Commands:
         separator = f"<{secrets.token_hex(6)}>"
         shown = self.ask("squeue", "-h", "-a", "-t", "all", SQUEUE_FORMAT2=squeue_format(separator))
         rows = job_rows(shown, separator)
-        pending = [
-            job for job, state in zip(rows.id.tolist(), rows.state, strict=True) if state in WAITING
-        ]
-        self._read_extra(pending)
+        pairs = zip(rows.id.tolist(), rows.state, strict=True)
+        self._read_extra([job for job, state in pairs if alive(state)])
         rows.extra = [self._extra.get(job, "") for job in rows.id.tolist()]
         return rows
 
@@ -145,10 +144,10 @@ class Commands:
         said = self.run("sshare", "-a", "-l", "-P", "-h", "-o", SHARES)
         return said.output if said.status == 0 else None
 
-    def _read_extra(self, pending: Sequence[int]) -> None:
+    def _read_extra(self, jobs: Sequence[int]) -> None:
         """Read Extra of jobs not seen before, which squeue does not show; forget the others'."""
-        self._extra = {job: self._extra[job] for job in pending if job in self._extra}
-        new = [job for job in pending if job not in self._extra]
+        self._extra = {job: self._extra[job] for job in jobs if job in self._extra}
+        new = [job for job in jobs if job not in self._extra]
         if len(new) >= DUMP_FROM:
             dump = self.ask("scontrol", "-a", "show", "job")
             whole = extras(dump)
@@ -182,9 +181,6 @@ class Commands:
         silent = "scontrol ended before it came to this; see that slurmctld runs (scontrol ping)"
         return [" ".join(complaints.get(at, silent).split()) for at in range(len(lines))]
 
-
-WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "REQUEUE_FED"})
-"""States of a job that waits."""
 
 SHARES = "Account,User,RawShares,RawUsage"
 

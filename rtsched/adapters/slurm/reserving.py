@@ -12,10 +12,10 @@ import numpy as np
 
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import FIRST_OWN_ID, Change
-from rtsched.adapters.slurm.commands import WAITING
 from rtsched.adapters.slurm.guards import Guard, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import Rank, change
+from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.model.jobs import Kind
 
@@ -39,14 +39,15 @@ _RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S
 
 @dataclass
 class View:
-    """What the last look showed, as changes are worked out from it.
+    """What the last look showed, and was changed since, as changes are worked out from it.
 
     Attributes
     ----------
     rows : JobRows
         All jobs; `place` is the row by job id.
     sight : Sight
-        What the daemon was told.
+        What the daemon was told; `queued` is the row of its queue by job id, `held` whose jobs wait
+        for a release.
     facts : SlurmFacts
         Margins and limits.
     names : tuple of str
@@ -65,10 +66,12 @@ class View:
     now: float
     place: dict[int, int] = field(default_factory=dict)
     queued: dict[int, int] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
         self.queued = {job: at for at, job in enumerate(self.sight.queued.id.tolist())}
+        self.held = set(self.sight.marks.job[self.sight.marks.held].tolist())
 
 
 def waiting(plan: Schedule, view: View) -> Schedule:

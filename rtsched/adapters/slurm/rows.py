@@ -17,8 +17,10 @@ import numpy as np
 
 from rtsched.adapters.hostlist import expand
 from rtsched.adapters.machine import slurm_state
+from rtsched.adapters.slurm_text import ENDINGS
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
+from rtsched.model.log import Ending
 from rtsched.model.units import slurm_duration
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MEGABYTE = 2**20
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "REQUEUE_FED"})
+"""States of a job that waits."""
+
 _EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
 _NODE = re.compile(
     r"(?<!\S)(NodeName|CPUEfctv|CPUTot|RealMemory|ActiveFeatures|State|Weight|Partitions)=(\S*)"
@@ -53,10 +58,10 @@ class JobRows:
     cpus, memory, nice, priority : int64[n]
         Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
     least, most : int64[n]
-        Fewest and most nodes.
+        Fewest and most nodes of a job that waits.
     dependency, required, excluded, licenses, tres, mark, name, comment, extra : list of str
         Dependency, node lists asked for, licences, other resources asked for, admin comment, job
-        name, comment, extra.
+        name, comment; Extra of jobs that wait or run.
     requeue, array, het : bool[n]
         May be requeued; a pending array or a task of one; part of a heterogeneous job.
     """
@@ -128,6 +133,11 @@ class ReservationRow:
     active: bool = False
 
 
+def alive(state: str) -> bool:
+    """Return whether a job in this state waits or runs."""
+    return state in WAITING or ENDINGS.get(state) == Ending.RUNNING
+
+
 def text(value: str) -> str:
     """Return a text, empty where Slurm's commands say that there is none."""
     return "" if value in _EMPTY else value
@@ -189,6 +199,9 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
     ("excluded", "excnodes", text, None),
     ("licenses", "licenses", text, None),
     ("tres", "tres-per-node", text, None),
+    ("tres_job", "tres-per-job", text, None),
+    ("tres_socket", "tres-per-socket", text, None),
+    ("tres_task", "tres-per-task", text, None),
     ("het", "hetjobid", lambda value: value not in {"N/A", "0", ""}, np.bool_),
     ("requeue", "requeue", lambda value: value == "1", np.bool_),
     ("mark", "admin_comment", text, None),
@@ -227,6 +240,8 @@ def job_rows(output: str, separator: str) -> JobRows:
             texts = [value.removeprefix("\n") for value in texts]
         columns[name] = meant(texts, meaning, dtype)
     columns["array"] = np.array(["_" in label for label in columns["label"]], np.bool_)
+    kinds = [columns.pop(name) for name in ("tres", "tres_job", "tres_socket", "tres_task")]
+    columns["tres"] = [",".join(filter(None, given)) for given in zip(*kinds, strict=True)]
     columns["extra"] = [""] * len(columns["id"])
     return JobRows(**columns)
 

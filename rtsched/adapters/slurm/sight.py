@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Ended, Ending, Marks
-from rtsched.adapters.slurm.commands import WAITING
-from rtsched.adapters.slurm.rows import MEGABYTE
+from rtsched.adapters.slurm.rows import MEGABYTE, WAITING
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec, dag_key, spec_of
 from rtsched.adapters.slurm.submission import MARK, PARKED, UNJUDGED
@@ -228,7 +227,7 @@ def _reshape(
     """Set the shape of those jobs that want something of rtsched.
 
     One that can be promised nothing, such as an array, keeps the shape of any other job, and has no
-    deadline here.
+    deadline here. One that runs has the shape that it runs in.
     """
     deadline = rows.deadline[which]
     for at, i in enumerate(which.tolist()):
@@ -242,9 +241,8 @@ def _reshape(
         plain["deadline"][at] = asked.deadline
         if first[at] is not None:
             first[at] = shape.partition
-        _put(plain, at, shape)
-        if sizes is not None:
-            plain["size"][at] = max(sizes[at], 1)
+        if sizes is None:
+            _put(plain, at, shape)
 
 
 def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
-from rtsched.adapters.slurm.commands import WAITING
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import Order, Rank, change
 from rtsched.adapters.slurm.reserving import LONGEST_COMMENT
+from rtsched.adapters.slurm.rows import WAITING
 from rtsched.model.actions import (
     Action,
     Admit,
@@ -180,7 +180,7 @@ def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -
         row = view.place.get(job, -1)
         if code < 0 or job not in view.queued or job in memory.sent or view.rows.required[row]:
             continue
-        if view.sight.queued.size[view.queued[job]] != 1 or view.sight.marks.held[view.queued[job]]:
+        if view.sight.queued.size[view.queued[job]] != 1 or job in view.held:
             continue
         wanted = [node for node in placement.node_sets[code].tolist() if idle[node]]
         if not wanted:
@@ -266,8 +266,7 @@ def _holds(action: Hold | Release, view: View) -> Iterator[Change]:
     """Yield which waiting jobs are held or let go."""
     word = "hold" if isinstance(action, Hold) else "release"
     for job in action.job.tolist():
-        at = view.queued.get(job, -1)
-        if at < 0 or bool(view.sight.marks.held[at]) == (word == "hold"):
+        if job not in view.queued or (job in view.held) == (word == "hold"):
             continue
         yield change(word, job, f"{word} job {job}", Rank.JOB, "scontrol", word, str(job))
 

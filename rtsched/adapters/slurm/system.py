@@ -77,7 +77,8 @@ class SlurmSystem:
         reservations = self._commands.reservations()
         taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
         machine = self._machine_now(self._route.nodes(), taken)
-        facts = self._facts(machine, now, problems)
+        users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
+        facts = self._facts(machine, users, now, problems)
         queued, running, over = parts(rows)
         self._memory.keep_only(set(rows.id[queued].tolist()))
         allocations = allocations_of(rows, running, machine, facts, now)
@@ -135,7 +136,9 @@ class SlurmSystem:
             self._made_of = made_of
         return self._machine
 
-    def _facts(self, machine: Machine, now: float, problems: list[str]) -> SlurmFacts:
+    def _facts(
+        self, machine: Machine, users: dict[int, str], now: float, problems: list[str]
+    ) -> SlurmFacts:
         """Return the facts; configuration and accounts are read now and then."""
         if now - self._config_read > CONFIG_EVERY_S:
             self._config = config_of(self._commands.config())
@@ -157,5 +160,7 @@ class SlurmSystem:
             default=machine.default,
             longest=max(limits, default=np.inf),
             associations=self._shares[1],
+            home={user: account for account, user in reversed(self._shares[1])},
+            users=users,
             resv_overrun=seconds(config, "ResvOverRun"),
         )

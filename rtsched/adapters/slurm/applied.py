@@ -1,0 +1,74 @@
+"""What a look showed, kept up with what was changed since: until the next look it is the truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.slurm.rows import ReservationRow, names_of, words_of
+
+if TYPE_CHECKING:
+    from rtsched.adapters.slurm.orders import Order
+    from rtsched.adapters.slurm.reserving import View
+
+_COLUMNS = {
+    "ReservationName": "reservation",
+    "Comment": "comment",
+    "ReqNodeList": "required",
+}
+
+
+def applied(view: View, order: Order) -> None:
+    """Write into the view what a command that Slurm carried out has changed."""
+    words = dict(word.partition("=")[::2] for word in order.words)
+    if "JobId" in words:
+        _job(view, view.place.get(int(words["JobId"]), -1), words)
+    elif "ReservationName" in words:
+        _reservation(view, words, deleted="delete" in words)
+    elif order.words[1] in {"hold", "release"}:
+        held = order.words[1] == "hold"
+        (view.held.add if held else view.held.discard)(int(order.words[2]))
+
+
+def _job(view: View, row: int, words: dict[str, str]) -> None:
+    """Change the row of a job."""
+    if row < 0:
+        return
+    for word, column in _COLUMNS.items():
+        if word in words:
+            getattr(view.rows, column)[row] = words[word]
+    if "NumNodes" in words:
+        least, _, most = words["NumNodes"].partition("-")
+        view.rows.least[row], view.rows.most[row] = int(least), int(most or least)
+    if "TimeLimit" in words:
+        view.rows.limit[row] = int(words["TimeLimit"]) * 60.0
+
+
+def _reservation(view: View, words: dict[str, str], *, deleted: bool) -> None:
+    """Make, change or delete a reservation."""
+    name = words["ReservationName"]
+    others = [row for row in view.reservations if row.name != name]
+    found = [row for row in view.reservations if row.name == name]
+    if not deleted:
+        row = found[0] if found else ReservationRow(name, math.nan, math.nan, (), (), ())
+        others.append(_changed(row, words, view.now))
+    view.reservations = others
+
+
+def _changed(row: ReservationRow, words: dict[str, str], now: float) -> ReservationRow:
+    """Return a reservation after an update."""
+    if "StartTime" in words:
+        row = replace(row, start=_moment(words["StartTime"], now))
+    if "EndTime" in words:
+        row = replace(row, end=_moment(words["EndTime"], now))
+    if "Nodes" in words:
+        row = replace(row, nodes=tuple(names_of(words["Nodes"])))
+    if "Users" in words:
+        row = replace(row, users=words_of(words["Users"]))
+    return row
+
+
+def _moment(text: str, now: float) -> float:
+    """Return the time that `guards.written` wrote."""
+    return now if text == "now" else float(text.removeprefix("uts"))

@@ -1,0 +1,85 @@
+"""By which route the state is read: pyslurm where it fits, else Slurm's commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.slurm.bindings import Bindings, differs, unusable
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm.rows import JobRows, NodeRow
+
+
+class Route:
+    """Jobs and nodes by the best route there is.
+
+    Parameters
+    ----------
+    commands : Commands
+        Slurm's commands, which do for everything.
+    wanted : {"auto", "pyslurm", "commands"}
+        `pyslurm`: no other route will do.
+
+    Attributes
+    ----------
+    name : str
+        `pyslurm` or `commands`; empty before the first look.
+    problem : str
+        Why pyslurm is not used although it was wanted; empty: it is, or was not.
+    """
+
+    def __init__(self, commands: Commands, wanted: str) -> None:
+        self._commands = commands
+        self._wanted = wanted
+        self._bindings: Bindings | None = None
+        self.name = ""
+        self.problem = ""
+
+    def jobs(self) -> JobRows:
+        """Return all jobs that the controller knows.
+
+        Raises
+        ------
+        AdapterError
+            If the controller does not answer, or pyslurm is demanded and does not fit.
+        """
+        if not self.name:
+            self._choose()
+        return (self._bindings or self._commands).jobs()
+
+    def nodes(self) -> list[NodeRow]:
+        """Return all nodes."""
+        return (self._bindings or self._commands).nodes()
+
+    def _choose(self) -> None:
+        """Try pyslurm, and use it if it shows what squeue shows."""
+        if self._wanted != "commands":
+            shown = self._commands.jobs()
+            try:
+                self._bindings = self._tried(shown)
+            except AdapterError as error:
+                if self._wanted == "pyslurm":
+                    raise
+                self.problem = f"{error}; Slurm's commands are used instead"
+        self.name = "commands" if self._bindings is None else "pyslurm"
+
+    def _tried(self, shown: JobRows) -> Bindings:
+        """Return bindings that fit.
+
+        Raises
+        ------
+        AdapterError
+            If there are none.
+        """
+        why = unusable()
+        if why:
+            raise AdapterError(why)
+        bindings = Bindings()
+        column = differs(bindings.jobs(), shown)
+        if column:
+            raise AdapterError(
+                f"pyslurm and squeue differ in {column}; build pyslurm for this release of Slurm"
+            )
+        return bindings

@@ -1,0 +1,82 @@
+"""A live system that runs inside a cluster, as the daemon's user, driven from outside."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any, Self
+
+from rtsched.daemon.child import receive, send
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from testbed import Cluster
+
+    from rtsched.adapters.live import Change, Done, Sight
+    from rtsched.adapters.slurm import SlurmSettings
+    from rtsched.model.actions import Action
+
+_FAR_SIDE = """
+import sys
+from rtsched.adapters.slurm import SlurmSystem
+from rtsched.daemon.child import receive, send
+from rtsched.errors import AdapterError
+system = SlurmSystem(receive(sys.stdin.buffer))
+while True:
+    try:
+        name, arguments = receive(sys.stdin.buffer)
+    except EOFError:
+        break
+    try:
+        send(sys.stdout.buffer, (getattr(system, name)(*arguments), ""))
+    except AdapterError as error:
+        send(sys.stdout.buffer, (None, str(error)))
+"""
+
+
+class Remote:
+    """A `SlurmSystem` on a cluster."""
+
+    def __init__(self, cluster: Cluster, settings: SlurmSettings, user: str = "rtsched") -> None:
+        argv = ["/opt/rtsched/bin/python", "-c", _FAR_SIDE]
+        self._process = cluster.popen(argv, user=user, stdin=subprocess.PIPE)
+        self._send(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def look(self) -> Sight:
+        """Return what a look shows."""
+        return self._call("look")
+
+    def changes(self, *actions: Action) -> Sequence[Change]:
+        """Return what actions come to."""
+        return self._call("changes", actions)
+
+    def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
+        """Return what became of changes."""
+        return self._call("carry_out", changes)
+
+    def apply(self, *actions: Action) -> Sequence[Done]:
+        """Look, and carry out what actions come to."""
+        self.look()
+        return self.carry_out(self.changes(*actions))
+
+    def _send(self, message: object) -> None:
+        assert self._process.stdin is not None
+        send(self._process.stdin.buffer, message)  # type: ignore[attr-defined]
+
+    def _call(self, name: str, *arguments: object) -> Any:
+        self._send((name, arguments))
+        assert self._process.stdout is not None
+        try:
+            value, error = receive(self._process.stdout.buffer)  # type: ignore[attr-defined]
+        except EOFError:
+            raise AssertionError(self._process.communicate()[1]) from None
+        if error:
+            raise AdapterError(error)
+        return value
