@@ -1,0 +1,210 @@
+"""The promises that hold: deadline jobs beside a flood, under Slurm alone and under rtsched."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import measure
+import playing
+import replayed
+from stream import Extent, deadline_stream, flood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playing import Book
+    from stream import Work
+    from testbed import Cluster
+
+USERS = ("alice", "bob", "carol")
+DEADLINE_USER = "dave"
+SEED = 7
+
+FULL = Extent(480, 9, (1, 2, 3), (1.6, 4.0), 60, (2, 3, 4, 6), 36_000)
+REDUCED = Extent(70, 7, (1,), (1.1, 2.4), 45, (2, 3, 4, 6), 12_000)
+
+PLANNERS = {
+    "mcdf": ("rigid", "moldable", "divisible"),
+    "spare": ("rigid", "rigid", "chain"),
+}
+"""The kinds of jobs that each planner is given."""
+
+PRESETS = {"mcdf": "mcdf", "spare": "spare-rf"}
+
+AFTER = 8.0
+"""Seconds after the last deadline until the run is looked at."""
+
+
+@dataclass
+class Side:
+    """What one cluster made of the stream."""
+
+    deadlines: Book
+    best_effort: Book
+    accounting: str
+    ended: float
+    promises: list[measure.Promise] = field(default_factory=list)
+    occurrences: list[float] = field(default_factory=list)
+
+
+def site(planner: str) -> str:
+    """Return the site.toml."""
+    return f'planner = "{planner}"\n[[plugin]]\nname = "{planner}"\n{playing.DAEMON}'
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """An hourly reservation, and the job that uses it."""
+
+    name: str
+    nodes: str
+    rows: tuple[int, ...]
+    after: float
+    minutes: int
+
+
+def recurring(extent: Extent) -> list[Recurring]:
+    """Return recurring work whose first occurrences fall into the run."""
+    whole = 60 * round((40 + extent.seconds / 2) / 60)
+    return [
+        Recurring("backup", "slow[24-25]", (28, 29), max(60, whole), 1),
+        Recurring("model", "slow[21-23]", (25, 26, 27), max(120, whole + 60), 1),
+    ]
+
+
+def reserve(running: Cluster, work: Recurring, begun: float) -> None:
+    """Make the reservation; its job sleeps for most of it, whenever it begins."""
+    words = ["scontrol", "create", "reservation", f"ReservationName={work.name}"]
+    words += [f"StartTime=uts{begun + work.after:.0f}", f"Duration={work.minutes}", "Users=root"]
+    running.run([*words, f"Nodes={work.nodes}", "Flags=HOURLY"])
+    words = [f"--job-name=p-{work.name}", f"--reservation={work.name}", f"--time={work.minutes}"]
+    words += [f"--nodes={len(work.rows)}", "--exclusive"]
+    running.sbatch(words, user="root", script=f"sleep {work.minutes * 60 - 20}")
+
+
+def play_side(
+    extent: Extent,
+    planner: str,
+    *,
+    steered: bool,
+    keep: Path | None = None,
+    meanwhile: Callable[[Cluster, float], None] | None = None,
+) -> Side:
+    """Bring up a cluster, play the stream to it, and return what it made of it."""
+    works = deadline_stream(SEED, extent, PLANNERS[planner], DEADLINE_USER)
+    with playing.cluster(steered=steered) as running:
+        if steered:
+            running.start_daemon(site(planner), timeout=300)
+        try:
+            return _played(running, extent, planner, works, steered, meanwhile)
+        finally:
+            if keep is not None:
+                save_logs(running, keep)
+
+
+def _played(
+    running: Cluster,
+    extent: Extent,
+    planner: str,
+    works: list[Work],
+    steered: bool,
+    meanwhile: Callable[[Cluster, float], None] | None,
+) -> Side:
+    begun = time.time()
+    if planner == "spare":
+        for work in recurring(extent):
+            reserve(running, work, begun)
+    flooding = playing.submit_all(running, flood(SEED + 1, extent.flood, USERS), begun)
+    time.sleep(3)
+    with ThreadPoolExecutor(1) as pool:
+        if meanwhile is not None:
+            pool.submit(meanwhile, running, time.time())
+        book = playing.play(running, works, offers=steered)
+    ended = book.begun + max(work.at + work.deadline for work in works)
+    time.sleep(max(0.0, ended + AFTER - time.time()))
+    found = measure.promises(running) if steered else []
+    running.run(["scancel", *(f"--user={user}" for user in USERS)], check=False)
+    running.run(["scancel", "--name=dry"], check=False)
+    time.sleep(4)
+    text = measure.sacct(running)
+    starts = [row.start for row in measure.rows_of(text) if row.name.startswith("p-")]
+    return Side(book, flooding, text, ended, found, starts)
+
+
+def save_logs(running: Cluster, directory: Path) -> None:
+    """Keep the daemons' logs and what the controller still knows."""
+    directory.mkdir(parents=True, exist_ok=True)
+    logs = ("/var/log/slurm/slurmctld.log", "/var/log/testbed/rtsched.log")
+    for name in (*logs, measure.DATABASE, f"{measure.DATABASE}-wal"):
+        source = running.path(name)
+        if source.exists():
+            (directory / Path(name).name).write_bytes(source.read_bytes())
+    for words in (["show", "job"], ["show", "res"], ["show", "node", "-o"]):
+        done = running.run(["scontrol", *words], check=False)
+        (directory / f"{words[1]}.txt").write_text(done.stdout)
+
+
+def figures(side: Side) -> dict[str, Any]:
+    """Return the figures of one side."""
+    rows = measure.rows_of(side.accounting)
+    begun, ended = side.deadlines.begun, side.ended
+    found: dict[str, Any] = measure.outcomes(side.deadlines, rows)
+    found |= measure.answers(side.deadlines) | measure.best_effort(rows, begun, ended)
+    found["utilisation"] = measure.utilisation(rows, begun, ended)
+    found |= measure.offers(side.deadlines)
+    found["promises"] = measure.standings(side.promises)
+    return found
+
+
+def run(planner: str, *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
+    """Play the stream to two clusters side by side, and replay it; return all figures."""
+    extent = REDUCED if reduced else FULL
+    places = {name: keep / f"{planner}-{name}" if keep else None for name in ("slurm", "rtsched")}
+    with ThreadPoolExecutor(2) as pool:
+        sides = {
+            name: pool.submit(
+                play_side, extent, planner, steered=name == "rtsched", keep=places[name]
+            )
+            for name in places
+        }
+        done = {name: side.result() for name, side in sides.items()}
+    for name, side in done.items():
+        if (place := places[name]) is not None:
+            (place / "sacct.txt").write_text(side.accounting)
+            said = [asdict(one) for one in side.deadlines.said]
+            (place / "said.json").write_text(json.dumps(said, indent=1))
+    found: dict[str, Any] = {name: figures(side) for name, side in done.items()}
+    found |= compared(done["rtsched"], planner, extent)
+    return found
+
+
+def compared(side: Side, planner: str, extent: Extent) -> dict[str, Any]:
+    """Return what replays of the stream, and of the accounting, come to."""
+    said = [*side.best_effort.said, *side.deadlines.said]
+    begun = side.deadlines.begun
+    work: list[dict[str, float]] = []
+    if planner == "spare":
+        work = [_column(each, row, begun) for each in recurring(extent) for row in each.rows]
+    found: dict[str, Any] = {}
+    for name, margins in (("replay", True), ("replay_without_margins", False)):
+        found[name] = replayed.admitted(
+            said, begun, PRESETS[planner], margins=margins, periodic=work
+        )
+    found["accounting"] = replayed.accounting(side.accounting, ("easy", PRESETS[planner]))
+    return found
+
+
+def _column(work: Recurring, row: int, begun: float) -> dict[str, float]:
+    return {
+        "id": row,
+        "node": row,
+        "exec_time": work.minutes * 60.0,
+        "period": 3600.0,
+        "relative_deadline": 3600.0,
+        "phase": begun + work.after,
+    }

@@ -1,0 +1,154 @@
+"""The stream that was played, replayed in the simulated batch system; and the accounting, too."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from measure import MARK, NODES
+
+from rtsched.model.accounts import Accounts
+from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
+from rtsched.model.log import Outcomes, Skipped
+from rtsched.replay.engine import replay
+from rtsched.replay.measures import measure
+from rtsched.replay.policies import presets
+from rtsched.replay.results import Fate, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from playing import Said
+
+MARGIN = 20.0
+"""Seconds by which a plan on the cluster lets a job outlive its limit: 5 s to start, 5 s KillWait,
+10 s for nodes to complete; the daemon's defaults, and the testbed's KillWait."""
+
+WIDE = MARGIN + 60.0
+"""The same where the limit is rounded up to whole minutes."""
+
+
+def admitted(
+    said: Sequence[Said],
+    begun: float,
+    policy: str,
+    *,
+    margins: bool,
+    periodic: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, float]:
+    """Return what a replay of the same submissions at the same times admits.
+
+    Parameters
+    ----------
+    said : sequence of Said
+        Best-effort jobs and those with deadlines.
+    begun : float
+        Start of the stream, seconds since the epoch.
+    policy : str
+        A preset.
+    margins : bool
+        Whether jobs are planned with the margins that a real Slurm needs.
+    periodic : sequence of mapping
+        Columns of the recurring work, by node.
+    """
+    workload = _workload(said, begun, margins=margins, periodic=periodic)
+    run = replay(workload, policy, presets()[policy])
+    values = measure(workload, run.results)
+    asked = np.isfinite(workload.jobs.deadline)
+    rejected = np.equal(run.results.fate, Fate.REJECTED)
+    return {
+        "admitted": int((asked & ~rejected).sum()),
+        "rejected": int((asked & rejected).sum()),
+        "missed": int(values["missed"] or 0),
+    }
+
+
+def _workload(
+    said: Sequence[Said], begun: float, *, margins: bool, periodic: Sequence[Mapping[str, Any]]
+) -> Workload:
+    ordered = sorted(said, key=lambda one: one.at)
+    number = {one.work.name: at + 1 for at, one in enumerate(ordered)}
+    rows = [_row(one, begun, margins=margins) for one in ordered]
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    run_time = columns.pop("run_time")
+    graphs = {name: at for at, name in enumerate(sorted(map(_graph, ordered)))}
+    dag = [graphs[_graph(one)] if one.work.kind == "chain" else -1 for one in ordered]
+    jobs = Jobs.build(len(rows), id=np.arange(len(rows)) + 1, dag=np.array(dag), **columns)
+    links = [(number[s.work.before], number[s.work.name]) for s in ordered if s.work.before]
+    edges = Edges.build(
+        len(links),
+        before=np.array([link[0] for link in links], np.int64),
+        after=np.array([link[1] for link in links], np.int64),
+    )
+    work = {name: np.array([row[name] for row in periodic]) for name in (periodic or [{}])[0]}
+    return Workload(
+        jobs,
+        run_time,
+        Outcomes.build(len(rows)),
+        Cluster.uniform(NODES),
+        Accounts.build(0),
+        edges,
+        (),
+        Skipped(),
+        periodic=Periodic.build(len(periodic), **work),
+    )
+
+
+def _graph(said: Said) -> str:
+    return said.work.name.rpartition("-")[0]
+
+
+def _row(said: Said, begun: float, *, margins: bool) -> dict[str, float]:
+    """Return a job's columns; the run time is that on `size` nodes, as the simulation has it."""
+    work = said.work
+    narrow, wide = (MARGIN, WIDE) if margins else (0.0, 0.0)
+    deadline = begun + work.at + work.deadline
+    row = {
+        "submit": said.at,
+        "deadline": deadline,
+        "kind": Kind.RIGID,
+        "size": work.least,
+        "size_min": -1,
+        "size_max": -1,
+        "wall_time": work.minutes * 60.0 + narrow,
+        "run_time": work.minutes * 60.0 * work.part,
+        "sigma": math.nan,
+        "cms": math.nan,
+        "cps": math.nan,
+        "setup_link": 0.0,
+        "setup_node": 0.0,
+    }
+    if work.kind == "moldable":
+        row |= {"kind": Kind.MOLDABLE, "size_min": work.least, "size_max": work.most}
+        row["wall_time"] = work.minutes * 60.0 + wide * work.most / work.least
+    if work.load is not None:
+        row |= {"kind": Kind.DIVISIBLE, "size_min": work.least, "size_max": work.most}
+        row |= {"sigma": work.load.sigma, "cms": work.load.cms, "cps": work.load.cps}
+        row["setup_node"] = wide
+        row["wall_time"] = work.load.seconds(work.least) + wide
+        row["run_time"] = work.load.seconds(work.least) * work.part
+    return row
+
+
+def accounting(text: str, policies: Sequence[str] = ("easy",)) -> dict[str, Any]:
+    """Return what `rtsched replay` says of what `sacct` printed."""
+    with tempfile.TemporaryDirectory() as directory:
+        log, site = Path(directory) / "sacct.txt", Path(directory) / "site.toml"
+        log.write_text(text.replace(MARK, "\t"))
+        site.write_text('[workload]\nunit = "node"\ndeadline_rule = "none"\n')
+        nodes = Path(directory) / "slurm.conf"
+        nodes.write_text("NodeName=fast[1-5] CPUs=4\nNodeName=slow[1-25] CPUs=4\n")
+        words = [sys.executable, "-m", "rtsched", "replay", str(log), "--cluster", str(nodes)]
+        words += ["--policy", ",".join(policies), "--config", str(site), "--no-out", "--no-report"]
+        words += ["--timezone", "UTC", "--no-progress", "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"rtsched replay: {done.stderr.strip()}")
+        return dict(json.loads(done.stdout))
