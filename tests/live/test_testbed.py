@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from testbed import Cluster, Sandbox, SlurmOptions, SubmitError, TestbedError
+from testbed import Cluster, Sandbox, SlurmOptions, SubmitError, TestbedError, unavailable
 from testbed.images import SUITES, requirements
 from testbed.layers import Layer
 from testbed.services import wait_for
@@ -188,6 +189,17 @@ def test_our_software_is_there() -> None:
         running.stop_daemon()
 
 
+def test_the_daemons_clock_steps() -> None:
+    """The daemon's clock, and its child's, is set to another time while it runs."""
+    with Cluster("forky", SMALL) as running:
+        running.start_daemon("", stepping=True)
+        running.step_clock(7 * 86400.0)
+        running.restart_daemon()
+        log = running.path("/var/log/testbed/rtsched.log").read_text().splitlines()
+        dates = {re.findall(r'"timestamp":"(\d+-\d+-\d+)', line)[0] for line in log}
+        assert len(dates) == 2
+
+
 def test_what_a_start_says_when_it_fails() -> None:
     """A controller that refuses its settings ends the start, with its own words."""
     options = SlurmOptions(fast=1, slow=0, settings={"SelectType": "select/none_such"})
@@ -254,6 +266,39 @@ class TestLayers:
         found = requirements()
         assert not [word for word in found if word.startswith("rtsched")]
         assert [word for word in found if word.startswith("numba")]
+
+
+def test_up_run_down() -> None:
+    """A person's cluster outlives the command that made it, until `down`; all is safe to repeat."""
+    name = f"test-{os.getpid()}"
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        whole = [Path(__file__).parents[1] / "testbed" / "cluster", "--name", name, *words]
+        return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)
+
+    assert command("run", "--", "sinfo").returncode == 1
+    try:
+        assert "is up after" in command("up", "--bare").stdout
+        assert "is up already" in command("up").stdout
+        assert command("run", "--user", "carol", "--", "id", "-un").stdout == "carol\n"
+        assert command("status").returncode == 0
+    finally:
+        assert command("down").stdout == "The cluster is down.\n"
+    assert command("down").stdout == "No cluster is up.\n"
+
+
+def test_where_none_can_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What this machine lacks is named: root, tools, or the means to install Debian."""
+    monkeypatch.setenv("RTSCHED_TESTBED", str(tmp_path))
+    with monkeypatch.context() as user:
+        user.setattr(os, "geteuid", lambda: 1000)
+        assert unavailable() == "needs root"
+    with monkeypatch.context() as bare:
+        bare.setattr(shutil, "which", lambda _: None)
+        assert unavailable().startswith("needs unshare, nsenter")
+    with monkeypatch.context() as other:
+        other.setattr(shutil, "which", lambda tool: None if tool == "debootstrap" else tool)
+        assert unavailable() == "needs debootstrap (Debian package debootstrap)"
 
 
 def test_a_sandbox_that_cannot_be_made_says_why(tmp_path: Path) -> None:

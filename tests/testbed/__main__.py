@@ -26,6 +26,7 @@ name = "mcdf"
 def main() -> int:
     """Carry out the command; return the exit status."""
     parser = argparse.ArgumentParser(prog=ME, description="A real Slurm to play with.")
+    parser.add_argument("--name", default="main", help="which one, if there are several")
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start a cluster that stays until `down`")
     up.add_argument("--suite", choices=SUITES, default=SUITES[0], help="Debian release")
@@ -54,7 +55,7 @@ def main() -> int:
 
 
 def _up(options: argparse.Namespace) -> None:
-    found = _find()
+    found = _find(options.name)
     if found is not None:
         print(f"A cluster of {found.suite} is up already; `{ME} down` ends it.")
         return
@@ -62,7 +63,7 @@ def _up(options: argparse.Namespace) -> None:
     slurm = SlurmOptions() if options.bare else SlurmOptions(job_submit=("rtsched",))
     cluster = Cluster(options.suite, slurm, detached=True)
     cluster.start()
-    _note(cluster)
+    _note(cluster, options.name)
     if not (options.bare or options.without_daemon):
         try:
             cluster.start_daemon(options.config.read_text() if options.config else SITE_TOML)
@@ -77,18 +78,18 @@ def _up(options: argparse.Namespace) -> None:
     )
 
 
-def _down(_: argparse.Namespace) -> None:
-    found = _find()
+def _down(options: argparse.Namespace) -> None:
+    found = _find(options.name)
     if found is None:
         print("No cluster is up.")
     else:
         found.close()
         print("The cluster is down.")
-    _state().unlink(missing_ok=True)
+    _state(options.name).unlink(missing_ok=True)
 
 
-def _status(_: argparse.Namespace) -> int:
-    found = _find()
+def _status(options: argparse.Namespace) -> int:
+    found = _find(options.name)
     print("No cluster is up." if found is None else f"A cluster of {found.suite} is up.")
     return int(found is None)
 
@@ -101,32 +102,32 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _shell(options: argparse.Namespace) -> None:
-    words, variables = _present().box.entry(options.user)
+    words, variables = _present(options.name).box.entry(options.user)
     variables["TERM"] = os.environ.get("TERM", "dumb")
     os.execvpe(words[0], [*words, "bash"], variables)  # noqa: S606 # a shell is what is asked for
 
 
 def _run(options: argparse.Namespace) -> None:
-    words, variables = _present().box.entry(options.user)
+    words, variables = _present(options.name).box.entry(options.user)
     command = options.words[1:] if options.words[:1] == ["--"] else options.words
     if not command:
         raise TestbedError(f"no command: {ME} run -- sinfo")
     os.execvpe(words[0], [*words, *command], variables)  # noqa: S606 # the caller's own command
 
 
-def _state() -> Path:
-    return cache() / "cluster.json"
+def _state(name: str) -> Path:
+    return cache() / f"cluster-{name}.json"
 
 
-def _note(cluster: Cluster) -> None:
+def _note(cluster: Cluster, name: str) -> None:
     pid = cluster.box.pid
     facts = {"pid": pid, "started": _started(pid), "suite": cluster.suite}
-    _state().write_text(json.dumps(facts) + "\n")
+    _state(name).write_text(json.dumps(facts) + "\n")
 
 
-def _find() -> Cluster | None:
+def _find(name: str) -> Cluster | None:
     try:
-        facts = json.loads(_state().read_text())
+        facts = json.loads(_state(name).read_text())
     except FileNotFoundError:
         return None
     if _started(facts["pid"]) != facts["started"]:
@@ -134,8 +135,8 @@ def _find() -> Cluster | None:
     return Cluster.attach(facts["pid"], facts["suite"])
 
 
-def _present() -> Cluster:
-    found = _find()
+def _present(name: str) -> Cluster:
+    found = _find(name)
     if found is None:
         raise TestbedError(f"no cluster is up: {ME} up")
     return found

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import stat
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Self
 
 from testbed import accounting, images
 from testbed.layers import boxes, forget
+from testbed.node import Node
 from testbed.sandbox import Sandbox, TestbedError
 from testbed.services import Services, wait_for
 from testbed.slurm import SlurmOptions
@@ -23,6 +22,14 @@ if TYPE_CHECKING:
 SITE = "/etc/rtsched/site.toml"
 SOCKETS = ("/run/rtsched/submit.sock", "/run/rtsched/query.sock")
 COMPILED = "/var/cache/rtsched-numba"
+
+CLOCK = "/var/lib/rtsched-clock"
+FAKE_CLOCK = {
+    "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "FAKETIME_TIMESTAMP_FILE": CLOCK,
+    "FAKETIME_CACHE_DURATION": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+}
 
 
 class SubmitError(TestbedError):
@@ -67,6 +74,7 @@ class Cluster:
         self.software = software
         self.detached = detached
         self._box: Sandbox | None = None
+        self._daemon: tuple[tuple[str, ...], dict[str, str]] = ((), {})
 
     @classmethod
     def attach(cls, pid: int, suite: str) -> Self:
@@ -301,9 +309,12 @@ class Cluster:
         *,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        stepping: bool = False,
         timeout: float = 60,
     ) -> None:
         """Write site.toml, where given, start `rtsched serve`, and wait until its sockets answer.
+
+        With `stepping`, `step_clock` sets its clock while it runs.
 
         Raises
         ------
@@ -313,6 +324,10 @@ class Cluster:
         if config is not None:
             self.path(SITE).write_text(config)
         variables = {"NUMBA_CACHE_DIR": COMPILED} | dict(env or {})
+        if stepping:
+            self.step_clock(0.0)
+            variables |= FAKE_CLOCK
+        self._daemon = (tuple(args), variables)
         self.services.start(
             "rtsched",
             ["rtsched", "serve", "--config", SITE, *args],
@@ -321,6 +336,11 @@ class Cluster:
             ready=lambda: all(map(self.answers, SOCKETS)),
             timeout=timeout,
         )
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the clock of a daemon that was started `stepping` to so far from the true time."""
+        self.path(CLOCK).write_text(f"{seconds:+f}\n")
+        self.path(CLOCK).chmod(0o644)
 
     def answers(self, inside: str) -> bool:
         """Whether somebody listens on a Unix socket."""
@@ -339,51 +359,12 @@ class Cluster:
         self.services.stop("rtsched", "KILL")
 
     def restart_daemon(self) -> None:
-        """Stop and start our daemon, as it was set up before."""
+        """Stop and start our daemon, as it was started before."""
         self.stop_daemon()
-        self.start_daemon()
+        args, variables = self._daemon
+        self.start_daemon(args=args, env=variables)
 
     def logs(self, lines: int = 40) -> str:
         """Return the ends of the logs of all daemons but the nodes'."""
         names = ("rtsched", "slurmctld", "slurmdbd", "mariadbd", "munged")
         return "\n".join(filter(None, (self.services.log_tail(name, lines) for name in names)))
-
-
-@dataclass(frozen=True)
-class Node:
-    """One emulated node: its slurmd and the jobs that it runs."""
-
-    cluster: Cluster
-    name: str
-
-    def start(self, *, wait: bool = True) -> None:
-        """Start its slurmd, and wait until the node takes jobs."""
-        self.cluster.services.start(f"slurmd-{self.name}", ["slurmd", "-D", "-N", self.name])
-        if wait:
-            self.cluster.wait_nodes([self.name])
-
-    def stop(self) -> None:
-        """Stop its slurmd; its jobs run on."""
-        self.cluster.services.stop(f"slurmd-{self.name}")
-
-    def kill(self) -> None:
-        """Kill it and all its jobs, as a power cut would."""
-        self.cluster.services.stop(f"slurmd-{self.name}", "KILL")
-        wait_for(f"nothing is left on {self.name}", lambda: not self._kill_jobs())
-
-    def _kill_jobs(self) -> int:
-        found = [entry.name for entry in self.cluster.path("/proc").iterdir() if self._runs(entry)]
-        if found:
-            self.cluster.run(["kill", "-KILL", *found], check=False)
-        return len(found)
-
-    def _runs(self, process: Path) -> bool:
-        """Whether a process is a step of a job here (its log tells), or was started by one."""
-        try:
-            variables = (process / "environ").read_bytes().split(b"\0")
-            if f"SLURMD_NODENAME={self.name}".encode() in variables:
-                return True
-            files = [os.readlink(link) for link in (process / "fd").iterdir()]
-        except OSError:
-            return False
-        return f"/var/log/slurm/slurmd-{self.name}.log" in files

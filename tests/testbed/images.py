@@ -287,11 +287,11 @@ def submit_filter(below: Layer, suite: str) -> Layer:
 
 
 def compiled() -> Path:
-    """Return the directory of machine code that numba makes of the checkout's sources.
+    """Return the directory of machine code that numba makes of the checkout's kernels.
 
-    All sources decide: numba itself looks at the file of a function, not at those that it calls.
+    All kernels decide: numba itself looks at the file of a function, not at those that it calls.
     """
-    key = Sources("rtsched", "plugins").key[:12]
+    key = Sources("rtsched/kernels", "plugins/rtsched_plugins/kernels").key[:12]
     directory = cache() / "numba" / key
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o1777)

@@ -318,6 +318,9 @@ def sweep(home: Path) -> None:
         except OSError:
             continue
         try:
+            # A new one may not be locked yet.
+            if time.time() - os.fstat(lock).st_mtime < 60:
+                continue
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(directory, ignore_errors=True)
         except BlockingIOError:
