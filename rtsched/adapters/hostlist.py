@@ -67,14 +67,18 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,12})", re.ASCII | re.DOTALL)
 def fold(names: Iterable[str]) -> str:
     """Return a node list of these names, the inverse of `expand` but for their order."""
     plain: list[str] = []
-    numbered: dict[tuple[str, int], list[int]] = {}
+    found: list[tuple[str, str]] = []
     for name in dict.fromkeys(names):
-        match = _NUMBERED.fullmatch(name)
-        if match is None:
-            plain.append(name)
+        if match := _NUMBERED.fullmatch(name):
+            found.append((match[1], match[2]))
         else:
-            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
-    lists = [_ranges(stem, width, found) for (stem, width), found in numbered.items()]
+            plain.append(name)
+    padded = {(stem, len(digits)) for stem, digits in found if digits[0] == "0" != digits}
+    numbered: dict[tuple[str, int], list[int]] = {}
+    for stem, digits in found:
+        width = len(digits) if (stem, len(digits)) in padded else 1
+        numbered.setdefault((stem, width), []).append(int(digits))
+    lists = [_ranges(stem, width, numbers) for (stem, width), numbers in numbered.items()]
     return ",".join([*plain, *lists])
 
 

@@ -108,6 +108,7 @@ class Metrics:
         self._books: list[Callable[[], Iterable[Books]]] = []
         if MISSING:
             return
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         for name, metric in METRICS.items():
             if not name.startswith("rtsched_hook_"):

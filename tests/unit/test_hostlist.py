@@ -18,6 +18,8 @@ from rtsched.adapters.hostlist import expand, fold
         (["slow1", "slow2", "slow3", "fast5", "slow9"], "slow[1-3,9],fast5"),
         (["n09", "n10", "n9"], "n[09-10],n9"),
         (["r1n2", "r1n3", "r2n2"], "r1n[2-3],r2n2"),
+        (["s9", "s10", "s11"], "s[9-11]"),
+        (["a0", "a1", "b00", "b1"], "a[0-1],b00,b1"),
         (["gpu-a", "gpu-b"], "gpu-a,gpu-b"),
     ],
 )
