@@ -20,7 +20,7 @@ from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rtsched.adapters.live import Sight
     from rtsched.adapters.slurm.facts import SlurmFacts
@@ -33,6 +33,9 @@ FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
 that it leaves behind waits on."""
 
 LONGEST_COMMENT = 4096
+
+FIRST_FACTOR = 1 << 29
+"""Site factors are kept in 32 bits, with an offset. From this, minutes since the epoch are taken."""
 
 _RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S*)*")
 
@@ -81,8 +84,13 @@ def waiting(plan: Schedule, view: View) -> Schedule:
     return plan if keep.all() else plan.take(np.flatnonzero(keep))
 
 
-def reserve_changes(plan: Schedule, view: View, settings: SlurmSettings) -> list[Change]:
-    """Return what a plan asks for: reservations, sizes, bindings."""
+def reserve_changes(
+    plan: Schedule, view: View, settings: SlurmSettings, factors: Mapping[int, int]
+) -> list[Change]:
+    """Return what a plan asks for: reservations, sizes, bindings, order.
+
+    `factors` are the site factors set so far, by job id.
+    """
     plan = waiting(plan, view)
     ahead = view.facts.longest if settings.horizon_s is None else settings.horizon_s
     users = {
@@ -103,7 +111,32 @@ def reserve_changes(plan: Schedule, view: View, settings: SlurmSettings) -> list
         *_bindings(guards, view),
         *_sizes(plan, view),
         *_records(plan, guards, view),
+        *(_orders(plan, view, factors) if settings.promised_first else ()),
     ]
+
+
+def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Change]:
+    """Return which promised jobs are to be put before all others, the earliest deadline first."""
+    changes = []
+    for job in plan.entries.job.tolist():
+        row = view.place.get(job, -1)
+        if job not in view.queued or not math.isfinite(view.rows.deadline[row]):
+            continue
+        factor = FIRST_FACTOR - int(view.rows.deadline[row] // 60.0)
+        if factors.get(job) != factor:
+            changes.append(
+                change(
+                    "set-priority",
+                    job,
+                    f"put job {job} before jobs without a promise: site factor {factor}",
+                    Rank.JOB,
+                    "scontrol",
+                    "update",
+                    f"JobId={job}",
+                    f"SiteFactor={factor}",
+                )
+            )
+    return changes
 
 
 def _reservations(guards: list[Guard], view: View, settings: SlurmSettings) -> list[Change]:

@@ -32,6 +32,9 @@ MEGABYTE = 2**20
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "REQUEUE_FED"})
 """States of a job that waits."""
 
+_HARMLESS = {"RESERVED", "PLANNED", "COMPLETING"}
+_AWAY = ("MAINT", "POWER", "REBOOT", "INVAL", "BLOCKED")
+
 _EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
 _NODE = re.compile(
     r"(?<!\S)(NodeName|CPUEfctv|CPUTot|RealMemory|ActiveFeatures|State|Weight|Partitions)=(\S*)"
@@ -292,11 +295,17 @@ def node_rows(output: str) -> list[NodeRow]:
 
 
 def state_of(state: str) -> NodeState:
-    """Return what a node's state such as `IDLE+DRAIN` means; one that never answered is down."""
+    """Return what a node's state such as `IDLE+DRAIN` means for promises.
+
+    A node that never answered is down. One in maintenance, switched off or about to boot takes no
+    promised job: nobody knows when it would start.
+    """
     words = state.split("+")
     if "*" in state or "UNKNOWN" in words:
         return NodeState.DOWN
-    return slurm_state(word for word in words if word not in {"RESERVED", "PLANNED", "COMPLETING"})
+    known = slurm_state(word for word in words if word not in _HARMLESS)
+    away = any(word.startswith(_AWAY) for word in words)
+    return NodeState.DRAINED if away and known == NodeState.UP else known
 
 
 def words_of(value: str) -> tuple[str, ...]:

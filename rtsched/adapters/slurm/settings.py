@@ -57,6 +57,14 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "before it begins; a plan should not reach farther ahead."
         ),
     ] = 86400.0
+    promised_first: Annotated[
+        bool,
+        Meta(
+            description="Promised jobs get a site factor above all others, by deadline. Without "
+            "it a long queue may hide a promised job from the scheduler, which looks at the first "
+            "jobs only (`default_queue_depth`)."
+        ),
+    ] = True
     site_factor_scale: Annotated[
         float, Meta(gt=0, description="Site factor per unit of priority.")
     ] = 1000.0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.spec import NOTHING, Spec
-from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.dlt import exec_time, fastest_count
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
@@ -90,25 +91,25 @@ def shape_of(asked: Asked, facts: SlurmFacts) -> Shape:
 
 
 def _divisible(
-    asked: Asked,
-    facts: SlurmFacts,
-    name: str,
-    problem: str,
-    least: int,
-    part: Partition | None,
+    asked: Asked, facts: SlurmFacts, name: str, problem: str, least: int, part: Partition | None
 ) -> Shape:
-    """Return the shape of a load that is cut at will; its run times follow from the load."""
+    """Return the shape of a load that is cut at will; its run times follow from the load.
+
+    It takes at least so many nodes that the partition's longest time limit holds it.
+    """
     most = max(asked.most or (part.nodes if part is not None else least), least)
     load = {k: v for k, v in asked.spec.numbers.items() if k != "message_time"}
     load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
-    wall = exec_time(
-        least,
-        load["sigma"],
-        load["cms"],
-        load["cps"],
-        load.get("setup_link", 0.0),
-        load["setup_node"],
-    )
+    link = load.setdefault("setup_link", 0.0)
+    rest = (load["sigma"], load["cms"], load["cps"], link, load["setup_node"])
+    longest = part.longest_s + facts.wide_margin if part is not None else math.inf
+    fastest = max(least, fastest_count(most, *rest))
+    if exec_time(fastest, *rest) > longest:
+        problem = problem or f"its load takes longer than partition {name} allows on {most} nodes"
+    else:
+        sizes = range(least, fastest + 1)
+        least = sizes[bisect_left(sizes, -longest, key=lambda n: -exec_time(n, *rest))]
+    wall = exec_time(least, *rest)
     return Shape(Kind.DIVISIBLE, least, least, most, wall, name, load, problem)
 
 

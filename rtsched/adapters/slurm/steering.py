@@ -11,7 +11,7 @@ from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import Order, Rank, change
-from rtsched.adapters.slurm.reserving import LONGEST_COMMENT
+from rtsched.adapters.slurm.reserving import FIRST_FACTOR, LONGEST_COMMENT
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.model.actions import (
     Action,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.reserving import View
     from rtsched.adapters.slurm.settings import SlurmSettings
 
-LARGEST_FACTOR = 1 << 29
-"""Slurm keeps a site factor in 32 bits, with an offset."""
+LARGEST_FACTOR = FIRST_FACTOR >> 1
+"""Of jobs without a promise."""
 
 
 @dataclass
@@ -272,16 +272,22 @@ def _holds(action: Hold | Release, view: View) -> Iterator[Change]:
 
 
 def _requeues(action: Requeue | Move, view: View) -> Iterator[Change]:
-    """Yield which running jobs are queued again: only those that say that they keep checkpoints."""
+    """Yield which running jobs are queued again, of those that Slurm may requeue at all.
+
+    A job is moved only if it says that it keeps checkpoints; what it did so far would be lost.
+    """
+    why = "is not to be requeued" if isinstance(action, Requeue) else "keeps no checkpoints"
     first = len(view.sight.queued)
     running = {job: at for at, job in enumerate(view.sight.running.id.tolist())}
     for job in action.job.tolist():
         at = running.get(job, -1)
         if at < 0 or view.rows.state[view.place[job]] in WAITING:
             continue
-        able = view.sight.running.checkpoints[at] and view.sight.marks.requeues[first + at]
+        able = bool(view.sight.marks.requeues[first + at])
+        if isinstance(action, Move):
+            able = able and bool(view.sight.running.checkpoints[at])
         if not able:
-            yield Change(_kind(action), job, f"job {job} keeps no checkpoints; it stays")
+            yield Change(_kind(action), job, f"job {job} {why}; it stays")
             continue
         yield change(
             _kind(action),

@@ -111,7 +111,7 @@ class SlurmSystem:
         changes: list[Change] = []
         for action in actions:
             if isinstance(action, Reserve):
-                changes += reserve_changes(action.plan, view, self.settings)
+                changes += reserve_changes(action.plan, view, self.settings, self._memory.factors)
             changes += steer_changes(action, view, self._memory, self.settings)
         return sorted(changes, key=turn)
 
