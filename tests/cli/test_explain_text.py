@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rtsched.cli.explain import after, clock, facts, sentence
+from rtsched.cli.explain_replay import after, clock, facts, sentence
 from rtsched.replay.results import Fate
 from rtsched.replay.why import Met, Why
 
