@@ -1,0 +1,157 @@
+"""Which reservations keep a plan's starts free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.slurm.guards import Guard, Moved, compared, first_entries, guards_of
+from rtsched.adapters.slurm.rows import ReservationRow
+from rtsched.model.schedule import Schedule
+
+NAMES = [f"n{i}" for i in range(8)]
+NOW = 1_800_000_000.0
+
+
+def plan_of(*entries: tuple[int, float, float, list[int]]) -> Schedule:
+    """Return a plan of (job, start after now, length, nodes)."""
+    sizes = [len(nodes) for _, _, _, nodes in entries]
+    return Schedule.build(
+        np.array([job for job, _, _, _ in entries], np.int64),
+        np.array([NOW + start for _, start, _, _ in entries]),
+        np.array([NOW + start + length for _, start, length, _ in entries]),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.array([node for _, _, _, nodes in entries for node in nodes], np.int32),
+    )
+
+
+def guards(plan: Schedule, horizon: float = 1e6, **users: str) -> list[Guard]:
+    """Return the guards of a plan, all jobs ann's."""
+    owners = dict.fromkeys(plan.entries.job.tolist(), "ann")
+    return guards_of(plan, NAMES, owners, own_user="rtsched", horizon=NOW + horizon, grace=600.0)
+
+
+def test_only_the_next_start_on_a_node_is_guarded() -> None:
+    """An entry is guarded where it is first, and bound where it is first on all of its nodes."""
+    found = guards(plan_of((7, 100, 60, [0, 1]), (8, 200, 60, [1, 2]), (9, 300, 60, [0])))
+    assert [(g.name, g.nodes, g.whole) for g in found] == [
+        ("rtsched_7", ("n0", "n1"), True),
+        ("rtsched_8", ("n2",), False),
+    ]
+
+
+def test_starts_beyond_the_horizon_wait() -> None:
+    """What cannot be blocked yet needs no guard."""
+    assert not guards(plan_of((7, 1000, 60, [0])), horizon=999)
+    assert len(guards(plan_of((7, 1000, 60, [0])), horizon=1001)) == 1
+
+
+def test_a_job_that_is_not_queued_yet() -> None:
+    """Its guard is the daemon's own, and nothing is bound to it."""
+    (guard,) = guards_of(
+        plan_of((FIRST_OWN_ID, 5, 60, [3])), NAMES, {}, own_user="rtsched", horizon=1e12, grace=0
+    )
+    assert (guard.user, guard.whole) == ("rtsched", False)
+
+
+@st.composite
+def plans(draw: Any) -> Schedule:
+    """Plans of up to twelve entries."""
+    entries = [
+        (
+            job + 1,
+            float(draw(st.integers(-100, 1000))),
+            float(draw(st.integers(1, 500))),
+            draw(st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True)),
+        )
+        for job in range(draw(st.integers(0, 12)))
+    ]
+    return plan_of(*entries)
+
+
+@given(plans(), st.integers(0, 1000))
+def test_every_next_start_is_guarded(plan: Schedule, horizon: int) -> None:
+    """On every node the earliest entry within the horizon has a guard, and no other has."""
+    found = guards(plan, horizon=horizon)
+    by_node: dict[str, list[Guard]] = {}
+    for guard in found:
+        for name in guard.nodes:
+            by_node.setdefault(name, []).append(guard)
+    for row, name in enumerate(NAMES):
+        there = [at for at in range(len(plan)) if row in plan.nodes_of(at)]
+        jobs = plan.entries.job
+        first = min(there, key=lambda at: (plan.entries.start[at], jobs[at]), default=None)
+        guarded = by_node.get(name, [])
+        if first is None or plan.entries.start[first] > NOW + horizon:
+            assert not guarded
+        else:
+            assert [guard.job for guard in guarded] == [jobs[first]]
+    for guard in found:
+        at = int(np.flatnonzero(plan.entries.job == guard.job)[0])
+        assert guard.whole == (len(guard.nodes) == len(plan.nodes_of(at)))
+
+
+@given(plans())
+def test_first_entries(plan: Schedule) -> None:
+    """Nodes without an entry have none; the others name one that has the node."""
+    for row, at in enumerate(first_entries(plan, len(NAMES)).tolist()):
+        assert at < 0 or row in plan.nodes_of(at)
+
+
+def reservation(guard: Guard, **changed: Any) -> ReservationRow:
+    """Return the reservation that a guard makes, but for some columns."""
+    columns = {
+        "name": guard.name,
+        "start": guard.start,
+        "end": guard.end,
+        "nodes": guard.nodes,
+        "users": (guard.user,),
+        "flags": (),
+    }
+    return ReservationRow(**{**columns, **changed})
+
+
+@given(plans())
+def test_guards_that_are_there_are_left_alone(plan: Schedule) -> None:
+    """Comparing guards with the reservations that they make asks for nothing."""
+    found = guards(plan)
+    moved = compared(found, [reservation(guard) for guard in found], NOW - 200, 300.0)
+    assert moved == Moved((), (), (), ())
+
+
+def test_other_reservations_are_not_ours() -> None:
+    """Only reservations with our prefix are ever deleted."""
+    present = [
+        ReservationRow("maint", NOW, NOW + 1, ("n0",), ("root",), ()),
+        ReservationRow("rtsched_3", NOW, NOW + 1, ("n0",), ("ann",), ()),
+    ]
+    moved = compared([], present, NOW, 300.0)
+    assert moved.delete == ("rtsched_3",)
+
+
+def test_what_moved_is_changed_in_place() -> None:
+    """Nodes, user, start and end are updated; an end within the slack is let be."""
+    (guard,) = guards(plan_of((7, 100, 60, [0, 1])))
+    row = reservation(guard, nodes=("n0",), start=NOW + 50, users=("bob",), end=guard.end - 400)
+    ((_, words),) = compared([guard], [row], NOW, 300.0).update
+    assert words == {
+        "Nodes": "n[0-1]",
+        "StartTime": f"uts{NOW + 100:.0f}",
+        "EndTime": f"uts{guard.end:.0f}",
+        "Users": "ann",
+    }
+    assert not compared([guard], [reservation(guard, end=guard.end - 200)], NOW, 300.0).update
+
+
+def test_a_guard_that_has_begun() -> None:
+    """It keeps its start while that is near, and is made anew where it ought to begin later."""
+    near, far = (guards(plan_of((7, start, 60, [0])))[0] for start in (20, 100))
+    moved = compared([near], [reservation(near, start=NOW - 5)], NOW, 300.0)
+    assert moved == Moved((), (), (), ())
+    moved = compared([far], [reservation(far, start=NOW - 5)], NOW, 300.0)
+    assert moved.renew == ("rtsched_7",)
+    assert moved.create == (far,)

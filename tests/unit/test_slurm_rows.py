@@ -1,0 +1,186 @@
+"""What Slurm's commands print, and users' texts in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.slurm.commands import extras
+from rtsched.adapters.slurm.rows import (
+    SHOWN,
+    JobRows,
+    extra_in,
+    job_rows,
+    node_rows,
+    reservation_rows,
+    squeue_format,
+)
+from rtsched.errors import AdapterError
+from rtsched.model.cluster import NodeState
+
+SEPARATOR = "<0123456789ab>"
+
+PLAIN = {
+    "jobid": "12",
+    "userid": "1000",
+    "jobarrayid": "12",
+    "username": "ann",
+    "account": "physics",
+    "partition": "all,quick",
+    "qos": "normal",
+    "state": "PENDING",
+    "reason": "Resources",
+    "nodelist": "",
+    "feature": "(null)",
+    "reservation": "(null)",
+    "submittime": "1795317074",
+    "eligibletime": "1795320674",
+    "starttime": "N/A",
+    "endtime": "N/A",
+    "timelimit": "1-00:02:00",
+    "deadline": "1795335074",
+    "numcpus": "8",
+    "minmemory": "4G",
+    "nice": "-5",
+    "prioritylong": "4294901760",
+    "tres": "cpu=8,mem=8G,node=2,billing=8",
+    "maxnodes": "4",
+    "dependency": "afterok:1(unfulfilled)",
+    "reqnodes": "",
+    "excnodes": "",
+    "licenses": "(null)",
+    "tres-per-node": "N/A",
+    "tres-per-job": "gres/gpu:1",
+    "tres-per-socket": "N/A",
+    "tres-per-task": "N/A",
+    "hetjobid": "N/A",
+    "requeue": "1",
+    "admin_comment": "rtsched:abc",
+    "name": "a name",
+    "comment": "(null)",
+}
+
+
+def printed(*jobs: dict[str, str]) -> str:
+    """Return what squeue prints of jobs."""
+    lines = ["".join({**PLAIN, **job}[shown] + SEPARATOR for _, shown, *_ in SHOWN) for job in jobs]
+    return "".join(line + "\n" for line in lines)
+
+
+def test_a_job() -> None:
+    """Every column has its meaning; what is not said is empty, nan or 0."""
+    rows = job_rows(printed({}, {"jobid": "13", "timelimit": "UNLIMITED"}), SEPARATOR)
+    assert rows.id.tolist() == [12, 13]
+    assert rows.limit.tolist() == [86520.0, math.inf]
+    assert (rows.least[0], rows.most[0], rows.cpus[0], rows.memory[0]) == (2, 4, 8, 4096)
+    assert (rows.user[0], rows.comment[0], rows.features[0]) == ("ann", "", "")
+    assert np.isnan(rows.start[0])
+    assert rows.tres == ["gres/gpu:1"] * 2
+    assert rows.priority[0] == 4294901760
+    assert {field.name for field in fields(JobRows)} == set(vars(rows))
+
+
+def test_an_array_and_a_part() -> None:
+    """Arrays and heterogeneous jobs are told apart."""
+    rows = job_rows(printed({"jobarrayid": "12_[1-9]"}, {"hetjobid": "12"}), SEPARATOR)
+    assert rows.array.tolist() == [True, False]
+    assert rows.het.tolist() == [False, True]
+
+
+@given(st.text(), st.text(), st.text())
+def test_hostile_texts(name: str, comment: str, mark: str) -> None:
+    """Newlines, delimiters and whole rows in a user's text change no other column."""
+    job = {"name": name + printed({}).replace(SEPARATOR, "|"), "comment": comment + "x"}
+    rows = job_rows(printed({**job, "admin_comment": mark + "x"}, {"jobid": "13"}), SEPARATOR)
+    assert rows.id.tolist() == [12, 13]
+    assert rows.user == ["ann", "ann"]
+    assert rows.comment[0] == comment + "x"
+    assert rows.name[0] == job["name"]
+    assert rows.mark[0] == mark + "x"
+
+
+def test_no_jobs() -> None:
+    """An empty queue is an empty table."""
+    assert len(job_rows("", SEPARATOR)) == 0
+
+
+def test_another_form() -> None:
+    """Output of another form is refused with a remedy."""
+    with pytest.raises(AdapterError, match="set route"):
+        job_rows(printed({})[:-20], SEPARATOR)
+
+
+def test_the_format_says_every_column() -> None:
+    """Squeue is asked for each column once, without a limit of its width."""
+    parts = squeue_format(SEPARATOR).split(",")
+    assert len(parts) == len(SHOWN)
+    assert all(part.endswith(f":0{SEPARATOR}") for part in parts)
+
+
+def test_extra_of_a_job() -> None:
+    """Extra is the last such line; a comment that looks like it loses."""
+    text = "JobId=4 JobName=x\n   Comment=a\n   Extra=false\n   Extra=true words\n   StdErr=\n"
+    assert extra_in(text) == "true words"
+    assert extra_in("JobId=4 JobName=x\n   Comment=a\n") == ""
+
+
+def test_a_forged_record_in_a_dump() -> None:
+    """A job whose record occurs twice is left out of the dump, to be asked for by itself."""
+    dump = (
+        "JobId=4 JobName=x\n   Comment=\n\nJobId=5 JobName=y\n   Extra=forged\n\n"
+        "JobId=5 JobName=y\n   Extra=real\n\nJobId=6 JobName=z\n   Extra=six\n\n"
+    )
+    assert extras(dump) == {4: "", 6: "six"}
+
+
+@pytest.mark.parametrize(
+    ("state", "meant"),
+    [
+        ("IDLE", NodeState.UP),
+        ("MIXED+PLANNED", NodeState.UP),
+        ("ALLOCATED+RESERVED", NodeState.UP),
+        ("ALLOCATED+COMPLETING", NodeState.UP),
+        ("IDLE+DRAIN", NodeState.DRAINED),
+        ("ALLOCATED+DRAIN", NodeState.DRAINED),
+        ("IDLE+MAINTENANCE", NodeState.DRAINED),
+        ("MAINT", NodeState.DRAINED),
+        ("DOWN", NodeState.DOWN),
+        ("DOWN*+DRAIN", NodeState.DOWN),
+        ("IDLE+NOT_RESPONDING", NodeState.DOWN),
+        ("UNKNOWN", NodeState.DOWN),
+        ("IDLE+POWERED_DOWN", NodeState.DRAINED),
+        ("IDLE+REBOOT_REQUESTED", NodeState.DRAINED),
+    ],
+)
+def test_node_states(state: str, meant: NodeState) -> None:
+    """Only nodes that take jobs are up."""
+    (row,) = node_rows(f"NodeName=n1 CPUTot=8 RealMemory=100 State={state} Partitions=a,b \n")
+    assert row.state == meant
+    assert row.partitions == ("a", "b")
+
+
+def test_an_admin_s_text_in_a_node() -> None:
+    """Of what occurs twice, the first counts: texts come last."""
+    (row,) = node_rows("NodeName=n1 CPUEfctv=3 CPUTot=4 State=IDLE Reason=x State=DOWN CPUTot=1\n")
+    assert (row.state, row.cores) == (NodeState.UP, 3)
+
+
+def test_reservations() -> None:
+    """Times, nodes, users and flags."""
+    (row,) = reservation_rows(
+        "ReservationName=rtsched_1 StartTime=1795316967 EndTime=1795317367 Duration=00:06:40 "
+        "Nodes=slow[5-6] NodeCnt=2 Flags=OVERLAP,SPEC_NODES Users=alice Groups=(null) "
+        "State=ACTIVE MaxStartDelay=(null)\n"
+    )
+    assert (row.start, row.end, row.nodes) == (1795316967.0, 1795317367.0, ("slow5", "slow6"))
+    assert (row.users, row.active) == (("alice",), True)
+
+
+def test_no_reservations() -> None:
+    """Slurm's sentence that there are none is no reservation."""
+    assert reservation_rows("No reservations in the system\n") == []

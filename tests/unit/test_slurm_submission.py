@@ -1,0 +1,244 @@
+"""From a submit request to a job, and from a verdict to what the filter sets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.live import Ruling
+from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margin_of, seconds
+from rtsched.adapters.slurm.shape import predecessors
+from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.kernels.dlt import exec_time
+from rtsched.model.jobs import Kind
+
+NOW = 1_800_000_000.0
+FACTS = SlurmFacts(
+    margin=20.0,
+    completing=10.0,
+    partitions={
+        "all": Partition("all", 600.0, 86400.0, True, 30, 4, 1000 << 20),
+        "all@fast": Partition("all@fast", 600.0, 86400.0, True, 5, 8, 2000 << 20),
+        "open": Partition("open", nodes=3, cores=4),
+    },
+    default="all",
+    longest=86400.0,
+    associations={("physics", "ann"): 4},
+    home={"ann": "physics"},
+    users={1000: "ann"},
+)
+TRANSLATOR = SlurmTranslator()
+
+
+def described(**fields: Any) -> Any:
+    """Return the submission of a job of ann's with a deadline in a day."""
+    asked: dict[int, str | int] = {Tag.USER_ID: 1000, Tag.DEADLINE: int(NOW) + 80000}
+    asked |= {Tag[name.upper()]: value for name, value in fields.items()}
+    return TRANSLATOR.describe({tag: v for tag, v in asked.items() if v is not None}, FACTS, NOW)
+
+
+def test_a_rigid_job() -> None:
+    """Its wall time is its limit and the margin; who is charged follows from the user."""
+    asked = described(time_limit=30, min_nodes=4, max_nodes=4, num_tasks=4)
+    jobs = asked.jobs
+    assert not asked.problem
+    assert (asked.uid, jobs.texts("user"), jobs.texts("account")) == (1000, ["ann"], ["physics"])
+    assert (jobs.kind[0], jobs.size[0], jobs.wall_time[0]) == (Kind.RIGID, 4, 1820.0)
+    assert (jobs.association[0], jobs.texts("partition")) == (4, ["all"])
+    assert jobs.deadline[0] == NOW + 80000
+
+
+def test_limits_that_are_not_given() -> None:
+    """The partition's default counts, else its longest; without any there is no promise."""
+    assert described(time_limit=None).jobs.wall_time[0] == 620.0
+    assert "no time limit" in described(partition="open").problem
+    assert "no time limit" in described(time_limit=-1, partition="open").problem
+
+
+def test_processors_become_nodes() -> None:
+    """A job that asks for processors gets as many nodes as they need on the smallest ones."""
+    assert described(num_tasks=9).jobs.size[0] == 3
+    assert described(num_tasks=3, cpus_per_task=4).jobs.size[0] == 3
+    assert described(num_tasks=9, features="fast").jobs.size[0] == 2
+    assert described(num_tasks=6, ntasks_per_node=2).jobs.size[0] == 3
+
+
+def test_a_constraint_is_a_smaller_partition() -> None:
+    """One feature can be planned with; an expression cannot."""
+    assert described(features="fast").jobs.texts("partition") == ["all@fast"]
+    assert "cannot plan with the constraint" in described(features="fast|slow").problem
+
+
+def test_a_moldable_job() -> None:
+    """A range of nodes makes it moldable; each size keeps at least the margin."""
+    jobs = described(time_limit=60, min_nodes=2, max_nodes=8).jobs
+    assert (jobs.kind[0], jobs.size_min[0], jobs.size_max[0]) == (Kind.MOLDABLE, 2, 8)
+    for size in range(2, 9):
+        planned = jobs.wall_time[0] * jobs.size[0] / size
+        assert planned >= 3600.0 * 2 / size + FACTS.wide_margin - 1e-6
+    rigid = described(time_limit=60, min_nodes=2, max_nodes=8, extra="rtsched:speedup=none").jobs
+    assert (rigid.kind[0], rigid.size[0]) == (Kind.RIGID, 2)
+
+
+def test_a_divisible_job() -> None:
+    """The load says how long it takes; the margin is part of the computation's set-up."""
+    asked = described(
+        min_nodes=1, max_nodes=16, extra="rtsched:sigma=400,cms=1,cps=100,setup_node=5"
+    )
+    jobs = asked.jobs
+    assert not asked.problem
+    assert (jobs.kind[0], jobs.size_min[0], jobs.size_max[0]) == (Kind.DIVISIBLE, 1, 16)
+    assert (jobs.sigma[0], jobs.setup_node[0]) == (400.0, 85.0)
+    assert jobs.wall_time[0] == pytest.approx(exec_time(1, 400.0, 1.0, 100.0, 0.0, 85.0))
+
+
+def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
+    """The partition's longest limit says how few nodes will do; one too heavy is refused."""
+    jobs = described(min_nodes=1, max_nodes=16, extra="rtsched:sigma=2000,cms=0.1,cps=100").jobs
+    assert jobs.size_min[0] == 3
+    times = [exec_time(n, 2000.0, 0.1, 100.0, 0.0, 80.0) for n in (2, 3)]
+    assert times[1] <= 86400.0 + FACTS.wide_margin < times[0]
+    heavy = described(min_nodes=1, max_nodes=16, extra="rtsched:sigma=90000,cms=1,cps=100")
+    assert "takes longer than" in heavy.problem
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"array_inx": "1-10"}, "an array"),
+        ({"het_job_offset": 0}, "heterogeneous"),
+        ({"req_nodes": "n1"}, "names its nodes"),
+        ({"exc_nodes": "n1"}, "excludes nodes"),
+        ({"reservation": "mine"}, "in a reservation"),
+        ({"licenses": "x:1"}, "licences"),
+        ({"tres_per_node": "gres/gpu:1"}, "generic resources"),
+        ({"partition": "none"}, "does not know the partition 'none'"),
+        ({"pn_min_memory": 4000}, "asks for 4000 MiB per node"),
+        ({"time_limit": 2000}, "above the 1440 min"),
+        ({"deadline": int(NOW) - 5}, "deadline is over"),
+        ({"deadline": int(NOW) + 100, "begin_time": int(NOW) + 200}, "deadline is over"),
+        ({"comment": "rtsched:sigma=x"}, "must be a number"),
+    ],
+)
+def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:
+    """Each problem is one clear sentence."""
+    assert says in described(**fields).problem
+
+
+def test_jobs_that_want_nothing_have_no_problem() -> None:
+    """An array without a deadline is none of our business."""
+    assert not described(deadline=None, array_inx="1-10", licenses="x").problem
+
+
+def test_dependencies() -> None:
+    """The jobs that it waits for come before it."""
+    asked = described(dependency="afterok:12:13,afterany:14_*", extra="rtsched:dag=x")
+    assert asked.edges.before.tolist() == [12, 13, 14]
+    assert set(asked.edges.after.tolist()) == {-1}
+    assert asked.jobs.dag[0] > 0
+    assert predecessors("afterok:1?afterok:2") == []
+    assert predecessors("singleton,after:7+5") == [7]
+
+
+def test_a_rejection() -> None:
+    """Only the verdict and the text are sent."""
+    ruling = Ruling(True, "no room")
+    answer = TRANSLATOR.answer(described(time_limit=30), ruling, FACTS)
+    assert answer == {Tag.VERDICT: REJECT, Tag.MESSAGE: "no room"}
+
+
+def test_an_admission_without_a_promise() -> None:
+    """The job passes as it is."""
+    assert TRANSLATOR.answer(described(), Ruling(False), FACTS) == {Tag.VERDICT: ACCEPT}
+
+
+PROMISE = Ruling(
+    False,
+    "ok",
+    token="T0ken-1",  # noqa: S106 -- no secret
+    promise=NOW + 7000.9,
+    start=NOW + 100,
+    end=NOW + 1920,
+    size=4,
+)
+
+
+def test_a_promise() -> None:
+    """The job is marked, gets whole nodes and its planned size, and learns its deadline."""
+    answer = TRANSLATOR.answer(described(time_limit=30, min_nodes=4), PROMISE, FACTS)
+    assert answer == {
+        Tag.VERDICT: ACCEPT,
+        Tag.MESSAGE: "ok",
+        Tag.ADMIN_COMMENT: "rtsched:T0ken-1",
+        Tag.MIN_NODES: 4,
+        Tag.MAX_NODES: 4,
+        Tag.SHARED: 0,
+        Tag.ENV: f"RTSCHED_DEADLINE={int(NOW) + 7000}",
+    }
+
+
+@given(st.integers(1, 600), st.integers(1, 8), st.integers(0, 8), st.integers(0, 8))
+def test_a_moldable_job_keeps_its_margin(minutes: int, least: int, more: int, extra: int) -> None:
+    """At any size its new limit holds its work, and ends within the plan by the margin."""
+    most = least + more
+    size = min(least + extra, most)
+    asked = described(time_limit=minutes, min_nodes=least, max_nodes=most)
+    if asked.jobs.kind[0] != Kind.MOLDABLE:
+        return
+    duration = float(asked.jobs.wall_time[0]) * least / size
+    ruling = replace(PROMISE, start=NOW, end=NOW + duration, size=size)
+    limit = TRANSLATOR.answer(asked, ruling, FACTS)[Tag.TIME_LIMIT]
+    assert isinstance(limit, int)
+    assert limit * 60.0 >= minutes * 60.0 * least / size - 1e-6
+    assert limit * 60.0 + FACTS.margin <= duration + 1e-6
+
+
+@given(st.dictionaries(st.sampled_from(list(Tag)), st.integers(-(2**62), 2**62) | st.text()))
+def test_any_request(fields: dict[int, int | str]) -> None:
+    """Whatever a request holds, it is described, if only by what is wrong with it."""
+    asked = TRANSLATOR.describe(fields, FACTS, NOW)
+    assert len(asked.jobs) == 1
+    assert asked.problem.isprintable()
+    assert asked.jobs.size[0] >= 1
+    assert TRANSLATOR.guarded(fields).isprintable()
+
+
+def test_before_the_first_look() -> None:
+    """Without facts a job is described with what it says itself."""
+    asked = TRANSLATOR.describe({Tag.DEADLINE: int(NOW) + 500}, None, NOW)
+    assert "partition" in asked.problem
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({Tag.TIME_LIMIT: 5}, "its time limit"),
+        ({Tag.MIN_NODES: 5, Tag.MAX_NODES: 5}, "its node count"),
+        ({Tag.COMMENT: "rtsched:sigma=5"}, "what it says to rtsched"),
+        ({Tag.COMMENT: "hello"}, ""),
+        ({Tag.NAME: "x", Tag.JOB_ID: 4, Tag.NICE: 5}, ""),
+    ],
+)
+def test_what_a_promise_rests_on(fields: dict[int, int | str], says: str) -> None:
+    """A change of it is named; another is nobody's business."""
+    assert TRANSLATOR.guarded(fields) == says
+
+
+def test_margins() -> None:
+    """They are read from the configuration; an OverTimeLimit without end cannot be planned."""
+    config = config_of(
+        "Configuration data\nKillWait                = 30 sec\nOverTimeLimit           = 2 min\n"
+        "CompleteWait            = 0 sec\nSLURM_VERSION           = 26.05.5\n"
+    )
+    assert margin_of(config, 5.0, 10.0) == 165.0
+    assert margin_of({**config, "OverTimeLimit": "UNLIMITED"}, 5.0, 10.0) == 45.0
+    assert seconds({}, "KillWait") == 0.0
+    assert math.isinf(seconds({"x": "UNLIMITED"}, "x"))
+    assert np.isfinite(margin_of({}, 0.0, 0.0))
