@@ -35,7 +35,7 @@ that it leaves behind waits on."""
 LONGEST_COMMENT = 4096
 
 FIRST_FACTOR = 1 << 29
-"""Site factors are kept in 32 bits, with an offset. From this, minutes since the epoch are taken."""
+"""Site factors have 32 bits, with an offset. Of this, minutes since the epoch are taken off."""
 
 _RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S*)*")
 
