@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module", params=SUITES)
-def lua(machine: None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def lua(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Run a controller with the variant in Lua."""
     text = (Path(__file__).parents[2] / "contrib/slurm/job_submit.lua").read_text()
     options = SlurmOptions(fast=1, slow=1, job_submit=("lua",), job_submit_lua=text)
@@ -39,6 +39,7 @@ def test_lua_parks_what_it_can_see(
 ) -> None:
     """Wishes in script, comment and extra park a job; one on the command line is not seen."""
     job = lua.job(lua.sbatch(["--time=5", *args], script=script))
+    job = {name: value.strip() for name, value in job.items()}
     assert (job.get("AdminComment") == "rtsched:parked") == parked
     assert (job["Priority"] == "0") == parked
 
