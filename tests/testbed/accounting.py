@@ -24,6 +24,7 @@ while [ $# -gt 0 ]; do
     useradd --uid "$2" --gid "$2" --create-home --shell /bin/sh "$1"
     shift 2
 done
+usermod --append --groups slurm rtsched
 install -d -o slurm -g slurm -m 755 /var/spool/slurmctld /var/log/slurm /etc/slurm /var/lib/rtsched
 install -d -m 755 /var/spool/slurmd /etc/rtsched /usr/lib/rtsched/slurm
 chown rtsched:rtsched /var/lib/rtsched

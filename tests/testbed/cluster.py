@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SITE = "/etc/rtsched/site.toml"
 SOCKETS = ("/run/rtsched/submit.sock", "/run/rtsched/query.sock")
+AS_DAEMON = ("setpriv", "--reuid=rtsched", "--regid=rtsched", "--init-groups")
+"""As the daemon's user, with its groups: it may let slurmctld in by the group slurm."""
 COMPILED = "/var/cache/rtsched-numba"
 
 CLOCK = "/var/lib/rtsched-clock"
@@ -330,9 +332,8 @@ class Cluster:
         self._daemon = (tuple(args), variables)
         self.services.start(
             "rtsched",
-            ["rtsched", "serve", "--config", SITE, *args],
-            user="rtsched",
-            env=variables,
+            [*AS_DAEMON, "rtsched", "serve", "--config", SITE, *args],
+            env={"HOME": "/var/lib/rtsched"} | variables,
             ready=lambda: all(map(self.answers, SOCKETS)),
             timeout=timeout,
         )
