@@ -44,6 +44,15 @@ def test_only_the_next_start_on_a_node_is_guarded() -> None:
     ]
 
 
+def test_a_guard_begins_before_the_planned_start() -> None:
+    """A job whose limit ends before the start may outlive it: Slurm must not start it there."""
+    plan, owners = plan_of((7, 100, 60, [0])), {7: "ann"}
+    (guard,) = guards_of(
+        plan, NAMES, owners, own_user="rtsched", horizon=1e12, grace=0.0, lead=20.0
+    )
+    assert (guard.start, guard.end) == (NOW + 80, NOW + 160)
+
+
 def test_starts_beyond_the_horizon_wait() -> None:
     """What cannot be blocked yet needs no guard."""
     assert not guards(plan_of((7, 1000, 60, [0])), horizon=999)

@@ -81,6 +81,7 @@ def guards_of(
     own_user: str,
     horizon: float,
     grace: float,
+    lead: float = 0.0,
 ) -> list[Guard]:
     """Return the guards that a plan needs.
 
@@ -98,13 +99,16 @@ def guards_of(
         Seconds since the epoch; a start after it needs no guard yet.
     grace : float
         Seconds by which a guard outlasts its entry.
+    lead : float
+        Seconds by which a guard begins before the planned start: Slurm starts what by its time
+        limit ends before the guard, and a job may outlive its limit by so much.
     """
     first = first_entries(plan, len(names))
     guards = []
     for at, job in enumerate(plan.entries.job.tolist()):
         start = float(plan.entries.start[at])
         mine = [int(row) for row in plan.nodes_of(at) if first[row] == at]
-        if start > horizon or not mine:
+        if start - lead > horizon or not mine:
             continue
         user = own_user if job >= FIRST_OWN_ID else users.get(job, "")
         if not user:
@@ -114,7 +118,7 @@ def guards_of(
                 f"{PREFIX}{job}",
                 job,
                 user,
-                float(math.floor(start)),
+                float(math.floor(start - lead)),
                 float(math.ceil(plan.entries.end[at] + grace)),
                 tuple(names[row] for row in sorted(mine)),
                 len(mine) == len(plan.nodes_of(at)) and job < FIRST_OWN_ID,

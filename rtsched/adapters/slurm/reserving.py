@@ -105,6 +105,7 @@ def reserve_changes(
         own_user=settings.user,
         horizon=view.now + ahead,
         grace=settings.grace_s,
+        lead=view.facts.margin,
     )
     return [
         *_reservations(guards, view, settings),
