@@ -39,6 +39,7 @@ class Row:
     end: float
     nodes: int
     state: str
+    comment: str
 
 
 def sacct(running: Cluster) -> str:
@@ -58,7 +59,7 @@ def rows_of(text: str) -> list[Row]:
         start, end = _seconds(cells["Start"]), _seconds(cells["End"])
         state = cells["State"].split()[0]
         row = (cells["JobName"], cells["User"], _seconds(cells["Submit"]), start, end, nodes)
-        found.append(Row(int(cells["JobIDRaw"]), *row, state))
+        found.append(Row(int(cells["JobIDRaw"]), *row, state, cells["Comment"]))
     return found
 
 

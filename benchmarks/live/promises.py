@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from testbed import Cluster
 
 USERS = ("alice", "bob", "carol")
-DEADLINE_USER = "dave"
+DEADLINE_USER = playing.FAVOURED
 SEED = 7
 
 FULL = Extent(480, 9, (1, 2, 3), (1.6, 4.0), 60, (2, 3, 4, 6), 36_000)
@@ -35,6 +36,9 @@ PLANNERS = {
 """The kinds of jobs that each planner is given."""
 
 PRESETS = {"mcdf": "mcdf", "spare": "spare-rf"}
+
+LATE = 5.0
+"""Seconds after its reservation's start that recurring work may start."""
 
 AFTER = 8.0
 """Seconds after the last deadline until the run is looked at."""
@@ -49,7 +53,7 @@ class Side:
     accounting: str
     ended: float
     promises: list[measure.Promise] = field(default_factory=list)
-    occurrences: list[float] = field(default_factory=list)
+    lateness: list[float] = field(default_factory=list)
 
 
 def site(planner: str) -> str:
@@ -98,6 +102,7 @@ def play_side(
     """Bring up a cluster, play the stream to it, and return what it made of it."""
     works = deadline_stream(SEED, extent, PLANNERS[planner], DEADLINE_USER)
     with playing.cluster(steered=steered) as running:
+        playing.give_way(running)
         if steered:
             running.start_daemon(site(planner), timeout=300)
         try:
@@ -132,8 +137,15 @@ def _played(
     running.run(["scancel", "--name=dry"], check=False)
     time.sleep(4)
     text = measure.sacct(running)
-    starts = [row.start for row in measure.rows_of(text) if row.name.startswith("p-")]
-    return Side(book, flooding, text, ended, found, starts)
+    late = _lateness(text, begun, extent) if planner == "spare" else []
+    return Side(book, flooding, text, ended, found, late)
+
+
+def _lateness(accounting: str, begun: float, extent: Extent) -> list[float]:
+    """Return by how many seconds each recurring job started after its reservation did."""
+    starts = {row.name: row.start for row in measure.rows_of(accounting)}
+    late = [starts[f"p-{work.name}"] - math.floor(begun + work.after) for work in recurring(extent)]
+    return [math.inf if math.isnan(seconds) else seconds for seconds in late]
 
 
 def save_logs(running: Cluster, directory: Path) -> None:
@@ -157,7 +169,10 @@ def figures(side: Side) -> dict[str, Any]:
     found |= measure.answers(side.deadlines) | measure.best_effort(rows, begun, ended)
     found["utilisation"] = measure.utilisation(rows, begun, ended)
     found |= measure.offers(side.deadlines)
+    found["unpromised"] = sum("without a promise" in said.text for said in side.deadlines.said)
     found["promises"] = measure.standings(side.promises)
+    if side.lateness:
+        found["recurring_late_s"] = max(side.lateness)
     return found
 
 
@@ -191,12 +206,30 @@ def compared(side: Side, planner: str, extent: Extent) -> dict[str, Any]:
     if planner == "spare":
         work = [_column(each, row, begun) for each in recurring(extent) for row in each.rows]
     found: dict[str, Any] = {}
-    for name, margins in (("replay", True), ("replay_without_margins", False)):
-        found[name] = replayed.admitted(
-            said, begun, PRESETS[planner], margins=margins, periodic=work
-        )
-    found["accounting"] = replayed.accounting(side.accounting, ("easy", PRESETS[planner]))
+    for name, margins in (("replay", True), ("replay without margins", False)):
+        preset = PRESETS[planner]
+        found[name] = replayed.admitted(said, begun, preset, margins=margins, periodic=work)
+    found["accounting, replayed"] = replayed.accounting(side.accounting, PRESETS[planner])
     return found
+
+
+def problems(found: dict[str, Any]) -> list[str]:
+    """Return what ought not to be so."""
+    ours, slurm = found["rtsched"], found["slurm"]
+    least = 0.8 * found["replay"]["admitted"]
+    lost = ours["promises"].keys() & {"missed", "broken", "own-limit"}
+    served, before = ours["best_effort_useful_node_s"], slurm["best_effort_useful_node_s"]
+    claims = {
+        f"{ours['missed']} admitted jobs missed their deadlines": ours["missed"] == 0,
+        f"{ours['own_limit']} admitted jobs ran into their own limits": ours["own_limit"] == 0,
+        f"promises are {', '.join(sorted(lost))}": not lost,
+        f"{ours['admitted']} admitted, wanted {least:g}": ours["admitted"] >= least,
+        f"best effort got {served:.0f} node-seconds of {before:.0f}": served >= 0.8 * before,
+        "an offer that was taken up was refused": ours["offers_taken"] == ours["offered"],
+        "a job was accepted without a promise": ours["unpromised"] == 0,
+        "recurring work was late": ours.get("recurring_late_s", 0.0) <= LATE,
+    }
+    return [text for text, good in claims.items() if not good]
 
 
 def _column(work: Recurring, row: int, begun: float) -> dict[str, float]:

@@ -1,10 +1,10 @@
 """The proof on a real Slurm: one command, clusters of its own, tables.
 
     python benchmarks/live/run.py --part promises|failures|fair-share|mapping
-        [--reduced] [--json] [--keep DIR] [--planner NAME]
+        [--planner mcdf|spare] [--reduced] [--json] [--keep DIR]
 
-It needs root on Debian-like Linux, as tests/testbed does. The exit status is 1 if what the part
-must show is not so.
+It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
+part must show is not so.
 """
 
 from __future__ import annotations
@@ -13,30 +13,85 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests")]
 
+import failures  # noqa: E402
+import mapping  # noqa: E402
 import promises  # noqa: E402
+import shares  # noqa: E402
 
-PARTS = ("promises",)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PARTS: Mapping[str, Any] = {
+    "promises": promises,
+    "failures": failures,
+    "fair-share": shares,
+    "mapping": mapping,
+}
 
 
 def main() -> int:
     """Run a part, and print what it came to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--part", choices=PARTS, required=True)
-    parser.add_argument("--planner", choices=tuple(promises.PLANNERS), action="append")
-    parser.add_argument("--reduced", action="store_true", help="a few minutes")
-    parser.add_argument("--json", action="store_true", help="print figures as JSON")
-    parser.add_argument("--keep", type=Path, help="directory for logs")
+    parser.add_argument(
+        "--planner", choices=promises.PLANNERS, default="mcdf", help="of promises; default: mcdf"
+    )
+    parser.add_argument("--reduced", action="store_true", help="minutes only")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--keep", type=Path, help="directory in which logs are kept")
     given = parser.parse_args()
+    part = PARTS[given.part]
+    more = {"planner": given.planner} if given.part == "promises" else {}
+    found = part.run(reduced=given.reduced, keep=given.keep, **more)
+    found["problems"] = part.problems(found)
+    text = json.dumps(found, indent=1)
+    if given.keep:
+        given.keep.mkdir(parents=True, exist_ok=True)
+        (given.keep / f"{given.part}.json").write_text(text)
+    print(text if given.json else "\n".join(table(found)))
+    return 1 if found["problems"] else 0
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """Return figures as a table in Markdown, one column per run, and then single figures."""
+    runs = {name: flat(side) for name, side in found.items() if isinstance(side, dict)}
+    lines, keys = [], list(dict.fromkeys(key for side in runs.values() for key in side))
+    if runs:
+        lines += [f"| | {' | '.join(runs)} |", f"|---|{'---:|' * len(runs)}"]
+        for key in keys:
+            cells = (shown(side.get(key, "")) for side in runs.values())
+            lines.append(f"| {key} | {' | '.join(cells)} |")
+        lines.append("")
+    single = {key: value for key, value in found.items() if key not in runs}
+    return lines + [f"{key}: {line}" for key, value in single.items() for line in listed(value)]
+
+
+def flat(side: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return nested figures with their names joined."""
     found: dict[str, Any] = {}
-    for planner in given.planner or promises.PLANNERS:
-        found[planner] = promises.run(planner, reduced=given.reduced, keep=given.keep)
-    print(json.dumps(found, indent=1))
-    return 0
+    for key, value in side.items():
+        name = f"{before}{key.replace('_', ' ')}"
+        found |= flat(value, f"{name} ") if isinstance(value, dict) else {name: value}
+    return found
+
+
+def shown(value: Any) -> str:
+    """Return a figure with as many digits as it deserves."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return "" if value is None else str(value)
+
+
+def listed(value: Any) -> list[str]:
+    """Return the lines of a single figure or of a list."""
+    if not isinstance(value, list):
+        return [shown(value)]
+    return [json.dumps(each) if isinstance(each, dict) else str(each) for each in value] or ["none"]
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ class Extent:
 
 def deadline_stream(seed: int, extent: Extent, kinds: tuple[str, ...], user: str) -> list[Work]:
     """Return jobs with deadlines, arriving as a Poisson process."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     at, found = 0.0, list[Work]()
     while (at := at + chance.expovariate(1 / extent.gap)) < extent.seconds:
         work = Work(
@@ -194,7 +194,7 @@ def _of_kind(work: Work, chance: random.Random) -> list[Work]:
 
 def flood(seed: int, node_seconds: float, users: tuple[str, ...]) -> list[Work]:
     """Return best-effort jobs that together ask for so many node-seconds, all at once."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     asked, found = 0.0, list[Work]()
     while asked < node_seconds:
         size = chance.choice((1, 1, 1, 2, 3))
