@@ -149,11 +149,9 @@ def _said(value: Any) -> str:
     return "" if value in {None, "None"} else str(value)
 
 
-def _limit(minutes: Any) -> float:
-    """Return seconds of a time limit; inf for UNLIMITED, nan for none."""
-    if minutes is None:
-        return math.nan
-    return math.inf if isinstance(minutes, str) else float(minutes) * 60.0
+def _limit(minutes: int | None) -> float:
+    """Return seconds of a time limit; pyslurm says None for UNLIMITED."""
+    return math.inf if minutes is None else float(minutes) * 60.0
 
 
 def _label(job: Any) -> str:
@@ -162,7 +160,8 @@ def _label(job: Any) -> str:
         return str(job.id)
     if job.array_task_id is not None:
         return f"{job.array_id}_{job.array_task_id}"
-    return f"{job.array_id}_[{job.array_tasks_waiting}]"
+    together = f"%{job.array_tasks_parallel}" if job.array_tasks_parallel else ""
+    return f"{job.array_id}_[{job.array_tasks_waiting}{together}]"
 
 
 def _features(job: Any) -> str:

@@ -25,7 +25,7 @@ class Partition:
     name : str
         Its name; with a constraint of one feature `partition@feature`, whose nodes are fewer.
     default_s, longest_s : float
-        Seconds of a job that gives no limit (nan: none), and at most (inf: no end).
+        Seconds of a job that gives no limit, and at most; inf: no end.
     up : bool
         Whether it starts jobs.
     nodes : int
@@ -35,7 +35,7 @@ class Partition:
     """
 
     name: str
-    default_s: float = math.nan
+    default_s: float = math.inf
     longest_s: float = math.inf
     up: bool = True
     nodes: int = 0
@@ -128,6 +128,7 @@ def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:
     return found, default
 
 
-def limit_of(text: str) -> float:
-    """Return the seconds of a partition's limit; nan for NONE, inf for UNLIMITED."""
-    return slurm_duration(text)
+def limit_of(text: str, otherwise: float) -> float:
+    """Return the seconds of a partition's limit; `otherwise` where there is none."""
+    limit = slurm_duration(text)
+    return otherwise if math.isnan(limit) else limit

@@ -114,11 +114,11 @@ def _partition(
 ) -> Partition:
     """Return the facts of a partition."""
     inside = [nodes[at] for at in np.flatnonzero(mask).tolist()]
-    longest = limit_of(pairs.get("maxtime", "UNLIMITED"))
+    longest = limit_of(pairs.get("maxtime", ""), math.inf)
     return Partition(
         key,
-        limit_of(pairs.get("defaulttime", "NONE")),
-        math.inf if math.isnan(longest) else longest,
+        limit_of(pairs.get("defaulttime", ""), longest),
+        longest,
         pairs.get("state", "UP").upper() == "UP",
         len(inside),
         min((node.cores for node in inside), default=1),

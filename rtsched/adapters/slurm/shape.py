@@ -75,9 +75,8 @@ def shape_of(asked: Asked, facts: SlurmFacts) -> Shape:
     name, wrong = _constrained(name, asked.features, facts)
     part = facts.partitions.get(name)
     limit = asked.limit
-    if math.isnan(limit) and part is not None:
-        limit = part.longest_s if math.isnan(part.default_s) else part.default_s
-    limit = math.inf if math.isnan(limit) else limit
+    if math.isnan(limit):
+        limit = part.default_s if part is not None else math.inf
     fewest = -(-asked.cpus // part.cores) if part is not None else 1
     least = max(asked.least, fewest, 1)
     most = max(asked.most, least)

@@ -1,0 +1,427 @@
+"""The adapter and real controllers of both releases, as the Operator `rtsched`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from slurm_remote import Remote
+from testbed import Cluster
+
+from rtsched.adapters.live import FIRST_OWN_ID, Ending
+from rtsched.adapters.slurm import SlurmSettings
+from rtsched.errors import AdapterError
+from rtsched.model.actions import (
+    Cancel,
+    Hold,
+    Move,
+    Place,
+    Release,
+    Requeue,
+    Reserve,
+    SetNodeWeight,
+    SetPriority,
+    Suspend,
+    Tell,
+)
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rtsched.adapters.live import Done, Sight
+
+HOSTILE = "x\n\nJobId=1 JobName=y\n   Extra=forged|,\t'\"$(id)`\\\x7f"
+COMMANDS = SlurmSettings(route="commands")
+MARGIN = 5 + 5 + 10
+"""Start delay, KillWait, completing."""
+
+
+@pytest.fixture(scope="module", params=["forky", "trixie"])
+def slurm(request: pytest.FixtureRequest, testbed: None) -> Iterator[Cluster]:
+    """Run Slurm of one Debian release."""
+    with Cluster(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def remote(slurm: Cluster) -> Iterator[Remote]:
+    """Let the adapter use Slurm's commands; afterwards nothing waits, runs or is reserved."""
+    with Remote(slurm, COMMANDS) as system:
+        yield system
+    for user in ("alice", "bob", "carol"):
+        slurm.run(["scancel", "-u", user])
+    with Remote(slurm, COMMANDS) as system:
+        while len(system.look().queued) + len(system.look().running):
+            time.sleep(0.2)
+        system.apply(Reserve(np.empty(0, np.int64), Schedule.empty()))
+
+
+def later(seconds: float) -> str:
+    """Return an option that keeps a job waiting."""
+    return f"--begin=now+{int(seconds)}"
+
+
+def row(sight: Sight, job: int) -> int:
+    """Return the row of a waiting job."""
+    return int(np.flatnonzero(sight.queued.id == job)[0])
+
+
+def plan_of(*entries: tuple[int, float, float, list[int]]) -> Reserve:
+    """Return the reservation of a plan of (job, start, end, node rows)."""
+    sizes = [len(nodes) for *_, nodes in entries]
+    plan = Schedule.build(
+        np.array([job for job, *_ in entries], np.int64),
+        np.array([start for _, start, _, _ in entries]),
+        np.array([end for *_, end, _ in entries]),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.array([node for *_, nodes in entries for node in nodes], np.int32),
+    )
+    return Reserve(plan.entries.job, plan)
+
+
+def reservations(cluster: Cluster) -> list[str]:
+    """Return the names of the reservations that there are."""
+    shown = cluster.run(["scontrol", "-o", "show", "reservation"]).stdout
+    return sorted(
+        word.partition("=")[2] for word in shown.split() if word.startswith("ReservationName=")
+    )
+
+
+def good(dones: Any) -> list[str]:
+    """Return the texts of changes, all of which were done."""
+    assert [(done.change.text, done.text) for done in dones if done.outcome != "done"] == []
+    return [done.change.text for done in dones]
+
+
+def test_what_a_look_shows(slurm: Cluster, remote: Remote) -> None:
+    """Jobs, nodes, partitions, accounts, dependencies and what ended are as Slurm has them."""
+    plain = slurm.sbatch(["-N2", "-t3", later(600), "--deadline=now+5hours", "-Cslow"])
+    moldable = slurm.sbatch(["-N2-4", "-t10", later(600), "--deadline=now+5hours"])
+    words = "rtsched:sigma=400,cms=0.01,cps=1,dag=night"
+    load = slurm.sbatch(["-N1-4", f"--extra={words}", "-d", f"afterok:{plain}"], user="bob")
+    array = slurm.sbatch(["--array=1-5", "-t1", later(600), "--deadline=now+5hours"])
+    running = slurm.sbatch(["-N3", "-t1"], script="sleep 60", user="carol")
+    failed = slurm.sbatch(["-t1"], script="exit 3")
+    slurm.wait_job(failed, "FAILED")
+    slurm.wait_job(running, "RUNNING")
+    sight = remote.look()
+    jobs = sight.queued
+    at = row(sight, plain)
+    assert jobs.wall_time[at] == 180 + MARGIN
+    assert (jobs.size[at], jobs.texts("partition")[at]) == (2, "all@slow")
+    assert jobs.deadline[at] == pytest.approx(time.time() + 18000, abs=60)
+    at = row(sight, moldable)
+    assert (jobs.kind[at], jobs.size_min[at], jobs.size_max[at]) == (Kind.MOLDABLE, 2, 4)
+    assert jobs.wall_time[at] == 600 + (MARGIN + 60) * 2
+    at = row(sight, load)
+    assert (jobs.kind[at], jobs.sigma[at], jobs.dag[at] >= 0) == (Kind.DIVISIBLE, 400.0, True)
+    assert (sight.edges.before.tolist(), sight.edges.after.tolist()) == ([plain], [load])
+    assert jobs.deadline[row(sight, array)] == np.inf
+    assert sight.running.id.tolist() == [running]
+    assert len(sight.allocations.nodes) == 3
+    assert sight.allocations.entries.end[0] == pytest.approx(time.time() + 60 + MARGIN, abs=15)
+    assert sight.ended.ending[sight.ended.job == failed].tolist() == [Ending.FAILED]
+    assert len(sight.cluster) == 30
+    assert sight.cluster.partitions["all@fast"].sum() == 5
+    assert sight.accounts.texts("name").count("alice") == 1
+    names = sight.accounts.texts("name")
+    assert names[jobs.association[row(sight, load)]] == "bob"
+    assert not sight.problems
+
+
+def test_nobody_forges_rows(slurm: Cluster, remote: Remote) -> None:
+    """Delimiters, newlines and whole records in a user's texts change nothing else."""
+    options = [f"--job-name={HOSTILE}", f"--comment={HOSTILE}", f"--extra={HOSTILE}", later(600)]
+    job = slurm.sbatch(["-N1", "-t1", *options])
+    other = slurm.sbatch(["-N1", "-t1", later(600), "--extra=rtsched:dag=mine"], user="bob")
+    sight = remote.look()
+    assert sight.queued.id.tolist() == [job, other]
+    assert sight.queued.texts("user") == ["alice", "bob"]
+    assert sight.queued.texts("name")[0] == HOSTILE
+    assert sight.queued.dag[0] == -1
+    assert sight.queued.dag[1] >= 0
+    assert sight.marks.texts("token") == [None, None]
+
+
+def test_both_routes_show_the_same(testbed: None) -> None:
+    """What pyslurm shows is what the commands show, column by column."""
+    with Cluster("forky") as slurm:
+        slurm.run(["sh", "-c", "scontrol update NodeName=slow3 State=DRAIN Reason='a b'"])
+        for options in (
+            ["-N2-4", "-t2", "--deadline=now+5hours", "-Cfast", f"--comment={HOSTILE}"],
+            ["-N1", "-n3", "--array=1-10", "--mem=500", f"--job-name={HOSTILE}"],
+            ["-n9", "-c2", "-t1-0", "--mem-per-cpu=10", "--nice=5", "-d", "afterany:1"],
+            ["-N2", "-x", "slow1", "--extra=rtsched:dag=x,checkpoint=yes", "-H"],
+            ["-N1", "-w", "slow7", "--no-requeue", "--qos=normal", f"--extra={HOSTILE}"],
+        ):
+            slurm.sbatch([later(600), *options])
+        runs = slurm.sbatch(["-N3", "-t2", "--extra=rtsched:checkpoint=yes"], script="sleep 60")
+        over = slurm.sbatch(["-t1"], script="exit 1")
+        slurm.wait_job(over, "FAILED")
+        slurm.wait_job(runs, "RUNNING")
+        with (
+            Remote(slurm, SlurmSettings(route="pyslurm")) as bindings,
+            Remote(slurm, COMMANDS) as commands,
+        ):
+            bindings.look(), commands.look()
+            one, other = bindings.look(), commands.look()
+    for table in ("queued", "running", "marks", "ended", "accounts", "edges", "periodic"):
+        _same(getattr(one, table), getattr(other, table))
+    for name in ("nodes", "indptr"):
+        assert getattr(one.allocations, name).tolist() == getattr(other.allocations, name).tolist()
+    _same(one.cluster.nodes, other.cluster.nodes)
+    assert one.facts == other.facts
+    assert one.problems == other.problems == ()
+
+
+def _same(one: Any, other: Any) -> None:
+    """Compare two tables, column by column."""
+    assert len(one) == len(other)
+    for name in one.columns():
+        if one.names(name) or other.names(name):
+            assert one.texts(name) == other.texts(name), name
+        else:
+            np.testing.assert_array_equal(one.column(name), other.column(name), name)
+
+
+def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> None:
+    """A bound job starts when its guard begins, on the nodes planned, before all that waits.
+
+    The guard begins before the planned start by as much as other jobs may outlive their limits.
+    """
+    for _ in range(30):
+        slurm.sbatch(["-N1", "--exclusive", "-t1"], user="bob", script="sleep 8")
+    for _ in range(30):
+        slurm.sbatch(["-N1", "--exclusive", "-t1"], user="bob", script="sleep 40")
+    job = slurm.sbatch(["-N3", "--exclusive", "-t1", "--deadline=now+9minutes"], script="sleep 9")
+    start = float(int(time.time()) + 14 + MARGIN)
+    end = start + 60 + MARGIN
+    plan = plan_of((job, start, end, [9, 10, 11]), (FIRST_OWN_ID, end, end + 99, [11, 12]))
+    assert [text.split()[0] for text in good(remote.apply(plan))] == [
+        *("create",) * 2,
+        "bind",
+        "put",
+    ]
+    assert remote.apply(plan) == []
+    slurm.wait_job(job, "RUNNING")
+    began = slurm.job(job)
+    assert began["NodeList"] == "slow[5-7]"
+    assert remote.look().running.id.tolist()[-1] == job
+    seconds = remote.look().allocations.entries.start[-1] - start
+    assert -MARGIN <= seconds <= 2 - MARGIN
+    texts = good(remote.apply(plan))
+    assert any("out of reservation" in text for text in texts)
+    assert reservations(slurm) == [f"rtsched_{FIRST_OWN_ID}"]
+    slurm.wait_job(job, "COMPLETED")
+
+
+def test_a_plan_that_changes(slurm: Cluster, remote: Remote) -> None:
+    """Guards move with the plan, jobs are resized and bound anew, and nothing is left behind."""
+    job = slurm.sbatch(["-N2-6", "-t9", "--deadline=now+5hours", later(900)])
+    load = slurm.sbatch(
+        [
+            "-N1-4",
+            "--extra=rtsched:sigma=400,cms=0.01,cps=1",
+            "--deadline=now+5hours",
+            later(900),
+            "--comment=rtsched: is 'great'\n; rm -rf",
+        ],
+        user="bob",
+    )
+    soon = float(int(time.time()) + 1000)
+    first = plan_of((job, soon, soon + 500, [1, 2, 3]), (load, soon + 600, soon + 800, [3, 4]))
+    good(remote.apply(first))
+    shown = slurm.job(job)
+    assert (shown["NumNodes"], shown["TimeLimit"]) == ("3-3", "00:08:00")
+    assert shown["Reservation"] == f"rtsched_{job}"
+    assert slurm.job(load).get("Reservation", "(null)") == "(null)"
+    second = plan_of((load, soon, soon + 200, [3, 4]), (job, soon + 300, soon + 999, [1, 4]))
+    good(remote.apply(second))
+    assert remote.apply(second) == []
+    assert slurm.job(load)["Reservation"] == f"rtsched_{load}"
+    assert slurm.job(job).get("Reservation", "(null)") == "(null)"
+    assert slurm.job(job)["NumNodes"] == "2-2"
+    text = slurm.run(["scontrol", "show", "job", str(load)]).stdout
+    assert "Comment=rtsched:promise deadline=" in text
+    assert "nodes=2 fractions=0.500000000:0.500000000 on=fast4:fast5 rtsched: is 'great'" in text
+    good(remote.apply(plan_of()))
+    assert reservations(slurm) == []
+    assert slurm.job(load).get("Reservation", "(null)") == "(null)"
+
+
+def test_a_second_call_knows_of_the_first(slurm: Cluster, remote: Remote) -> None:
+    """Between two looks, what was carried out counts as so."""
+    job = slurm.sbatch(["-N2", "-t9", "--deadline=now+5hours", later(900)])
+    plan = plan_of((job, time.time() + 1000, time.time() + 1560, [1, 2]))
+    remote.look()
+    assert remote.carry_out(remote.changes(plan))
+    assert remote.changes(plan) == []
+    assert remote.changes() == []
+
+
+def test_somebody_in_a_reservation_of_ours(slurm: Cluster, remote: Remote) -> None:
+    """A job that has no business in a guard is taken out of it."""
+    job = slurm.sbatch(["-N1", "-t9", "--deadline=now+5hours", later(900)])
+    plan = plan_of((job, time.time() + 1000, time.time() + 1560, [1]))
+    good(remote.apply(plan))
+    intruder = slurm.sbatch(["-N1", "-t1", f"--reservation=rtsched_{job}", later(900)])
+    assert good(remote.apply(plan)) == [f"take job {intruder} out of reservation rtsched_{job}"]
+    assert slurm.job(job)["Reservation"] == f"rtsched_{job}"
+
+
+def single(job: int) -> Any:
+    """Return an array of one job id."""
+    return np.array([job], np.int64)
+
+
+def test_actions_on_single_jobs(slurm: Cluster, remote: Remote) -> None:
+    """Hold, release, site factor, comment, cancel: asked for once, and then so."""
+    job = slurm.sbatch(["-N1", "-t1", later(900)])
+    before = int(slurm.job(job)["Priority"])
+    for action in (
+        Hold(single(job), np.zeros(1)),
+        Release(single(job)),
+        SetPriority(single(job), np.array([0.5])),
+        Tell(single(job), ("it waits for 'x' \"y\" $(z) ; \\ |",)),
+    ):
+        assert len(good(remote.apply(action))) == 1
+        assert remote.changes(action) == []
+    assert slurm.job(job)["Comment"].startswith("it waits for 'x' \"y\" $(z) ; \\ |")
+    assert int(slurm.job(job)["Priority"]) == pytest.approx(before + 500, abs=50)
+    assert len(good(remote.apply(Cancel(single(job), ("no room",))))) == 2
+    assert slurm.wait_job(job, "CANCELLED")
+    assert slurm.job(job)["Comment"] == "no room"
+
+
+def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> None:
+    """A moldable job keeps its range in mind; a single-node job is sent to a node, and let go."""
+    moldable = slurm.sbatch(["-N2-6", "-t9", later(900), "--extra=rtsched:speedup=linear"])
+    one = slurm.sbatch(["-N1", "-t1", later(900)])
+    placement = Placement(
+        np.array([4, 1], np.int32), np.array([-1, 0], np.int32), (np.array([7, 8], np.int32),)
+    )
+    action = Place(np.array([moldable, one], np.int64), placement)
+    assert len(good(remote.apply(action))) == 2
+    assert slurm.job(moldable)["NumNodes"] == "4-4"
+    assert slurm.job(one)["ReqNodeList"] == "slow3"
+    sight = remote.look()
+    at = row(sight, moldable)
+    assert (sight.queued.size_min[at], sight.queued.size_max[at]) == (2, 6)
+    assert remote.changes(action) == []
+    with Remote(slurm, SlurmSettings(route="commands", bound_late_s=0)) as hasty:
+        slurm.run(["scontrol", "update", f"JobId={one}", "ReqNodeList="])
+        good(hasty.apply(action))
+        time.sleep(0.1)
+        assert good(hasty.apply(action))[-1] == f"let job {one} start on any node again"
+    assert slurm.job(one)["ReqNodeList"] == "(null)"
+
+
+def outcomes(dones: Any) -> list[str]:
+    """Return what became of changes."""
+    found: list[Done] = list(dones)
+    return [done.outcome for done in found]
+
+
+def test_what_slurm_refuses(slurm: Cluster, remote: Remote) -> None:
+    """A refusal is told apart from a failure; weights are not asked for a second time."""
+    weights = SetNodeWeight(np.empty(0, np.int64), np.arange(30.0))
+    assert remote.changes(weights) == []
+    with Remote(slurm, SlurmSettings(route="commands", node_weights=True)) as system:
+        assert set(outcomes(system.apply(weights))) == {"refused"}
+        assert system.apply(weights) == []
+    with Remote(slurm, COMMANDS, user="alice") as nobody:
+        job = slurm.sbatch(["-N1", "-t9", later(900)], user="bob")
+        plan = plan_of((job, time.time() + 1000, time.time() + 1560, [1]))
+        dones = nobody.apply(plan)
+        assert set(outcomes(dones)) == {"refused"}
+        assert "Invalid user id" in dones[0].text
+    running = slurm.sbatch(["-N1", "-t1"], script="sleep 60")
+    slurm.wait_job(running, "RUNNING")
+    assert outcomes(remote.apply(Suspend(single(running)))) == ["unsupported"]
+    moves = plan_of((running, time.time(), time.time() + 60, [3])).plan
+    assert outcomes(remote.apply(Move(single(running), moves))) == ["unsupported"]
+    remote.look()
+    changes = remote.changes(Tell(single(running), ("hello",)))
+    slurm.run(["scancel", str(running)])
+    slurm.wait_job(running, "CANCELLED")
+    assert outcomes(remote.carry_out(changes)) == ["failed"]
+
+
+def test_running_jobs_are_requeued(slurm: Cluster, remote: Remote) -> None:
+    """One that declares checkpoints can move; any other can be queued again, unless it forbids."""
+    saved = slurm.sbatch(["-N1", "-t1", "--extra=rtsched:checkpoint=yes"], script="sleep 60")
+    plain = slurm.sbatch(["-N1", "-t1"], script="sleep 60")
+    fixed = slurm.sbatch(["-N1", "-t1", "--no-requeue"], script="sleep 60")
+    for job in (saved, plain, fixed):
+        slurm.wait_job(job, "RUNNING")
+    moves = plan_of((saved, time.time(), time.time() + 60, [3])).plan
+    assert len(good(remote.apply(Move(single(saved), moves), Requeue(single(plain))))) == 2
+    assert outcomes(remote.apply(Requeue(single(fixed)))) == ["unsupported"]
+    slurm.wait_job(saved, "PENDING")
+    slurm.wait_job(plain, "PENDING")
+
+
+def test_working_changes_out_touches_nothing(slurm: Cluster, remote: Remote) -> None:
+    """Looks and changes alone leave jobs and reservations as they are."""
+    job = slurm.sbatch(["-N2-4", "-t9", "--deadline=now+5hours", later(900)])
+    before = slurm.job(job)
+    remote.look()
+    actions = (
+        plan_of((job, time.time() + 1000, time.time() + 1560, [1, 2])),
+        Cancel(single(job), ("x",)),
+        SetPriority(single(job), np.array([2.0])),
+    )
+    texts = [change.text for change in remote.changes(*actions)]
+    assert any(text.startswith(f"create reservation rtsched_{job} on fast[2-3]") for text in texts)
+    assert f"cancel job {job}: x" in texts
+    after = slurm.job(job)
+    passing = {"LastSchedEval", "SchedNodeList", "StartTime", "EndTime", "AccrueTime", "Reason"}
+    assert {k: v for k, v in before.items() if k not in passing} == {
+        k: v for k, v in after.items() if k not in passing
+    }
+    assert reservations(slurm) == []
+
+
+def test_other_people_s_reservations(slurm: Cluster, remote: Remote) -> None:
+    """Their nodes take no promised job; a recurring one is periodic work on each of its nodes."""
+    words = ["scontrol", "create", "reservation", "Users=root", "Duration=10"]
+    slurm.run([*words, "ReservationName=maint", "StartTime=now+1hour", "Nodes=slow1"])
+    slurm.run(
+        [*words, "ReservationName=daily", "StartTime=now+2hours", "Nodes=slow[2-3]", "Flags=DAILY"]
+    )
+    try:
+        sight = remote.look()
+    finally:
+        for name in ("maint", "daily"):
+            slurm.run(["scontrol", "delete", f"ReservationName={name}"])
+    nodes = sight.cluster.nodes
+    names = nodes.texts("name")
+    drained = np.flatnonzero(nodes.state == NodeState.DRAINED)
+    assert [names[at] for at in drained] == ["slow1"]
+    assert [names[at] for at in sight.periodic.node] == ["slow2", "slow3"]
+    assert set(sight.periodic.period) == {86400.0}
+    assert set(sight.periodic.exec_time) == {600.0}
+    assert remote.look().cluster.version == sight.cluster.version + 1
+    assert {field.name for field in fields(sight)} >= {"facts", "problems"}
+
+
+def test_a_controller_that_is_down(testbed: None) -> None:
+    """A look is one clear error with a remedy; changes fail one by one; then all is well again."""
+    with Cluster("trixie") as slurm, Remote(slurm, COMMANDS) as remote:
+        job = slurm.sbatch(["-N1", "-t9", later(900)])
+        remote.look()
+        changes = remote.changes(SetPriority(single(job), np.array([1.0])))
+        slurm.stop_slurmctld()
+        with pytest.raises(AdapterError, match="scontrol ping"):
+            remote.look()
+        assert outcomes(remote.carry_out(changes)) == ["failed"]
+        slurm.start_slurmctld()
+        assert remote.look().queued.id.tolist() == [job]
+        assert outcomes(remote.carry_out(changes)) == ["done"]
