@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 MARK = "rtsched:"
 """What an admission's token stands behind in a job's admin comment."""
+MOST = (1 << 31) - 1
+"""More of anything is not counted."""
+
 UNJUDGED, PARKED = "unjudged", "parked"
 
 GUARDED: dict[Tag, str] = {
@@ -172,18 +175,18 @@ def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
     minutes = _number(fields, Tag.TIME_LIMIT, 0)
     limit = math.inf if minutes < 0 else minutes * 60.0 if minutes else math.nan
     deadline = _number(fields, Tag.DEADLINE, 0)
-    least = _number(fields, Tag.MIN_NODES, 0)
-    tasks = _number(fields, Tag.NUM_TASKS, 0)
-    each = _number(fields, Tag.NTASKS_PER_NODE, 0)
-    cpus = tasks * max(_number(fields, Tag.CPUS_PER_TASK, 1), 1)
+    least = _count(fields, Tag.MIN_NODES, 0)
+    tasks = _count(fields, Tag.NUM_TASKS, 0)
+    each = _count(fields, Tag.NTASKS_PER_NODE, 0)
+    cpus = min(tasks * max(_count(fields, Tag.CPUS_PER_TASK, 1), 1), MOST)
     resources = (Tag.TRES_PER_JOB, Tag.TRES_PER_NODE, Tag.TRES_PER_SOCKET, Tag.TRES_PER_TASK)
     return Asked(
         limit=limit,
         deadline=float(deadline) if deadline > 0 else math.inf,
         least=max(least, -(-tasks // each) if each > 0 else 0),
-        most=max(_number(fields, Tag.MAX_NODES, least), 0),
-        cpus=max(cpus, _number(fields, Tag.MIN_CPUS, 0)),
-        memory=max(_number(fields, Tag.PN_MIN_MEMORY, 0), 0) << 20,
+        most=_count(fields, Tag.MAX_NODES, least),
+        cpus=max(cpus, _count(fields, Tag.MIN_CPUS, 0)),
+        memory=_count(fields, Tag.PN_MIN_MEMORY, 0) << 20,
         partition=_text(fields, Tag.PARTITION),
         features=_text(fields, Tag.FEATURES),
         required=_text(fields, Tag.REQ_NODES),
@@ -233,3 +236,8 @@ def _text(fields: Mapping[int, str | int], tag: Tag) -> str:
 def _number(fields: Mapping[int, str | int], tag: Tag, otherwise: int) -> int:
     value = fields.get(tag, otherwise)
     return value if isinstance(value, int) else otherwise
+
+
+def _count(fields: Mapping[int, str | int], tag: Tag, otherwise: int) -> int:
+    """Return a number of things, within what can be counted."""
+    return min(max(_number(fields, tag, otherwise), 0), MOST)
