@@ -59,29 +59,46 @@ def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> None:
     _migrate(base, path)
 
 
-def _migrate(base: sqlite3.Connection, path: Path) -> None:
-    """Run the migrations that this file has not seen, each in a transaction of its own."""
-    steps = sorted(
+def migrations() -> list[tuple[int, str]]:
+    """Return the schema's steps: number and SQL, in order."""
+    return sorted(
         (int(file.name.removesuffix(".sql")), file.read_text("utf-8"))
         for file in resources.files("rtsched.daemon").joinpath("migrations").iterdir()
         if file.name.endswith(".sql")
     )
+
+
+def _migrate(base: sqlite3.Connection, path: Path) -> None:
+    """Run the steps that this file has not seen, each in a transaction of its own.
+
+    What it was before stays beside it, as `FILE.schema-N`.
+    """
+    steps = migrations()
     (version,) = base.execute("PRAGMA user_version").fetchone()
     if version > steps[-1][0]:
         raise StoreError(
             path,
             f"has schema {version}, this release of rtsched knows {steps[-1][0]}; install the "
-            "release that wrote it, or put back the backup from before the upgrade",
+            f"release that wrote it, or put back what is in {path}.schema-{steps[-1][0]}",
         )
-    for number, text in steps:
-        if number > version:
-            marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {number};"
-            try:
-                base.executescript(f"BEGIN IMMEDIATE; {text} {marks} COMMIT;")
-            except sqlite3.Error:
-                if base.in_transaction:
-                    base.execute("ROLLBACK")
-                raise
+    left = [(number, text) for number, text in steps if number > version]
+    if version and left:
+        _back_up(base, path, version)
+    for number, text in left:
+        marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {number};"
+        try:
+            base.executescript(f"BEGIN IMMEDIATE; {text} {marks} COMMIT;")
+        except sqlite3.Error:
+            if base.in_transaction:
+                base.execute("ROLLBACK")
+            raise
+
+
+def _back_up(base: sqlite3.Connection, path: Path, version: int) -> None:
+    copy = path.with_name(f"{path.name}.schema-{version}")
+    copy.unlink(missing_ok=True)
+    os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    base.execute("VACUUM INTO ?", (str(copy),))
 
 
 _RESTORE = (

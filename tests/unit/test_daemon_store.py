@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, encode_schedule
+from rtsched.daemon.database import migrations
 from rtsched.daemon.store import JOURNAL_ROWS, OPEN, Decision, Record, Store
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.jobs import Jobs
@@ -188,9 +189,39 @@ def test_a_newer_schema_is_refused(path):
         base.execute("PRAGMA user_version = 999")
     base.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"has schema 999, .* put back the backup"):
+    with pytest.raises(StoreError, match=r"has schema 999, .* put back what is in"):
         Store(path)
     assert path.read_bytes() == before
+
+
+def test_an_upgrade(path, monkeypatch):
+    """Later steps run once, on what is there, and what was before stays beside it."""
+    later = [*migrations(), (2, "ALTER TABLE journal ADD COLUMN mood TEXT;")]
+    with Store(path) as store:
+        store.commit([record()], plan(), 1)
+    monkeypatch.setattr("rtsched.daemon.database.migrations", lambda: later)
+    for _ in range(2):
+        with Store(path) as store:
+            assert store.open_records() == (record(),)
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match=r"schema 2, .*put back what is in .*rtsched.db.schema-1"):
+        Store(path)
+    shutil.copy(f"{path}.schema-1", path)
+    with Store(path) as store:
+        assert store.open_records() == (record(),)
+
+
+def test_an_upgrade_that_fails(path, monkeypatch):
+    """A step that fails half-way leaves the file as it was."""
+    with Store(path) as store:
+        store.commit([record()], plan(), 1)
+    later = [*migrations(), (2, "DROP TABLE plan; DELETE FROM nowhere;")]
+    monkeypatch.setattr("rtsched.daemon.database.migrations", lambda: later)
+    with pytest.raises(StoreError, match="nowhere"):
+        Store(path)
+    monkeypatch.undo()
+    with Store(path) as store:
+        assert store.load().version == 1
 
 
 @pytest.mark.parametrize("where", [0, 100, 5000])
@@ -289,6 +320,7 @@ def test_a_full_file_system(tmp_path):
 
 WRITER = """
 import sys
+from rtsched.daemon.database import migrations
 from rtsched.daemon.store import Store
 sys.path.insert(0, {tests!r})
 from test_daemon_store import plan, record
