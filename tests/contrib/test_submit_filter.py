@@ -86,6 +86,39 @@ def test_it_compiles_with_the_makefile(each_slurm: Path, tmp_path: Path) -> None
         assert f" R {name}\n" in symbols
 
 
+def test_make_installs_and_uninstalls(slurm_include: Path, tmp_path: Path) -> None:
+    """`make install` puts everything in its place and keeps settings that are there."""
+    places = [f"BUILD={tmp_path}", f"DESTDIR={tmp_path}/root", "PLUGINDIR=/usr/lib/slurm"]
+    command = ["make", "-C", SLURM, f"SLURM_INCLUDE={slurm_include}", *places]
+    settings = tmp_path / "root/etc/rtsched/submit.conf"
+    for text in ("timeout_ms", "mine"):
+        subprocess.run([*command, "install"], check=True, capture_output=True, timeout=120)
+        assert text in settings.read_text()
+        settings.write_text("# mine\n")
+    installed = {
+        str(path.relative_to(tmp_path / "root")) for path in (tmp_path / "root").rglob("*")
+    }
+    files = {
+        "usr/lib/slurm/job_submit_rtsched.so",
+        "usr/libexec/rtsched/task_prolog.sh",
+        "usr/share/man/man7/rtsched-submit.7",
+    }
+    assert files < installed
+    subprocess.run([*command, "uninstall"], check=True, capture_output=True, timeout=120)
+    left = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    assert left == [settings]
+
+
+def test_the_example_settings_are_the_defaults(tested: Filter) -> None:
+    """The lines of submit.conf, uncommented, are read without complaint, and name every setting."""
+    text = (SLURM / "submit.conf").read_text()
+    tested.settings.write_text(re.sub(r"^#(\w+ = )", r"\1", text, flags=re.MULTILINE))
+    tested.submit("name=plain")
+    assert "submit.conf:" not in tested.log
+    keys = set(re.findall(r'strcmp\(key, "(\w+)"\)', (COMMON / "rtsched_settings.c").read_text()))
+    assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys
+
+
 def test_a_job_without_a_wish_is_let_in_unasked(tested: Filter) -> None:
     """A job without deadline and word of ours passes as it was, and nobody is asked."""
     with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
