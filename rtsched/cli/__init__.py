@@ -16,8 +16,8 @@ __all__ = ["main"]
 
 COMMANDS = {
     "replay": "Replay accounting logs under several policies and compare them.",
-    "explain": "Say why a job was rejected or waits: of the live cluster, or of a replay.",
-    "serve": "Run the daemon: answer the submit filter, keep promises, steer the batch system.",
+    "explain": "Say why a job was rejected or waits, live or in a replay.",
+    "serve": "Run the daemon that keeps promises on the live cluster.",
     "status": "Say how the daemon is, and what you are promised.",
     "feasible": "Say which deadline a job could have now.",
     "plan": "Print the plan behind all promises.",
@@ -66,7 +66,7 @@ EPILOG = """\
 \b
 Exit status:
   0    good
-  1    findings: a plug-in failed, --strict met unusable records, a calibration found nothing
+  1    findings: a plug-in failed, --strict met unusable records, a check or question said no
   2    wrong usage, configuration or input
   3    the batch system did not answer
   70   a defect of rtsched itself
@@ -84,10 +84,11 @@ Exit status:
 @click.version_option(__version__, prog_name="rtsched")
 @debug_option
 def main() -> None:
-    """Replay a site's accounting logs under other scheduling policies, and explain the result.
+    """Try scheduling policies on a site's own logs, and run them on its live cluster.
 
-    It needs no daemon and no root, and changes nothing on the batch system. Start with
-    `rtsched replay LOG`; then ask `rtsched explain JOB`.
+    `rtsched replay LOG`, and then `rtsched explain JOB`, need no daemon and no root, and change
+    nothing. On a live Slurm, `rtsched serve` is the daemon; its users ask it with `status`,
+    `feasible` and `explain`, its admins prepare Slurm with `rtsched slurm`.
     """
     from rtsched.cli.memory import return_what_is_freed
 
