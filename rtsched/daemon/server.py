@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import grp
 import os
+import select
 import socket
 import struct
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rtsched.adapters.wire import HEADER, LIMIT, Kind, read_header
+from rtsched.daemon.failpoints import passing
 from rtsched.errors import AdapterError, ProtocolError
 
 if TYPE_CHECKING:
@@ -152,6 +154,8 @@ class _Connection(asyncio.Protocol):
                 return
             if len(self.buffer) > HEADER.size + length:
                 raise ProtocolError("more than one message")
+            if self._hung_up():
+                raise ProtocolError("who asked has hung up; no answer was worked out")
             answer = self.door.handler(kind, bytes(self.buffer[HEADER.size :]), self.uid)
         except ProtocolError as error:
             self.door.refused += 1
@@ -159,7 +163,15 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
             return
         self.transport.write(answer)
+        if kind is Kind.SUBMIT:
+            passing("answered")
         self.transport.close()
+
+    def _hung_up(self) -> bool:
+        """Return whether nobody waits for the answer: no promise is made that nobody is told of."""
+        waits = select.poll()
+        waits.register(self.transport.get_extra_info("socket"), 0)  # hang-ups are always told
+        return bool(waits.poll(0))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
         """Forget it."""

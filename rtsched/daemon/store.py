@@ -20,6 +20,7 @@ import msgspec
 
 from rtsched.daemon.codec import decode_schedule, encode_schedule
 from rtsched.daemon.database import connect, hold, prepare, sentence
+from rtsched.daemon.failpoints import passing
 from rtsched.daemon.records import OPEN, Decision, Kept, Record, Standing
 from rtsched.errors import StoreError
 
@@ -112,6 +113,8 @@ class Store:
                 base.execute(
                     "UPDATE plan SET version = ?, plan = ?", (version, encode_schedule(plan))
                 )
+        if any(record.standing == "provisional" for record in records):
+            passing("committed")
 
     def load(self) -> Kept:
         """Return all that a daemon needs to go on."""

@@ -1,0 +1,201 @@
+"""A cluster whose users get promises: what they read, and what is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from testbed import Cluster, TestbedError
+from testbed.services import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DATABASE = "/var/lib/rtsched/rtsched.db"
+PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
+PROMISED = "promised to end by"
+UNPROMISED = "accepted without a promise"
+
+SITE = """
+planner = "mcdf"
+
+[[plugin]]
+name = "mcdf"
+
+[daemon]
+cycle = 1
+patience = 10
+lapse = 6
+admins = ["carol"]
+"""
+
+
+READ = """
+import json, sqlite3, sys
+base = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, timeout=10)
+asked = "SELECT token, id, uid, deadline, standing, why FROM records"
+print(json.dumps(base.execute(asked).fetchall()))
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a user read at the prompt: the job id, 0 if there is none, and after how long."""
+
+    job: int
+    text: str
+    seconds: float
+
+    @property
+    def promised(self) -> bool:
+        """Whether it is a promise."""
+        return self.job != 0 and PROMISED in self.text
+
+    @property
+    def offer(self) -> str:
+        """The deadline that was offered instead, as sbatch takes it; empty: none."""
+        found = re.search(r"--deadline=([^ )]+)\)", self.text)
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A promise as it is written down."""
+
+    token: str
+    id: int
+    uid: int
+    deadline: float
+    standing: str
+    why: str
+
+
+@dataclass
+class Live:
+    """A running cluster with filter and daemon."""
+
+    cluster: Cluster
+    said: list[Said] = field(default_factory=list)
+
+    def submit(self, *args: str, user: str = "alice", script: str = "sleep 30") -> Said:
+        """Submit a script; return what its user read."""
+        begun = time.monotonic()
+        done = self.cluster.run(
+            ["sbatch", "--output=/dev/null", *args],
+            user=user,
+            input=f"#!/bin/sh\n{script}\n",
+            check=False,
+        )
+        seconds = time.monotonic() - begun
+        found = re.search(r"Submitted batch job (\d+)", done.stdout)
+        said = Said(int(found[1]) if found else 0, done.stdout + done.stderr, seconds)
+        self.said.append(said)
+        return said
+
+    def promise(self, *args: str, user: str = "alice", script: str = "sleep 30") -> int:
+        """Submit a script that must be promised its deadline; return its job id."""
+        said = self.submit(*args, user=user, script=script)
+        assert said.promised, said.text
+        return said.job
+
+    def command(self, *words: str, user: str = "alice") -> str:
+        """Run a command; return its exit status and what its user reads."""
+        done = self.cluster.run(list(words), user=user, check=False)
+        return f"{done.returncode} {done.stdout}{done.stderr}"
+
+    def ask(self, *words: str, user: str = "alice") -> Any:
+        """Return the JSON that `rtsched` prints."""
+        done = self.cluster.run(["rtsched", *words, "--json"], user=user, check=False)
+        if done.returncode:
+            raise TestbedError(done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def kept(self) -> list[Kept]:
+        """Return what the database holds, closed promises and offers too."""
+        done = self.cluster.run(["python3", "-c", READ, DATABASE], user="rtsched")
+        return [Kept(*row) for row in json.loads(done.stdout)]
+
+    def standing(self, job: int) -> str:
+        """Return how a job's promise stands; empty: it has none."""
+        return next((kept.standing for kept in self.kept() if kept.id == job), "")
+
+    def wait_standing(self, job: int, *standings: str, seconds: float = 20) -> str:
+        """Wait until a job's promise stands so; return how."""
+        eventually(
+            lambda: self.standing(job) in standings,
+            seconds,
+            lambda: f"job {job} {' or '.join(standings)}; it is {self.standing(job)!r}",
+        )
+        return self.standing(job)
+
+    def reservations(self) -> dict[str, dict[str, str]]:
+        """Return all reservations by name."""
+        done = self.cluster.run(["scontrol", "-o", "show", "reservation"], check=False)
+        rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in done.stdout.splitlines()]
+        return {row["ReservationName"]: row for row in rows if "ReservationName" in row}
+
+    def tokens(self) -> dict[int, str]:
+        """Return what stands in the admin comments of the jobs that the controller knows."""
+        jobs = self.cluster.run(["scontrol", "-o", "show", "jobs"], check=False).stdout
+        found = re.findall(r"^JobId=(\d+) .*?(?: AdminComment=(\S+))", jobs, re.MULTILINE)
+        return {int(job): text for job, text in found}
+
+    def cancel_all(self) -> None:
+        """Cancel all jobs, and wait until their promises are closed."""
+        users = ["alice", "bob", "carol", "dave"]
+        self.cluster.run(["sh", "-c", "for u; do scancel -Q -u $u; done", "x", *users])
+
+        def over() -> bool:
+            return not self.cluster.run(["squeue", "-h"]).stdout.strip()
+
+        wait_for("all jobs are over", over, 40)
+
+    def slowest(self, said: Sequence[Said] | None = None) -> float:
+        """Return how long the slowest submission took, in seconds."""
+        return max(each.seconds for each in (self.said if said is None else said))
+
+
+def eventually(
+    claim: Callable[[], Any], seconds: float = 20, what: Callable[[], str] | None = None
+) -> Any:
+    """Return what a claim returns as soon as that is true; fail after so many seconds."""
+    until = time.monotonic() + seconds
+    while not (found := claim()):
+        assert time.monotonic() < until, what() if what else "it did not come true"
+        time.sleep(0.1)
+    return found
+
+
+def in_minutes(minutes: float) -> str:
+    """Return the option of sbatch that asks for a deadline so many minutes from now."""
+    moment = time.gmtime(time.time() + 60 * minutes)
+    return f"--deadline={time.strftime('%Y-%m-%dT%H:%M:%S', moment)}"
+
+
+def lost_and_invented(live: Live, promised: Sequence[Said]) -> list[str]:
+    """Return what is wrong between what users read, what the jobs carry, and what is written down.
+
+    A job whose user read a promise carries a token, and that promise is open or was kept. A job
+    whose user read none has none. A promise that nobody was told of lapses.
+    """
+    kept, tokens = {each.token: each for each in live.kept()}, live.tokens()
+    wrong = []
+    for said in promised:
+        token = tokens.get(said.job, "").removeprefix("rtsched:")
+        record = kept.get(token)
+        if said.promised and (record is None or record.standing not in {"firm", "kept"}):
+            wrong.append(f"lost: job {said.job} with {token!r}: {record}")
+        if said.promised and record is not None and record.id != said.job:
+            wrong.append(f"mixed up: job {said.job}: {record}")
+        if said.job and not said.promised and token != "unjudged":  # noqa: S105
+            wrong.append(f"invented: job {said.job} with {token!r}: {said.text}")
+    told = {said.job for said in promised if said.promised}
+    wrong += [
+        f"invented: {each}"
+        for each in kept.values()
+        if each.standing in {"provisional", "firm", "kept"} and each.id not in told
+    ]
+    return wrong
