@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from slurm_remote import Remote
 from testbed import Cluster
+from testbed.slurm import SlurmOptions
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ending
 from rtsched.adapters.slurm import SlurmSettings
@@ -198,8 +199,9 @@ def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> N
     """
     for _ in range(30):
         slurm.sbatch(["-N1", "--exclusive", "-t1"], user="bob", script="sleep 8")
-    for _ in range(30):
+    for _ in range(20):
         slurm.sbatch(["-N1", "--exclusive", "-t1"], user="bob", script="sleep 40")
+        slurm.sbatch(["-N1", "--exclusive", "-t1"], script="sleep 40")
     job = slurm.sbatch(["-N3", "--exclusive", "-t1", "--deadline=now+9minutes"], script="sleep 9")
     start = float(int(time.time()) + 14 + MARGIN)
     end = start + 60 + MARGIN
@@ -410,6 +412,20 @@ def test_other_people_s_reservations(slurm: Cluster, remote: Remote) -> None:
     assert set(sight.periodic.exec_time) == {600.0}
     assert remote.look().cluster.version == sight.cluster.version + 1
     assert {field.name for field in fields(sight)} >= {"facts", "problems"}
+
+
+def test_without_accounting(testbed: None) -> None:
+    """Without a database, and with a priority that cannot be steered, a look says what is amiss."""
+    options = SlurmOptions(
+        fast=1, slow=1, database=False, settings={"PriorityType": "priority/basic"}
+    )
+    with Cluster("forky", options) as slurm, Remote(slurm, COMMANDS) as remote:
+        job = slurm.sbatch(["-N1", "-t9", later(900)])
+        sight = remote.look()
+        assert sight.queued.id.tolist() == [job]
+        assert len(sight.cluster) == 2
+        assert any("priority/basic" in problem for problem in sight.problems)
+        assert remote.look().problems == sight.problems
 
 
 def test_a_controller_that_is_down(testbed: None) -> None:

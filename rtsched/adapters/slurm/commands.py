@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.settings import SlurmSettings
 
-DUMP_FROM = 300
-"""So many jobs not seen before are read in one dump rather than one by one."""
+FEW = 20
+"""So many jobs not seen before are read one by one in any case."""
+
+LINES = 500
+"""Commands that one scontrol process is given."""
 
 _JOB = re.compile(r"(?m)^JobId=(\d{1,10}) ")
 _PROMPT = "rtsched_mark_"
@@ -148,7 +151,7 @@ class Commands:
         """Read Extra of jobs not seen before, which squeue does not show; forget the others'."""
         self._extra = {job: self._extra[job] for job in jobs if job in self._extra}
         new = [job for job in jobs if job not in self._extra]
-        if len(new) >= DUMP_FROM:
+        if len(new) > max(FEW, len(jobs) // 100):
             dump = self.ask("scontrol", "-a", "show", "job")
             whole = extras(dump)
             self._extra |= {job: whole[job] for job in new if job in whole}
@@ -172,8 +175,11 @@ class Commands:
         AdapterError
             If it cannot be started, or takes too long.
         """
-        if not lines:
-            return []
+        parts = [lines[at : at + LINES] for at in range(0, len(lines), LINES)]
+        return [complaint for part in parts for complaint in self._batch(part)]
+
+    def _batch(self, lines: Sequence[str]) -> list[str]:
+        """Return the complaints of one process."""
         marked = [f"{line}\n{_PROMPT}{at}\n" for at, line in enumerate(lines)]
         said = self.run("scontrol", text="".join(marked) + "quit\n")
         parts = _NOT_SAID.split(said.errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.bindings import Bindings, differs, unusable
@@ -27,7 +28,8 @@ class Route:
     name : str
         `pyslurm` or `commands`; empty before the first look.
     problem : str
-        Why pyslurm is not used although it was wanted; empty: it is, or was not.
+        Why pyslurm is not used although it is there; empty: it is used, or is not wanted, or by
+        `auto` is not installed, which is no problem.
     """
 
     def __init__(self, commands: Commands, wanted: str) -> None:
@@ -55,12 +57,13 @@ class Route:
 
     def _choose(self) -> None:
         """Try pyslurm, and use it if it shows what squeue shows."""
-        if self._wanted != "commands":
+        wanted = self._wanted
+        if wanted == "pyslurm" or (wanted == "auto" and find_spec("pyslurm") is not None):
             shown = self._commands.jobs()
             try:
                 self._bindings = self._tried(shown)
             except AdapterError as error:
-                if self._wanted == "pyslurm":
+                if wanted == "pyslurm":
                     raise
                 self.problem = f"{error}; Slurm's commands are used instead"
         self.name = "commands" if self._bindings is None else "pyslurm"

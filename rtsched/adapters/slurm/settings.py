@@ -25,7 +25,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     command_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one command may take.")
-    ] = 30.0
+    ] = 15.0
     user: Annotated[
         str, Meta(description="The daemon's own user: reservations of jobs not yet queued are its.")
     ] = "rtsched"

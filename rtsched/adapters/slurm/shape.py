@@ -104,7 +104,9 @@ def _divisible(
     longest = part.longest_s + facts.wide_margin if part is not None else math.inf
     fastest = max(least, fastest_count(most, *rest))
     if exec_time(fastest, *rest) > longest:
-        problem = problem or f"its load takes longer than partition {name} allows on {most} nodes"
+        problem = (
+            problem or f"its load takes longer than partition {name[:60]!r} allows on {most} nodes"
+        )
     else:
         sizes = range(least, fastest + 1)
         least = sizes[bisect_left(sizes, -longest, key=lambda n: -exec_time(n, *rest))]
@@ -121,7 +123,7 @@ def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]
         return inner, ""
     return name, (
         f"rtsched cannot plan with the constraint {features[:60]!r}; give one feature that nodes "
-        f"of partition {name} have"
+        f"of partition {name[:60]!r} have"
     )
 
 

@@ -60,6 +60,7 @@ class SlurmSystem:
         self._config_read = -np.inf
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
         self._shares_read = -np.inf
+        self._no_shares = ""
         self._machine: Machine | None = None
         self._made_of: object = None
 
@@ -146,10 +147,17 @@ class SlurmSystem:
         if now - self._shares_read > self.settings.accounts_every_s:
             shown = self._commands.shares()
             if shown is None:
-                problems.append("sshare shows no accounts; fair shares are those of the last time")
+                self._no_shares = "sshare shows no accounts: fair shares are those of the last time"
             else:
-                self._shares = accounts_of(shown)
+                self._shares, self._no_shares = accounts_of(shown), ""
             self._shares_read = now
+        if self._no_shares:
+            problems.append(self._no_shares)
+        if self._config.get("PriorityType", "").endswith("basic"):
+            problems.append(
+                "PriorityType is priority/basic, which knows no site factors: jobs cannot be "
+                "ordered; set PriorityType=priority/multifactor in slurm.conf"
+            )
         settings, config = self.settings, self._config
         limits = [part.longest_s for part in machine.partitions.values()]
         return SlurmFacts(
