@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
@@ -77,6 +78,7 @@ class Store:
             with self._told():
                 self._base = connect(self.path)
                 prepare(self._base, self.path, synchronous)
+                self._counts = self._count_all()
         except BaseException:
             self.close()
             raise
@@ -104,8 +106,10 @@ class Store:
 
         A `plan` of None leaves the plan that is there.
         """
-        rows = [msgspec.structs.astuple(record) for record in records]
+        latest = list({record.token: record for record in records}.values())
+        rows = [msgspec.structs.astuple(record) for record in latest]
         with self._transaction() as base:
+            before = [self._standing(record.token) for record in latest]
             base.executemany(_UPSERT, rows)
             if plan is None:
                 base.execute("UPDATE plan SET version = ?", (version,))
@@ -113,6 +117,7 @@ class Store:
                 base.execute(
                     "UPDATE plan SET version = ?, plan = ?", (version, encode_schedule(plan))
                 )
+        self._count(before, latest)
         if any(record.standing == "provisional" for record in records):
             passing("committed")
 
@@ -139,15 +144,33 @@ class Store:
         return self._records("WHERE id = ? ORDER BY made_at DESC, token", job)
 
     def counts(self) -> dict[str, int]:
-        """Return how many records stand how."""
-        with self._told():
-            return dict(self._base.execute("SELECT standing, count(*) FROM records GROUP BY 1"))
+        """Return how many records stand how; it costs nothing, however many there are."""
+        with self._lock:
+            return {standing: number for standing, number in self._counts.items() if number}
+
+    def _standing(self, token: str) -> str:
+        """Return how a record stands in the database; empty if there is none."""
+        found = self._base.execute("SELECT standing FROM records WHERE token = ?", (token,))
+        row = found.fetchone()
+        return "" if row is None else str(row[0])
+
+    def _count(self, before: Sequence[str], records: Sequence[Record]) -> None:
+        with self._lock:
+            self._counts.subtract(filter(None, before))
+            self._counts.update(record.standing for record in records)
+
+    def _count_all(self) -> Counter[str]:
+        counted = self._base.execute("SELECT standing, count(*) FROM records GROUP BY 1")
+        return Counter(dict(counted))
 
     def forget(self, before: float) -> int:
         """Delete records closed before then; return how many."""
         text = f"DELETE FROM records WHERE changed_at < ? AND NOT {_IS_OPEN}"  # noqa: S608
         with self._transaction() as base:
-            return base.execute(text, (before,)).rowcount
+            gone = base.execute(text, (before,)).rowcount
+        with self._told():
+            self._counts = self._count_all()
+        return gone
 
     def save_states(self, states: Mapping[str, bytes]) -> None:
         """Write these plug-ins' states; those of others stay."""
@@ -179,10 +202,14 @@ class Store:
             del self._notes[:]
 
     def journal(
-        self, uid: int | None = None, limit: int = 100, job: str | None = None
+        self,
+        uid: int | None = None,
+        limit: int = 100,
+        job: str | None = None,
+        token: str | None = None,
     ) -> tuple[Decision, ...]:
-        """Return verdicts, latest first: of one user, of one job, or of all."""
-        given = {"uid = ?": uid, "job = ?": job}
+        """Return verdicts, latest first: of one user, one job, one admission, or all."""
+        given = {"uid = ?": uid, "job = ?": job, "token <> '' AND token = ?": token}
         asked = {text: value for text, value in given.items() if value is not None}
         where = f"WHERE {' AND '.join(asked)} " if asked else ""
         text = (
@@ -194,7 +221,9 @@ class Store:
             fresh = [
                 note
                 for note in reversed(self._notes)
-                if (uid is None or note.uid == uid) and (job is None or note.job == job)
+                if (uid is None or note.uid == uid)
+                and (job is None or note.job == job)
+                and (token is None or note.token == token)
             ]
         return tuple([*fresh, *map(_decision, rows)][:limit])
 

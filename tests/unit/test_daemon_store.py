@@ -115,16 +115,23 @@ def test_counts_and_forgetting(path):
             "kept": 2,
             "missed": 1,
         }
+        store.commit([record("0", standing="lapsed"), record("new")], None, 2)
+        store.commit([record("0", standing="lapsed", why="again")] * 2, None, 2)
+        assert store.counts()["lapsed"] == 1
+        assert store.counts()["firm"] == 2
+        assert "offered" not in store.counts()
         assert store.forget(NOW) == 0
-        assert store.forget(NOW + 1) == 3
-        assert set(store.counts()) == set(OPEN)
+        assert store.forget(NOW + 1) == 4
+        assert store.counts() == {"provisional": 1, "firm": 2}
+    with Store(path) as store:
+        assert store.counts() == {"provisional": 1, "firm": 2}
 
 
 def test_the_journal(path):
     """Verdicts come latest first, by user and by job, from memory and from disk alike."""
 
     def said(k: int) -> Decision:
-        return Decision(NOW + k, k % 2, str(k), "sim", "reject", ("a.b",), f"no {k}", NOW, "")
+        return Decision(NOW + k, k % 2, str(k), "sim", "reject", ("a.b",), f"no {k}", NOW, f"t{k}")
 
     with Store(path) as store:
         for k in range(6):
@@ -135,6 +142,8 @@ def test_the_journal(path):
         assert store.journal(uid=1, limit=2) == (said(5), said(3))
         assert store.journal(job="1") == (said(1),)
         assert store.journal(uid=0, job="1") == ()
+        for k in (1, 4):
+            assert store.journal(token=f"t{k}") == (said(k),)
     with Store(path) as store:
         assert store.journal(limit=1) == (said(5),)
 

@@ -42,3 +42,4 @@ CREATE TABLE journal (
 );
 CREATE INDEX journal_by_uid ON journal (uid, number);
 CREATE INDEX journal_by_job ON journal (job, number);
+CREATE INDEX journal_by_token ON journal (token, number) WHERE token <> '';
