@@ -46,7 +46,7 @@ class Worker:
     """
 
     def __init__(self, factory: Callable[[], LiveSystem], timeout_s: float = 30.0) -> None:
-        self._factory = factory
+        self._factory = pickle.dumps(factory)
         self._timeout = timeout_s
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
@@ -114,7 +114,7 @@ class Worker:
             )
         self.starts += 1
         self._child = _Child(asyncio.get_running_loop())
-        await self._exchange(Start(tuple(sys.path), pickle.dumps(self._factory)))
+        await self._exchange(Start(tuple(sys.path), self._factory))
 
     async def _exchange(self, request: object) -> Any:
         """Pass a request to the child and return the answer's value."""

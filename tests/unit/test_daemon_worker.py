@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -191,6 +192,12 @@ def test_a_system_that_cannot_be_made():
                 await worker.look()
 
     asyncio.run(main())
+
+
+def test_a_factory_must_be_picklable():
+    """One that could not reach the child is refused when the worker is made."""
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        Worker(lambda: unmade())
 
 
 def test_two_at_a_time(script):
