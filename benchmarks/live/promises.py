@@ -26,7 +26,7 @@ USERS = ("alice", "bob", "carol")
 DEADLINE_USER = playing.FAVOURED
 SEED = 7
 
-FULL = Extent(480, 9, (1, 2, 3), (1.6, 4.0), 60, (2, 3, 4, 6), 36_000)
+FULL = Extent(480, 14, (2, 3, 4), (1.3, 2.5), 90, (2, 3, 4, 6), 45_000)
 REDUCED = Extent(70, 7, (1,), (1.1, 2.4), 45, (2, 3, 4, 6), 12_000)
 
 PLANNERS = {
@@ -63,7 +63,7 @@ def site(planner: str) -> str:
 
 @dataclass(frozen=True)
 class Recurring:
-    """An hourly reservation, and the job that uses it."""
+    """An hourly reservation of so many minutes, and a job in it that may take one less."""
 
     name: str
     nodes: str
@@ -76,19 +76,23 @@ def recurring(extent: Extent) -> list[Recurring]:
     """Return recurring work whose first occurrences fall into the run."""
     whole = 60 * round((40 + extent.seconds / 2) / 60)
     return [
-        Recurring("backup", "slow[24-25]", (28, 29), max(60, whole), 1),
-        Recurring("model", "slow[21-23]", (25, 26, 27), max(120, whole + 60), 1),
+        Recurring("backup", "slow[24-25]", (28, 29), max(60, whole), 2),
+        Recurring("model", "slow[21-23]", (25, 26, 27), max(120, whole + 60), 2),
     ]
 
 
 def reserve(running: Cluster, work: Recurring, begun: float) -> None:
-    """Make the reservation; its job sleeps for most of it, whenever it begins."""
+    """Make the reservation, and submit its job."""
     words = ["scontrol", "create", "reservation", f"ReservationName={work.name}"]
     words += [f"StartTime=uts{begun + work.after:.0f}", f"Duration={work.minutes}", "Users=root"]
     running.run([*words, f"Nodes={work.nodes}", "Flags=HOURLY"])
-    words = [f"--job-name=p-{work.name}", f"--reservation={work.name}", f"--time={work.minutes}"]
+    words = [
+        f"--job-name=p-{work.name}",
+        f"--reservation={work.name}",
+        f"--time={work.minutes - 1}",
+    ]
     words += [f"--nodes={len(work.rows)}", "--exclusive"]
-    running.sbatch(words, user="root", script=f"sleep {work.minutes * 60 - 20}")
+    running.sbatch(words, user="root", script=f"sleep {work.minutes * 60 - 80}")
 
 
 def play_side(

@@ -27,7 +27,16 @@ SHARES = {"alice": 1.0, "bob": 2.0, "carol": 3.0}
 SEED = 11
 SECONDS = {False: 900, True: 150}
 POINTS = 6
-STE = f'[[plugin]]\nname = "ste"\n{playing.DAEMON}'
+STE = f"""
+[[plugin]]
+name = "ste"
+settings = {{ scale = 60.0 }}
+[slurm]
+site_factor_step = 1
+{playing.DAEMON}
+"""
+"""Jobs last half a minute, so an error of one node's minute counts as one of a day's does else."""
+
 SETTINGS = {
     "slurm": {"PriorityWeightFairshare": "10000", "PriorityWeightAge": "0"},
     "ste": {"PriorityWeightFairshare": "0", "PriorityWeightAge": "0"},
