@@ -188,15 +188,17 @@ static enum rtsched_ruling judged(const struct rtsched_settings *set,
 
 	if (ask(set, request, &answer) == RTSCHED_ANSWERED) {
 		ruling = rtsched_carry_out(&answer, job, &message);
-		if (ruling == RTSCHED_UNUSABLE && message) {
-			message[strcspn(message, "\n")] = 0;
-			complain(message);
-		} else if (ruling == RTSCHED_UNUSABLE)
-			complain("its answer makes no sense");
-		else if (message && (job || ruling == RTSCHED_REJECTED))
-			tell(err_msg, message); /* scontrol would call a good answer an error */
-		else if (ruling == RTSCHED_REJECTED)
-			tell(err_msg, "rtsched: refused");
+		if (ruling == RTSCHED_UNUSABLE) {
+			if (message)
+				message[strcspn(message, "\n")] = 0;
+			complain(message ? message : "its answer makes no sense");
+		} else if (ruling == RTSCHED_REJECTED) {
+			tell(err_msg, message ? message : "rtsched: refused");
+		} else if (message && job) {
+			/* Of a change that is accepted nothing is said: scontrol would call it an
+			 * error. */
+			tell(err_msg, message);
+		}
 	}
 	slurm_xfree((void **)&message);
 	free(answer.payload);
