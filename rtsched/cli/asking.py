@@ -52,13 +52,15 @@ def when(at: float | None, now: float) -> str:
 
 
 def gap(at: float | None, now: float) -> str:
-    """Return how far away an instant is: `in 3m 20s`, `2h 05m ago`."""
+    """Return how far away an instant is: `in 3m 20s`, `now`, `2h 05m ago`."""
     from rtsched.report.wording import MISSING, duration
 
     if at is None:
         return MISSING
     away = round(at - now)
-    return f"in {duration(away)}" if away >= 0 else f"{duration(-away)} ago"
+    if away == 0:
+        return "now"
+    return f"in {duration(away)}" if away > 0 else f"{duration(-away)} ago"
 
 
 def node_list(names: Sequence[str]) -> str:

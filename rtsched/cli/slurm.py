@@ -27,10 +27,15 @@ SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
 SITE = Path("/etc/rtsched/site.toml")
 STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
 
-AFTER = """\
+AFTER_INSTALL = """\
 Nothing was restarted. When all else that `rtsched slurm check` names is done:
   scontrol reconfigure            if it fails, the controller keeps its old settings
   rtsched slurm check"""
+
+AFTER_UNINSTALL = """\
+Nothing was restarted. In this order, since slurmctld must find its plug-ins:
+  scontrol reconfigure
+  systemctl disable --now rtsched"""
 
 
 def _slurm_conf() -> Path:
@@ -87,13 +92,13 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     """Say what is ready and what is not, each with its remedy.
 
     It looks at the submit filter and the release that it was built for, slurm.conf, the running
-    controller, the permissions of the daemon's user, sockets, clocks, and the filter's settings.
-    The status is 1 if something is wrong.
+    controller, the permissions of the daemon's user, sockets, clocks, the filter's settings, and
+    the daemon. The status is 1 if something is wrong.
     """
     from rtsched.adapters.slurm_setup import findings
 
     setup, found = looked(**where)
-    found += findings(setup)
+    found += [*findings(setup), *daemon_findings(setup.run / "query.sock")]
     if as_json:
         import msgspec
 
@@ -128,7 +133,7 @@ def install(really: bool, **where: Any) -> None:
             refuse(setup, "there is no submit filter that can be loaded")
         elif setup.version and not same_release(setup.plugin_version, setup.version):
             refuse(setup, f"the submit filter was built for Slurm {setup.plugin_version}")
-    _change(setup.path, old, new, really)
+    _change(setup.path, old, new, AFTER_INSTALL if really else "")
     lines = f"{setup.path}: "
     left = [f for f in (*found, *findings(setup)) if f.state == "wrong"]
     left = [f for f in left if not f.what.startswith(lines)]
@@ -157,7 +162,7 @@ def uninstall(slurm_conf: Path, really: bool) -> None:
     from rtsched.adapters.slurm_conf import read, uninstalled
 
     old = read(slurm_conf)
-    _change(slurm_conf, old, uninstalled(old), really)
+    _change(slurm_conf, old, uninstalled(old), AFTER_UNINSTALL if really else "")
 
 
 def looked(
@@ -185,6 +190,25 @@ def looked(
     return setup, found
 
 
+def daemon_findings(path: Path) -> list[Finding]:
+    """Return whether a daemon answers on a socket, and of what problems it tells."""
+    from rtsched.adapters.slurm_setup import Finding
+    from rtsched.daemon.ask import ask
+    from rtsched.daemon.reports import Status
+
+    try:
+        report = ask(Status(), str(path))
+    except RtschedError as error:
+        return [Finding("wrong", str(error), "`systemctl start rtsched`; its log says what fails")]
+    told = [
+        Finding("wrong", f"the daemon tells: {problem}", "docs/slurm/troubleshooting.md")
+        for problem in report.problems
+    ]
+    dry = Finding("note", "the daemon is on a dry-run: it promises and changes nothing")
+    state = [dry] if report.mode == "dry-run" else []
+    return [*state, *told] or [Finding("good", "the daemon answers, and tells of no problem")]
+
+
 def show(out: Console, found: Sequence[Finding]) -> None:
     """Print findings, each with its remedy."""
     for each in found:
@@ -193,8 +217,8 @@ def show(out: Console, found: Sequence[Finding]) -> None:
             indented(out, each.remedy, 7)
 
 
-def _change(path: Path, old: str, new: str, really: bool) -> None:
-    """Show how a file changes, and change it if that is wanted."""
+def _change(path: Path, old: str, new: str, after: str) -> None:
+    """Show how a file changes; where it is said what comes `after`, change it."""
     if new == old:
         click.echo(f"{path}: nothing to change")
         return
@@ -202,11 +226,11 @@ def _change(path: Path, old: str, new: str, really: bool) -> None:
         old.splitlines(), new.splitlines(), str(path), f"{path} (new)", lineterm=""
     )
     click.echo("\n".join(lines).encode("utf-8", "backslashreplace").decode())
-    if not really:
+    if not after:
         say("rtsched: nothing was changed; --apply does it")
         return
     backup = replace_file(path, old, new)
-    say(f"rtsched: {path} was changed; what it was is in {backup}\n{AFTER}")
+    say(f"rtsched: {path} was changed; what it was is in {backup}\n{after}")
 
 
 def replace_file(path: Path, old: str, new: str) -> Path:

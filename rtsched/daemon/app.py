@@ -177,10 +177,10 @@ class Daemon:
     def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
         if judged.judgement is not None:
             self.metrics.judged(judged.judgement)
-        if judged.verdict == "pass" and not judged.ruling.text:
+        text = judged.ruling.text or judged.foreseen
+        if judged.verdict == "pass" and not text:
             return
         token = judged.ruling.token
-        text = judged.ruling.text
         decision = Decision(
             now, uid, "", name, judged.verdict, judged.codes, text, judged.offer, token
         )

@@ -6,9 +6,15 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rtsched.chain import Judgement
+from rtsched.model.verdicts import Verdict
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.chain import Judgement
+    from rtsched.model.verdicts import Finding
+
+WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
@@ -47,23 +53,59 @@ def put_off(why: str, until: float, now: float) -> str:
     return shortened(f"{PREFIX}held; it is judged again{when}: {why}")
 
 
-def warned(judgement: Judgement) -> str:
+def warned(judgement: Judgement, asking: Callable[[float], str], now: float) -> str:
     """Return what plug-ins that only warn would have said against the job; empty: nothing."""
-    said = [
-        finding.text(0)
+    _, why, offer = uncounted(judgement, ("warn",))
+    if not why:
+        return ""
+    text = shortened(f"{PREFIX}warning: {why}")
+    return (
+        text if offer == math.inf else f"{text}. Feasible: {moment(offer, now)} ({asking(offer)})"
+    )
+
+
+def foreseen(judgement: Judgement) -> tuple[tuple[str, ...], str, float]:
+    """Return what would have become of the job, had plug-ins counted that do not.
+
+    Reason codes, a sentence, and an offer, inf if there is none; the sentence is empty where none
+    of them has an opinion on a promise.
+    """
+    doing = []
+    for answer in judgement.answers:
+        if answer.mode == "enforce" or answer.value is None:
+            continue
+        verdict = Verdict(int(answer.value.code[0]))
+        if verdict >= Verdict.DEFER or math.isfinite(answer.value.promise[0]):
+            doing.append(f"{answer.plugin} ({answer.mode}) would {WOULD[verdict]} it")
+    codes, why, offer = uncounted(judgement, ("shadow", "warn"))
+    return codes, shortened(": ".join(filter(None, (", ".join(doing), why)))), offer
+
+
+def uncounted(judgement: Judgement, modes: tuple[str, ...]) -> tuple[tuple[str, ...], str, float]:
+    """Return what plug-ins of these modes have against the first job, and their offer."""
+    against = [
+        answer.value
         for answer in judgement.answers
-        if answer.mode == "warn" and answer.value is not None and int(answer.value.code[0]) >= 2
-        for finding in answer.value.findings
-        if 0 in finding.rows
+        if answer.mode in modes
+        and answer.value is not None
+        and answer.value.code[0] >= Verdict.DEFER
     ]
-    return shortened(f"{PREFIX}warning: {'; '.join(said)}") if said else ""
+    found = [f for value in against for f in value.findings if 0 in f.rows]
+    offer = max((float(value.offer[0]) for value in against), default=math.inf)
+    return tuple(f.reason.code for f in found), "; ".join(map(sentence, found)), offer
 
 
 def reasons(judgement: Judgement) -> tuple[tuple[str, ...], str]:
     """Return the codes and sentences of what counted against the first job of a batch."""
     found = [f for f in judgement.verdicts.findings if 0 in f.rows]
-    texts = [f.text(f.rows.tolist().index(0)) for f in found]
-    return tuple(f.reason.code for f in found), "; ".join(texts)
+    return tuple(f.reason.code for f in found), "; ".join(map(sentence, found))
+
+
+def sentence(finding: Finding) -> str:
+    """Return what a finding says of the first job of a batch, its numbers rounded for a prompt."""
+    row = finding.rows.tolist().index(0)
+    numbers = {name: float(values[row]) for name, values in finding.numbers.items()}
+    return finding.reason.text({k: round(v) if abs(v) >= 100 else v for k, v in numbers.items()})
 
 
 def shortened(text: str) -> str:

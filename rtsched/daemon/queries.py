@@ -263,7 +263,7 @@ class Queries:
         desk = Desk(chain, silent, daemon.translator.asking)
         judged = desk.judge(daemon.site, submission, "", now)
         reasons = tuple(
-            reports.Reason(f.reason.code, f.text(0))
+            reports.Reason(f.reason.code, messages.sentence(f))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
         )
         new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]

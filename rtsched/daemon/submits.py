@@ -63,6 +63,8 @@ class Judged:
         Counter-offer, seconds since the epoch; inf: none.
     judgement : Judgement or None
         Who said what.
+    foreseen : str
+        What plug-ins that do not count would have done; for `pass`.
     """
 
     site: Site
@@ -72,6 +74,7 @@ class Judged:
     codes: tuple[str, ...] = ()
     offer: float = math.inf
     judgement: Judgement | None = None
+    foreseen: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,7 @@ class Desk:
     def judge(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
         """Judge a submission at `now`, seconds since the epoch; nothing is written down."""
         if submission.problem:
-            text = messages.shortened(f"{messages.PREFIX}{submission.problem}")
-            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unusable",))
+            return self._unusable(site, submission.problem)
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )
@@ -116,6 +118,18 @@ class Desk:
             )
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.waits",))
         return self._judge(site, row, links, (submission.uid, user), now)
+
+    def _unusable(self, site: Site, problem: str) -> Judged:
+        """Reject what cannot be promised anything, if the answers of some plug-in count."""
+        codes = ("submit.unusable",)
+        if self.chain.counts("admit"):
+            text = messages.shortened(messages.PREFIX + problem)
+            return Judged(site, Ruling(True, text), verdict="reject", codes=codes)
+        modes = {self.chain.member(name).mode for name in self.chain.asks("admit")}
+        text = f"{messages.PREFIX}warning: {problem}" if "warn" in modes else ""
+        foreseen = f"would be rejected: {problem}" if modes else ""
+        ruling = Ruling(False, messages.shortened(text))
+        return Judged(site, ruling, codes=codes, foreseen=messages.shortened(foreseen))
 
     def _follows_links(self) -> bool:
         """Return whether the planner, if one is enforced, minds what a job waits for."""
@@ -138,7 +152,7 @@ class Desk:
             text = messages.put_off(why, float(verdicts.retry_at[0]), now)
             judged = Judged(site, Ruling(False, text, parked=True), verdict="defer")
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
-            judged = Judged(site, Ruling(False, messages.warned(judgement)))
+            return self._passed(site, judgement, now)
         else:
             lapse = now + self.settings.lapse
             record = record_of(row, who, float(verdicts.promise[0]), "provisional", now, lapse)
@@ -148,6 +162,12 @@ class Desk:
         changed = (*judged.changed, *_dropped(site, judged.site, now))
         codes = messages.reasons(judgement)[0]
         return replace(judged, changed=changed, codes=codes, judgement=judgement)
+
+    def _passed(self, site: Site, judgement: Judgement, now: float) -> Judged:
+        """Let a job pass that nobody promises anything; say what would have become of it."""
+        codes, text, offer = messages.foreseen(judgement)
+        ruling = Ruling(False, messages.warned(judgement, self.asking, now))
+        return Judged(site, ruling, (), "pass", codes, offer, judgement, text)
 
     def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
         edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges

@@ -48,6 +48,9 @@ def test_from_bare_to_ready_and_back(suite):
         cluster.run(["scontrol", "reconfigure"])
         assert "rtsched" in uses(cluster)
         status, found = check(cluster)
+        assert ["no daemon answers" in x["what"] for x in found if x["state"] == "wrong"] == [True]
+        cluster.start_daemon()
+        status, found = check(cluster)
         assert status == 0, [each for each in found if each["state"] == "wrong"]
         cluster.run(["rtsched", "slurm", "uninstall", "--apply"], timeout=60)
         assert conf.read_text() == before

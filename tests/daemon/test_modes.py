@@ -1,0 +1,67 @@
+"""What shadow and warn say, and that they change nothing."""
+
+from __future__ import annotations
+
+import pytest
+from scene import ANN, NAMES, T0, Scene
+
+from rtsched.adapters.live import Submission
+from rtsched.chain import Chain, Member
+from rtsched.daemon.chains import Chains
+from rtsched.daemon.settings import DaemonSettings
+from rtsched.daemon.submits import Desk
+from rtsched.model.jobs import Edges, Jobs
+from rtsched_plugins.mcdf import Mcdf
+
+
+def judged(mode: str, problem: str = "", **columns: object):
+    """Judge a job on four idle nodes by a planner of this mode."""
+    chain = Chains(Chain([Member("mcdf", Mcdf(), mode)], "mcdf"), ())
+    row = {"partition": None, "account": None, "qos": None, **columns}
+    jobs = Jobs.build(1, **{name: [value] for name, value in row.items() if value is not None})
+    submission = Submission(jobs, Edges.build(0), ANN, problem)
+    desk = Desk(chain.of(jobs), DaemonSettings(), lambda at: f"--deadline={at:.0f}")
+    site = Scene().site
+    found = desk.judge(site, submission, NAMES[ANN], T0)
+    assert (found.site is site) == (mode != "enforce" or bool(problem))
+    return found
+
+
+def test_shadow_passes_a_hopeless_job_in_silence_and_remembers_what_it_thought() -> None:
+    """Its user reads nothing; the journal gets reason and counter-offer."""
+    found = judged("shadow", size=2, wall_time=1000.0, deadline=T0 + 990.4)
+    assert found.verdict == "pass"
+    assert not found.ruling.rejected
+    assert found.ruling.text == ""
+    assert found.foreseen.startswith("mcdf (shadow) would reject it: ")
+    assert found.codes
+    assert found.offer == pytest.approx(T0 + 1000)
+
+
+def test_warn_tells_what_would_be_accepted() -> None:
+    """The warning names a feasible deadline, and how to ask for it."""
+    found = judged("warn", size=2, wall_time=1000.0, deadline=T0 + 990.4)
+    assert not found.ruling.rejected
+    assert found.ruling.text.startswith("rtsched: warning: ")
+    assert f"--deadline={T0 + 1000:.0f}" in found.ruling.text
+    assert ".4" not in found.ruling.text
+
+
+def test_what_would_be_promised_is_remembered_too() -> None:
+    """So an admin can count both."""
+    found = judged("shadow", size=2, wall_time=1000.0, deadline=T0 + 2000)
+    assert found.foreseen == "mcdf (shadow) would admit it"
+
+
+def test_a_best_effort_job_is_not_worth_a_word() -> None:
+    """Where all jobs are judged the journal would be full of them."""
+    assert judged("shadow", size=2, wall_time=1000.0).foreseen == ""
+
+
+@pytest.mark.parametrize("mode", ["shadow", "warn", "enforce"])
+def test_what_cannot_be_promised_is_rejected_by_enforcement_only(mode: str) -> None:
+    """An array with a deadline passes while nothing is enforced."""
+    found = judged(mode, "rtsched gives no promise to an array")
+    assert found.ruling.rejected == (mode == "enforce")
+    assert ("no promise" in found.ruling.text) == (mode != "shadow")
+    assert found.codes == ("submit.unusable",)

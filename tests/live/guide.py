@@ -1,0 +1,169 @@
+"""The commands of a guide, and what stands in for systemd where they are run.
+
+A fenced block that is to be run has a comment in front of it: `<!-- run: root -->`, or whoever is
+to run it. `<!-- run: alice, fails -->` says that its last command must fail.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCK = re.compile(
+    r"^<!-- run: (?P<user>\w+)(?P<fails>, fails)? -->\n+```sh\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """One block of commands.
+
+    Attributes
+    ----------
+    section : str
+        The heading that it stands under.
+    user : str
+        Who runs it.
+    fails : bool
+        Whether its last command must fail.
+    text : str
+        The commands, for sh.
+    """
+
+    section: str
+    user: str
+    fails: bool
+    text: str
+
+
+def blocks(path: Path) -> list[Block]:
+    """Return the blocks of a guide that are to be run, in order."""
+    text = path.read_text("utf-8")
+    headings = [(match.start(), match[1]) for match in HEADING.finditer(text)]
+    found = []
+    for match in BLOCK.finditer(text):
+        section = [title for at, title in headings if at < match.start()][-1:]
+        found.append(Block("".join(section), match["user"], bool(match["fails"]), match["text"]))
+    return found
+
+
+SYSTEMCTL = r'''#!/usr/bin/python3
+"""Runs a unit as its file says, as far as the commands of the guide need it."""
+
+import os
+import pathlib
+import pwd
+import grp
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+UNITS = pathlib.Path("/etc/systemd/system")
+STATE = pathlib.Path("/run/stand-in")
+
+
+def settings(name):
+    found = {}
+    for line in (UNITS / f"{name}.service").read_text().splitlines():
+        key, given, value = line.partition("=")
+        if given and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def pid(name):
+    try:
+        number = int((STATE / f"{name}.pid").read_text())
+        os.kill(number, 0)
+        return number
+    except (OSError, ValueError):
+        return 0
+
+
+def directories(unit, owner):
+    for key, top in (("Runtime", "/run"), ("State", "/var/lib"), ("Cache", "/var/cache")):
+        for word in unit.get(f"{key}Directory", []):
+            path = pathlib.Path(top, word)
+            path.mkdir(exist_ok=True)
+            path.chmod(int(unit[f"{key}DirectoryMode"][0], 8))
+            os.chown(path, owner.pw_uid, owner.pw_gid)
+
+
+def start(name):
+    if pid(name):
+        return
+    unit = settings(name)
+    owner = pwd.getpwnam(unit["User"][0])
+    directories(unit, owner)
+    groups = [grp.getgrnam(word).gr_gid for word in " ".join(unit["SupplementaryGroups"]).split()]
+    words = dict(pair.split("=", 1) for line in unit["Environment"] for pair in line.split())
+    STATE.mkdir(exist_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    address = str(STATE / f"{name}.notify")
+    pathlib.Path(address).unlink(missing_ok=True)
+    listener.bind(address)
+    os.chmod(address, 0o666)
+    with open(STATE / f"{name}.log", "ab") as log:
+        process = subprocess.Popen(
+            unit["ExecStart"][0].split(),
+            user=owner.pw_uid,
+            group=owner.pw_gid,
+            extra_groups=groups,
+            env={"PATH": "/usr/sbin:/usr/bin", "LANG": "C", "NOTIFY_SOCKET": address, **words},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            umask=int(unit["UMask"][0], 8),
+            start_new_session=True,
+        )
+    (STATE / f"{name}.pid").write_text(str(process.pid))
+    listener.settimeout(0.2)
+    deadline = time.monotonic() + float(unit["TimeoutStartSec"][0])
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            sys.exit(f"Job for {name}.service failed; see journalctl -u {name}")
+        try:
+            if b"READY=1" in listener.recv(4096):
+                return
+        except TimeoutError:
+            pass
+    sys.exit(f"{name}.service: start timed out")
+
+
+def stop(name):
+    number = pid(name)
+    if number:
+        os.kill(number, signal.SIGTERM)
+    while pid(name):
+        time.sleep(0.05)
+
+
+def reload(name):
+    for word in settings(name)["ExecReload"]:
+        subprocess.run(word.replace("$MAINPID", str(pid(name))).split(), check=True)
+
+
+def main(arguments):
+    options = {word for word in arguments if word.startswith("-")}
+    verb, *names = [word for word in arguments if not word.startswith("-")]
+    for name in names:
+        if verb in {"stop", "restart"} or (verb == "disable" and "--now" in options):
+            stop(name)
+        if verb in {"start", "restart"} or (verb == "enable" and "--now" in options):
+            start(name)
+        if verb == "reload":
+            reload(name)
+
+
+if sys.argv[0].endswith("journalctl"):
+    sys.stdout.write((STATE / f"{sys.argv[sys.argv.index('-u') + 1]}.log").read_text())
+else:
+    main(sys.argv[1:])
+'''

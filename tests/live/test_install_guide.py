@@ -1,0 +1,88 @@
+"""The install guide, its commands run in order on a Slurm that knows nothing of rtsched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from guide import SYSTEMCTL, blocks
+from testbed import Cluster, SlurmOptions
+from testbed.images import SOURCES, SUITES, Sources
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "install.md"
+
+# No network: what pip would fetch is there already, and a wheel is built with it.
+ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin",
+    "PIP_NO_INDEX": "1",
+    "PIP_NO_BUILD_ISOLATION": "false",
+}
+
+# As Debian's packages leave them: no user, no word of ours in the accounting.
+FORGET = """
+sacctmgr -i delete user rtsched
+sacctmgr -i delete account operators
+userdel rtsched
+rm -rf /var/lib/rtsched /etc/rtsched /usr/lib/rtsched /run/rtsched
+"""
+
+BARE = SlurmOptions(
+    fast=2,
+    slow=4,
+    admin_level="None",
+    settings={"PluginDir": "", "AccountingStoreFlags": "job_comment"},
+)
+
+
+def bare(cluster):
+    """Make a cluster what it is before anybody thought of rtsched, its sources unpacked."""
+    cluster.run(["sh", "-c", FORGET], check=False)
+    tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib")
+    Sources(*tops).write(cluster.path(SOURCES))
+    for name in ("systemctl", "journalctl"):
+        file = cluster.path(f"/usr/local/bin/{name}")
+        file.write_text(SYSTEMCTL)
+        file.chmod(0o755)
+
+
+def follow(cluster, found):
+    """Run blocks in order; return what was printed, by section, of all and of the last one."""
+    said, last = {}, ""
+    for block in found:
+        words = ["sh", "-eu", "-c", block.text]
+        done = cluster.run(words, user=block.user, env=ENV, timeout=300, check=False)
+        last = done.stdout + done.stderr
+        assert (done.returncode != 0) == block.fails, f"{block.text}\n{last}"
+        said[block.section] = said.get(block.section, "") + last
+    return said, last
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
+    """Its commands work as they stand; the last before the rollback is told a feasible deadline."""
+    found = blocks(GUIDE)
+    there = [block for block in found if block.section != "Rollback"]
+    back = [block for block in found if block.section == "Rollback"]
+    assert there
+    assert back
+    with Cluster(suite, BARE, software=False) as cluster:
+        bare(cluster)
+        conf = cluster.path("/etc/slurm/slurm.conf").read_text()
+        said, last = follow(cluster, there)
+        assert "portfolio (shadow) would reject it" in said["Shadow"]
+        assert "Submitted batch job" in said["Shadow"]
+        assert "sbatch: rtsched: warning: " in said["Warn"]
+        assert "Submitted batch job" in said["Warn"]
+        assert "sbatch: rtsched: promised to end by" in said["Enforce"]
+        assert re.search(r"rtsched: rejected: .* Feasible: .*--deadline=20\S+\), kept", last)
+        follow(cluster, back)
+        assert cluster.path("/etc/slurm/slurm.conf").read_text() == conf
+        assert "rtsched" not in cluster.run(["scontrol", "show", "config"]).stdout
+        assert "rtsched_" not in cluster.run(["scontrol", "show", "reservation"]).stdout
+        assert cluster.sbatch(["-N1", "--time=1"], user="alice") > 0
+
+
+def test_every_command_of_the_guide_is_run():
+    """A block of shell commands that the test would pass over is a mistake in the guide."""
+    assert GUIDE.read_text("utf-8").count("```sh\n") == len(blocks(GUIDE))
