@@ -37,6 +37,9 @@ LONGEST_COMMENT = 4096
 FIRST_FACTOR = 1 << 29
 """Site factors have 32 bits, with an offset. Of this, minutes since the epoch are taken off."""
 
+_RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
+"""States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
+
 _RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S*)*")
 
 
@@ -229,7 +232,7 @@ def _bindings(guards: list[Guard], view: View) -> list[Change]:
         waits = view.rows.state[at] in WAITING
         if not name.startswith(PREFIX) or (waits and job in wanted):
             continue
-        if waits or view.rows.state[at] == "RUNNING":
+        if waits or view.rows.state[at] in _RUNS:
             changes.append(
                 change(
                     "reserve",
