@@ -18,6 +18,8 @@ from rtsched.model.snapshot import places
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from rtsched.adapters.live import Sight
     from rtsched.daemon.records import Record, Standing
 
@@ -181,18 +183,32 @@ def _seen(
         marks=sight.marks,
         facts=sight.facts,
         seen=sight.time,
+        newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(sight))),
         declined=site.declined & frozenset(sight.queued.id.tolist())
         if site.declined
         else site.declined,
     )
 
 
+def _shown(sight: Sight) -> tuple[NDArray[np.int64], ...]:
+    return sight.queued.id, sight.running.id, sight.ended.job
+
+
 def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, Record]) -> Edges:
-    """Return the edges of records that the batch system has not shown yet."""
+    """Return the edges of records that the batch system has not shown yet.
+
+    Those between two of them follow the first one to its new id, and go with it.
+    """
     if not len(links):
         return links
-    hidden = [job in records and job not in names for job in links.after.tolist()]
-    return links if all(hidden) else links.take(np.array(hidden))
+    before = [names.get(job, job) for job in links.before.tolist()]
+    hidden = [
+        after in records and after not in names and (first < FIRST_OWN_ID or first in records)
+        for first, after in zip(before, links.after.tolist(), strict=True)
+    ]
+    if all(hidden) and before == links.before.tolist():
+        return links
+    return links.replace(before=np.array(before, np.int64)).take(np.array(hidden))
 
 
 def _events(site: Site, sight: Sight) -> Events:

@@ -52,6 +52,8 @@ class Site:
         When that was, seconds since the epoch; -inf: never.
     next_id : int
         The next job id of our own.
+    newest : int
+        The highest job id that a look has shown; 0: none has.
     declined : frozenset of int
         Waiting jobs that were judged without a filter and were promised nothing.
     """
@@ -64,6 +66,7 @@ class Site:
     facts: Any = None
     seen: float = -np.inf
     next_id: int = FIRST_OWN_ID
+    newest: int = 0
     declined: frozenset[int] = frozenset()
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import numpy as np
 
-from rtsched.adapters.live import Ruling
+from rtsched.adapters.live import FIRST_OWN_ID, Ruling
 from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
@@ -21,8 +21,6 @@ from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from rtsched.adapters.live import Submission
     from rtsched.chain import Chain, Judgement
@@ -109,7 +107,13 @@ class Desk:
         if most and len(site.of_user(submission.uid, "provisional", "firm")) >= most:
             text = f"{messages.PREFIX}you have {most} promises, as many as one user may have"
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.too-many",))
-        links = links.take(_is_open(site, links))
+        links, unseen = _open(site, links, submission.uid)
+        if unseen and np.isfinite(row.deadline[0]) and self.chain.counts("admit"):
+            text = (
+                f"{messages.PREFIX}job {unseen}, which it waits for, was submitted a moment ago "
+                "and is not known yet; submit again in a few seconds"
+            )
+            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unseen",))
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
                 f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
@@ -231,11 +235,27 @@ class Desk:
         return Judged(after, ruling_of(record, plan, now), changed, "admit", ("submit.offer",))
 
 
-def _is_open(site: Site, links: Edges) -> NDArray[np.bool_]:
-    """Return which of the jobs that are waited for have not ended."""
+def _open(site: Site, links: Edges, uid: int) -> tuple[Edges, int]:
+    """Return the links to jobs that have not ended, and a job that nobody knows yet; 0: none.
+
+    A job that was submitted after the last look has no number here. If the user has admissions
+    without a number, it may be any of them, and the new job waits for them all until a look tells.
+    """
     snapshot = site.snapshot
     there = np.concatenate([snapshot.queued.id, snapshot.running.id])
-    return np.isin(links.before, there)
+    known, new = links.take(np.isin(links.before, there)), links.before > site.newest
+    if not new.any():
+        return known, 0
+    own = [r.id for r in site.of_user(uid, "provisional") if r.id >= FIRST_OWN_ID]
+    if not own:
+        return known, int(links.before[new][0])
+    guessed = Edges.build(
+        len(own),
+        before=own,
+        after=links.after[0],
+        message_time=float(links.message_time[new].max()),
+    )
+    return Edges.joined([known, guessed]), 0
 
 
 def _equal(one: Jobs, other: Jobs, name: str) -> bool:

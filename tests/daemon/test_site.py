@@ -260,3 +260,31 @@ def test_a_planner_that_ignores_order_promises_nothing_to_jobs_that_wait() -> No
         assert judged.verdict == verdict
     plan = scene.site.snapshot.plan
     assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
+
+
+def test_a_chain_submitted_in_one_breath_is_planned_in_order() -> None:
+    """The first job has no number here yet when the second one names it."""
+    scene = Scene(planner="spare")
+    tokens = []
+    for after in (None, 41):
+        judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=after)
+        assert judged.verdict == "admit"
+        tokens.append(judged.ruling.token)
+    plan = scene.site.snapshot.plan
+    assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
+    scene.look(T0 + 1, queued=((41, tokens[0]),))
+    assert scene.site.links.before.tolist() == [41]
+    assert sorted(scene.site.snapshot.plan.entries.start.tolist())[1] >= T0 + 600
+    scene.look(T0 + 2, queued=((41, tokens[0]), (42, tokens[1])))
+    assert len(scene.site.links) == 0
+
+
+def test_nothing_is_promised_behind_a_job_that_nobody_knows() -> None:
+    """A best-effort job that no look has shown may still wait for hours."""
+    scene = Scene(planner="spare")
+    judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
+    assert judged.codes == ("submit.unseen",)
+    assert "job 41" in judged.ruling.text
+    scene.look(T0 + 1, ended=((41, T0, Ending.COMPLETED),))
+    judged = scene.submit(T0 + 2, size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
+    assert judged.verdict == "admit"
