@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from promising import (
     SITE,
+    UNPROMISED,
     Live,
     Said,
     eventually,
@@ -103,3 +104,123 @@ def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
         assert "without a promise" in said.text
         assert any(each.why == "the job never appeared" for each in live.kept())
     assert said.seconds < 1.0
+
+
+def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
+    """Stopped, it costs each question the filter's patience; going on, it invents no promise."""
+    first = live.promise(*SHORT, in_minutes(60), script="sleep 60")
+    live.wait_standing(first, "firm")
+    live.cluster.services.signal("rtsched", "STOP")
+    said = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
+    asked = time.monotonic()
+    live.cluster.run(["squeue"])
+    assert time.monotonic() - asked < 1.0
+    live.cluster.services.signal("rtsched", "CONT")
+    assert all(UNPROMISED in each.text for each in said)
+    assert live.slowest(said) < 1.0
+    eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
+    settled(live)
+    assert live.standing(first) == "firm"
+    assert lost_and_invented(live, said, others=False) == []
+
+
+def test_without_a_socket(live: Live) -> None:
+    """Without the daemon or its socket a job is let in without a promise, at once."""
+    live.cluster.stop_daemon()
+    said = [live.submit(*SHORT, in_minutes(60)) for _ in range(3)]
+    assert all(UNPROMISED in each.text for each in said)
+    assert live.slowest(said) < 1.0
+    live.cluster.start_daemon()
+    eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
+
+
+def test_a_controller_that_restarts(live: Live) -> None:
+    """Reconfigured, killed, gone for a while and back: promises and reservations are the same."""
+    cluster = live.cluster
+    job = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 25")
+    waiting = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 1")
+    live.wait_standing(waiting, "firm")
+    guard = f"rtsched_{waiting}"
+    eventually(lambda: guard in live.reservations())
+    cluster.run(["scontrol", "reconfigure"])
+    eventually(lambda: live.promise("-N1", "--time=2", in_minutes(90), script="true"))
+    cluster.kill_slurmctld()
+    try:
+        eventually(lambda: live.ask("status")["problems"])
+    finally:
+        cluster.start_slurmctld()
+    eventually(lambda: not live.ask("status")["problems"])
+    assert live.standing(job) in {"firm", "kept"}
+    assert live.standing(waiting) == "firm"
+    assert guard in live.reservations()
+    assert live.wait_standing(waiting, "kept", seconds=90)
+
+
+def test_without_the_accounting_daemon(live: Live) -> None:
+    """Without slurmdbd promises are given and kept."""
+    live.cluster.stop_slurmdbd()
+    try:
+        job = live.promise(*SHORT, in_minutes(60), script="true")
+        live.wait_standing(job, "kept")
+    finally:
+        live.cluster.start_slurmdbd()
+
+
+def test_a_full_disk(live: Live) -> None:
+    """Where a promise cannot be written down none is given; with room it works again at once."""
+    cluster = live.cluster
+    cluster.stop_daemon()
+    place = "/var/lib/rtsched"
+    cluster.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700,uid=rtsched", "tmpfs", place])
+    try:
+        cluster.start_daemon()
+        first = live.promise(*SHORT, in_minutes(60), script="sleep 30")
+        live.wait_standing(first, "firm")
+        cluster.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
+        said = [live.submit(*SHORT, in_minutes(60)) for _ in range(60)]
+        assert any(UNPROMISED in each.text for each in said)
+        assert live.slowest(said) < 1.0
+        assert cluster.services.alive("rtsched")
+        assert live.ask("status")["promises"]
+        cluster.run(["rm", f"{place}/fill"])
+        eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
+        settled(live)
+        assert live.standing(first) == "firm"
+        assert lost_and_invented(live, said, others=False) == []
+    finally:
+        cluster.stop_daemon()
+        cluster.run(["umount", place])
+
+
+def test_a_clock_that_steps(live: Live) -> None:
+    """An hour forth and back breaks no promise that has more than an hour left."""
+    cluster = live.cluster
+    cluster.stop_daemon()
+    cluster.start_daemon(stepping=True)
+    job = live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
+    waiting = live.promise("-N8", "--time=2", in_minutes(180), script="true")
+    live.wait_standing(waiting, "firm")
+    for step in (3600.0, 0.0, -3600.0, 0.0):
+        cluster.step_clock(step)
+        time.sleep(3)
+        assert live.standing(job) in {"firm", "kept"}
+        assert live.standing(waiting) in {"firm", "kept"}
+        assert cluster.services.alive("rtsched")
+    assert live.submit(*SHORT, in_minutes(180), script="true").promised
+    live.wait_standing(waiting, "kept", seconds=60)
+    cluster.stop_daemon()
+
+
+@pytest.mark.parametrize("signal", ["KILL", "STOP"])
+def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
+    """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
+    job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
+    live.wait_standing(job, "firm")
+    daemon = live.cluster.services.pid("rtsched")
+    children = live.cluster.run(["pgrep", "-P", str(daemon)]).stdout.split()
+    live.cluster.run(["kill", f"-{signal}", children[0]])
+    said = live.submit(*SHORT, in_minutes(60))
+    assert said.promised
+    live.wait_standing(said.job, "firm", seconds=30)
+    assert live.standing(job) == "firm"
+    assert live.slowest() < 1.0

@@ -297,11 +297,13 @@ def node_rows(output: str) -> list[NodeRow]:
 def state_of(state: str) -> NodeState:
     """Return what a node's state such as `IDLE+DRAIN` means for promises.
 
-    A node that never answered is down. One in maintenance, switched off or about to boot takes no
-    promised job: nobody knows when it would start.
+    A node that does not answer is down. One that the controller has not asked since it started is
+    up: if it is not, Slurm says so within `SlurmdTimeout`, and no promise is broken before that. One
+    in maintenance, switched off or about to boot takes no promised job: nobody knows when it would
+    start.
     """
     words = state.split("+")
-    if "*" in state or "UNKNOWN" in words:
+    if "*" in state:
         return NodeState.DOWN
     known = slurm_state(word for word in words if word not in _HARMLESS)
     away = any(word.startswith(_AWAY) for word in words)
