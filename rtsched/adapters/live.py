@@ -185,12 +185,15 @@ class Submission:
         Who submits.
     problem : str
         Why it makes no sense, for its user; empty if it does.
+    comment : str
+        What its user wrote about it, where the answer has to go on with that.
     """
 
     jobs: Jobs
     edges: Edges
     uid: int
     problem: str = ""
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,10 @@ class Ruling:
         Planned, seconds since the epoch; nan where there is no promise.
     size : int
         Planned nodes; 0 where there is no promise.
+    nodes : tuple of str
+        Their names.
+    shares : tuple of float
+        The fraction of the load on each; equal where it is not divided.
     parked : bool
         Whether it is to be held until the daemon releases or cancels it.
     """
@@ -223,6 +230,8 @@ class Ruling:
     start: float = np.nan
     end: float = np.nan
     size: int = 0
+    nodes: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()
 
 
 class Translator(Protocol):

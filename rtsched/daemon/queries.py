@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
-LATEST = 1000
-"""Verdicts that are looked through for those on one job."""
-
 
 class Queries:
     """Answers questions of users about a daemon.
@@ -157,16 +154,14 @@ class Queries:
             return reports.ExplainReport(now=now, verdicts=tuple(_verdict(d, "") for d in found))
         job = self._visible(question.job, uid)
         record = self._record(job)
-        tokens = {record.token} if record is not None else set()
-        latest = daemon.store.journal(None, LATEST)
-        said = [d for d in latest if (d.token and d.token in tokens) or d.job == question.job]
+        said = daemon.store.journal(limit=question.last, token=record.token) if record else ()
         shown = self._job(job)
         waiting = shown is not None and shown.state == "waiting"
         return reports.ExplainReport(
             now=now,
             job=shown,
             promise=self._promise(record) if record is not None else None,
-            verdicts=tuple(_verdict(d, question.job) for d in said[: question.last]),
+            verdicts=tuple(_verdict(d, question.job) for d in said),
             waits=waits(daemon.site, daemon.steered, job, now) if waiting else (),
             helps=helps(daemon.site, job, now) if waiting else (),
             terms=terms(daemon.steered, job) if waiting else {},

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
-    from rtsched.model.schedule import Schedule
 
 SHAPE = (
     *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned"),
@@ -161,7 +160,7 @@ class Desk:
             lapse = now + self.settings.lapse
             record = record_of(row, who, float(verdicts.promise[0]), "provisional", now, lapse)
             after = base.with_record(record, row, links, verdicts.plan)
-            ruling = ruling_of(record, verdicts.plan, now)
+            ruling = ruling_of(record, after, now)
             judged = Judged(after, ruling, (record,), "admit")
         changed = (*judged.changed, *_dropped(site, judged.site, now))
         codes = messages.reasons(judgement)[0]
@@ -232,7 +231,7 @@ class Desk:
         bare = site.without([offer.id])
         after = bare.with_record(record, row, links, plan)
         changed = (record, *_dropped(site, after, now))
-        return Judged(after, ruling_of(record, plan, now), changed, "admit", ("submit.offer",))
+        return Judged(after, ruling_of(record, after, now), changed, "admit", ("submit.offer",))
 
 
 def _open(site: Site, links: Edges, uid: int) -> tuple[Edges, int]:
@@ -281,13 +280,23 @@ def record_of(
     )
 
 
-def ruling_of(record: Record, plan: Schedule, now: float) -> Ruling:
-    """Return what user and batch system are told of a promise."""
+def ruling_of(record: Record, site: Site, now: float) -> Ruling:
+    """Return what user and batch system are told of a promise that the site now holds."""
+    plan, names = site.snapshot.plan, site.snapshot.cluster.nodes.texts("name")
     entry = entry_of(plan, record.id)
-    start, end = float(plan.entries.start[entry]), float(plan.entries.end[entry])
-    size = int(plan.entries.size[entry])
-    text = messages.promised(record.deadline, start, size, now)
-    return Ruling(False, text, False, record.token, record.deadline, start, end, size)
+    start, size = float(plan.entries.start[entry]), int(plan.entries.size[entry])
+    at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
+    return Ruling(
+        False,
+        messages.promised(record.deadline, start, size, now),
+        token=record.token,
+        promise=record.deadline,
+        start=start,
+        end=float(plan.entries.end[entry]),
+        size=size,
+        nodes=tuple(names[row] or "" for row in plan.nodes[at].tolist()),
+        shares=tuple(plan.shares()[at].tolist()),
+    )
 
 
 def _dropped(before: Site, after: Site, now: float) -> tuple[Record, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import numpy as np
 
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import FIRST_OWN_ID, Change
+from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import Rank, change
@@ -32,15 +32,11 @@ FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
 """Of every reservation of ours: it is made over jobs that run, beside others of ours, and a job
 that it leaves behind waits on."""
 
-LONGEST_COMMENT = 4096
-
 FIRST_FACTOR = 1 << 29
 """Site factors have 32 bits, with an offset. Of this, minutes since the epoch are taken off."""
 
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
-
-_RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S*)*")
 
 
 @dataclass
@@ -303,7 +299,9 @@ def _records(plan: Schedule, guards: list[Guard], view: View) -> list[Change]:
         if job not in bound or view.sight.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
             continue
         row = view.place[job]
-        record = record_of(plan, at, view.names, float(view.rows.deadline[row]))
+        nodes = [view.names[node] for node in plan.nodes_of(at).tolist()]
+        shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()
+        record = record_of(float(view.rows.deadline[row]), nodes, shares)
         comment = with_record(view.rows.comment[row], record)
         if comment != view.rows.comment[row]:
             changes.append(
@@ -319,22 +317,3 @@ def _records(plan: Schedule, guards: list[Guard], view: View) -> list[Change]:
                 )
             )
     return changes
-
-
-def record_of(plan: Schedule, at: int, names: Sequence[str], deadline: float) -> str:
-    """Return the record of a promise that TaskProlog reads (contrib/slurm/task_prolog.sh)."""
-    nodes = plan.nodes_of(at)
-    shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]]
-    words = ["rtsched:promise"]
-    if math.isfinite(deadline):
-        words.append(f"deadline={deadline:.0f}")
-    words.append(f"nodes={len(nodes)}")
-    words.append("fractions=" + ":".join(f"{share:.9f}" for share in shares.tolist()))
-    words.append("on=" + ":".join(names[row] for row in nodes.tolist()))
-    return " ".join(words)
-
-
-def with_record(comment: str, record: str) -> str:
-    """Return a comment that begins with the record, then what its user wrote."""
-    kept = _RECORD.sub("", comment).strip()
-    return f"{record} {kept}" if kept and len(kept) <= LONGEST_COMMENT else record

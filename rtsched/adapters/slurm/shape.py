@@ -37,6 +37,7 @@ class Asked:
     required: str = ""
     excluded: str = ""
     reservation: str = ""
+    other: str = ""
     licenses: str = ""
     tres: str = ""
     dependency: str = ""
@@ -144,6 +145,8 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
     ):
         if given:
             return f"rtsched gives no promise to {what}"
+    if asked.other:
+        return f"rtsched cannot plan with {asked.other[:80]!r}; leave it out"
     if part is None:
         return f"rtsched does not know the partition {asked.partition[:60]!r}"
     if asked.memory > part.memory > 0:

@@ -9,9 +9,10 @@ import numpy as np
 
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
+from rtsched.adapters.slurm.comments import LONGEST
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import Order, Rank, change
-from rtsched.adapters.slurm.reserving import FIRST_FACTOR, LONGEST_COMMENT
+from rtsched.adapters.slurm.reserving import FIRST_FACTOR
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.model.actions import (
     Action,
@@ -247,7 +248,7 @@ def _cancel(job: int, text: str, view: View) -> Iterator[Change]:
 def _tell(job: int, text: str, view: View) -> Iterator[Change]:
     """Yield the comment that tells a job's user something."""
     row = view.place.get(job, -1)
-    said = " ".join(text.split())[:LONGEST_COMMENT]
+    said = " ".join(text.split())[:LONGEST]
     if row < 0 or not said or view.rows.comment[row] == said:
         return
     yield change(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Ruling, Submission
+from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.shape import Asked, predecessors, shape_of
@@ -62,6 +63,7 @@ GUARDED: dict[Tag, str] = {
     Tag.RESERVATION: "its reservation",
     Tag.SHARED: "its exclusive use of nodes",
     Tag.PRIORITY: "its priority or hold",
+    Tag.OTHER: "where it may run",
     Tag.ADMIN_COMMENT: "its admission",
 }
 """What a promise rests on."""
@@ -117,7 +119,8 @@ class SlurmTranslator:
             checkpoints=spec.checkpoint,
             **load,
         )
-        return Submission(jobs, edges_of(asked.dependency, spec), uid, problem)
+        edges, comment = edges_of(asked.dependency, spec), _text(fields, Tag.COMMENT)
+        return Submission(jobs, edges, uid, problem, comment)
 
     def answer(
         self, submission: Submission, ruling: Ruling, facts: SlurmFacts | None
@@ -125,7 +128,7 @@ class SlurmTranslator:
         """Return the fields that the filter is to set in the job.
 
         A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
-        it.
+        it. A divisible one gets its fractions at once: Slurm may start it before the next look.
         """
         facts = facts or SlurmFacts()
         if ruling.rejected:
@@ -141,6 +144,9 @@ class SlurmTranslator:
         if ruling.size > 0:
             fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = ruling.size
             fields[Tag.SHARED] = 0
+        if submission.jobs.kind[0] == Kind.DIVISIBLE:
+            record = record_of(ruling.promise, ruling.nodes, ruling.shares)
+            fields[Tag.COMMENT] = with_record(submission.comment, record)
         if submission.jobs.kind[0] != Kind.RIGID and ruling.end > ruling.start:
             partition = submission.jobs.texts("partition")[0] or ""
             fields[Tag.TIME_LIMIT] = limit_minutes(ruling.end - ruling.start, partition, facts)
@@ -192,6 +198,7 @@ def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
         required=_text(fields, Tag.REQ_NODES),
         excluded=_text(fields, Tag.EXC_NODES),
         reservation=_text(fields, Tag.RESERVATION),
+        other=_text(fields, Tag.OTHER),
         licenses=_text(fields, Tag.LICENSES),
         tres=",".join(filter(None, (_text(fields, tag) for tag in resources))),
         dependency=_text(fields, Tag.DEPENDENCY),
