@@ -301,6 +301,8 @@ class Daemon:
         site = self.site
         await asyncio.to_thread(lambda: self.store.save_states(remembered(site, told)))
         await asyncio.to_thread(self.store.flush)
+        kept = self.policy.live.daemon.history_days * 86400.0
+        await asyncio.to_thread(self.store.forget, self.clock() - kept)
         self._saved = now
 
     # --- life ----------------------------------------------------------------------------------

@@ -50,7 +50,13 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
             records[record.id] = record
     asked = _of_records(site.asked, names, records)
     after = _seen(site, sight, names, records, asked, now)
+    lapsed = [r for r in new if r.standing == "lapsed" and r.token in _offered(site)]
+    after = after.left_unused(lapsed, now) if lapsed else after
     return Merged(after, tuple(new), _events(site, sight))
+
+
+def _offered(site: Site) -> set[str]:
+    return {record.token for record in site.records.values() if record.standing == "offered"}
 
 
 def _recognised(site: Site, sight: Sight) -> dict[int, int]:

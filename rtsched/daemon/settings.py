@@ -64,6 +64,14 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(ge=0, description="Counter-offers held for one user at a time; the oldest gives way."),
     ] = 1
+    unused_offers_per_hour: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="After so many offers in an hour that a user did not take, rejections "
+            "still name a feasible deadline, and hold nothing: held offers keep nodes from others.",
+        ),
+    ] = 10
     promises_per_user: Annotated[
         int, Meta(ge=0, description="Promises that one user may have at a time; 0: any number.")
     ] = 0
@@ -89,6 +97,9 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admins: Annotated[
         list[str], Meta(description="Users who may see everybody's promises, beside root.")
     ] = []
+    history_days: Annotated[
+        float, Meta(gt=0, description="Days for which closed promises are kept in the database.")
+    ] = 90.0
     metrics_port: Annotated[
         int, Meta(ge=0, le=65535, description="Port on localhost for Prometheus; 0: none.")
     ] = 0

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from rtsched.model.snapshot import Snapshot
 
 
+HOUR = 3600.0
+"""Seconds."""
+
+
 @dataclass(frozen=True)
 class Site:
     """The daemon's memory at one instant.
@@ -56,6 +60,8 @@ class Site:
         The highest job id that a look has shown; 0: none has.
     declined : frozenset of int
         Waiting jobs that were judged without a filter and were promised nothing.
+    unused : mapping of int to tuple of float
+        When offers lapsed that their users, by uid, did not take, seconds since the epoch.
     """
 
     snapshot: Snapshot
@@ -68,11 +74,24 @@ class Site:
     next_id: int = FIRST_OWN_ID
     newest: int = 0
     declined: frozenset[int] = frozenset()
+    unused: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:
         """Return a user's records of some standings, the oldest first."""
         mine = (r for r in self.records.values() if r.uid == uid and r.standing in standings)
         return sorted(mine, key=lambda record: (record.made_at, record.id))
+
+    def left_unused(self, records: Iterable[Record], now: float) -> Site:
+        """Return the site, in which it is remembered that these offers were not taken."""
+        unused = dict(self.unused)
+        for record in records:
+            recent = (at for at in unused.get(record.uid, ()) if at > now - HOUR)
+            unused[record.uid] = (*recent, now)
+        return replace(self, unused=unused)
+
+    def unused_by(self, uid: int, now: float) -> int:
+        """Return how many offers of the last hour a user did not take."""
+        return sum(at > now - HOUR for at in self.unused.get(uid, ()))
 
     def row(self, job: int) -> Jobs:
         """Return what the job of a record asked for, one row."""

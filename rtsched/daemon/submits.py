@@ -150,6 +150,8 @@ class Desk:
         verdicts = judgement.verdicts
         if verdicts.code[0] == Verdict.REJECT:
             judged = self._reject(base, row, links, who, now, judgement)
+            gone = [r for r in site.of_user(who[0], "offered") if r.id not in judged.site.records]
+            judged = replace(judged, site=judged.site.left_unused(gone, now)) if gone else judged
         elif verdicts.code[0] == Verdict.DEFER:
             why = messages.reasons(judgement)[1]
             text = messages.put_off(why, float(verdicts.retry_at[0]), now)
@@ -184,7 +186,7 @@ class Desk:
         """Reject, with a counter-offer that is held for the user where that can be."""
         offer, held = float(judgement.verdicts.offer[0]), 0.0
         after, changed = site, tuple[Record, ...]()
-        if math.isfinite(offer) and self.settings.offer and self.settings.offers_per_user:
+        if math.isfinite(offer) and self._may_hold(site, who[0], now):
             found = self._held(site, row, links, who, now, offer)
             if found is not None:
                 after, record = found
@@ -194,12 +196,19 @@ class Desk:
         text = messages.rejected(why, offer, asking, held, now)
         return Judged(after, Ruling(True, text), changed, "reject", offer=offer)
 
+    def _may_hold(self, site: Site, uid: int, now: float) -> bool:
+        """Return whether an offer may be held for a user, who may not take one after another."""
+        settings = self.settings
+        wanted = settings.offer > 0 and settings.offers_per_user > 0
+        return wanted and site.unused_by(uid, now) < settings.unused_offers_per_hour
+
     def _held(
         self, site: Site, row: Jobs, links: Edges, who: Who, now: float, offer: float
     ) -> tuple[Site, Record] | None:
         """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
         older = site.of_user(who[0], "offered")
-        site = site.without(r.id for r in older[: len(older) + 1 - self.settings.offers_per_user])
+        given_up = older[: max(len(older) + 1 - self.settings.offers_per_user, 0)]
+        site = site.without(record.id for record in given_up)
         for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
             asked = row.replace(deadline=np.array([deadline]))
             verdicts = self._asked(site, asked, links, now).verdicts

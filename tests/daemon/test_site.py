@@ -288,3 +288,17 @@ def test_nothing_is_promised_behind_a_job_that_nobody_knows() -> None:
     scene.look(T0 + 1, ended=((41, T0, Ending.COMPLETED),))
     judged = scene.submit(T0 + 2, size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.verdict == "admit"
+
+
+def test_offers_that_nobody_takes_are_held_no_more() -> None:
+    """Who lets offers lapse one after the other still reads a deadline, and blocks nothing."""
+    scene = Scene(nodes=2, unused_offers_per_hour=2)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
+    for k in range(4):
+        refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900, now=T0 + k)
+        held = [r for r in scene.site.records.values() if r.standing == "offered"]
+        assert refused.verdict == "reject"
+        assert np.isfinite(refused.offer)
+        assert bool(held) == ("kept for you" in refused.ruling.text) == (k < 3)
+    other = scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=T0 + 900, now=T0 + 5)
+    assert "kept for you" in other.ruling.text
