@@ -298,8 +298,8 @@ def state_of(state: str) -> NodeState:
     """Return what a node's state such as `IDLE+DRAIN` means for promises.
 
     A node that does not answer is down. One that the controller has not asked since it started is
-    up: if it is not, Slurm says so within `SlurmdTimeout`, and no promise is broken before that. One
-    in maintenance, switched off or about to boot takes no promised job: nobody knows when it would
+    up: if it is not, Slurm says so within `SlurmdTimeout`, and no promise breaks before. One in
+    maintenance, switched off or about to boot takes no promised job: nobody knows when it would
     start.
     """
     words = state.split("+")
