@@ -217,7 +217,7 @@ def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> N
     assert began["NodeList"] == "slow[5-7]"
     assert remote.look().running.id.tolist()[-1] == job
     seconds = remote.look().allocations.entries.start[-1] - start
-    assert -MARGIN <= seconds <= 2 - MARGIN
+    assert -MARGIN <= seconds <= 5 - MARGIN
     texts = good(remote.apply(plan))
     assert any("out of reservation" in text for text in texts)
     assert reservations(slurm) == [f"rtsched_{FIRST_OWN_ID}"]
@@ -299,7 +299,7 @@ def test_actions_on_single_jobs(slurm: Cluster, remote: Remote) -> None:
     assert int(slurm.job(job)["Priority"]) == pytest.approx(before + 500, abs=50)
     assert len(good(remote.apply(Cancel(single(job), ("no room",))))) == 2
     assert slurm.wait_job(job, "CANCELLED")
-    assert slurm.job(job)["Comment"] == "no room"
+    assert slurm.job(job)["Comment"].strip() == "no room"
 
 
 def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> None:
@@ -415,17 +415,37 @@ def test_other_people_s_reservations(slurm: Cluster, remote: Remote) -> None:
 
 
 def test_without_accounting(testbed: None) -> None:
-    """Without a database, and with a priority that cannot be steered, a look says what is amiss."""
-    options = SlurmOptions(
-        fast=1, slow=1, database=False, settings={"PriorityType": "priority/basic"}
-    )
+    """Without a database a look says what is amiss."""
+    options = SlurmOptions(fast=1, slow=1, database=False)
     with Cluster("forky", options) as slurm, Remote(slurm, COMMANDS) as remote:
         job = slurm.sbatch(["-N1", "-t9", later(900)])
         sight = remote.look()
         assert sight.queued.id.tolist() == [job]
         assert len(sight.cluster) == 2
-        assert any("priority/basic" in problem for problem in sight.problems)
+        assert any("sshare" in problem for problem in sight.problems)
         assert remote.look().problems == sight.problems
+
+
+def test_priority_basic(testbed: None) -> None:
+    """Where the controller knows no site factors, jobs are put forward and back by Nice."""
+    options = SlurmOptions(
+        fast=1,
+        slow=1,
+        settings={
+            "PriorityType": "priority/basic",
+            "PriorityWeightAge": "",
+            "PriorityWeightFairshare": "",
+        },
+    )
+    with Cluster("forky", options) as slurm, Remote(slurm, COMMANDS) as remote:
+        jobs = [slurm.sbatch(["-N2", "-t9", "--begin=now+1hour"]) for _ in range(2)]
+        remote.look()
+        action = SetPriority(np.array(jobs), np.array([1.0, -1.0]))
+        changes = remote.changes(action)
+        assert outcomes(remote.carry_out(changes)) == ["done", "done"]
+        assert [slurm.job(job)["Nice"] for job in jobs] == ["-1000", "1000"]
+        remote.look()
+        assert not remote.changes(action)
 
 
 def test_a_controller_that_is_down(testbed: None) -> None:

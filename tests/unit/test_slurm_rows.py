@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slurm_printed import SEPARATOR, printed
 
 from rtsched.adapters.slurm.commands import extras
 from rtsched.adapters.slurm.rows import (
@@ -22,54 +23,6 @@ from rtsched.adapters.slurm.rows import (
 )
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
-
-SEPARATOR = "<0123456789ab>"
-
-PLAIN = {
-    "jobid": "12",
-    "userid": "1000",
-    "jobarrayid": "12",
-    "username": "ann",
-    "account": "physics",
-    "partition": "all,quick",
-    "qos": "normal",
-    "state": "PENDING",
-    "reason": "Resources",
-    "nodelist": "",
-    "feature": "(null)",
-    "reservation": "(null)",
-    "submittime": "1795317074",
-    "eligibletime": "1795320674",
-    "starttime": "N/A",
-    "endtime": "N/A",
-    "timelimit": "1-00:02:00",
-    "deadline": "1795335074",
-    "numcpus": "8",
-    "minmemory": "4G",
-    "nice": "-5",
-    "prioritylong": "4294901760",
-    "tres": "cpu=8,mem=8G,node=2,billing=8",
-    "maxnodes": "4",
-    "dependency": "afterok:1(unfulfilled)",
-    "reqnodes": "",
-    "excnodes": "",
-    "licenses": "(null)",
-    "tres-per-node": "N/A",
-    "tres-per-job": "gres/gpu:1",
-    "tres-per-socket": "N/A",
-    "tres-per-task": "N/A",
-    "hetjobid": "N/A",
-    "requeue": "1",
-    "admin_comment": "rtsched:abc",
-    "name": "a name",
-    "comment": "(null)",
-}
-
-
-def printed(*jobs: dict[str, str]) -> str:
-    """Return what squeue prints of jobs."""
-    lines = ["".join({**PLAIN, **job}[shown] + SEPARATOR for _, shown, *_ in SHOWN) for job in jobs]
-    return "".join(line + "\n" for line in lines)
 
 
 def test_a_job() -> None:

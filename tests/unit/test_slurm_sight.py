@@ -1,0 +1,214 @@
+"""From Slurm's rows to jobs, allocations, marks and what ended."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from slurm_printed import SEPARATOR, printed
+
+from rtsched.adapters.live import Ending
+from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.accounts import accounts_of
+from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of
+from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
+from rtsched.adapters.slurm.sight import (
+    allocations_of,
+    ended_of,
+    jobs_of,
+    marks_of,
+    parts,
+    tokens_of,
+)
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+
+NOW = 1_800_000_000.0
+
+NODES = "".join(
+    f"NodeName=n{i} CPUEfctv={4 + 4 * (i < 2)} RealMemory=1000 State=IDLE Partitions=all "
+    f"ActiveFeatures={'fast' if i < 2 else 'slow'}\n"
+    for i in range(6)
+)
+PARTITIONS = (
+    "PartitionName=all Default=YES DefaultTime=00:10:00 MaxTime=1-00:00:00 Nodes=n[0-5] State=UP\n"
+)
+
+
+def machine(reserved: set[str] | None = None, **speeds: float) -> Machine:
+    """Return a machine of two fast nodes and four slow ones."""
+    said, default = partitions_of(PARTITIONS)
+    settings = SlurmSettings(speeds=speeds)
+    return machine_of(node_rows(NODES), said, default, reserved or set(), settings)
+
+
+def facts() -> SlurmFacts:
+    """Return facts with a margin of 20 s."""
+    known = machine()
+    return SlurmFacts(margin=20.0, completing=10.0, partitions=known.partitions, default="all")
+
+
+def rows(*jobs: dict[str, str]) -> JobRows:
+    """Return jobs of the partition `all`, numbered from 1, without dependency or resources."""
+    plain = {"partition": "all", "dependency": "(null)", "tres-per-job": "N/A", "numcpus": "1"}
+    plain |= {
+        "minmemory": "0",
+        "timelimit": "10:00",
+        "tres": "node=1",
+        "maxnodes": "1",
+        "admin_comment": "(null)",
+    }
+    return job_rows(
+        printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))), SEPARATOR
+    )
+
+
+def test_nodes_and_partitions() -> None:
+    """Each feature of a partition's nodes makes a smaller partition; speeds go by name first."""
+    known = machine({"n5"}, fast=2.0, n1=3.0)
+    assert known.cluster.nodes.speed.tolist() == [2.0, 3.0, 1.0, 1.0, 1.0, 1.0]
+    assert known.cluster.nodes.state[5] == NodeState.DRAINED
+    assert known.cluster.partitions["all@fast"].tolist() == [True] * 2 + [False] * 4
+    assert (known.partitions["all"].cores, known.partitions["all@fast"].cores) == (4, 8)
+    assert (known.partitions["all"].default_s, known.partitions["all"].longest_s) == (600, 86400)
+    assert known.rows_of("n[4-5],gone").tolist() == [4, 5]
+
+
+def test_waiting_running_and_over() -> None:
+    """States sort the jobs; those that wait or run come by submission."""
+    found = rows(
+        {"state": "PENDING", "submittime": "200"},
+        {"state": "RUNNING"},
+        {"state": "COMPLETING"},
+        {"state": "PENDING", "submittime": "100"},
+        {"state": "TIMEOUT"},
+        {"state": "REQUEUE_HOLD", "submittime": "100"},
+        {"state": "SUSPENDED"},
+        {"state": "A_NEW_STATE"},
+    )
+    queued, running, over = (found.id[which].tolist() for which in parts(found))
+    assert (queued, running, over) == ([4, 6, 1], [2, 3, 7], [5, 8])
+
+
+def waiting(**job: str) -> Any:
+    """Return one waiting job."""
+    found = rows(job)
+    found.extra = [job.get("extra", "")]
+    return jobs_of(found, np.array([0]), facts())
+
+
+def test_shapes() -> None:
+    """A range of nodes and a deadline make a moldable job; without a wish it is a rigid one."""
+    request = {"tres": "node=2", "maxnodes": "4", "timelimit": "10:00"}
+    jobs = waiting(**request)
+    assert (jobs.kind[0], jobs.size_min[0], jobs.size_max[0]) == (Kind.MOLDABLE, 2, 4)
+    jobs = waiting(**request, deadline="N/A")
+    assert (jobs.kind[0], jobs.size[0], jobs.wall_time[0]) == (Kind.RIGID, 2, 620.0)
+    jobs = waiting(numcpus="9", deadline="N/A", timelimit="UNLIMITED")
+    assert (jobs.size[0], jobs.wall_time[0]) == (3, math.inf)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"jobarrayid": "1_[2-9]"},
+        {"hetjobid": "1"},
+        {"licenses": "x:1"},
+        {"feature": "fast|slow"},
+        {"reservation": "mine"},
+        {"timelimit": "2-00:00:00"},
+        {"comment": "rtsched:nonsense"},
+    ],
+)
+def test_what_can_be_promised_nothing_has_no_deadline(job: dict[str, str]) -> None:
+    """It keeps the shape of any other job."""
+    jobs = waiting(**job)
+    assert jobs.deadline[0] == np.inf
+    assert jobs.kind[0] == Kind.RIGID
+
+
+def test_a_guard_is_no_reservation_of_the_user_s() -> None:
+    """A job that the daemon has bound still has its deadline."""
+    assert waiting(reservation="rtsched_1").deadline[0] == 1795335074.0
+
+
+def test_allocations() -> None:
+    """Nodes are busy for the limit and the margins; of what is late, for a while from now."""
+    start = str(int(NOW) - 100)
+    found = rows(
+        {"nodelist": "n[0-1]", "starttime": start, "timelimit": "10:00", "state": "RUNNING"},
+        {"nodelist": "n2", "starttime": start, "timelimit": "1:00", "state": "RUNNING"},
+        {"nodelist": "n3", "endtime": str(int(NOW) - 3), "state": "COMPLETING"},
+        {"nodelist": "n4", "starttime": start, "timelimit": "UNLIMITED", "state": "RUNNING"},
+    )
+    known = allocations_of(found, np.arange(4), machine(), facts(), NOW)
+    assert known.nodes.tolist() == [0, 1, 2, 3, 4]
+    assert known.entries.end.tolist() == [NOW + 520, NOW + 20, NOW + 7, math.inf]
+
+
+def test_tokens() -> None:
+    """Only our mark with a token counts; what the filter says itself is none."""
+    marks = ["rtsched:T0k-en_", "rtsched:unjudged", "rtsched:parked", "x rtsched:abc", "", "rt:a"]
+    assert tokens_of(marks) == ["T0k-en_", None, None, None, None, None]
+    found = rows(
+        {"admin_comment": "rtsched:parked", "prioritylong": "0", "reason": "JobHeldAdmin"},
+        {"admin_comment": "rtsched:abc"},
+    )
+    known = marks_of(found, np.arange(2))
+    assert known.unjudged.tolist() == [True, False]
+    assert known.held.tolist() == [True, False]
+    assert known.texts("token") == [None, "abc"]
+
+
+def test_endings() -> None:
+    """How a job ended, and whether it ran at all."""
+    states = ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE", "CANCELLED", "PREEMPTED"]
+    found = rows(*({"state": state, "starttime": "5", "endtime": "9"} for state in states))
+    found.nodes[0] = "n1"
+    known = ended_of(found, np.arange(len(states)))
+    failed = Ending.FAILED
+    assert known.ending.tolist() == [
+        Ending.COMPLETED,
+        failed,
+        Ending.OWN_LIMIT,
+        Ending.NODE_LOST,
+        Ending.DEADLINE,
+        failed,
+        failed,
+    ]
+    assert known.start[0] == 5.0
+    assert np.isnan(known.start[1])
+
+
+def test_reservations_of_others() -> None:
+    """Those near take their nodes, those far do not yet; recurring ones are periodic work."""
+    reservations = [
+        ReservationRow("now", NOW - 5, NOW + 5, ("n0",), (), ()),
+        ReservationRow("soon", NOW + 50, NOW + 60, ("n1",), (), ("MAINT",)),
+        ReservationRow("far", NOW + 5000, NOW + 6000, ("n2",), (), ()),
+        ReservationRow("over", NOW - 50, NOW - 5, ("n3",), (), ()),
+        ReservationRow("rtsched_1", NOW, NOW + 5, ("n4",), (), ()),
+        ReservationRow("daily", NOW - 100, NOW + 500, ("n4", "n5"), (), ("DAILY",)),
+    ]
+    taken, recurring = foreign(reservations, NOW, 100.0)
+    assert taken == {"n0", "n1"}
+    periodic = periodic_of(recurring, machine().row, NOW)
+    assert periodic.node.tolist() == [4, 5]
+    assert (periodic.exec_time[0], periodic.period[0], periodic.left[0]) == (600, 86400, 500)
+    assert len(periodic_of([], {}, NOW)) == 0
+
+
+def test_accounts() -> None:
+    """The tree follows the indentation; users know their accounts."""
+    shown = (
+        "root|||0\n root|root|1|5\n physics||2|100\n  physics|ann|3|90\n  physics|bob|parent|10\n"
+    )
+    accounts, known = accounts_of(shown + "nonsense\n")
+    assert accounts.texts("name") == ["root", "root", "physics", "ann", "bob"]
+    assert accounts.parent.tolist() == [-1, 0, 0, 2, 2]
+    assert accounts.shares.tolist() == [1.0, 1.0, 2.0, 3.0, 1.0]
+    assert known[("physics", "bob")] == 4
+    assert accounts.is_user.tolist() == [False, True, False, True, True]
