@@ -186,8 +186,8 @@ def _lines(setup: Setup) -> Iterator[Finding]:
     if setup.conf.get("prioritytype", "priority/multifactor").lower() == "priority/basic":
         yield Finding(
             "note",
-            "PriorityType=priority/basic knows no site factor: rtsched cannot order the queue",
-            "use priority/multifactor if fair share is to count; promises work with either",
+            "PriorityType=priority/basic knows no site factor: rtsched orders the queue by Nice",
+            "use priority/multifactor if fair share is to count for more than 60,000 places",
         )
 
 

@@ -70,6 +70,8 @@ class SlurmFacts:
         Names by uid, of those seen.
     resv_overrun : float
         ResvOverRun: how long a job may outlive its reservation.
+    basic : bool
+        PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     """
 
     version: str = ""
@@ -82,6 +84,7 @@ class SlurmFacts:
     home: dict[str, str] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)
     resv_overrun: float = 0.0
+    basic: bool = False
 
     @property
     def wide_margin(self) -> float:

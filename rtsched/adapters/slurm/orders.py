@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.commands import Commands
 
 
+FIRST_FACTOR = 1 << 29
+"""Site factors have 32 bits, with an offset."""
+
+TOP_NICE = 60_000
+
+
 class Rank(IntEnum):
     """What comes first. Nodes are never left unguarded between two steps."""
 
@@ -66,6 +72,19 @@ _REFUSED = ("permission denied", "invalid user id", "access denied", "not permit
 def change(kind: str, job: int, text: str, rank: Rank, *words: str) -> Change:
     """Return a change that runs one command."""
     return Change(kind, job, text, Order(rank, words))
+
+
+def lever(factor: int, basic: bool) -> str:
+    """Return what puts a job forward by so much: its site factor, or Nice under priority/basic.
+
+    There priorities begin just below 2^32, and Nice that would lift one above that is lost.
+    """
+    return f"Nice={-factor}" if basic else f"SiteFactor={factor}"
+
+
+def highest(basic: bool) -> int:
+    """Return the largest factor that a job can be given."""
+    return TOP_NICE if basic else FIRST_FACTOR
 
 
 def turn(asked: Change) -> int:

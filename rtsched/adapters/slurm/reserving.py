@@ -14,7 +14,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, Change
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
-from rtsched.adapters.slurm.orders import Rank, change
+from rtsched.adapters.slurm.orders import FIRST_FACTOR, Rank, change, highest, lever
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.model.jobs import Kind
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
 """Of every reservation of ours: it is made over jobs that run, beside others of ours, and a job
 that it leaves behind waits on."""
-
-FIRST_FACTOR = 1 << 29
-"""Site factors have 32 bits, with an offset. Of this, minutes since the epoch are taken off."""
 
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
@@ -117,12 +114,12 @@ def reserve_changes(
 
 def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Change]:
     """Return which promised jobs are to be put before all others, the earliest deadline first."""
-    changes = []
+    changes, basic = [], view.facts.basic
     for job in plan.entries.job.tolist():
         row = view.place.get(job, -1)
         if job not in view.queued or not math.isfinite(view.rows.deadline[row]):
             continue
-        factor = FIRST_FACTOR - int(view.rows.deadline[row] // 60.0)
+        factor = min(FIRST_FACTOR - int(view.rows.deadline[row] // 60.0), highest(basic))
         if factors.get(job) != factor:
             changes.append(
                 change(
@@ -133,7 +130,7 @@ def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Chan
                     "scontrol",
                     "update",
                     f"JobId={job}",
-                    f"SiteFactor={factor}",
+                    lever(factor, basic),
                 )
             )
     return changes

@@ -11,8 +11,7 @@ from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import LONGEST
 from rtsched.adapters.slurm.machine import PREFIX
-from rtsched.adapters.slurm.orders import Order, Rank, change
-from rtsched.adapters.slurm.reserving import FIRST_FACTOR
+from rtsched.adapters.slurm.orders import FIRST_FACTOR, Order, Rank, change, highest, lever
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.model.actions import (
     Action,
@@ -113,7 +112,9 @@ def _priorities(
     """Yield site factors that differ by a step at least, the largest differences first."""
     step = settings.site_factor_step
     value = np.nan_to_num(action.value * settings.site_factor_scale)
-    wanted = np.clip(np.round(value / step) * step, -LARGEST_FACTOR, LARGEST_FACTOR).astype(int)
+    basic = view.facts.basic
+    most = min(LARGEST_FACTOR, highest(basic) - step)
+    wanted = np.clip(np.round(value / step) * step, -LARGEST_FACTOR, most).astype(int)
     differ = [
         (abs(factor - memory.factors.get(job, 0)), factor, job)
         for job, factor in zip(action.job.tolist(), wanted.tolist(), strict=True)
@@ -129,7 +130,7 @@ def _priorities(
             "scontrol",
             "update",
             f"JobId={job}",
-            f"SiteFactor={factor}",
+            lever(factor, basic),
         )
 
 
@@ -310,6 +311,8 @@ def remember(done: Change, outcome: str, memory: Memory, now: float) -> None:
         return
     if "SiteFactor" in words:
         memory.factors[done.job] = int(words["SiteFactor"])
+    if "Nice" in words:
+        memory.factors[done.job] = -int(words["Nice"])
     if done.order.before is not None:
         memory.ranges[done.job] = done.order.before
     if words.get("ReqNodeList"):

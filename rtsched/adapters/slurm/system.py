@@ -153,11 +153,6 @@ class SlurmSystem:
             self._shares_read = now
         if self._no_shares:
             problems.append(self._no_shares)
-        if self._config.get("PriorityType", "").endswith("basic"):
-            problems.append(
-                "PriorityType is priority/basic, which knows no site factors: jobs cannot be "
-                "ordered; set PriorityType=priority/multifactor in slurm.conf"
-            )
         settings, config = self.settings, self._config
         limits = [part.longest_s for part in machine.partitions.values()]
         return SlurmFacts(
@@ -168,6 +163,7 @@ class SlurmSystem:
             default=machine.default,
             longest=max(limits, default=np.inf),
             associations=self._shares[1],
+            basic=config.get("PriorityType", "").endswith("basic"),
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
             resv_overrun=seconds(config, "ResvOverRun"),
