@@ -119,7 +119,7 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
         ({"reservation": "mine"}, "in a reservation"),
         ({"licenses": "x:1"}, "licences"),
         ({"tres_per_node": "gres/gpu:1"}, "generic resources"),
-        ({"partition": "none"}, "does not know the partition 'none'"),
+        ({"partition": "none"}, "there is no partition 'none'"),
         ({"pn_min_memory": 4000}, "asks for 4000 MiB per node"),
         ({"time_limit": 2000}, "above the 1440 min"),
         ({"deadline": int(NOW) - 5}, "deadline is over"),

@@ -1,0 +1,252 @@
+"""What actions come to: commands in their order, and what their answers mean."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slurm_printed import SEPARATOR, printed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+from rtsched.adapters.live import Change, Sight
+from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
+from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.comments import record_of, with_record
+from rtsched.adapters.slurm.facts import SlurmFacts
+from rtsched.adapters.slurm.orders import Order, Rank, batchable, carried_out, outcome_of
+from rtsched.adapters.slurm.reserving import View, reserve_changes
+from rtsched.adapters.slurm.rows import job_rows
+from rtsched.adapters.slurm.sight import jobs_of, marks_of
+from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
+from rtsched.errors import AdapterError
+from rtsched.model.actions import Cancel, Place, SetNodeWeight, SetPriority
+from rtsched.model.cluster import Cluster
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+
+NOW = 1_800_000_000.0
+NAMES = tuple(f"n{i}" for i in range(6))
+
+
+def view_of(*jobs: dict[str, str]) -> View:
+    """Return a view of waiting jobs numbered from 1 on six idle nodes."""
+    plain = {"dependency": "(null)", "tres-per-job": "N/A", "numcpus": "1", "minmemory": "0"}
+    plain |= {"tres": "node=1", "maxnodes": "1", "timelimit": "10:00", "deadline": "N/A"}
+    plain |= {"partition": "all"}
+    rows = job_rows(
+        printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))), SEPARATOR
+    )
+    facts = SlurmFacts(margin=20.0, longest=1e6)
+    which = np.arange(len(jobs))
+    sight = Sight(NOW, Cluster.uniform(6), jobs_of(rows, which, facts), marks=marks_of(rows, which))
+    return View(rows, sight, facts, NAMES, [], NOW)
+
+
+def ids(*jobs: int) -> Any:
+    """Return an array of job ids."""
+    return np.array(jobs, np.int64)
+
+
+def steered(action: Any, view: View, memory: Memory | None = None, **settings: Any) -> list[Change]:
+    """Return what an action comes to."""
+    return list(steer_changes(action, view, memory or Memory(), SlurmSettings(**settings)))
+
+
+def test_the_largest_differences_of_priority_come_first() -> None:
+    """Site factors are whole steps; only so many change, those that differ most."""
+    view = view_of({}, {}, {}, {})
+    action = SetPriority(ids(1, 2, 3, 4), np.array([0.001, 0.5, -2.0, 0.25]))
+    changes = steered(action, view, site_factors_per_cycle=2)
+    assert [change.order.words[-1] for change in changes] == ["SiteFactor=-2000", "SiteFactor=500"]
+    memory = Memory({3: -2000, 2: 500})
+    assert [change.job for change in steered(action, view, memory)] == [4]
+
+
+def test_single_node_jobs_are_sent_to_idle_nodes_only() -> None:
+    """Each gets the first idle node of its set; busy and reserved ones are left out."""
+    view = view_of({}, {}, {})
+    sets = (np.array([2, 3], np.int32), np.array([2], np.int32))
+    placement = Placement(np.ones(3, np.int32), np.array([0, 1, 0], np.int32), sets)
+    changes = steered(Place(ids(1, 2, 3), placement), view)
+    assert [change.text for change in changes] == ["send job 1 to node n2", "send job 3 to node n3"]
+
+
+def test_weights_are_grouped() -> None:
+    """One command per weight; none where the site has not asked for weights."""
+    action = SetNodeWeight(ids(), np.array([1.0, 1.0, 7.0, np.inf, 1.0, 7.0]))
+    changes = steered(action, view_of(), node_weights=True)
+    assert [change.order.words[2:] for change in changes] == [
+        ("NodeName=n[0-1,4]", "Weight=1"),
+        ("NodeName=n[2,5]", "Weight=7"),
+        ("NodeName=n3", "Weight=1000000"),
+    ]
+    assert steered(action, view_of()) == []
+
+
+def test_a_refused_weight_is_not_asked_for_again() -> None:
+    """What Slurm refuses for good is said once."""
+    memory = Memory()
+    (change, *_) = steered(SetNodeWeight(ids(), np.zeros(6)), view_of(), node_weights=True)
+    remember(change, "refused", memory, NOW)
+    assert memory.no_weights
+
+
+def test_the_user_is_told_before_the_end() -> None:
+    """A cancelled job has its comment set first; the text is one line."""
+    first, second = steered(Cancel(ids(1), ("too\nlate",)), view_of({}))
+    assert (first.order.rank, second.order.rank) == (Rank.JOB, Rank.END)
+    assert first.order.words[-1] == "Comment=too late"
+    assert not batchable(first.order)
+    assert second.order.words == ("scancel", "1")
+
+
+def plan() -> Schedule:
+    """Return a plan in which job 1 divides its load over two nodes."""
+    return Schedule.build(
+        ids(1),
+        [NOW + 500],
+        [NOW + 820],
+        ids(0, 2),
+        np.array([4, 1], np.int32),
+        np.array([0.7, 0.3]),
+    )
+
+
+def test_no_guard_waits_for_a_deletion() -> None:
+    """Guards are made before old ones are deleted, and jobs are bound in between."""
+    view = view_of({"tres": "node=2", "maxnodes": "3"})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {})
+    ranks = [change.order.rank for change in sorted(changes, key=lambda each: each.order.rank)]
+    assert ranks == [Rank.CREATE, Rank.SIZE, Rank.BIND]
+    assert Rank.LEAVE < Rank.RENEW < Rank.UPDATE < Rank.CREATE < Rank.BIND < Rank.DELETE
+    sizes = next(change for change in changes if change.order.rank == Rank.SIZE)
+    assert sizes.order.words[3:] == ("NumNodes=2-2", "TimeLimit=5")
+
+
+def test_the_record_of_a_promise() -> None:
+    """It stands first in the comment, before what the user wrote, and replaces an older one."""
+    record = record_of(NOW + 900, ["n4", "n1"], [0.7, 0.3])
+    assert record == (
+        f"rtsched:promise deadline={NOW + 900:.0f} nodes=2 "
+        "fractions=0.700000000:0.300000000 on=n4:n1"
+    )
+    assert with_record("", record) == record
+    once = with_record("my words rtsched:sigma=4", record)
+    assert once == f"{record} my words rtsched:sigma=4"
+    assert with_record(once, "rtsched:promise nodes=1") == (
+        "rtsched:promise nodes=1 my words rtsched:sigma=4"
+    )
+    assert with_record("x" * 5000, record) == record
+
+
+@given(st.text())
+def test_a_record_is_written_once(comment: str) -> None:
+    """Writing the same record again changes nothing."""
+    record = "rtsched:promise deadline=5 nodes=1 fractions=1.0 on=n1"
+    once = with_record(comment, record)
+    assert with_record(once, record) == once
+
+
+@given(st.text())
+def test_only_plain_words_go_to_scontrol_s_input(text: str) -> None:
+    """Whatever could be taken for more than one word is an argument of its own process."""
+    order = Order(Rank.JOB, ("scontrol", "update", "JobId=1", f"Comment={text}"))
+    if batchable(order):
+        assert text.split() in ([text], [])
+        assert not set(text) & set("'\"\\\n\r;$`|&<>()#!")
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("", "done"),
+        ("Access/permission denied for job 5", "refused"),
+        ("slurm_update error: Invalid user id", "refused"),
+        ("Invalid job id specified for job 5", "failed"),
+        ("delete_reservation ReservationName=x: Requested reservation is in use", "failed"),
+        ("Job is pending execution for job 5", "failed"),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", "failed"),
+    ],
+)
+def test_what_answers_mean(said: str, means: str) -> None:
+    """What Slurm would say again is refused; all else is worked out anew."""
+    assert outcome_of(said) == means
+
+
+def commands(directory: Path, **scripts: str) -> Commands:
+    """Return commands that are shell scripts."""
+    for name, script in scripts.items():
+        path = directory / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return Commands(SlurmSettings(bin_dir=str(directory), command_timeout_s=5))
+
+
+SCONTROL = """
+while read line; do
+  case $line in
+    quit) exit 0 ;;
+    rtsched_mark_*) echo "invalid keyword: $line" >&2 ;;
+    *JobId=3*) echo "Access/permission denied for job 3" >&2 ;;
+    *JobId=4*) exit 1 ;;
+  esac
+done
+"""
+
+
+def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
+    """Each complaint belongs to its command; after scontrol's end nothing was done."""
+    system = commands(tmp_path, scontrol=SCONTROL)
+    changes = [
+        Change("set-priority", job, "x", Order(Rank.JOB, ("scontrol", "update", f"JobId={job}")))
+        for job in (1, 3, 2, 4, 5)
+    ] + [Change("suspend", 6, "suspend job 6")]
+    done = carried_out(system, changes)
+    assert [each.outcome for each in done] == [
+        "done",
+        "refused",
+        "done",
+        "failed",
+        "failed",
+        "unsupported",
+    ]
+    assert "scontrol ended before" in done[4].text
+
+
+def test_commands_that_hang_or_are_missing(tmp_path: Path) -> None:
+    """Both are one clear error with a remedy, and a failed change each."""
+    system = Commands(SlurmSettings(bin_dir=str(tmp_path)))
+    with pytest.raises(AdapterError, match="set bin_dir"):
+        system.jobs()
+    order = Order(Rank.JOB, ("scontrol", "update", "JobId=1"))
+    (done,) = carried_out(system, [Change("hold", 1, "x", order)])
+    assert done.outcome == "failed"
+    slow = commands(tmp_path, squeue="exec sleep 60")
+    slow.settings = SlurmSettings(bin_dir=str(tmp_path), command_timeout_s=0.2)
+    with pytest.raises(AdapterError, match="command_timeout_s"):
+        slow.jobs()
+
+
+def test_a_controller_that_does_not_answer(tmp_path: Path) -> None:
+    """The sentence says what the command said, and what to look at."""
+    commands(tmp_path, squeue="echo 'Unable to contact slurm controller' >&2; exit 1")
+    system = SlurmSystem(SlurmSettings(bin_dir=str(tmp_path), route="commands"))
+    with pytest.raises(AdapterError, match=r"Unable to contact.*scontrol ping"):
+        system.look()
+
+
+def test_a_user_s_own_format_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that change squeue's output are not handed on; times are seconds."""
+    monkeypatch.setenv("SQUEUE_FORMAT", "%i")
+    monkeypatch.setenv("SQUEUE_USERS", "nobody")
+    system = commands(tmp_path, squeue="env | grep -E '^(SQUEUE|SLURM_TIME)' | cut -c1-40 | sort")
+    shown = system.ask("squeue", SQUEUE_FORMAT2="own").split()
+    assert shown == ["SLURM_TIME_FORMAT=%s", "SQUEUE_FORMAT2=own"]
