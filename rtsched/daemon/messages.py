@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from rtsched.chain import Judgement
     from rtsched.model.verdicts import Finding
 
+_NUMBERED = re.compile(r"(?:job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
 LONGEST = 900
@@ -102,10 +105,14 @@ def reasons(judgement: Judgement) -> tuple[tuple[str, ...], str]:
 
 
 def sentence(finding: Finding) -> str:
-    """Return what a finding says of the first job of a batch, its numbers rounded for a prompt."""
+    """Return what a finding says of the first job of a batch, its numbers rounded for a prompt.
+
+    A job that the batch system has not numbered is just the job.
+    """
     row = finding.rows.tolist().index(0)
     numbers = {name: float(values[row]) for name, values in finding.numbers.items()}
-    return finding.reason.text({k: round(v) if abs(v) >= 100 else v for k, v in numbers.items()})
+    text = finding.reason.text({k: round(v) if abs(v) >= 100 else v for k, v in numbers.items()})
+    return _NUMBERED.sub(lambda m: m[0] if int(m[1]) < FIRST_OWN_ID else "the job", text)
 
 
 def shortened(text: str) -> str:

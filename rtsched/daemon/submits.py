@@ -106,13 +106,7 @@ class Desk:
         if most and len(site.of_user(submission.uid, "provisional", "firm")) >= most:
             text = f"{messages.PREFIX}you have {most} promises, as many as one user may have"
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.too-many",))
-        links, unseen = _open(site, links, submission.uid)
-        if unseen and np.isfinite(row.deadline[0]) and self.chain.counts("admit"):
-            text = (
-                f"{messages.PREFIX}job {unseen}, which it waits for, was submitted a moment ago "
-                "and is not known yet; submit again in a few seconds"
-            )
-            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unseen",))
+        links, unseen, doubtful = _open(site, row, links, submission.uid)
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
                 f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
@@ -120,11 +114,19 @@ class Desk:
                 "deadline"
             )
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.waits",))
-        return self._judge(site, row, links, (submission.uid, user), now)
+        judged = self._judge(site, row, links, (submission.uid, user), now)
+        return self._unseen(site, unseen) if judged.verdict == doubtful else judged
+
+    def _unseen(self, site: Site, job: int) -> Judged:
+        text = (
+            f"{messages.PREFIX}job {job}, which it waits for, was submitted a moment ago and is "
+            "not known yet; submit again in a few seconds"
+        )
+        return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unseen",))
 
     def _unusable(self, site: Site, problem: str) -> Judged:
         """Reject what cannot be promised anything, if the answers of some plug-in count."""
-        codes = ("submit.unusable",)
+        codes, problem = ("submit.unusable",), problem.removeprefix(messages.PREFIX)
         if self.chain.counts("admit"):
             text = messages.shortened(messages.PREFIX + problem)
             return Judged(site, Ruling(True, text), verdict="reject", codes=codes)
@@ -243,27 +245,31 @@ class Desk:
         return Judged(after, ruling_of(record, after, now), changed, "admit", ("submit.offer",))
 
 
-def _open(site: Site, links: Edges, uid: int) -> tuple[Edges, int]:
-    """Return the links to jobs that have not ended, and a job that nobody knows yet; 0: none.
+def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, str]:
+    """Return the links to jobs that have not ended, one that nobody knows yet, a doubtful verdict.
 
-    A job that was submitted after the last look has no number here. If the user has admissions
-    without a number, it may be any of them, and the new job waits for them all until a look tells.
+    A job that was submitted after the last look has no number here. It may be any of the user's
+    admissions without a number, of the same graph if there are such: the new job waits for them
+    all, until a look tells. If that is too much it is not to be rejected for it; if there are none
+    it is not to be admitted.
     """
     snapshot = site.snapshot
     there = np.concatenate([snapshot.queued.id, snapshot.running.id])
     known, new = links.take(np.isin(links.before, there)), links.before > site.newest
     if not new.any():
-        return known, 0
+        return known, 0, ""
     own = [r.id for r in site.of_user(uid, "provisional") if r.id >= FIRST_OWN_ID]
-    if not own:
-        return known, int(links.before[new][0])
+    graph = [job for job in own if row.dag[0] >= 0 and site.row(job).dag[0] == row.dag[0]]
+    own = graph or own
     guessed = Edges.build(
         len(own),
-        before=own,
+        before=own or None,
         after=links.after[0],
         message_time=float(links.message_time[new].max()),
     )
-    return Edges.joined([known, guessed]), 0
+    sure = len(own) == int(new.sum())
+    doubtful = "" if sure else "reject" if own else "admit"
+    return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
 def _equal(one: Jobs, other: Jobs, name: str) -> bool:

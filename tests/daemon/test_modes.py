@@ -61,7 +61,7 @@ def test_a_best_effort_job_is_not_worth_a_word() -> None:
 @pytest.mark.parametrize("mode", ["shadow", "warn", "enforce"])
 def test_what_cannot_be_promised_is_rejected_by_enforcement_only(mode: str) -> None:
     """An array with a deadline passes while nothing is enforced."""
-    found = judged(mode, "rtsched gives no promise to an array")
+    found = judged(mode, "no promise is given to an array")
     assert found.ruling.rejected == (mode == "enforce")
     assert ("no promise" in found.ruling.text) == (mode != "shadow")
     assert found.codes == ("submit.unusable",)

@@ -302,3 +302,21 @@ def test_offers_that_nobody_takes_are_held_no_more() -> None:
         assert bool(held) == ("kept for you" in refused.ruling.text) == (k < 3)
     other = scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=T0 + 900, now=T0 + 5)
     assert "kept for you" in other.ruling.text
+
+
+def test_a_guess_that_is_too_strict_rejects_nobody_for_good() -> None:
+    """Behind the wrong one of two jobs there would be no room; the user is asked to wait."""
+    scene = Scene(planner="spare")
+    for length in (3000.0, 600.0):
+        scene.submit(size=1, wall_time=length, deadline=T0 + HOUR)
+    judged = scene.submit(size=1, wall_time=900.0, deadline=T0 + HOUR, after=42)
+    assert judged.codes == ("submit.unseen",)
+    scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, dag=7)
+    judged = scene.submit(size=1, wall_time=900.0, deadline=T0 + HOUR, after=43, dag=7)
+    assert judged.verdict == "admit"
+
+
+def test_a_job_without_a_number_is_just_the_job() -> None:
+    """Our own ids mean nothing to a user."""
+    scene = Scene(planner="spare")
+    assert "the job does not say how long" in scene.submit(deadline=T0 + HOUR).ruling.text

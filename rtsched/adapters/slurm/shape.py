@@ -123,7 +123,7 @@ def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]
     if _FEATURE.fullmatch(features) and inner in facts.partitions:
         return inner, ""
     return name, (
-        f"rtsched cannot plan with the constraint {features[:60]!r}; give one feature that nodes "
+        f"cannot plan with the constraint {features[:60]!r}; give one feature that nodes "
         f"of partition {name[:60]!r} have"
     )
 
@@ -144,11 +144,11 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
         (asked.tres, "a job that needs generic resources (--gres, --gpus)"),
     ):
         if given:
-            return f"rtsched gives no promise to {what}"
+            return f"no promise is given to {what}"
     if asked.other:
         return f"rtsched cannot plan with {asked.other[:80]!r}; leave it out"
     if part is None:
-        return f"rtsched does not know the partition {asked.partition[:60]!r}"
+        return f"there is no partition {asked.partition[:60]!r}"
     if asked.memory > part.memory > 0:
         return (
             f"asks for {asked.memory >> 20} MiB per node, some nodes of {part.name} have "
