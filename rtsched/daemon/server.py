@@ -14,6 +14,7 @@ import os
 import select
 import socket
 import struct
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 _CREDENTIALS = struct.Struct("3i")
 BACKLOG = 1024
+TELLING = 1.0
+"""Seconds between two log lines about refused messages."""
 
 
 class Door:
@@ -68,6 +71,7 @@ class Door:
         self.uids, self.most, self.idle = uids, most, idle
         self.open: Counter[int] = Counter()
         self.refused = 0
+        self._told = -TELLING
         self._server: asyncio.Server | None = None
 
     async def listen(self, group: str | None = None) -> None:
@@ -110,6 +114,16 @@ class Door:
             self._server.close()
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
+
+    def refuse(self, uid: int, why: str) -> None:
+        """Count a message that is not answered; a flood of them is no flood of log lines."""
+        self.refused += 1
+        now = time.monotonic()
+        if now - self._told >= TELLING:
+            self._told = now
+            log.warning(
+                "message_refused", path=self.path.name, uid=uid, why=why, refused=self.refused
+            )
 
     def admits(self, uid: int) -> bool:
         """Return whether a user may ask, and has not too many connections open."""
@@ -158,8 +172,7 @@ class _Connection(asyncio.Protocol):
                 raise ProtocolError("who asked has hung up; no answer was worked out")
             answer = self.door.handler(kind, bytes(self.buffer[HEADER.size :]), self.uid)
         except ProtocolError as error:
-            self.door.refused += 1
-            log.warning("message_refused", path=self.door.path.name, uid=self.uid, why=str(error))
+            self.door.refuse(self.uid, str(error))
             self.transport.abort()
             return
         self.transport.write(answer)

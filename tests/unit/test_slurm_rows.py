@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
+from rtsched.adapters.slurm.bindings import shown_text
 from rtsched.adapters.slurm.commands import extras
 from rtsched.adapters.slurm.rows import (
     SHOWN,
@@ -138,3 +139,17 @@ def test_reservations() -> None:
 def test_no_reservations() -> None:
     """Slurm's sentence that there are none is no reservation."""
     assert reservation_rows("No reservations in the system\n") == []
+
+
+def test_a_name_that_is_no_text_hides_no_job():
+    """A job whose name pyslurm cannot decode is seen with a mark in its place."""
+
+    class Job:
+        @property
+        def name(self):
+            return b"a\xff".decode()
+
+        comment = None
+
+    assert shown_text(Job(), "name") == "\N{REPLACEMENT CHARACTER}"
+    assert shown_text(Job(), "comment") == ""

@@ -92,7 +92,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
     """Return the rows of pyslurm's jobs."""
 
     def texts(name: str) -> list[str]:
-        return [getattr(job, name) or "" for job in jobs]
+        return [shown_text(job, name) for job in jobs]
 
     def moments(name: str) -> Any:
         return np.array([_moment(getattr(job, name)) for job in jobs], np.float64)
@@ -134,11 +134,19 @@ def rows_of(jobs: list[Any]) -> JobRows:
         mark=texts("admin_comment"),
         name=texts("name"),
         comment=texts("comment"),
-        extra=[job.extra or "" if alive(job.state) else "" for job in jobs],
+        extra=[shown_text(job, "extra") if alive(job.state) else "" for job in jobs],
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
         array=np.array([job.array_id is not None for job in jobs], np.bool_),
         het=np.array([bool(job.heterogeneous_id) for job in jobs], np.bool_),
     )
+
+
+def shown_text(job: Any, name: str) -> str:
+    """Return a text; pyslurm cannot show one that is no UTF-8, and Slurm takes any from a user."""
+    try:
+        return getattr(job, name) or ""
+    except UnicodeDecodeError:
+        return "\N{REPLACEMENT CHARACTER}"
 
 
 def _moment(value: Any) -> float:

@@ -1,0 +1,285 @@
+"""Users who forge, change what was promised, and flood: nothing stalls, nobody gains by it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import SITE, Live, Said, eventually, in_minutes
+from testbed import Cluster, SlurmOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WISH = ("-N1", "--time=2")
+
+FLOOD = """
+import socket, sys, time
+path, how, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+header = b"RTSQ" + (1).to_bytes(2, "little") + (3).to_bytes(2, "little")
+lines, refused = [], 0
+for number in range(count):
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(2)
+    try:
+        line.connect(path)
+        if how == "slow":
+            line.sendall(header[: 1 + number % 8])
+        elif how == "garbage":
+            line.sendall(bytes(range(256)) * 40)
+        elif how == "huge":
+            line.sendall(header + (2**31 - 1).to_bytes(4, "little") + b"x" * 65536)
+        elif how == "deep":
+            text = b"[" * 200_000
+            line.sendall(header + len(text).to_bytes(4, "little") + text)
+        elif how == "ask":
+            text = b'{"ask":"explain","last":1000}'
+            line.sendall(header + len(text).to_bytes(4, "little") + text)
+            line.recv(1 << 16)
+    except OSError:
+        refused += 1
+    lines.append(line)
+    if how in {"slow", "open"} and len(lines) < 900:
+        continue
+    for line in lines:
+        line.close()
+    lines = []
+time.sleep(float(sys.argv[4]))
+print(refused)
+"""
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run six nodes with filter and daemon; at the end both daemons are those that were started."""
+    options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",))
+    with Cluster("forky", options) as cluster:
+        cluster.start_daemon(SITE)
+        cluster.path("/usr/local/bin/flood.py").write_text(FLOOD)
+        pids = [cluster.services.pid(name) for name in ("rtsched", "slurmctld")]
+        yield Live(cluster)
+        assert [cluster.services.pid(name) for name in ("rtsched", "slurmctld")] == pids
+        assert all(cluster.services.alive(name) for name in ("rtsched", "slurmctld"))
+        said = cluster.path("/var/log/testbed/rtsched.log").read_text()
+        assert "crashed" not in said
+        assert "Traceback" not in said
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test ends with a controller that answers, and without jobs."""
+    yield
+    assert seconds(live, "squeue") < 1.0
+    live.cancel_all()
+
+
+def seconds(live: Live, *words: str) -> float:
+    """Return how long a command takes."""
+    begun = time.monotonic()
+    live.cluster.run(list(words))
+    return time.monotonic() - begun
+
+
+@pytest.fixture
+def firm(live: Live) -> int:
+    """Return a job of alice's that waits with a promise behind another one."""
+    live.promise("-N6", "--time=2", in_minutes(30), script="sleep 60")
+    job = live.promise(*WISH, in_minutes(40))
+    live.wait_standing(job, "firm")
+    return job
+
+
+def test_tokens_cannot_be_forged(live: Live, firm: int) -> None:
+    """Nobody gets another job's token, or any, into her own job, at submit or later."""
+    token = live.tokens()[firm]
+    assert len(token) == len("rtsched:") + 32
+    job = live.cluster.sbatch(["-N6", "--time=1"], user="bob", script="sleep 60")
+    for text in (token, f" {token}", "rtsched:unjudged", "rtsched:parked"):
+        for user in ("bob", "alice"):
+            said = live.command(
+                "scontrol", "update", f"job={job}", f"admincomment={text}", user=user
+            )
+            assert said.startswith("1 "), said
+        assert live.submit(*WISH, f"--admin-comment={text}", user="bob").job == 0
+    assert job not in live.tokens()
+    time.sleep(2.5)
+    assert live.standing(firm) == "firm"
+    assert live.standing(job) == ""
+
+
+@pytest.mark.parametrize("option", ["--comment", "--extra"])
+def test_words_give_no_promise(live: Live, option: str) -> None:
+    """What a user writes into Comment or Extra is a wish, never an admission."""
+    for text in (
+        "rtsched:promise deadline=9999999999 nodes=6 fractions=1 on=fast1",
+        "rtsched:0123456789abcdef0123456789abcdef",
+        "rtsched:unjudged",
+        "rtsched:parked",
+    ):
+        said = live.submit(*WISH, f"{option}={text}", user="bob")
+        assert not said.promised, text
+        assert said.job not in live.tokens()
+    for text in (
+        "rtsched:token=1,promise=yes",
+        "rtsched:sigma=nan,cms=1,cps=1",
+        "rtsched:sigma=1e999,cms=1,cps=1",
+        "rtsched:dag=" + "x" * 5000,
+        "rtsched:checkpoint=maybe",
+    ):
+        said = live.submit(*WISH, in_minutes(20), f"{option}={text}", user="bob")
+        assert said.job == 0, text
+        assert said.text.count("rtsched: ") == 1, said.text
+        assert "Traceback" not in said.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tab\there",
+        "two\nlines",
+        "quote'\"`$(id)",
+        "bell\x07\x1b[31m",
+        "ünïcode ✓ \u202e",
+        "a|b;c&d>e",
+    ],
+    ids=["tab", "newline", "quotes", "control", "unicode", "shell"],
+)
+def test_odd_texts_are_texts(live: Live, text: str) -> None:
+    """Control characters, quotes and newlines in names and comments harm nothing."""
+    job = live.promise(
+        *WISH, in_minutes(20), f"--job-name={text}", f"--comment={text}", f"--extra={text}"
+    )
+    live.wait_standing(job, "firm")
+    shown = live.command("rtsched", "status")
+    assert str(job) in shown
+    assert "\x07" not in shown
+    assert "\x1b[31m" not in shown
+    live.ask("explain", str(job), "--live")
+
+
+def test_no_text_at_all(live: Live) -> None:
+    """Bytes that are no UTF-8 pass through filter, daemon, database and reports."""
+    words = (
+        "sbatch --output=/dev/null -N1 --time=2 {} --job-name=$(printf 'a\\377\\300b') --wrap=true"
+    )
+    said = live.command("sh", "-c", words.format(in_minutes(20)))
+    assert "promised to end by" in said
+    job = int(said.split()[4])
+    eventually(lambda: live.standing(job) in {"firm", "kept"})
+    assert live.command("rtsched", "explain", "--last", "3", "--live").startswith("0 ")
+
+
+def test_a_comment_of_a_megabyte(live: Live) -> None:
+    """What is longer than a request may be is refused, in words, and nobody waits for it."""
+    script = f"#!/bin/sh\n#SBATCH --comment={'x' * 1_000_000}\ntrue\n"
+    words = ["sbatch", "--output=/dev/null", *WISH, in_minutes(20)]
+    done = live.cluster.run(words, user="bob", input=script, check=False)
+    assert done.returncode == 1
+    assert "longer than 256 KiB" in done.stderr
+    assert live.submit(*WISH, in_minutes(20), script="true").promised
+
+
+def test_reservations_of_ours_are_not_for_others(live: Live, firm: int) -> None:
+    """Neither its owner nor another user gets a job into a reservation of ours."""
+    guard = f"rtsched_{firm}"
+    eventually(lambda: live.reservations())
+    other = live.cluster.sbatch(["-N1", "--time=1", "--begin=now+1hour"])
+    names = (guard, f"RTSCHED_{firm}", f"none,{guard}", f"-{guard}", *live.reservations())
+    for name in names:
+        for user in ("alice", "bob"):
+            said = live.submit("-N1", "--time=1", f"--reservation={name}", user=user)
+            assert said.job == 0, (name, said.text)
+        said = live.command("scontrol", "update", f"job={other}", f"reservationname={name}")
+        assert said.startswith("1 "), (name, said)
+    for words in (
+        ("delete", f"reservation={guard}"),
+        ("update", f"reservation={guard}", "users=bob"),
+    ):
+        assert live.command("scontrol", *words).startswith("1 ")
+
+
+CHANGES = (
+    "timelimit=1:00:00",
+    "numnodes=6",
+    "numnodes=1-6",
+    "partition=other",
+    "features=fast",
+    "reqnodelist=fast1",
+    "excnodelist=fast1",
+    "deadline=now+3hours",
+    "extra=rtsched:sigma=5,cms=1,cps=1",
+    "comment=rtsched:dag=x",
+    "starttime=now+1hour",
+    "dependency=afterok:1",
+    "reservationname=",
+    "qos=normal",
+    "priority=1000000",
+    "oversubscribe=yes",
+)
+
+
+def test_a_promised_job_is_not_changed(live: Live, firm: int) -> None:
+    """What a promise rests on cannot be changed by the job's owner; the promise stands."""
+    before = live.cluster.job(firm)
+    for change in CHANGES:
+        said = live.command("scontrol", "update", f"job={firm}", change)
+        assert said.startswith("1 "), (change, said)
+    after = live.cluster.job(firm)
+    for name in (
+        "TimeLimit",
+        "NumNodes",
+        "Partition",
+        "Features",
+        "ReqNodeList",
+        "Deadline",
+        "Extra",
+    ):
+        assert after.get(name) == before.get(name), name
+    assert live.standing(firm) == "firm"
+
+
+def test_others_are_not_seen(live: Live, firm: int) -> None:
+    """Status and explain tell bob nothing of alice's jobs, and plan is for admins."""
+    assert live.ask("status", user="bob")["promises"] == []
+    refusal = live.command("rtsched", "explain", str(firm), "--live", user="bob")
+    assert "no job" in refusal
+    unknown = live.command("rtsched", "explain", "987654", "--live", user="bob")
+    assert refusal.replace(f"'{firm}'", "N") == unknown.replace("'987654'", "N")
+    assert live.command("rtsched", "plan", user="bob").startswith("2 ")
+    chunk = live.command("rtsched", "chunk", str(firm), user="bob")
+    assert chunk[0] == "2"
+
+
+def test_submit_socket_is_the_controllers(live: Live) -> None:
+    """Others than slurmctld's user cannot even connect, or are cut off."""
+    told = live.command(
+        "python3", "/usr/local/bin/flood.py", "/run/rtsched/submit.sock", "ask", "50", "0"
+    )
+    assert told.split()[1] == "50"
+    assert not [each for each in live.kept() if each.standing == "provisional"]
+
+
+@pytest.mark.parametrize("how", ["open", "slow", "garbage", "huge", "deep", "ask"])
+def test_floods(live: Live, how: str) -> None:
+    """While a user floods both sockets, others are judged and answered as ever."""
+    paths = ("/run/rtsched/query.sock", "/run/rtsched/submit.sock")
+    floods = [
+        live.cluster.popen(
+            ["python3", "/usr/local/bin/flood.py", path, how, "2000", "2"], user="bob"
+        )
+        for path in paths
+    ]
+    said: list[Said] = []
+    try:
+        while any(flood.poll() is None for flood in floods) and len(said) < 40:
+            said.append(live.submit(*WISH, in_minutes(200)))
+            assert live.ask("status")["system"] == "slurm"
+            assert seconds(live, "squeue") < 1.0
+            time.sleep(0.05)
+    finally:
+        for flood in floods:
+            flood.kill()
+            flood.communicate()
+    assert sum(each.promised for each in said) >= 0.9 * len(said)
+    assert live.slowest(said) < 1.0
