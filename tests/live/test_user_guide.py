@@ -1,0 +1,67 @@
+"""The user guide: its commands, run on a cluster that keeps promises."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from guide import blocks
+from testbed import Cluster, SlurmOptions
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "user.md"
+WAITING = "Jobs that wait for others"
+SITE = """
+planner = "{planner}"
+
+[[plugin]]
+name = "{planner}"
+
+[daemon]
+cycle = 1.0
+"""
+
+EXPECTED = {
+    "Ask for a deadline": "sbatch: rtsched: promised to end by",
+    "When it is rejected": "the earliest deadline now: ",
+    "A range of nodes": "on 16 nodes",
+    "A load that can be divided": "sbatch: rtsched: promised to end by",
+    WAITING: "Submitted batch job",
+    "All that can be said with rtsched:": "rtsched: sigma='many' must be a number",
+    "What has become of it": "promised",
+    "What voids it": "its time limit must not change",
+}
+
+
+@pytest.mark.parametrize("planner", ["portfolio", "spare"])
+def test_users_see_what_the_guide_says(planner):
+    """Each command does what is said around it; chains are for a planner that follows them."""
+    chosen = [b for b in blocks(GUIDE) if (b.section == WAITING) == (planner == "spare")]
+    first = next(block for block in blocks(GUIDE) if "job.sh <<" in block.text)
+    chosen = chosen if planner == "portfolio" else [first, *chosen]
+    said: dict[str, str] = {}
+    with Cluster("forky", SlurmOptions(job_submit=("rtsched",))) as cluster:
+        cluster.start_daemon(SITE.format(planner=planner))
+        for block in chosen:
+            words = ["sh", "-eu", "-c", block.text]
+            done = cluster.run(words, user=block.user, check=False, timeout=60)
+            text = done.stdout + done.stderr
+            assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
+            said[block.section] = said.get(block.section, "") + text
+        if planner == "portfolio":
+            offer = re.search(r"(--deadline=\S+)\), kept", said["When it is rejected"])
+            assert offer
+    for section, text in said.items():
+        assert EXPECTED[section] in text, text
+    assert {WAITING, "Ask for a deadline"} == set(said) or set(EXPECTED) == {*said, WAITING}
+
+
+def test_an_offer_is_taken_by_submitting_the_job_with_it():
+    """The option that a rejection names is all that has to change."""
+    with Cluster("forky", SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))) as cluster:
+        cluster.start_daemon(SITE.format(planner="portfolio"))
+        words = ["sbatch", "-N4", "--time=60", "--output=/dev/null", "--wrap=true"]
+        done = cluster.run([*words, "--deadline=now+3610seconds"], user="alice", check=False)
+        offer = re.search(r"(--deadline=\S+)\), kept", done.stderr)
+        assert offer, done.stderr
+        assert "promised" in cluster.run([*words, offer[1]], user="alice").stderr
