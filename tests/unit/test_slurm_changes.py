@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 from rtsched.adapters.live import Change, Sight
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
+from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.adapters.slurm.comments import record_of, with_record
-from rtsched.adapters.slurm.facts import SlurmFacts
+from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.orders import Order, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.reserving import View, reserve_changes
 from rtsched.adapters.slurm.rows import job_rows
@@ -34,7 +35,7 @@ NOW = 1_800_000_000.0
 NAMES = tuple(f"n{i}" for i in range(6))
 
 
-def view_of(*jobs: dict[str, str]) -> View:
+def view_of(*jobs: dict[str, str], ranges: dict[int, tuple[int, int]] | None = None) -> View:
     """Return a view of waiting jobs numbered from 1 on six idle nodes."""
     plain = {"dependency": "(null)", "tres-per-job": "N/A", "numcpus": "1", "minmemory": "0"}
     plain |= {"tres": "node=1", "maxnodes": "1", "timelimit": "10:00", "deadline": "N/A"}
@@ -42,9 +43,10 @@ def view_of(*jobs: dict[str, str]) -> View:
     rows = job_rows(
         printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))), SEPARATOR
     )
-    facts = SlurmFacts(margin=20.0, longest=1e6)
+    facts = SlurmFacts(margin=20.0, longest=1e6, partitions={"all": Partition("all", nodes=6)})
     which = np.arange(len(jobs))
-    sight = Sight(NOW, Cluster.uniform(6), jobs_of(rows, which, facts), marks=marks_of(rows, which))
+    queued = jobs_of(rows, which, facts, ranges=ranges)
+    sight = Sight(NOW, Cluster.uniform(6), queued, marks=marks_of(rows, which))
     return View(rows, sight, facts, NAMES, [], NOW)
 
 
@@ -75,6 +77,22 @@ def test_single_node_jobs_are_sent_to_idle_nodes_only() -> None:
     placement = Placement(np.ones(3, np.int32), np.array([0, 1, 0], np.int32), sets)
     changes = steered(Place(ids(1, 2, 3), placement), view)
     assert [change.text for change in changes] == ["send job 1 to node n2", "send job 3 to node n3"]
+
+
+def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
+    """Sizes are for what fits on idle nodes now; what was set before and waits is given back."""
+    asked = {"tres": "node=1", "maxnodes": "4", "comment": "rtsched:speedup=linear"}
+    view = view_of(asked, asked | {"tres": "node=4"}, asked, ranges={2: (1, 4)})
+    every = (np.arange(6, dtype=np.int32),)
+    placement = Placement(np.array([4, 4, 2], np.int32), np.zeros(3, np.int32), every)
+    memory = Memory(ranges={2: (1, 4)})
+    changes = steered(Place(ids(1, 2, 3), placement), view, memory)
+    said = [(change.job, *change.order.words[3:]) for change in changes]
+    assert said == [
+        (1, "NumNodes=4-4", "ExcNodeList="),
+        (2, "NumNodes=1-4", "ExcNodeList="),
+        (3, "NumNodes=2-2", "ExcNodeList="),
+    ]
 
 
 def test_weights_are_grouped() -> None:
@@ -126,7 +144,7 @@ def test_no_guard_waits_for_a_deletion() -> None:
     assert ranks == [Rank.CREATE, Rank.SIZE, Rank.BIND]
     assert Rank.LEAVE < Rank.RENEW < Rank.UPDATE < Rank.CREATE < Rank.BIND < Rank.DELETE
     sizes = next(change for change in changes if change.order.rank == Rank.SIZE)
-    assert sizes.order.words[3:] == ("NumNodes=2-2", "TimeLimit=5")
+    assert sizes.order.words[3:] == ("NumNodes=2-2", "TimeLimit=5", "ExcNodeList=")
 
 
 def test_the_record_of_a_promise() -> None:
@@ -250,3 +268,13 @@ def test_a_user_s_own_format_does_not_count(
     system = commands(tmp_path, squeue="env | grep -E '^(SQUEUE|SLURM_TIME)' | cut -c1-40 | sort")
     shown = system.ask("squeue", SQUEUE_FORMAT2="own").split()
     assert shown == ["SLURM_TIME_FORMAT=%s", "SQUEUE_FORMAT2=own"]
+
+
+def test_weights_that_are_so_are_left_alone() -> None:
+    """A weight is compared with the one that the node has, and is known once it was set."""
+    view = view_of()
+    view.weights = dict.fromkeys(NAMES[:3], 1)
+    (change,) = steered(SetNodeWeight(ids(), np.ones(6)), view, node_weights=True)
+    assert change.order.words[2] == "NodeName=n[3-5]"
+    applied(view, change.order)
+    assert steered(SetNodeWeight(ids(), np.ones(6)), view, node_weights=True) == []

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.commands import Commands
 
 
+ONLY_WAITING = "ExcNodeList="
+"""With this word Slurm refuses an update of a job that has started meanwhile; without it, NumNodes
+makes a running job smaller. Jobs that exclude nodes are given no size."""
+
 FIRST_FACTOR = 1 << 29
 """Site factors have 32 bits, with an offset."""
 

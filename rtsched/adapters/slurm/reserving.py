@@ -14,7 +14,14 @@ from rtsched.adapters.live import FIRST_OWN_ID, Change
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
-from rtsched.adapters.slurm.orders import FIRST_FACTOR, Rank, change, highest, lever
+from rtsched.adapters.slurm.orders import (
+    FIRST_FACTOR,
+    ONLY_WAITING,
+    Rank,
+    change,
+    highest,
+    lever,
+)
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.model.jobs import Kind
@@ -53,6 +60,8 @@ class View:
         Node names by row.
     reservations : sequence of ReservationRow
         All there are.
+    weights : dict of str to int
+        Node weights by name.
     now : float
         When the changes are worked out, seconds since the epoch.
     """
@@ -66,6 +75,7 @@ class View:
     place: dict[int, int] = field(default_factory=dict)
     queued: dict[int, int] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
+    weights: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
@@ -283,6 +293,7 @@ def _sizes(plan: Schedule, view: View) -> list[Change]:
                     "update",
                     f"JobId={job}",
                     *words,
+                    ONLY_WAITING,
                 )
             )
     return changes

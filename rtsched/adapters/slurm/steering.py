@@ -11,7 +11,15 @@ from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import LONGEST
 from rtsched.adapters.slurm.machine import PREFIX
-from rtsched.adapters.slurm.orders import FIRST_FACTOR, Order, Rank, change, highest, lever
+from rtsched.adapters.slurm.orders import (
+    FIRST_FACTOR,
+    ONLY_WAITING,
+    Order,
+    Rank,
+    change,
+    highest,
+    lever,
+)
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.model.actions import (
     Action,
@@ -55,8 +63,6 @@ class Memory:
         Node counts that best-effort jobs asked for before theirs was set.
     sent : dict of job id to (str, float)
         The node that a job was sent to, and when.
-    weights : dict of str to int
-        Node weights set.
     no_weights : bool
         Slurm refuses weights to this user.
     """
@@ -64,7 +70,6 @@ class Memory:
     factors: dict[int, int] = field(default_factory=dict)
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: dict[int, tuple[str, float]] = field(default_factory=dict)
-    weights: dict[str, int] = field(default_factory=dict)
     no_weights: bool = False
 
     def keep_only(self, jobs: set[int]) -> None:
@@ -135,22 +140,34 @@ def _priorities(
 
 
 def _sizes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -> Iterator[Change]:
-    """Yield node counts of best-effort jobs that left them open."""
+    """Yield node counts of best-effort jobs that left them open.
+
+    A size is what fits now. A job that has to wait gets its own range back: when nodes come free,
+    Slurm may start it before the next look, on as many as there are.
+    """
+    placement, idle = action.placement, idle_nodes(view)
     left = settings.sizes_per_cycle
-    for job, size in zip(action.job.tolist(), action.placement.size.tolist(), strict=True):
-        row = view.place.get(job, -1)
+    for at, job in enumerate(action.job.tolist()):
+        size = int(placement.size[at])
         if size <= 0 or job not in view.queued or left == 0:
             continue
-        asked = view.queued[job]
-        if view.sight.queued.kind[asked] == Kind.RIGID:
+        if view.sight.queued.kind[view.queued[job]] == Kind.RIGID:
             continue
-        least, most = int(view.rows.least[row]), int(view.rows.most[row])
-        if least == most == size:
+        row, code = view.place[job], int(placement.node_set[at])
+        present = (int(view.rows.least[row]), int(view.rows.most[row]))
+        wanted = own = memory.ranges.get(job, present)
+        nodes = placement.node_sets[code] if code >= 0 else np.arange(len(idle))
+        free = nodes[idle[nodes]]
+        if len(free) >= size and job not in view.held:
+            idle[free[:size]] = False
+            wanted = (size, size)
+        if wanted == present:
             continue
         left -= 1
-        words = ("scontrol", "update", f"JobId={job}", f"NumNodes={size}-{size}")
-        order = Order(Rank.SIZE, words, memory.ranges.get(job, (least, most)))
-        yield Change("place", job, f"set the node count of job {job} to {size}", order)
+        said = f"NumNodes={wanted[0]}-{wanted[1]}"
+        words = ("scontrol", "update", f"JobId={job}", said, ONLY_WAITING)
+        text = f"set the node count of job {job} to {said.partition('=')[2]}"
+        yield Change("place", job, text, Order(Rank.SIZE, words, own))
 
 
 def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -> Iterator[Change]:
@@ -182,7 +199,9 @@ def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -
         row = view.place.get(job, -1)
         if code < 0 or job not in view.queued or job in memory.sent or view.rows.required[row]:
             continue
-        if view.sight.queued.size[view.queued[job]] != 1 or job in view.held:
+        at = view.queued[job]
+        rigid = view.sight.queued.kind[at] == Kind.RIGID
+        if not rigid or view.sight.queued.size[at] != 1 or job in view.held:
             continue
         wanted = [node for node in placement.node_sets[code].tolist() if idle[node]]
         if not wanted:
@@ -219,7 +238,7 @@ def _weights(
     groups: dict[int, list[str]] = {}
     whole = np.clip(np.round(np.nan_to_num(action.weight, posinf=1e6)), 0, 1e6).astype(int)
     for name, weight in zip(view.names, whole.tolist(), strict=True):
-        if memory.weights.get(name) != weight:
+        if view.weights.get(name) != weight:
             groups.setdefault(weight, []).append(name)
     for weight, names in groups.items():
         nodes = fold(names)
