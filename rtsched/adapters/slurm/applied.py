@@ -26,6 +26,8 @@ def applied(view: View, order: Order) -> None:
         _job(view, view.place.get(int(words["JobId"]), -1), words)
     elif "ReservationName" in words:
         _reservation(view, words, deleted="delete" in words)
+    elif "Weight" in words:
+        view.weights |= dict.fromkeys(names_of(words["NodeName"]), int(words["Weight"]))
     elif order.words[1] in {"hold", "release"}:
         held = order.words[1] == "hold"
         (view.held.add if held else view.held.discard)(int(order.words[2]))

@@ -68,8 +68,6 @@ class SlurmFacts:
         Each user's default account.
     users : dict of int to str
         Names by uid, of those seen.
-    resv_overrun : float
-        ResvOverRun: how long a job may outlive its reservation.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     """
@@ -83,7 +81,6 @@ class SlurmFacts:
     associations: dict[tuple[str, str], int] = field(default_factory=dict)
     home: dict[str, str] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)
-    resv_overrun: float = 0.0
     basic: bool = False
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,7 +120,8 @@ class NodeRow:
     state: NodeState
     features: tuple[str, ...]
     partitions: tuple[str, ...]
-    weight: int
+    weight: int = field(compare=False)
+    """Not of the machine as the models see it."""
 
 
 @dataclass(frozen=True)

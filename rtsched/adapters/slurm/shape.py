@@ -149,6 +149,8 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
         return f"rtsched cannot plan with {asked.other[:80]!r}; leave it out"
     if part is None:
         return f"there is no partition {asked.partition[:60]!r}"
+    if not part.up:
+        return f"partition {part.name} starts no jobs now"
     if asked.memory > part.memory > 0:
         return (
             f"asks for {asked.memory >> 20} MiB per node, some nodes of {part.name} have "

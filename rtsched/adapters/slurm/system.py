@@ -77,7 +77,8 @@ class SlurmSystem:
         problems = [self._route.problem] if self._route.problem else []
         reservations = self._commands.reservations()
         taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
-        machine = self._machine_now(self._route.nodes(), taken)
+        nodes = self._route.nodes()
+        machine = self._machine_now(nodes, taken)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, users, now, problems)
         queued, running, over = parts(rows)
@@ -100,6 +101,7 @@ class SlurmSystem:
         )
         names = machine.cluster.nodes.names("name")
         self._view = View(rows, sight, facts, names, reservations, now)
+        self._view.weights = {node.name: node.weight for node in nodes}
         return sight
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
@@ -166,5 +168,4 @@ class SlurmSystem:
             basic=config.get("PriorityType", "").endswith("basic"),
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
-            resv_overrun=seconds(config, "ResvOverRun"),
         )
