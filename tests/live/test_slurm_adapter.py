@@ -278,6 +278,18 @@ def test_somebody_in_a_reservation_of_ours(slurm: Cluster, remote: Remote) -> No
     assert slurm.job(job)["Reservation"] == f"rtsched_{job}"
 
 
+def test_a_job_that_starts_before_it_is_bound(slurm: Cluster, remote: Remote) -> None:
+    """It is not bound any more: the end of the reservation would kill it."""
+    job = slurm.sbatch(["-N1", "-t9", "--deadline=now+5hours", "--hold"], script="sleep 60")
+    remote.look()
+    changes = remote.changes(plan_of((job, time.time() + 1000, time.time() + 1560, [7])))
+    slurm.run(["scontrol", "release", str(job)])
+    slurm.wait_job(job, "RUNNING")
+    done = {d.change.text.split()[0]: d.outcome for d in remote.carry_out(changes)}
+    assert done["bind"] == "failed"
+    assert slurm.job(job).get("Reservation", "(null)") == "(null)"
+
+
 def single(job: int) -> Any:
     """Return an array of one job id."""
     return np.array([job], np.int64)

@@ -260,6 +260,7 @@ def _bindings(guards: list[Guard], view: View) -> list[Change]:
                     "update",
                     f"JobId={job}",
                     f"ReservationName={name}",
+                    ONLY_WAITING,
                 )
             )
     return changes
