@@ -30,12 +30,17 @@ FULL = Extent(480, 14, (2, 3, 4), (1.3, 2.5), 90, (2, 3, 4, 6), 45_000)
 REDUCED = Extent(70, 7, (1,), (1.1, 2.4), 45, (2, 3, 4, 6), 12_000)
 
 PLANNERS = {
+    "edf": ("rigid", "moldable", "divisible"),
     "mcdf": ("rigid", "moldable", "divisible"),
     "spare": ("rigid", "rigid", "chain"),
 }
-"""The kinds of jobs that each planner is given."""
+"""The kinds of jobs that each planner is given. `edf` is mcdf in the order of deadlines, in which
+every rejection comes with an offer."""
 
-PRESETS = {"mcdf": "mcdf", "spare": "spare-rf"}
+PRESETS = {"edf": "edf-mn", "mcdf": "mcdf", "spare": "spare-rf"}
+"""The policies of `rtsched replay` that plan in the same way."""
+
+SETTINGS = {"edf": 'settings = { order = "deadline" }'}
 
 LATE = 5.0
 """Seconds after its reservation's start that recurring work may start."""
@@ -58,7 +63,9 @@ class Side:
 
 def site(planner: str) -> str:
     """Return the site.toml."""
-    return f'planner = "{planner}"\n[[plugin]]\nname = "{planner}"\n{playing.DAEMON}'
+    name = "mcdf" if planner == "edf" else planner
+    lines = [f'planner = "{name}"', "[[plugin]]", f'name = "{name}"', SETTINGS.get(planner, "")]
+    return "\n".join([*lines, playing.DAEMON])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The proof on a real Slurm: one command, clusters of its own, tables.
 
     python benchmarks/live/run.py --part promises|failures|fair-share|mapping
-        [--planner mcdf|spare] [--reduced] [--json] [--keep DIR]
+        [--planner edf|mcdf|spare] [--reduced] [--json] [--keep DIR]
 
 It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
 part must show is not so.
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--part", choices=PARTS, required=True)
     parser.add_argument(
-        "--planner", choices=promises.PLANNERS, default="mcdf", help="of promises; default: mcdf"
+        "--planner", choices=promises.PLANNERS, default="edf", help="of promises; default: edf"
     )
     parser.add_argument("--reduced", action="store_true", help="minutes only")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.orders import Order, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.reserving import View, reserve_changes
-from rtsched.adapters.slurm.rows import job_rows
+from rtsched.adapters.slurm.rows import ReservationRow, job_rows
 from rtsched.adapters.slurm.sight import jobs_of, marks_of
 from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
 from rtsched.errors import AdapterError
@@ -145,6 +146,16 @@ def test_no_guard_waits_for_a_deletion() -> None:
     assert Rank.LEAVE < Rank.RENEW < Rank.UPDATE < Rank.CREATE < Rank.BIND < Rank.DELETE
     sizes = next(change for change in changes if change.order.rank == Rank.SIZE)
     assert sizes.order.words[3:] == ("NumNodes=2-2", "TimeLimit=5", "ExcNodeList=")
+
+
+def test_a_job_leaves_the_guard_that_is_made_anew() -> None:
+    """Slurm deletes no reservation that a job is bound to: out, anew, and in again."""
+    view = view_of({"tres": "node=2", "maxnodes": "2", "reservation": "rtsched_1"})
+    begun = ReservationRow("rtsched_1", NOW - 10, NOW + 900, ("n1", "n4"), ("u",), ())
+    view = replace(view, reservations=[begun])
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {})
+    ranks = [change.order.rank for change in sorted(changes, key=lambda each: each.order.rank)]
+    assert ranks == [Rank.LEAVE, Rank.RENEW, Rank.CREATE, Rank.BIND]
 
 
 def test_the_record_of_a_promise() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import FIRST_OWN_ID, Change
 from rtsched.adapters.slurm.comments import record_of, with_record
-from rtsched.adapters.slurm.guards import Guard, compared, guards_of, written
+from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import (
     FIRST_FACTOR,
@@ -113,9 +113,10 @@ def reserve_changes(
         grace=settings.grace_s,
         lead=view.facts.margin,
     )
+    moved = compared(guards, view.reservations, view.now, settings.grace_s / 2)
     return [
-        *_reservations(guards, view, settings),
-        *_bindings(guards, view),
+        *_reservations(moved, view),
+        *_bindings(guards, view, frozenset(moved.renew)),
         *_sizes(plan, view),
         *_records(plan, guards, view),
         *(_orders(plan, view, factors) if settings.promised_first else ()),
@@ -146,9 +147,8 @@ def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Chan
     return changes
 
 
-def _reservations(guards: list[Guard], view: View, settings: SlurmSettings) -> list[Change]:
+def _reservations(moved: Moved, view: View) -> list[Change]:
     """Return what is to be done about reservations."""
-    moved = compared(guards, view.reservations, view.now, settings.grace_s / 2)
     changes = [
         change(
             "reserve",
@@ -222,18 +222,19 @@ def clock(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _bindings(guards: list[Guard], view: View) -> list[Change]:
+def _bindings(guards: list[Guard], view: View, renewed: frozenset[str]) -> list[Change]:
     """Return which jobs enter and leave reservations of ours.
 
     A job that runs needs its guard no longer. A job that stands in a guard that is not its own has
-    no business there.
+    no business there. One whose guard is made anew has to leave it, and enters it again.
     """
     wanted = {guard.job: guard.name for guard in guards if guard.whole}
     changes = []
     for at, name in enumerate(view.rows.reservation):
         job = int(view.rows.id[at])
         waits = view.rows.state[at] in WAITING
-        if not name.startswith(PREFIX) or (waits and job in wanted):
+        stays = waits and job in wanted and name not in renewed
+        if not name.startswith(PREFIX) or stays:
             continue
         if waits or view.rows.state[at] in _RUNS:
             changes.append(
@@ -249,7 +250,7 @@ def _bindings(guards: list[Guard], view: View) -> list[Change]:
                 )
             )
     for job, name in wanted.items():
-        if view.rows.reservation[view.place[job]] != name:
+        if view.rows.reservation[view.place[job]] != name or name in renewed:
             changes.append(
                 change(
                     "reserve",
