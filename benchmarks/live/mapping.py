@@ -19,8 +19,9 @@ USERS = ("alice", "bob", "carol")
 SEED = 5
 SLOW = 3.0
 """How many times as long a slow node takes."""
-COUNT = {False: 120, True: 25}
-GAP = 6.0
+COUNT = {False: 60, True: 20}
+GAP = 9.0
+"""Mean seconds between two jobs."""
 SED = f"""
 [[plugin]]
 name = "sed"
@@ -40,9 +41,7 @@ def works(count: int) -> list[Work]:
         at += chance.expovariate(1 / GAP)
         minutes, part = chance.choice((2, 3, 4)), chance.uniform(0.7, 0.95) / SLOW
         least = chance.choice((1, 1, 2))
-        work = Work(
-            f"b{number}", USERS[number % 3], at, least, 5 * least, minutes, part, "moldable"
-        )
+        work = Work(f"b{number}", USERS[number % 3], at, least, 8, minutes, part, "moldable")
         found.append(_slowed(work))
     return found
 
@@ -78,6 +77,8 @@ def _side(name: str, count: int, keep: Path | None) -> dict[str, Any]:
             log = running.path("/var/log/testbed/rtsched.log")
             (keep / name / "rtsched.log").write_text(log.read_text() if steered else "")
     done = [row for row in rows if row.state == measure.MET]
+    makespan = max(row.end for row in done) - min(row.submit for row in done)
+    served = sum(row.nodes * (row.end - row.start) for row in done)
     return {
         "jobs": len(book.said),
         "completed": len(done),
@@ -85,8 +86,9 @@ def _side(name: str, count: int, keep: Path | None) -> dict[str, Any]:
         "mean_wait_s": mean(row.start - row.submit for row in done),
         "mean_run_s": mean(row.end - row.start for row in done),
         "mean_nodes": mean(row.nodes for row in done),
-        "makespan_s": max(row.end for row in done) - min(row.submit for row in done),
-        "node_s": sum(row.nodes * (row.end - row.start) for row in done),
+        "makespan_s": makespan,
+        "node_s": served,
+        "utilisation": served / (measure.NODES * makespan),
     }
 
 
