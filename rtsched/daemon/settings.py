@@ -119,10 +119,14 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     qos: Annotated[str | None, Meta(description="Jobs of this QOS; none: of all.")] = None
 
     def covers(self, partition: str | None, qos: str | None, plugin: str) -> bool:
-        """Return whether it says the mode of a plug-in for jobs of a partition and QOS."""
+        """Return whether it says the mode of a plug-in for jobs of a partition and QOS.
+
+        A part of a partition, `name@feature`, is covered as the whole is.
+        """
+        whole = partition.partition("@")[0] if partition else None
         return (
             self.plugin in {None, plugin}
-            and self.partition in {None, partition}
+            and self.partition in {None, whole}
             and self.qos in {None, qos}
         )
 

@@ -36,6 +36,7 @@ def test_the_last_scope_that_fits_wins() -> None:
     ]
     assert modes(scopes, "test") == ["limits=shadow", "mcdf=shadow"]
     assert modes(scopes, "prod") == ["limits=enforce", "mcdf=enforce"]
+    assert modes(scopes, "prod@fast") == ["limits=enforce", "mcdf=enforce"]
     assert modes(scopes, "prod", "low") == ["limits=enforce", "mcdf=warn"]
 
 
