@@ -27,6 +27,7 @@ from rtsched.daemon.submits import Desk
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import AdapterError, RtschedError
+from rtsched.model.events import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,6 +134,7 @@ class Daemon:
         self.pending: Sequence[Change] = ()
         self.status = Status(clock())
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
+        self._untold = joined([])
         self._saved = -float("inf")
 
     # --- answers -------------------------------------------------------------------------------
@@ -219,11 +221,14 @@ class Daemon:
     async def cycle(self) -> None:
         """Look, settle what the look means for the promises, and have the rest done."""
         begun = time.perf_counter()
+        self._wake.clear()
         sight = await self.worker.look()
         settled = await self._settle(sight)
+        self._untold = joined([self._untold, settled.events])
         first = await self._apply(settled.actions)
         rules = self._rules()
-        result = await asyncio.to_thread(steered, settled.site, settled.events, rules)
+        result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
+        self._untold = joined([])
         self.site = replace(
             self.site, snapshot=replace(self.site.snapshot, states=dict(result.states))
         )
@@ -348,8 +353,7 @@ class Daemon:
             log.exception("cycle_crashed")
 
     async def _wait(self) -> None:
-        """Wait for the next cycle: its time, a new promise, or the end."""
-        self._wake.clear()
+        """Wait for the next cycle: its time, a new promise since the last look, or the end."""
         waits = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._stop.wait())]
         period = self.policy.live.daemon.cycle
         _, left = await asyncio.wait(waits, timeout=period, return_when=asyncio.FIRST_COMPLETED)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ShapeError
+from rtsched.model.jobs import Jobs
 from rtsched.model.table import Column, Table
 
 if TYPE_CHECKING:
-    from rtsched.model.jobs import Jobs
+    from collections.abc import Sequence
 
 
 class EventKind(IntEnum):
@@ -53,3 +54,11 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def joined(parts: Sequence[Events]) -> Events:
+    """Return the events of all parts, one after the other."""
+    return Events(
+        EventRows.joined([part.rows for part in parts]),
+        Jobs.joined([part.jobs for part in parts]),
+    )
