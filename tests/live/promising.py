@@ -29,6 +29,7 @@ name = "mcdf"
 cycle = 1
 patience = 10
 lapse = 6
+offer = 8
 admins = ["carol"]
 """
 
@@ -152,6 +153,8 @@ class Live:
             return not self.cluster.run(["squeue", "-h"]).stdout.strip()
 
         wait_for("all jobs are over", over, 40)
+        if self.cluster.services.alive("rtsched"):
+            eventually(lambda: all(each.standing != "firm" for each in self.kept()))
 
     def slowest(self, said: Sequence[Said] | None = None) -> float:
         """Return how long the slowest submission took, in seconds."""

@@ -1,0 +1,294 @@
+"""What users and admins of a real Slurm see of the daemon, from sbatch to sacct."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import PROLOG, PROMISED, SITE, Live, eventually, in_minutes
+from testbed import Cluster, SlurmOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCOPES = """
+[[scope]]
+partition = "trial"
+mode = "shadow"
+
+[[scope]]
+partition = "soft"
+mode = "warn"
+"""
+PARTITIONS = """
+PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=30
+PartitionName=trial Nodes=ALL State=UP MaxTime=30
+PartitionName=soft Nodes=ALL State=UP MaxTime=30
+"""
+FILTER = "/etc/rtsched/submit.conf"
+QUICK = "breaker_ms = 300\n"
+WRITES = "UPDATE|CREATE|DELETE|KILL|CANCEL|SUSPEND|REQUEUE|SUBMIT"
+"""In the names of calls that change anything."""
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run eight nodes with filter and daemon; in two partitions it only watches, or warns."""
+    options = SlurmOptions(
+        fast=2,
+        slow=6,
+        job_submit=("rtsched",),
+        partitions=PARTITIONS,
+        settings={"TaskProlog": PROLOG, "SchedulerParameters": "bf_interval=5,bf_continue"},
+    )
+    with Cluster("forky", options, files={FILTER: QUICK}) as cluster:
+        cluster.start_daemon(SITE + SCOPES)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that answers."""
+    if not live.cluster.services.alive("rtsched"):
+        live.cluster.start_daemon(SITE + SCOPES)
+    yield
+    live.cancel_all()
+
+
+def accounted(live: Live, job: int, *fields: str) -> dict[str, str]:
+    """Return what sacct says of a job that has ended."""
+    words = ["sacct", "-X", "-n", "-P", "--delimiter=\x1f", "-j", str(job), "-o", ",".join(fields)]
+
+    def found() -> list[str]:
+        said = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.rstrip("\n")
+        values = said.split("\x1f")
+        return values if len(values) == len(fields) and "Unknown" not in values else []
+
+    return dict(zip(fields, eventually(found), strict=True))
+
+
+def planned(live: Live, job: int) -> list[str]:
+    """Return the nodes on which a job is planned."""
+    entries = live.ask("plan", user="root")["entries"]
+    return next((entry["nodes"] for entry in entries if entry["job"] == str(job)), [])
+
+
+def names_in(live: Live, nodes: str) -> list[str]:
+    """Return the names in a node list."""
+    return live.cluster.run(["scontrol", "show", "hostnames", nodes]).stdout.split()
+
+
+def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
+    """The user reads a promise; nodes are kept; the job ends in time, and best effort goes on."""
+    others = [
+        live.cluster.sbatch(["-N1", "--exclusive", "--time=1"], user="bob", script="sleep 12")
+        for _ in range(32)
+    ]
+    eventually(lambda: "RUNNING" in live.cluster.job(others[0]).get("JobState", ""))
+    time.sleep(1.5)
+    said = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
+    assert re.search(r"promised to end by \S+; planned to start (at \S+|now) on 4 nodes", said.text)
+    guard = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
+    assert guard["Users"] == "alice"
+    assert guard["NodeCnt"] == "4"
+    assert {"IGNORE_JOBS", "OVERLAP"} <= set(guard["Flags"].split(","))
+    seen = planned(live, said.job)
+    while live.cluster.job(said.job)["JobState"] == "PENDING":
+        seen = planned(live, said.job) or seen
+        time.sleep(0.2)
+    names = live.cluster.run(
+        ["scontrol", "show", "hostnames", live.cluster.job(said.job)["NodeList"]]
+    )
+    assert set(names.stdout.split()) == set(seen)
+    live.wait_standing(said.job, "kept")
+    shown = accounted(live, said.job, "State", "End", "SubmitLine", "AdminComment", "AllocNodes")
+    kept = next(each for each in live.kept() if each.id == said.job)
+    assert shown["State"] == "COMPLETED"
+    assert int(shown["End"]) <= kept.deadline
+    assert "--deadline=" in shown["SubmitLine"]
+    assert shown["AllocNodes"] == "4"
+    assert live.ask("explain", str(said.job), "--live")["promise"]["standing"] == "kept"
+    eventually(lambda: f"rtsched_{said.job}" not in live.reservations())
+    states = Counter(live.cluster.job(job).get("JobState") for job in others)
+    assert states["COMPLETED"] >= 8
+
+
+def test_a_counter_offer_holds(live: Live) -> None:
+    """A rejection says what is feasible; its user who asks for that is admitted, nobody else."""
+    live.promise("-N8", "--time=4", in_minutes(20), script="sleep 60")
+    refused = live.submit("-N8", "--time=4", in_minutes(6))
+    assert refused.job == 0
+    assert "rejected" in refused.text
+    assert refused.offer
+    words = ("-N8", "--time=4", f"--deadline={refused.offer}")
+    assert live.submit(*words, user="bob").job == 0
+    assert live.submit(*words).promised
+    assert live.submit(*words).job == 0
+
+
+def test_moldable_and_divisible_jobs_learn_their_plan(live: Live) -> None:
+    """At its start a job finds its nodes, deadline and fractions in RTSCHED_* variables."""
+    script = "env | grep ^RTSCHED_ > /tmp/$SLURM_JOB_ID.env; srun true"
+    load = "--extra=rtsched:sigma=100,cms=0.01,cps=2"
+    moldable = live.promise("-N2-4", "--time=4", in_minutes(12), script=script)
+    divisible = live.promise("-N1-4", load, in_minutes(12), script=script)
+    for job in (moldable, divisible):
+        live.wait_standing(job, "kept", seconds=40)
+        text = live.cluster.path(f"/tmp/{job}.env").read_text()  # noqa: S108
+        told = dict(line.split("=", 1) for line in text.splitlines())
+        nodes = accounted(live, job, "AllocNodes")["AllocNodes"]
+        deadline = next(each.deadline for each in live.kept() if each.id == job)
+        assert told["RTSCHED_DEADLINE"] == f"{deadline:.0f}"
+        if job == divisible:
+            assert told["RTSCHED_NODES"] == nodes
+            fractions = [float(part) for part in told["RTSCHED_FRACTIONS"].split(":")]
+            assert len(fractions) == int(nodes)
+            assert sum(fractions) == pytest.approx(1.0, abs=1e-6)
+        else:
+            assert 2 <= int(nodes) <= 4
+
+
+def test_parked_jobs_are_judged_later(live: Live) -> None:
+    """Held while the daemon was down, they get a promise, or are cancelled with a reason."""
+    live.cluster.path(FILTER).write_text(QUICK + "on_failure = hold\n")
+    live.cluster.stop_daemon()
+    try:
+        eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
+        good = live.submit("-N2", "--time=2", in_minutes(60), script="sleep 4")
+        # Slurm itself takes a deadline that leaves room for the limit; the margins do not fit in.
+        bad = live.submit("-N8", "--time=10", in_minutes(10.1))
+        assert live.cluster.job(good.job)["Priority"] == "0"
+    finally:
+        live.cluster.path(FILTER).write_text(QUICK)
+        live.cluster.start_daemon()
+    assert live.wait_standing(good.job, "firm", "kept")
+    live.cluster.wait_job(good.job, "RUNNING", "COMPLETED")
+    live.cluster.wait_job(bad.job, "CANCELLED")
+    assert live.cluster.job(bad.job)["Comment"].startswith("rtsched: rejected: ")
+    assert live.wait_standing(good.job, "kept", seconds=30)
+
+
+def test_partitions_where_it_only_watches_or_warns(live: Live) -> None:
+    """In shadow a hopeless job passes in silence, with warn with a word; none is promised."""
+    hopeless = ("-N8", "--time=5", in_minutes(5.1))
+    assert live.submit(*hopeless).job == 0
+    quiet = live.submit(*hopeless, "--partition=trial")
+    told = live.submit(*hopeless, "--partition=soft")
+    assert quiet.job
+    assert "rtsched" not in quiet.text
+    assert told.job
+    assert "rtsched: warning: " in told.text
+    fine = live.submit("-N1", "--time=1", in_minutes(20), "--partition=trial")
+    assert PROMISED not in fine.text
+    time.sleep(2)
+    assert not {quiet.job, told.job, fine.job} & {each.id for each in live.kept()}
+
+
+def calls(live: Live) -> set[str]:
+    """Return what the daemon's user has asked of the controller, by the controller's own count."""
+    shown = live.cluster.run(["sdiag"]).stdout
+    assert "rtsched" in shown
+    types = re.findall(r"^\s+(REQUEST_\w+)\s+\(", shown, re.MULTILINE)
+    return set(types)
+
+
+def dump(live: Live) -> str:
+    """Return all jobs, nodes, reservations and partitions, without what changes by itself."""
+    parts = [
+        live.cluster.run(["scontrol", "-a", "show", what]).stdout
+        for what in ("job", "node", "reservation", "partition")
+    ]
+    moving = r"\b(RunTime|Priority|LastSchedEval|LastBusyTime|CPULoad|FreeMem|EligibleTime)=\S+"
+    moving += r"|\b(AccrueTime|StartTime|EndTime|SchedNodeList|Scheduler|Reason)=\S+"
+    return re.sub(moving, "", "".join(parts))
+
+
+def test_a_dry_run_touches_nothing(live: Live) -> None:
+    """It judges, plans, and says what it would change; the cluster is as before."""
+    cluster = live.cluster
+    cluster.stop_daemon()
+    job = live.submit("-N2", "--time=2", in_minutes(60), "--begin=now+10minutes").job
+    hog = cluster.sbatch(["-N8", "--exclusive", "--time=2"], user="bob", script="sleep 60")
+    cluster.wait_job(hog, "RUNNING")
+    waiting = live.submit("-N4", "--time=2", in_minutes(60)).job
+    time.sleep(2)
+    cluster.run(["sdiag", "--reset"])
+    before = dump(live)
+    cluster.start_daemon(args=["--dry-run"])
+    try:
+        time.sleep(3)
+        shown = live.ask("plan", user="root")
+        assert shown["mode"] == "dry-run"
+        assert any(str(waiting) in change["text"] for change in shown["changes"])
+        after = dump(live)
+        assert [line for line in after.splitlines() if line not in before] == []
+        assert not [name for name in calls(live) if re.search(WRITES, name)]
+        said = live.submit("-N1", "--time=2", in_minutes(60))
+        assert said.job
+        assert PROMISED not in said.text
+    finally:
+        cluster.stop_daemon()
+    assert not {job, waiting, said.job} & {each.id for each in live.kept()}
+
+
+def test_a_node_dies_under_a_plan(live: Live) -> None:
+    """The job is planned on other nodes and keeps its promise; one that ran there is told apart."""
+    hog = live.promise("-N7", "--time=2", "--no-requeue", in_minutes(30), script="sleep 90")
+    live.cluster.wait_job(hog, "RUNNING")
+    job = live.promise("-N3", "--time=1", in_minutes(30), script="sleep 2")
+    nodes = eventually(lambda: planned(live, job))
+    busy = live.cluster.run(["squeue", "-h", "-j", str(hog), "-o", "%N"]).stdout.strip()
+    names = names_in(live, busy)
+    victim = next(name for name in nodes if name in names)
+    live.cluster.node(victim).kill()
+    live.cluster.run(["scontrol", "update", f"nodename={victim}", "state=down", "reason=test"])
+    try:
+        assert live.wait_standing(hog, "missed") == "missed"
+        why = next(each.why for each in live.kept() if each.id == hog)
+        assert why == "a node died under the job"
+        live.wait_standing(job, "kept", seconds=40)
+        assert victim not in names_in(live, accounted(live, job, "NodeList")["NodeList"])
+    finally:
+        live.cluster.node(victim).start()
+        live.cluster.wait_nodes([victim])
+
+
+def test_nobody_can_keep_it(live: Live) -> None:
+    """A promise that no plan keeps any more is broken at once, its user told, and the job stays."""
+    hog = live.cluster.sbatch(["-N8", "--time=3"], user="bob", script="sleep 60")
+    live.cluster.wait_job(hog, "RUNNING")
+    time.sleep(1.5)
+    job = live.promise("-N8", "--time=1", in_minutes(30))
+    live.wait_standing(job, "firm")
+    live.cluster.run(["scontrol", "update", "nodename=slow6", "state=drain", "reason=test"])
+    try:
+        live.wait_standing(job, "broken", seconds=8)
+        eventually(lambda: "can no longer be kept" in live.cluster.job(job).get("Comment", ""))
+        assert live.cluster.job(job)["JobState"] == "PENDING"
+    finally:
+        live.cluster.run(["scontrol", "update", "nodename=slow6", "state=resume"])
+
+
+def test_both_routes(live: Live) -> None:
+    """A restart keeps promises; through Slurm's commands they are given and kept as by pyslurm."""
+    first = live.promise("-N2", "--time=1", in_minutes(20), script="sleep 6")
+    live.wait_standing(first, "firm")
+    for route in ("commands", "pyslurm"):
+        live.cluster.stop_daemon()
+        live.cluster.start_daemon(f'{SITE}{SCOPES}[slurm]\nroute = "{route}"\n')
+        second = live.promise("-N2", "--time=1", in_minutes(20), script="true")
+        live.wait_standing(second, "kept", seconds=30)
+    live.wait_standing(first, "kept", seconds=30)
+    live.cluster.stop_daemon()
+
+
+def test_killed_at_its_own_limit(live: Live) -> None:
+    """A promised job that outlives its own limit is told apart from a missed promise."""
+    job = live.promise("-N1", "--time=1", in_minutes(20), script="sleep 300")
+    live.wait_standing(job, "own-limit", seconds=120)
+    assert live.cluster.job(job)["JobState"] == "TIMEOUT"
+    standings = live.ask("status", user="root")["standings"]
+    assert standings["own-limit"] == 1
