@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,10 +24,18 @@ if TYPE_CHECKING:
 
 
 @click.command("plan")
+@click.option(
+    "--config",
+    "site_file",
+    metavar="SITE.TOML",
+    type=click.Path(path_type=Path),
+    help="Ask no daemon: look at the batch system once, and print what a daemon with these "
+    "settings would plan and change. Nothing is touched.",
+)
 @json_option
 @socket_option
 @debug_option
-def command(as_json: bool, path: str) -> None:
+def command(site_file: Path | None, as_json: bool, path: str) -> None:
     """Print the plan behind all promises: which job starts when, on which nodes. For admins.
 
     Of a daemon in a dry-run (`rtsched serve --dry-run`) it also prints what the last cycle would
@@ -34,11 +43,22 @@ def command(as_json: bool, path: str) -> None:
     """
     from rtsched.daemon.reports import Plan
 
-    report = report_of(Plan(), path)
+    report = _by_itself(site_file) if site_file is not None else report_of(Plan(), path)
     if as_json:
         print_json(report)
     else:
         show(console(), report)
+
+
+def _by_itself(site_file: Path) -> PlanReport:
+    """Return what a daemon would plan, without one."""
+    from rtsched.cli.check import load_checked
+    from rtsched.daemon.logs import log_events
+    from rtsched.daemon.start import plan_once
+    from rtsched.plugins import discover
+
+    log_events("warning")
+    return plan_once(load_checked(site_file, discover()))
 
 
 def show(out: Console, report: PlanReport) -> None:

@@ -60,7 +60,11 @@ class Queries:
             case reports.Feasible():
                 return self._feasible(question, uid)
             case reports.Plan():
-                return self._plan(uid)
+                if not self._sees_all(uid):
+                    raise RtschedError(
+                        "the whole plan is for admins; `rtsched status` shows your own part"
+                    )
+                return self.plan()
             case reports.Chunk():
                 return self._chunk(question, uid)
 
@@ -97,9 +101,8 @@ class Queries:
             metrics=daemon.metrics.text() if metrics and everyone else "",
         )
 
-    def _plan(self, uid: int) -> reports.PlanReport:
-        if not self._sees_all(uid):
-            raise RtschedError("the whole plan is for admins; `rtsched status` shows your own part")
+    def plan(self) -> reports.PlanReport:
+        """Return the whole plan, and in a dry-run what the last cycle would have changed."""
         daemon = self.daemon
         planned = set(daemon.site.snapshot.plan.entries.job.tolist())
         changes = [

@@ -26,9 +26,10 @@ from rtsched.daemon.worker import Worker
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rtsched.adapters.live import LiveSystem, Translator
+    from rtsched.daemon.reports import PlanReport
     from rtsched.daemon.settings import LiveSite
     from rtsched.plugins import Found
 
@@ -73,24 +74,59 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
         If the database cannot be used.
     """
     live = read()
-    policy = policy_of(live)
+    with _store(live, dry_run) as store:
+        asyncio.run(_serve(live, store, lambda: policy_of(read()), dry_run))
+
+
+def plan_once(live: LiveSite) -> PlanReport:
+    """Return what a daemon that started now would plan and change; it touches nothing.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        If the site.toml cannot be followed.
+    AdapterError
+        If the batch system does not answer.
+    """
+
+    async def one_cycle() -> PlanReport:
+        daemon = _daemon(live, store, lambda: policy_of(live), dry_run=True)
+        try:
+            await daemon.cycle()
+        finally:
+            await daemon.worker.close()
+        return Queries(daemon, os.getuid(), user_name).plan()
+
+    with _store(live, dry_run=True) as store:
+        return asyncio.run(one_cycle())
+
+
+@contextlib.contextmanager
+def _store(live: LiveSite, dry_run: bool) -> Iterator[Store]:
+    """Give the site's database; in a dry-run an empty one that is forgotten."""
     with contextlib.ExitStack() as stack:
         database = Path(live.daemon.database)
         if dry_run:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="rtsched-dry-run-"))
             database = Path(directory) / "rtsched.db"
-        store = stack.enter_context(Store(database, live.daemon.durable))
-        asyncio.run(_serve(policy, store, lambda: policy_of(read()), dry_run))
+        yield stack.enter_context(Store(database, live.daemon.durable))
 
 
-async def _serve(policy: Policy, store: Store, reread: Callable[[], Policy], dry_run: bool) -> None:
-    settings = policy.live.daemon
-    factory, translator = system_of(policy.live)
-    worker = Worker(factory, settings.patience)
-    metrics = Metrics()
-    daemon = Daemon(policy, store, worker, translator, metrics, reread=reread, dry_run=dry_run)
-    metrics.watch(lambda: [chain.books for chain in (*policy.submits.all(), *policy.cycles.all())])
-    metrics.listen(settings.metrics_port)
+def _daemon(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run: bool) -> Daemon:
+    factory, translator = system_of(live)
+    worker, metrics = Worker(factory, live.daemon.patience), Metrics()
+    daemon = Daemon(
+        policy_of(live), store, worker, translator, metrics, reread=reread, dry_run=dry_run
+    )
+    chains = ("submits", "cycles")
+    metrics.watch(lambda: [c.books for name in chains for c in getattr(daemon.policy, name).all()])
+    return daemon
+
+
+async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run: bool) -> None:
+    settings = live.daemon
+    daemon = _daemon(live, store, reread, dry_run)
+    daemon.metrics.listen(settings.metrics_port)
     run = Path(settings.run)
     submits = Door(
         run / "submit.sock",
