@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import Cluster, TestbedError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DATABASE = "/var/lib/rtsched/rtsched.db"
+PROGRAM = Path(__file__).with_name("submit.c")
 PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
 PROMISED = "promised to end by"
 UNPROMISED = "accepted without a promise"
@@ -203,3 +205,39 @@ def lost_and_invented(live: Live, promised: Sequence[Said], *, others: bool = Tr
         if others and each.standing in {"provisional", "firm", "kept"} and each.id not in told
     ]
     return wrong
+
+
+def burst(live: Live, count: int, *, clients: int = 4) -> dict[str, Any]:
+    """Submit jobs as fast as libslurm can, by so many clients at once; return what came of it.
+
+    A tenth of them ask for a deadline. Meanwhile squeue is asked, and so is the daemon.
+    """
+    program = live.cluster.path("/tmp/submit.c")  # noqa: S108
+    program.write_text(PROGRAM.read_text())
+    live.cluster.run(["gcc", "-o", "/usr/bin/submit", "/tmp/submit.c", "-lslurm"])  # noqa: S108
+    plain, wishes = str(count * 9 // 10 // clients), str(count // 10 // clients)
+    script = f"submit {plain} none & submit {wishes} deadline; wait"
+    begun = time.monotonic()
+    flood = [live.cluster.popen(["sh", "-c", script], user="bob") for _ in range(clients)]
+    shown, looks = [], []
+    while any(each.poll() is None for each in flood):
+        at = time.monotonic()
+        live.cluster.run(["squeue", "-h", "-u", "alice"])
+        shown.append(time.monotonic() - at)
+        at = time.monotonic()
+        live.ask("status")
+        looks.append(time.monotonic() - at)
+        time.sleep(0.2)
+    seconds = time.monotonic() - begun
+    text = "".join(each.communicate()[0] for each in flood)
+    there = int(live.cluster.run(["sh", "-c", "squeue -h -u bob | wc -l"]).stdout)
+    return {
+        "submitted": text.count("job "),
+        "refused": text.count("refused"),
+        "seconds": seconds,
+        "in the queue": there,
+        "not judged in time": sum(text == "rtsched:unjudged" for text in live.tokens().values()),
+        "squeue slowest ms": 1000 * max(shown),
+        "status slowest ms": 1000 * max(looks),
+        "wrong": [] if there == text.count("job ") else ["jobs are missing in the queue"],
+    }

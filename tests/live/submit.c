@@ -28,7 +28,7 @@ static char *extended(const char *value, const char *more)
 int main(int argc, char **argv)
 {
 	char *environment[] = {"PATH=/bin:/usr/bin", NULL};
-	int count = atoi(argv[1]);
+	int count = atoi(argv[1]), refused = 0;
 
 	slurm_init(NULL);
 	for (int i = 0; i < count; i++) {
@@ -65,9 +65,10 @@ int main(int argc, char **argv)
 		}
 		if (slurm_submit_batch_job(&job, &response)) {
 			printf("refused: %s\n", slurm_strerror(errno));
-			return 1;
+			refused = 1;
+			continue;
 		}
 		printf("job %u\n", JOB_ID(response));
 	}
-	return 0;
+	return refused;
 }

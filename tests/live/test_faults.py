@@ -12,6 +12,7 @@ from promising import (
     UNPROMISED,
     Live,
     Said,
+    burst,
     eventually,
     in_minutes,
     lost_and_invented,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KILLS = 10
+BURST = 10_000
 LAPSE = 6.0
 SHORT = ("-N1", "--time=2")
 SETTINGS = "breaker_ms = 300\n"
@@ -224,3 +226,15 @@ def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
     live.wait_standing(said.job, "firm", seconds=30)
     assert live.standing(job) == "firm"
     assert live.slowest() < 1.0
+
+
+def test_a_burst(live: Live) -> None:
+    """Ten thousand jobs at once are all in the queue; squeue and promises go on meanwhile."""
+    first = live.promise(*SHORT, in_minutes(60), script="sleep 60")
+    live.wait_standing(first, "firm")
+    found = burst(live, BURST)
+    assert found["wrong"] == []
+    assert found["refused"] == 0
+    assert found["squeue slowest ms"] < 1000
+    assert eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
+    assert live.standing(first) in {"firm", "kept"}
