@@ -22,7 +22,7 @@ from pages_for_admins import (
     site_page,
 )
 from pages_for_authors import error_page, hook_page, model_page, reason_page
-from pages_for_daemon import metric_page, query_page
+from pages_for_daemon import filter_page, metric_page, query_page
 from writing import page
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ REFERENCE = TOP / "docs" / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": command_page,
     "site.md": site_page,
+    "submit.md": filter_page,
     "policies.md": policy_page,
     "plugins.md": plugin_page,
     "reasons.md": reason_page,

@@ -14,8 +14,10 @@ from writing import block, code, doc_of, field_texts, page, sentences, table
 from rtsched import config
 from rtsched.adapters import condor_history, sacct_lines, swf
 from rtsched.adapters.base import READERS, ReadOptions
+from rtsched.adapters.slurm import SlurmSettings
 from rtsched.cli import main
 from rtsched.cli.common import settings_of, toml_text
+from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.assumed import ASSUMPTIONS, OTHER
@@ -100,11 +102,14 @@ def _is_table(kind: object) -> bool:
 def site_page() -> str:
     """Return the page of a site.toml's tables."""
     kinds = {
-        "Top level": policies.Site,
+        "Top level": LiveSite,
         "[system]": type(policies.Policy().system),
         "[[plugin]]": config.PluginTable,
         "[workload]": type(policies.Site().workload),
         "[policy.NAME]": policies.Policy,
+        "[daemon]": DaemonSettings,
+        "[[scope]]": Scope,
+        "[slurm]": SlurmSettings,
     }
     parts = []
     for title, kind in kinds.items():

@@ -29,6 +29,7 @@ import rtsched_plugins
 from rtsched import checks, combine, errors, hookspecs
 from rtsched.chain import FAILED, HOOKS, Chain, HookUse
 from rtsched.cli import EPILOG
+from rtsched.daemon.reasons import REASONS
 from rtsched.model import accounts, actions, cluster, events, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers
 from rtsched.model.table import Table, Text
@@ -134,6 +135,8 @@ def reason_page() -> str:
             block(reason.template),
             f"Given by `{giver}`." if giver != "the chain" else "Given by the chain itself.",
         ]
+    for name, meaning in REASONS.items():
+        parts += [anchor(name), f"## {name}", meaning, "Given by the daemon."]
     return page(
         "Reasons",
         NOTE,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import msgspec
-from installed import NOTE
+from installed import NOTE, TOP
 from writing import block, code, doc_of, page, table
 
 from rtsched.cli.common import settings_of
 from rtsched.daemon import reports
 from rtsched.daemon.metrics import METRICS
+
+SUBMIT_CONF = TOP / "contrib" / "slurm" / "submit.conf"
+_SETTINGS = re.compile(r"((?:^# .*\n)+)((?:^#\w+ = .*\n)+)", re.MULTILINE)
+_CHOICE = re.compile(r"\n#   (\w+)  +(.*)")
 
 
 def metric_page() -> str:
@@ -27,6 +32,25 @@ def metric_page() -> str:
         "prints them. They need `pip install 'rtsched[live]'`. Nothing is counted by user or job: "
         "for those there are the log and `rtsched explain`.",
         table(("metric", "kind", "labels", "what it counts"), rows),
+    )
+
+
+def filter_page() -> str:
+    """Return the page of the submit filter's settings, as the shipped file explains them."""
+    rows = []
+    for comment, settings in _SETTINGS.findall(SUBMIT_CONF.read_text("utf-8")):
+        marked = _CHOICE.sub(r"\n# `\1`: \2.", comment)
+        text = " ".join(line.removeprefix("#").strip() for line in marked.splitlines())
+        for line in settings.splitlines():
+            name, _, default = line.removeprefix("#").partition(" = ")
+            rows.append((code(name), code(default), text))
+    return page(
+        "submit.conf",
+        NOTE,
+        "Settings of Slurm's submit filter, in `/etc/rtsched/submit.conf` on the head node. "
+        "slurmctld reads the file again within a second of a change; if it is wrong it says so in "
+        "its log, and all stays as it was. `rtsched slurm check` compares it with site.toml.",
+        table(("setting", "default", "meaning"), rows),
     )
 
 

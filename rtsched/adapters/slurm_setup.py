@@ -229,7 +229,10 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
             f"there is no user {user} on this machine",
             f"`useradd --system {user}`, or install the package's sysusers file",
         )
-    if setup.level in {"Operator", "Administrator", "Admin"}:
+    owner = (setup.running or {}).get("slurmuser", "").partition("(")[0]
+    if user in {owner, "root"}:
+        yield Finding("good", f"{user} is SlurmUser or root, who may do everything")
+    elif setup.level in {"Operator", "Administrator", "Admin"}:
         yield Finding("good", f"{user} has AdminLevel={setup.level}")
     elif setup.level:
         yield Finding(

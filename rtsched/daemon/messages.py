@@ -41,13 +41,15 @@ def rejected(why: str, offer: float, asking: str, held: float, now: float) -> st
     """Return what a user reads whose job was turned away.
 
     `offer` is the earliest deadline that would be promised, inf if there is none; `asking` how to
-    ask for it; `held` for how many seconds it is kept for the user, 0 if it is not.
+    ask for it, empty where that cannot be done any more; `held` for how many seconds it is kept
+    for the user, 0 if it is not.
     """
     text = f"{PREFIX}rejected: {why or 'its deadline cannot be promised'}"
     if not math.isfinite(offer):
         return shortened(text)
     kept = f", kept for you for {held:.0f} s" if held else ""
-    return f"{shortened(text)}. Feasible: {moment(offer, now)} ({asking}){kept}"
+    how = f" ({asking})" if asking else ""
+    return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{kept}"
 
 
 def put_off(why: str, until: float, now: float) -> str:

@@ -34,6 +34,14 @@ GOOD = Setup(
 )
 
 
+def test_slurm_user_needs_no_level():
+    """A daemon that runs as SlurmUser may do everything, whatever sacctmgr says."""
+    found = findings(replace(GOOD, user="slurm", level="None", run_owner="slurm"))
+    assert [x.what for x in found if x.state == "wrong"] == [
+        "the submit filter trusts rtsched, the daemon runs as slurm"
+    ]
+
+
 def test_all_is_good():
     """Where all is ready nothing is wrong or worth a note."""
     assert {each.state for each in findings(GOOD)} == {"good"}

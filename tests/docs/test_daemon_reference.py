@@ -8,8 +8,11 @@ from typing import get_args
 
 import msgspec
 
+from rtsched.adapters.slurm_setup import SUBMIT_KEYS
 from rtsched.daemon.metrics import METRICS
+from rtsched.daemon.reasons import REASONS
 from rtsched.daemon.reports import AnyQuestion
+from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -31,3 +34,30 @@ def test_every_question_is_documented():
             for field in msgspec.structs.fields(kind):
                 row = next(x for x in part.splitlines() if x.startswith(f"| `{field.name}` |"))
                 assert len(re.split(r"(?<!\\)\|", row)[3].strip()) > 3
+
+
+def test_every_reason_of_the_daemon_is_documented():
+    """Each code that stands in its source is known, and each known one stands there."""
+    source = Path(__file__).resolve().parents[2] / "rtsched" / "daemon"
+    texts = [path.read_text("utf-8") for path in source.glob("*.py") if path.name != "reasons.py"]
+    code = re.compile(r'"((?:submit|wait)\.(?!sock\b)[a-z-]+)"')
+    given = {found for text in texts for found in code.findall(text)}
+    assert given == set(REASONS)
+    page = (REFERENCE / "reasons.md").read_text("utf-8")
+    assert all(f"\n## {code}\n\n{meaning}" in page for code, meaning in REASONS.items())
+
+
+def test_every_setting_of_the_filter_is_documented():
+    """The page has those that the filter and `rtsched slurm check` know."""
+    page = (REFERENCE / "submit.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == SUBMIT_KEYS
+
+
+def test_every_setting_of_a_live_site_is_documented():
+    """Each has a row under the table that it stands in."""
+    page = (REFERENCE / "site.md").read_text("utf-8")
+    kinds = {"`[daemon]`": DaemonSettings, "`[[scope]]`": Scope, "`[slurm]`": None}
+    for title, kind in kinds.items():
+        part = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        kind = kind or type(LiveSite().slurm)
+        assert all(f"| `{each.name}` |" in part for each in msgspec.structs.fields(kind)), title

@@ -21,6 +21,9 @@ name = "{planner}"
 cycle = 1.0
 """
 
+# A busy test machine is slow.
+FILES = {"/etc/rtsched/submit.conf": "timeout_ms = 5000\n"}
+
 EXPECTED = {
     "Ask for a deadline": "sbatch: rtsched: promised to end by",
     "When it is rejected": "the earliest deadline now: ",
@@ -40,7 +43,7 @@ def test_users_see_what_the_guide_says(planner):
     first = next(block for block in blocks(GUIDE) if "job.sh <<" in block.text)
     chosen = chosen if planner == "portfolio" else [first, *chosen]
     said: dict[str, str] = {}
-    with Cluster("forky", SlurmOptions(job_submit=("rtsched",))) as cluster:
+    with Cluster("forky", SlurmOptions(job_submit=("rtsched",)), files=FILES) as cluster:
         cluster.start_daemon(SITE.format(planner=planner))
         for block in chosen:
             words = ["sh", "-eu", "-c", block.text]
@@ -58,7 +61,8 @@ def test_users_see_what_the_guide_says(planner):
 
 def test_an_offer_is_taken_by_submitting_the_job_with_it():
     """The option that a rejection names is all that has to change."""
-    with Cluster("forky", SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))) as cluster:
+    slurm = SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))
+    with Cluster("forky", slurm, files=FILES) as cluster:
         cluster.start_daemon(SITE.format(planner="portfolio"))
         words = ["sbatch", "-N4", "--time=60", "--output=/dev/null", "--wrap=true"]
         done = cluster.run([*words, "--deadline=now+3610seconds"], user="alice", check=False)
