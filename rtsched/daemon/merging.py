@@ -193,6 +193,7 @@ def _seen(
         declined=site.declined & frozenset(sight.queued.id.tolist())
         if site.declined
         else site.declined,
+        put_off={job: at for job, at in site.put_off.items() if at > now},
     )
 
 

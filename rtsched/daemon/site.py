@@ -60,6 +60,8 @@ class Site:
         The highest job id that a look has shown; 0: none has.
     declined : frozenset of int
         Waiting jobs that were judged without a filter and were promised nothing.
+    put_off : mapping of int to float
+        Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of int to tuple of float
         When offers lapsed that their users, by uid, did not take, seconds since the epoch.
     """
@@ -74,6 +76,7 @@ class Site:
     next_id: int = FIRST_OWN_ID
     newest: int = 0
     declined: frozenset[int] = frozenset()
+    put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:

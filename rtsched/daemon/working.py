@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from rtsched.model.events import Events
     from rtsched.model.state import State
 
+PARKED = 500
+"""Most jobs without a verdict that are judged in one cycle."""
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -147,7 +150,10 @@ def _weights(site: Site, rules: Rules) -> list[Action]:
 def _judge_waiting(
     site: Site, rules: Rules, now: float, changed: list[Record], actions: list[Action]
 ) -> Site:
-    """Judge the jobs that are parked until somebody does, in order of (submit, id)."""
+    """Judge the jobs that are parked until somebody does, in order of (submit, id).
+
+    A long queue of them is judged over several cycles.
+    """
     queued = site.snapshot.queued
     place, known = places(site.marks.job, queued.id)
     waits = np.zeros(len(queued), np.bool_)
@@ -155,13 +161,21 @@ def _judge_waiting(
     if rules.judge_all:
         waits |= np.isfinite(queued.deadline)
     waits &= ~np.isin(queued.id, site.asked.id) & ~np.isin(queued.id, list(site.declined))
-    for job in queued.id[waits].tolist():
-        site = _judge_parked(site, job, rules, now, changed, actions)
-    return site
+    waits &= ~np.isin(queued.id, list(site.put_off))
+    put_off: dict[int, float] = {}
+    for job in queued.id[waits][:PARKED].tolist():
+        site = _judge_parked(site, job, rules, now, changed, actions, put_off)
+    return replace(site, put_off={**site.put_off, **put_off}) if put_off else site
 
 
 def _judge_parked(
-    site: Site, job: int, rules: Rules, now: float, changed: list[Record], actions: list[Action]
+    site: Site,
+    job: int,
+    rules: Rules,
+    now: float,
+    changed: list[Record],
+    actions: list[Action],
+    put_off: dict[int, float],
 ) -> Site:
     snapshot = replace(site.snapshot, now=now)
     row = snapshot.queued.take(snapshot.queued.id == job)
@@ -170,6 +184,8 @@ def _judge_parked(
     assert judgement is not None  # noqa: S101  one job was judged
     verdicts, about = judgement.verdicts, np.array([job])
     if verdicts.code[0] == Verdict.DEFER:
+        if now < verdicts.retry_at[0] < np.inf:
+            put_off[job] = float(verdicts.retry_at[0])
         return site
     if verdicts.code[0] == Verdict.REJECT:
         why = messages.reasons(judgement)[1]

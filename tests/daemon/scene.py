@@ -61,6 +61,7 @@ class Scene:
         ended: tuple[tuple[int, float, Ending], ...] = (),
         uid: int = ANN,
         down: tuple[int, ...] = (),
+        parked: Jobs | None = None,
     ) -> Settled:
         """Take a look that shows these jobs.
 
@@ -92,6 +93,17 @@ class Scene:
             token=[r[1] or None for r in rows] or None,
             requeues=[True] * len(rows) or None,
         )
+        if parked is not None:
+            waiting = Jobs.joined([waiting, parked])
+            count = len(parked)
+            held = Marks.build(
+                count,
+                job=parked.id,
+                uid=[uid] * count,
+                unjudged=np.ones(count, np.bool_),
+                held=np.ones(count, np.bool_),
+            )
+            marks = Marks.joined([marks, held])
         past = Ended.build(
             len(ended),
             job=[e[0] for e in ended] or None,

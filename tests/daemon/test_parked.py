@@ -1,0 +1,44 @@
+"""Jobs that nobody could judge when they were submitted."""
+
+from __future__ import annotations
+
+import numpy as np
+from scene import T0, Scene
+
+from rtsched.daemon.working import PARKED
+from rtsched.model.actions import Cancel, Release
+from rtsched.model.jobs import Jobs
+
+
+def parked(count: int, **columns: object) -> Jobs:
+    """Return jobs that wait for a verdict."""
+    given = {name: np.full(count, value) for name, value in columns.items()}
+    return Jobs.build(count, id=np.arange(1, count + 1), submit=np.full(count, T0), **given)
+
+
+def judged(scene: Scene, now: float, jobs: Jobs) -> dict[type, list[int]]:
+    """Return what becomes of the jobs at a look."""
+    actions = scene.look(now, parked=jobs).actions
+    return {
+        kind: [job for each in actions if isinstance(each, kind) for job in each.job.tolist()]
+        for kind in (Release, Cancel)
+    }
+
+
+def test_what_is_put_off_is_not_judged_in_each_cycle() -> None:
+    """A job that may not begin yet is judged when it may, and costs no cycle before."""
+    scene = Scene()
+    jobs = parked(3, begin=T0 + 600, deadline=T0 + 3600, wall_time=60.0)
+    assert judged(scene, T0 + 1, jobs) == {Release: [], Cancel: []}
+    assert scene.site.put_off == dict.fromkeys([1, 2, 3], T0 + 600)
+    assert judged(scene, T0 + 300, jobs) == {Release: [], Cancel: []}
+    assert judged(scene, T0 + 601, jobs)[Release] == [1, 2, 3]
+    assert not scene.site.put_off
+
+
+def test_a_long_queue_is_judged_in_turns() -> None:
+    """After a long outage no single cycle judges everything; the first come first."""
+    scene = Scene()
+    jobs = parked(PARKED + 7, wall_time=60.0)
+    assert judged(scene, T0 + 1, jobs)[Release] == list(range(1, PARKED + 1))
+    assert judged(scene, T0 + 2, jobs)[Release] == list(range(PARKED + 1, PARKED + 8))
