@@ -232,13 +232,17 @@ def idle_nodes(view: View) -> NDArray[np.bool_]:
 def _weights(
     action: SetNodeWeight, view: View, memory: Memory, settings: SlurmSettings
 ) -> Iterator[Change]:
-    """Yield node weights that differ, one change per weight."""
+    """Yield node weights that differ, one change per weight.
+
+    A node that no job may have now keeps its weight: it may come free before the next look.
+    """
     if not settings.node_weights or memory.no_weights:
         return
     groups: dict[int, list[str]] = {}
-    whole = np.clip(np.round(np.nan_to_num(action.weight, posinf=1e6)), 0, 1e6).astype(int)
-    for name, weight in zip(view.names, whole.tolist(), strict=True):
-        if view.weights.get(name) != weight:
+    whole = np.clip(np.round(np.nan_to_num(action.weight)), 0, 1e6).astype(int)
+    says = np.isfinite(action.weight)
+    for name, weight, said in zip(view.names, whole.tolist(), says.tolist(), strict=True):
+        if said and view.weights.get(name) != weight:
             groups.setdefault(weight, []).append(name)
     for weight, names in groups.items():
         nodes = fold(names)
