@@ -27,7 +27,7 @@ DEADLINE_USER = playing.FAVOURED
 SEED = 7
 
 FULL = Extent(480, 14, (2, 3, 4), (1.3, 2.5), 90, (2, 3, 4, 6), 45_000)
-REDUCED = Extent(75, 5, (1,), (1.3, 2.4), 45, (1, 2, 3, 4), 12_000)
+REDUCED = Extent(65, 5, (1,), (1.3, 2.4), 45, (1, 2, 3, 4), 12_000)
 
 PLANNERS = {
     "edf": ("rigid", "moldable", "divisible"),
