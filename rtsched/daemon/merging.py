@@ -40,7 +40,8 @@ class Merged:
 def merge(site: Site, sight: Sight, now: float) -> Merged:
     """Return the site after a look, at `now`, seconds since the epoch."""
     names = _recognised(site, sight)
-    changed = [_closed(site, record, names, sight, now) for record in site.records.values()]
+    shown = _Shown.of(site, sight, names)
+    changed = [_closed(record, names, shown, now) for record in site.records.values()]
     new = [record for record in changed if record is not None]
     records = dict(site.records)
     for record in new:
@@ -75,9 +76,39 @@ def _recognised(site: Site, sight: Sight) -> dict[int, int]:
     return names
 
 
-def _closed(
-    site: Site, record: Record, names: Mapping[int, int], sight: Sight, now: float
-) -> Record | None:
+@dataclass(frozen=True)
+class _Shown:
+    """What a look shows of the jobs of records.
+
+    Attributes
+    ----------
+    time : float
+        Of the look.
+    ended : Ended
+        All that ended; `row` says where a job stands there.
+    there : set of int
+        Jobs that wait or run.
+    changed : dict of int to str
+        Waiting jobs that are no longer as they were promised, and what changed.
+    """
+
+    time: float
+    ended: Ended
+    row: dict[int, int]
+    there: set[int]
+    changed: dict[int, str]
+
+    @classmethod
+    def of(cls, site: Site, sight: Sight, names: Mapping[int, int]) -> _Shown:
+        jobs = np.array([names.get(job, job) for job in site.records], np.int64)
+        place, over = places(sight.ended.job, jobs)
+        alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
+        rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
+        changed = _changed_by_users(site, sight, names)
+        return cls(sight.time, sight.ended, rows, set(jobs[alive].tolist()), changed)
+
+
+def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float) -> Record | None:
     """Return a record as it has become, None if it stands as it was."""
 
     def became(standing: Standing, why: str, job: int = record.id) -> Record:
@@ -89,14 +120,13 @@ def _closed(
         return became("lapsed", "the offer was not taken") if now >= record.expires else None
     job = names.get(record.id, record.id)
     if job >= FIRST_OWN_ID:
-        gone = min(sight.time, now) >= record.expires
+        gone = min(shown.time, now) >= record.expires
         return became("lapsed", "the job never appeared") if gone else None
-    place, there = places(sight.ended.job, np.array([job]))
-    if there[0]:
-        standing, why = _ending(sight.ended, int(place[0]), record.deadline)
+    if job in shown.row:
+        standing, why = _ending(shown.ended, shown.row[job], record.deadline)
         return became(standing, why, job)
-    if job in sight.queued.id or job in sight.running.id:
-        if problem := _changed_by_user(site, record, sight, job):
+    if job in shown.there:
+        if problem := shown.changed.get(job):
             return became("void", problem, job)
         return became("firm", "", job) if record.standing == "provisional" else None
     return became("withdrawn", "the batch system no longer knows the job", job)
@@ -118,22 +148,29 @@ def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:
     return "kept", ""
 
 
-def _changed_by_user(site: Site, record: Record, sight: Sight, job: int) -> str:
-    """Return what of a waiting job is no longer as it was promised; empty: nothing."""
-    place, there = places(sight.queued.id, np.array([job]))
-    asked = site.row(record.id)
-    if not there[0] or not len(asked):
-        return ""
-    seen = sight.queued.take(place)
-    if seen.deadline[0] > asked.deadline[0] or not np.isfinite(seen.deadline[0]):
-        return "its deadline was taken away or put off"
-    if seen.texts("partition") != asked.texts("partition"):
-        return "it was moved to another partition"
-    if asked.size_min[0] < 0 and seen.size[0] > asked.size[0]:
-        return "it asks for more nodes than it was promised"
-    if asked.size_min[0] < 0 and seen.wall_time[0] > asked.wall_time[0] + 60.0:
-        return "it asks for more time than it was promised"
-    return ""
+def _changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict[int, str]:
+    """Return what of waiting jobs is no longer as it was promised, by job id."""
+    ids = np.array([names.get(job, job) for job in site.asked.id.tolist()], np.int64)
+    place, there = places(sight.queued.id, ids)
+    asked, seen = site.asked.take(there), sight.queued.take(place[there])
+    fixed = asked.size_min < 0
+    moved = [
+        one != other
+        for one, other in zip(seen.texts("partition"), asked.texts("partition"), strict=True)
+    ]
+    causes = {
+        "its deadline was taken away or put off": (seen.deadline > asked.deadline)
+        | ~np.isfinite(seen.deadline),
+        "it was moved to another partition": np.array(moved, np.bool_),
+        "it asks for more nodes than it was promised": fixed & (seen.size > asked.size),
+        "it asks for more time than it was promised": fixed
+        & (seen.wall_time > asked.wall_time + 60.0),
+    }
+    found: dict[int, str] = {}
+    for why, rows in causes.items():
+        for job in ids[there][rows].tolist():
+            found.setdefault(job, why)
+    return found
 
 
 def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:

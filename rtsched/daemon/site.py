@@ -101,13 +101,16 @@ class Site:
         return self.asked.take(np.flatnonzero(self.asked.id == job)[:1])
 
     def with_record(self, record: Record, row: Jobs, links: Edges, plan: Schedule) -> Site:
-        """Return the site with one more promise or offer, its job in the queue, and a new plan."""
+        """Return the site with one more promise or offer, its job in the queue, and a new plan.
+
+        The record's id is `next_id`, and so the highest.
+        """
         records = {**self.records, record.id: record}
         queued = in_order(Jobs.joined([self.snapshot.queued, row]))
         snapshot = replace(
             self.snapshot,
             queued=queued,
-            promises=promises_of(records.values()),
+            promises=Promises.joined([self.snapshot.promises, promises_of([record])]),
             plan=plan,
             edges=Edges.joined([self.snapshot.edges, links]),
             version=self.snapshot.version + 1,

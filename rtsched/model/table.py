@@ -250,10 +250,20 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _one_table(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Return the codes of one text column of all parts, and the table of names behind them."""
-    table: dict[str, int] = {}
-    codes = []
-    for part in parts:
-        recoded = [table.setdefault(text, len(table)) for text in part.names(name)]
-        codes.append(np.array([*recoded, -1], np.int32)[part.column(name)])
-    return cast("NDArray[np.int32]", read_only(np.concatenate(codes))), tuple(table)
+    """Return the codes of one text column of all parts, and the table of names behind them.
+
+    The first part's codes stay as they are: to add a few rows to many costs little.
+    """
+    names = parts[0].names(name)
+    codes, table = [parts[0].column(name)], dict[str, int]()
+    new: list[str] = []
+    for part in parts[1:]:
+        own = part.column(name)
+        if (own >= 0).any():
+            table = table or dict(zip(names, range(len(names)), strict=True))
+            texts = part.names(name)
+            new += dict.fromkeys(text for text in texts if text not in table)
+            table.update(zip(new, range(len(names), len(names) + len(new)), strict=True))
+            own = np.array([*(table[text] for text in texts), -1], np.int32)[own]
+        codes.append(own)
+    return cast("NDArray[np.int32]", read_only(np.concatenate(codes))), (*names, *new)
