@@ -99,8 +99,8 @@ def promise_facts(promise: Promise, now: float) -> list[tuple[str, str]]:
 def show_verdict(out: Console, verdict: Verdict, now: float, *, named: bool) -> None:
     """Print what was said to a submission."""
     codes = f" ({', '.join(verdict.codes)})" if verdict.codes else ""
-    name = f" {verdict.job or verdict.name}".rstrip() if named else ""
-    indented(out, f"{when(verdict.time, now)}{name}: {verdict.verdict}{codes}", 2, lead="")
+    words = (when(verdict.time, now), verdict.user, verdict.job or verdict.name if named else "")
+    indented(out, f"{' '.join(filter(None, words))}: {verdict.verdict}{codes}", 2, lead="")
     if verdict.text:
         indented(out, verdict.text, 6)
     if verdict.offer is not None:

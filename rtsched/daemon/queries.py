@@ -153,8 +153,11 @@ class Queries:
     def _explain(self, question: reports.Explain, uid: int) -> reports.ExplainReport:
         daemon, now = self.daemon, self.daemon.clock()
         if not question.job:
-            found = daemon.store.journal(None if self._sees_all(uid) else uid, question.last)
-            return reports.ExplainReport(now=now, verdicts=tuple(_verdict(d, "") for d in found))
+            everyone = self._sees_all(uid)
+            found = daemon.store.journal(None if everyone else uid, question.last)
+            names = [self._name_of(d.uid) if everyone else "" for d in found]
+            verdicts = tuple(_verdict(d, "", user) for d, user in zip(found, names, strict=True))
+            return reports.ExplainReport(now=now, verdicts=verdicts)
         job = self._visible(question.job, uid)
         record = self._record(job)
         said = daemon.store.journal(limit=question.last, token=record.token) if record else ()
@@ -324,7 +327,7 @@ def _label(jobs: Jobs, job: int) -> str:
     return jobs.take(place).labels()[0] if own else ""
 
 
-def _verdict(decision: Decision, job: str) -> reports.Verdict:
+def _verdict(decision: Decision, job: str, user: str = "") -> reports.Verdict:
     return reports.Verdict(
         time=decision.time,
         job=decision.job or job,
@@ -333,4 +336,5 @@ def _verdict(decision: Decision, job: str) -> reports.Verdict:
         codes=decision.codes,
         text=decision.text,
         offer=_time(decision.offer),
+        user=user,
     )

@@ -62,6 +62,7 @@ class Verdict(msgspec.Struct, frozen=True):
     offer: Annotated[Time, Meta(description="Counter-offer: the deadline that was feasible.")] = (
         None
     )
+    user: Annotated[str, Meta(description="Who submitted; told to admins only.")] = ""
 
 
 class StatusReport(Report, frozen=True):
