@@ -76,7 +76,7 @@ def _workload(
     ordered = sorted(said, key=lambda one: one.at)
     number = {one.work.name: at + 1 for at, one in enumerate(ordered)}
     rows = [_row(one, begun, margins=margins) for one in ordered]
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     run_time = columns.pop("run_time")
     graphs = {name: at for at, name in enumerate(sorted(map(_graph, ordered)))}
     dag = [graphs[_graph(one)] if one.work.kind == "chain" else -1 for one in ordered]
@@ -87,7 +87,9 @@ def _workload(
         before=np.array([link[0] for link in links], np.int64),
         after=np.array([link[1] for link in links], np.int64),
     )
-    work = {name: np.array([row[name] for row in periodic]) for name in (periodic or [{}])[0]}
+    work: dict[str, Any] = {
+        name: np.array([row[name] for row in periodic]) for name in (periodic or [{}])[0]
+    }
     return Workload(
         jobs,
         run_time,

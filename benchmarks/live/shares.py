@@ -47,7 +47,7 @@ def works(seconds: float) -> list[Work]:
     """Return what the users submit: alike, in turn, more than can be done."""
     chance = random.Random(SEED)  # noqa: S311
     count = math.ceil(measure.NODES * seconds / 40 * 1.2)
-    found = []
+    found: list[Work] = []
     for _ in range(count):
         size, part = chance.choice((1, 1, 2)), chance.uniform(0.2, 0.8)
         for user in SHARES:
@@ -86,36 +86,13 @@ def _side(name: str, seconds: float, keep: Path | None) -> dict[str, Any]:
 def service(rows: list[measure.Row], begun: float, ended: float) -> dict[str, Any]:
     """Return the users' service and service-time errors until `ended`, node-seconds."""
     ours = [row for row in rows if row.user in SHARES]
+    work, results = _as_replayed(ours, ended)
     users = list(SHARES)
-    accounts = Accounts.build(
-        len(users), name=users, shares=np.array(list(SHARES.values())), is_user=True
-    )
-    start = np.array([row.start if row.start < ended else math.nan for row in ours])
-    end = np.array([ended if math.isnan(row.end) else min(row.end, ended) for row in ours])
-    size = np.array([row.nodes for row in ours], np.int32)
-    end[np.isnan(start)] = np.nan
-    jobs = Jobs.build(
-        len(ours),
-        id=np.arange(len(ours)),
-        submit=np.array([row.submit for row in ours]),
-        size=size,
-        association=np.array([users.index(row.user) for row in ours], np.int32),
-    )
-    fate = np.where(np.isnan(start), Fate.UNFINISHED, Fate.FINISHED).astype(np.int8)
-    results = Results.build(len(ours), start=start, end=end, size=size, fate=fate)
-    machine = Machine.uniform(measure.NODES)
-    outcomes = Outcomes.build(len(ours))
-    work = Workload(
-        jobs, np.ones(len(ours)), outcomes, machine, accounts, Edges.build(0), (), Skipped()
-    )
     grid = np.linspace(begun, ended, POINTS + 1)[1:]
     found = errors(work, results, "user", None, grid, np.arange(len(users)))
     assert found is not None
-    served = {
-        user: float(np.nansum((end - start)[mine] * size[mine]))
-        for user in users
-        for mine in [np.array([row.user == user for row in ours])]
-    }
+    of_user, given = work.jobs.association, np.nan_to_num(results.served())
+    served = {user: float(given[of_user == at].sum()) for at, user in enumerate(users)}
     whole = sum(served.values())
     course = {
         f"{moment - begun:.0f}": dict(zip(found.names, map(float, errors_then), strict=True))
@@ -128,6 +105,37 @@ def service(rows: list[measure.Row], begun: float, ended: float) -> dict[str, An
         "error_node_s": course,
         **{k: v for k, v in fairness(work, results).items() if k.startswith("user")},
     }
+
+
+def _as_replayed(ours: list[measure.Row], ended: float) -> tuple[Workload, Results]:
+    """Return what accounting says as a replay's workload and results; running jobs end now."""
+    users = list(SHARES)
+    start = np.array([row.start if row.start < ended else math.nan for row in ours])
+    end = np.array([ended if math.isnan(row.end) else min(row.end, ended) for row in ours])
+    end[np.isnan(start)] = np.nan
+    size = np.array([row.nodes for row in ours], np.int32)
+    jobs = Jobs.build(
+        len(ours),
+        id=np.arange(len(ours)),
+        submit=np.array([row.submit for row in ours]),
+        size=size,
+        association=np.array([users.index(row.user) for row in ours], np.int32),
+    )
+    fate = np.where(np.isnan(start), Fate.UNFINISHED, Fate.FINISHED).astype(np.int8)
+    results = Results.build(len(ours), start=start, end=end, size=size, fate=fate)
+    shares = np.array(list(SHARES.values()))
+    accounts = Accounts.build(len(users), name=users, shares=shares, is_user=True)
+    work = Workload(
+        jobs,
+        np.ones(len(ours)),
+        Outcomes.build(len(ours)),
+        Machine.uniform(measure.NODES),
+        accounts,
+        Edges.build(0),
+        (),
+        Skipped(),
+    )
+    return work, results
 
 
 def problems(found: dict[str, Any]) -> list[str]:

@@ -107,7 +107,7 @@ class Work:
 
     def body(self) -> str:
         """Return its script."""
-        given = {"seconds": self.minutes * 60, "least": self.least}
+        given: dict[str, float] = {"seconds": self.minutes * 60, "least": self.least}
         if self.load is not None:
             given |= {"sigma": self.load.sigma, "cms": self.load.cms, "cps": self.load.cps}
         model = MODELS[self.kind].format(**given)

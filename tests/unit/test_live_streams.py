@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "live"))
 
 import measure
+import shares
 from stream import Extent, Load, Work, deadline_stream, flood
 
 EXTENT = Extent(600, 5, (1, 2), (1.5, 3.0), 30, (2, 4), 9000)
@@ -81,3 +83,17 @@ def test_service_counts_what_lies_in_the_window() -> None:
     assert found["best_effort_node_s"] == 2 * 40 + 2 * 40 + 10
     assert found["best_effort_useful_node_s"] == 2 * 40 + 10
     assert (found["best_effort_jobs"], found["requeued"]) == (1, 1)
+
+
+def test_service_time_errors_follow_from_accounting() -> None:
+    """Shares 1, 2, 3 of 30 nodes: whoever has 10 where 5 are due gains 5 node-seconds a second."""
+    nan = math.nan
+    rows = [
+        measure.Row(1, "b0", "alice", 0.0, 0.0, 60.0, 10, "COMPLETED", ""),
+        measure.Row(2, "b1", "bob", 0.0, 0.0, nan, 20, "RUNNING", ""),
+        measure.Row(3, "b2", "carol", 0.0, nan, nan, 1, "PENDING", ""),
+    ]
+    found = shares.service(rows, 0.0, 60.0)
+    assert found["error_node_s"]["10"] == {"alice": 50.0, "bob": 100.0, "carol": -150.0}
+    assert found["served_node_s"] == {"alice": 600.0, "bob": 1200.0, "carol": 0.0}
+    assert found["utilisation"] == 1.0
