@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import pwd
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from rtsched.plugins import Found
 
 log = structlog.get_logger(__name__)
+
+TURN = 0.0002
+"""Seconds after which a cycle, in its thread, lets the loop answer. Each answer lets go of the
+interpreter a dozen times, to read, to write and to commit, and waits for its turn each time."""
 
 
 def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Policy:
@@ -74,6 +79,7 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
         If the database cannot be used.
     """
     live = read()
+    sys.setswitchinterval(TURN)
     with _store(live, dry_run) as store:
         asyncio.run(_serve(live, store, lambda: policy_of(read()), dry_run))
 

@@ -17,6 +17,7 @@ from rtsched.daemon.codec import encode_jobs
 from rtsched.daemon.records import Record
 from rtsched.daemon.site import entry_of, renamed
 from rtsched.model.jobs import Edges
+from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -253,9 +254,11 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     all, until a look tells. If that is too much it is not to be rejected for it; if there are none
     it is not to be admitted.
     """
-    snapshot = site.snapshot
-    there = np.concatenate([snapshot.queued.id, snapshot.running.id])
-    known, new = links.take(np.isin(links.before, there)), links.before > site.newest
+    if not len(links):
+        return links, 0, ""
+    tables = (site.snapshot.queued, site.snapshot.running)
+    there = np.logical_or.reduce([places(jobs.id, links.before)[1] for jobs in tables])
+    known, new = links.take(there), links.before > site.newest
     if not new.any():
         return known, 0, ""
     own = [r.id for r in site.of_user(uid, "provisional") if r.id >= FIRST_OWN_ID]

@@ -6,6 +6,7 @@ milliseconds.
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ def warm_up(policy: Policy, rules: Rules) -> None:
     sight = replace(_sight(site), time=_NOW + 1.0)
     settled = settle(site, sight, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)
+    gc.collect()
+    gc.freeze()  # modules and kernels stay: to look through them again would delay an answer
     log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
 
 
