@@ -1,4 +1,4 @@
-"""Make `docs/reference/*.md` from the code.
+"""Make `docs/reference/*.md` and `docs/man/rtsched.1` from the code.
 
     python docs/generate.py            write the pages
     python docs/generate.py --check    say which page is stale or left over; status 1 if any is
@@ -23,12 +23,14 @@ from pages_for_admins import (
 )
 from pages_for_authors import error_page, hook_page, model_page, reason_page
 from pages_for_daemon import filter_page, metric_page, query_page
+from pages_for_man import man_page
 from writing import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 REFERENCE = TOP / "docs" / "reference"
+MANUAL = TOP / "docs" / "man" / "rtsched.1"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -72,6 +74,8 @@ def stale(made: dict[str, str]) -> list[str]:
             found.append(f"docs/reference/{name} is missing")
         elif path.read_text("utf-8") != text:
             found.append(f"docs/reference/{name} is stale")
+    if not MANUAL.exists() or MANUAL.read_text("utf-8") != man_page():
+        found.append("docs/man/rtsched.1 is stale")
     left_over = sorted({path.name for path in REFERENCE.glob("*")} - set(made))
     return found + [f"docs/reference/{name} is no page of the reference" for name in left_over]
 
@@ -90,6 +94,8 @@ def run(arguments: Sequence[str]) -> int:
     REFERENCE.mkdir(exist_ok=True)
     for name, text in made.items():
         (REFERENCE / name).write_text(text, "utf-8")
+    MANUAL.parent.mkdir(exist_ok=True)
+    MANUAL.write_text(man_page(), "utf-8")
     return 0
 
 

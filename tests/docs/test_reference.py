@@ -7,6 +7,8 @@ import importlib.util
 import inspect
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -55,6 +57,16 @@ def blocks(path, language):
 def test_generated_pages_are_up_to_date(generate):
     """Whoever changes a hook, setting, reason, measure or command runs docs/generate.py."""
     assert generate.stale(generate.pages()) == []
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+@pytest.mark.parametrize("page", ["docs/man/rtsched.1", "contrib/slurm/rtsched-submit.7"])
+def test_manual_pages_are_well_formed(page):
+    """Troff has nothing to say against them."""
+    words = ["groff", "-man", "-Tutf8", "-ww", str(TOP / page)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "SEE ALSO" in re.sub(".\b", "", done.stdout)
 
 
 @pytest.mark.slow

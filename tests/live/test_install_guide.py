@@ -41,7 +41,7 @@ BARE = SlurmOptions(
 def bare(cluster):
     """Make a cluster what it is before anybody thought of rtsched, its sources unpacked."""
     cluster.run(["sh", "-c", FORGET], check=False)
-    tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib")
+    tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib", "docs/man")
     Sources(*tops).write(cluster.path(SOURCES))
     for name in ("systemctl", "journalctl"):
         file = cluster.path(f"/usr/local/bin/{name}")
