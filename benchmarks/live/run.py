@@ -68,7 +68,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
             lines.append(f"| {key} | {' | '.join(cells)} |")
         lines.append("")
     single = {key: value for key, value in found.items() if key not in runs}
-    return lines + [f"{key}: {line}" for key, value in single.items() for line in listed(value)]
+    return lines + [f"* {key}: {line}" for key, value in single.items() for line in listed(value)]
 
 
 def flat(side: Mapping[str, Any], before: str = "") -> dict[str, Any]:
