@@ -93,14 +93,24 @@ def sentences(ctx: click.Context) -> Iterator[None]:
         _end(ctx, f"interrupted{said}", Exit.INTERRUPTED)
     except MemoryError:
         _end(ctx, "out of memory; replay a shorter part of the log, or on a larger machine", 2)
+    except RuntimeError as error:
+        if "cannot cache function" not in str(error):  # numba's words
+            _defect(ctx, error)
+        text = "set NUMBA_CACHE_DIR to a directory that this user can write"
+        _end(ctx, f"compiled code cannot be kept anywhere; {text}", Exit.USAGE)
     except Exception as error:  # the last resort: a user never sees a bare traceback
-        message = " ".join(str(error).split())
-        _end(
-            ctx,
-            f"defect in rtsched {__version__}: {type(error).__name__}: {message}; "
-            "please report it to the maintainers with the output of the same command and --debug",
-            Exit.DEFECT,
-        )
+        _defect(ctx, error)
+
+
+def _defect(ctx: click.Context, error: Exception) -> None:
+    """End with what a maintainer wants to know."""
+    message = " ".join(str(error).split())
+    _end(
+        ctx,
+        f"defect in rtsched {__version__}: {type(error).__name__}: {message}; "
+        "please report it to the maintainers with the output of the same command and --debug",
+        Exit.DEFECT,
+    )
 
 
 def _end(ctx: click.Context, message: str, status: int) -> None:

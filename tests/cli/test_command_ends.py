@@ -53,6 +53,14 @@ def test_error_is_a_sentence_and_a_status(monkeypatch, error, status, said):
     assert result.stderr.splitlines() == [f"rtsched: error: {line}" for line in said]
 
 
+def test_compiled_code_without_a_place_is_no_defect(monkeypatch):
+    """A cache directory of somebody else is said, with what to do."""
+    error = RuntimeError("cannot cache function 'f': no locator available for file 'f.py'")
+    result = ended(monkeypatch, error)
+    assert result.exit_code == 2
+    assert "set NUMBA_CACHE_DIR" in result.stderr
+
+
 def test_control_characters_are_written_out(monkeypatch):
     """What a log smuggles into a sentence does not reach the terminal."""
     result = ended(monkeypatch, ConfigError(["job \x1b[31m is odd"]))
