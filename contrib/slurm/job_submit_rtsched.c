@@ -232,6 +232,8 @@ static int submit_unjudged(const struct rtsched_settings *set, job_desc_msg_t *j
 	/* A job that its user holds is not parked, or the daemon would release it. */
 	if (set->on_failure == RTSCHED_FAIL_HOLD && job->priority != 0) {
 		job->priority = 0;
+		if (wants_promise(job))
+			job->shared = JOB_SHARED_NONE; /* whole nodes: later it cannot be set */
 		rtsched_set_text(&job->admin_comment, PARKED);
 		tell(err_msg, "rtsched: the scheduler daemon does not answer; the job is held until "
 			      "it has been judged");

@@ -188,9 +188,10 @@ def lost_and_invented(live: Live, promised: Sequence[Said], *, others: bool = Tr
     promises that there are must be among those.
     """
     kept, tokens = {each.token: each for each in live.kept()}, live.tokens()
+    by_job = {each.id: each.token for each in kept.values()}  # Slurm forgets jobs that are over
     wrong = []
     for said in promised:
-        token = tokens.get(said.job, "").removeprefix("rtsched:")
+        token = tokens.get(said.job, by_job.get(said.job, "unjudged")).removeprefix("rtsched:")
         record = kept.get(token)
         if said.promised and (record is None or record.standing not in {"firm", "kept"}):
             wrong.append(f"lost: job {said.job} with {token!r}: {record}")

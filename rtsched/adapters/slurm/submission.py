@@ -137,7 +137,7 @@ class SlurmTranslator:
         if ruling.text:
             fields[Tag.MESSAGE] = ruling.text
         if ruling.parked:
-            fields |= {Tag.PRIORITY: 0, Tag.ADMIN_COMMENT: f"{MARK}parked"}
+            fields |= {Tag.PRIORITY: 0, Tag.ADMIN_COMMENT: f"{MARK}parked", Tag.SHARED: 0}
         if not ruling.token:
             return fields
         fields[Tag.ADMIN_COMMENT] = MARK + ruling.token
