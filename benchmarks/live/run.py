@@ -1,6 +1,6 @@
 """The proof on a real Slurm: one command, clusters of its own, tables.
 
-    python benchmarks/live/run.py --part promises|failures|fair-share|mapping
+    python benchmarks/live/run.py --part promises|failures|fair-share|mapping|answers|throughput
         [--planner edf|mcdf|spare] [--reduced] [--json] [--keep DIR]
 
 It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests")]
 
+import answers  # noqa: E402
 import failures  # noqa: E402
 import mapping  # noqa: E402
 import promises  # noqa: E402
@@ -31,6 +32,7 @@ PARTS: Mapping[str, Any] = {
     "failures": failures,
     "fair-share": shares,
     "mapping": mapping,
+    "answers": answers,
 }
 
 

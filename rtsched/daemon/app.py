@@ -15,18 +15,22 @@ import signal
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import structlog
 
 from rtsched.adapters.wire import Kind, Tag, decode_fields, encode
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.notify import notify
+from rtsched.daemon.parked import Bench
 from rtsched.daemon.records import Decision
 from rtsched.daemon.submits import Desk
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
-from rtsched.errors import AdapterError, RtschedError
+from rtsched.errors import AdapterError, RtschedError, StoreError
+from rtsched.model.actions import Tell
 from rtsched.model.events import joined
 
 if TYPE_CHECKING:
@@ -49,8 +53,11 @@ log = structlog.get_logger(__name__)
 RETRIES = 3
 """Times that a cycle is worked out beside the loop before it is worked out on it."""
 
+PARTS = ("look", "settle", "reserve", "steer", "apply")
+"""Of a cycle, in their order, as they stand in the log."""
+
 SOON = 0.05
-"""Seconds after a new promise at which the next cycle begins."""
+"""Seconds between two cycles at the least."""
 
 SAVED = 30.0
 """Seconds between two times at which the plug-ins' states are written down."""
@@ -135,6 +142,9 @@ class Daemon:
         self.status = Status(clock())
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self._untold = joined([])
+        self._unwritten: tuple[Record, ...] = ()
+        self._unsaid = ""
+        self._to_tell: dict[int, str] = {}
         self._saved = -float("inf")
 
     # --- answers -------------------------------------------------------------------------------
@@ -160,7 +170,7 @@ class Daemon:
     def _submission(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
         now, site = self.clock(), self.site
         age = now - site.seen
-        if age > self.policy.live.daemon.stale:
+        if age > self.policy.live.daemon.stale or site.facts is None:
             raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
         submission = self.translator.describe(fields, site.facts, now)
         chain = self.policy.submits.of(submission.jobs)
@@ -170,11 +180,12 @@ class Daemon:
         self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
         if self.dry_run:
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, 0)])
+        answer = self.translator.answer(submission, judged.ruling, site.facts)
+        reply = encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
         if judged.changed:
             self._adopt(judged.site, judged.changed)
-            asyncio.get_running_loop().call_later(SOON, self._wake.set)
-        answer = self.translator.answer(submission, judged.ruling, site.facts)
-        return judged.verdict, encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
+            self._wake.set()
+        return judged.verdict, reply
 
     def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
         if judged.judgement is not None:
@@ -209,7 +220,8 @@ class Daemon:
     def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
         """Write down what changed; then, and only then, it is so."""
         plan = site.snapshot.plan
-        self.store.commit(changed, plan, site.snapshot.version)
+        self.store.commit((*self._unwritten, *changed), plan, site.snapshot.version)
+        self._unwritten = ()
         self.site = site
         for record in changed:
             self.metrics.changed(record)
@@ -220,12 +232,15 @@ class Daemon:
 
     async def cycle(self) -> None:
         """Look, settle what the look means for the promises, and have the rest done."""
-        begun = time.perf_counter()
+        at = [time.perf_counter()]
         self._wake.clear()
         sight = await self.worker.look()
+        at.append(time.perf_counter())
         settled = await self._settle(sight)
+        at.append(time.perf_counter())
         self._untold = joined([self._untold, settled.events])
-        first = await self._apply(settled.actions)
+        first = await self._apply(self._with_tells(settled.actions))
+        at.append(time.perf_counter())
         rules = self._rules()
         result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
         self._untold = joined([])
@@ -233,9 +248,10 @@ class Daemon:
             self.site, snapshot=replace(self.site.snapshot, states=dict(result.states))
         )
         self.steered = result
+        at.append(time.perf_counter())
         self.pending = (*first, *await self._apply(result.actions))
         await self._save()
-        self._finished(time.perf_counter() - begun, sight)
+        self._finished([*at, time.perf_counter()], sight)
 
     def _reload(self) -> None:
         """Take in a changed site.toml; a wrong one is reported, and all stays as it was."""
@@ -247,18 +263,23 @@ class Daemon:
         self.policy = policy
         log.info("settings_reloaded")
 
-    def _finished(self, seconds: float, sight: Sight) -> None:
-        status = self.status
+    def _finished(self, at: Sequence[float], sight: Sight) -> None:
+        status, seconds = self.status, at[-1] - at[0]
+        parts = zip(
+            PARTS, (round(after - before, 4) for before, after in pairwise(at)), strict=True
+        )
+        log.debug("cycle_done", **dict(parts))
         status.first_cycle_s = status.first_cycle_s or seconds
         status.cycles, status.last_cycle_s, status.problem = status.cycles + 1, seconds, ""
-        status.problems = sight.problems
+        status.problems = (*((self._unsaid,) if self._unsaid else ()), *sight.problems)
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self) -> Rules:
         daemon = self.policy.live.daemon
         young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
         cycles = self.policy.cycles
-        return Rules(cycles, cycles.planner_alone(), young, user_name, self.dry_run)
+        bench = Bench(cycles, user_name, daemon.promises_per_user, self.dry_run)
+        return Rules(cycles, cycles.planner_alone(), young, bench)
 
     async def _settle(self, sight: Sight) -> Settled:
         rules = self._rules()
@@ -271,10 +292,19 @@ class Daemon:
             if self.site is site:
                 break
         moved = settled.site.snapshot.version != site.snapshot.version
-        if settled.changed or moved:
-            self._adopt(settled.site, settled.changed)
-        else:
+        for decision in settled.decisions:
+            self.store.note(decision)
+        if not (settled.changed or moved or self._unwritten):
             self.site = settled.site
+            return settled
+        try:
+            self._adopt(settled.site, settled.changed)
+        except StoreError as error:  # what was promised is kept all the same
+            self._unwritten = (*self._unwritten, *settled.changed)
+            self.site, self._unsaid = settled.site, str(error)
+            log.error("promises_not_written", error=str(error), records=len(self._unwritten))
+        else:
+            self._unsaid = ""
         return settled
 
     async def _apply(self, actions: Sequence[Action]) -> Sequence[Change]:
@@ -282,7 +312,20 @@ class Daemon:
         changes, dones = await self.worker.apply(actions, self.dry_run)
         for done in dones:
             self._report(done)
+        again = {d.change.job for d in dones if d.change.kind == "tell" and d.outcome == "failed"}
+        self._to_tell = {job: text for job, text in self._to_tell.items() if job in again}
         return changes
+
+    def _with_tells(self, actions: Sequence[Action]) -> list[Action]:
+        """Return the actions, with what users could not be told before."""
+        others = [action for action in actions if not isinstance(action, Tell)]
+        for action in actions:
+            if isinstance(action, Tell):
+                self._to_tell |= dict(zip(action.job.tolist(), action.text, strict=True))
+        if self._to_tell:
+            jobs, texts = zip(*self._to_tell.items(), strict=True)
+            others.append(Tell(np.array(jobs, np.int64), texts))
+        return others
 
     def _report(self, done: Done) -> None:
         self.metrics.applied(done)
@@ -353,7 +396,13 @@ class Daemon:
             log.exception("cycle_crashed")
 
     async def _wait(self) -> None:
-        """Wait for the next cycle: its time, a new promise since the last look, or the end."""
+        """Wait for the next cycle: its time, a new promise since the last look, or the end.
+
+        After a cycle the batch system is left alone for as long as it took.
+        """
+        pause = min(max(self.status.last_cycle_s, SOON), self.policy.live.daemon.cycle)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), pause)
         waits = [asyncio.create_task(self._wake.wait()), asyncio.create_task(self._stop.wait())]
         period = self.policy.live.daemon.cycle
         _, left = await asyncio.wait(waits, timeout=period, return_when=asyncio.FIRST_COMPLETED)
