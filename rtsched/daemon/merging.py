@@ -227,11 +227,14 @@ def _seen(
         facts=sight.facts,
         seen=sight.time,
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(sight))),
-        declined=site.declined & frozenset(sight.queued.id.tolist())
-        if site.declined
-        else site.declined,
+        declined=_still_there(site.declined, sight),
         put_off={job: at for job, at in site.put_off.items() if at > now},
     )
+
+
+def _still_there(declined: Mapping[int, str], sight: Sight) -> Mapping[int, str]:
+    there = set(sight.queued.id.tolist()) if declined else set()
+    return {job: text for job, text in declined.items() if job in there}
 
 
 def _shown(sight: Sight) -> tuple[NDArray[np.int64], ...]:

@@ -52,6 +52,11 @@ def rejected(why: str, offer: float, asking: str, held: float, now: float) -> st
     return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{kept}"
 
 
+def too_many(most: int) -> str:
+    """Return what a user reads who has as many promises as the site allows."""
+    return f"{PREFIX}you have {most} promises, as many as one user may have"
+
+
 def put_off(why: str, until: float, now: float) -> str:
     """Return what a user reads whose job waits to be judged."""
     when = f" from {moment(until, now)} on" if math.isfinite(until) else ""

@@ -58,8 +58,9 @@ class Site:
         The next job id of our own.
     newest : int
         The highest job id that a look has shown; 0: none has.
-    declined : frozenset of int
-        Waiting jobs that were judged without a filter and were promised nothing.
+    declined : mapping of int to str
+        Parked jobs that were judged and promised nothing: what they are cancelled with, empty for
+        those that are let go.
     put_off : mapping of int to float
         Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of int to tuple of float
@@ -75,7 +76,7 @@ class Site:
     seen: float = -np.inf
     next_id: int = FIRST_OWN_ID
     newest: int = 0
-    declined: frozenset[int] = frozenset()
+    declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 

@@ -105,8 +105,12 @@ class Desk:
             return self._redeem(site, offer, row, now)
         most = self.settings.promises_per_user
         if most and len(site.of_user(submission.uid, "provisional", "firm")) >= most:
-            text = f"{messages.PREFIX}you have {most} promises, as many as one user may have"
-            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.too-many",))
+            return Judged(
+                site,
+                Ruling(True, messages.too_many(most)),
+                verdict="reject",
+                codes=("submit.too-many",),
+            )
         links, unseen, doubtful = _open(site, row, links, submission.uid)
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (

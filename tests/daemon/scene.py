@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.adapters.live import Ended, Ending, Marks, Sight, Submission
 from rtsched.chain import Chain, Member
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.parked import Bench
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
 from rtsched.daemon.submits import Desk, Judged
@@ -32,7 +33,8 @@ class Scene:
         plugin = Mcdf() if planner == "mcdf" else Spare()
         self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
         self.settings = DaemonSettings(**settings)
-        self.rules = Rules(self.chains, self.chains.planner_alone(), 15.0, NAMES.get)
+        bench = Bench(self.chains, NAMES.get)
+        self.rules = Rules(self.chains, self.chains.planner_alone(), 15.0, bench)
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.site = Site(Snapshot(T0, self.cluster))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scene import T0, Scene
 
-from rtsched.daemon.working import PARKED
+from rtsched.daemon.parked import AT_A_TIME as PARKED
 from rtsched.model.actions import Cancel, Release
 from rtsched.model.jobs import Jobs
 
@@ -41,4 +41,21 @@ def test_a_long_queue_is_judged_in_turns() -> None:
     scene = Scene()
     jobs = parked(PARKED + 7, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs)[Release] == list(range(1, PARKED + 1))
-    assert judged(scene, T0 + 2, jobs)[Release] == list(range(PARKED + 1, PARKED + 8))
+    left = jobs.take(np.arange(PARKED, PARKED + 7))
+    assert judged(scene, T0 + 2, left)[Release] == list(range(PARKED + 1, PARKED + 8))
+
+
+def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
+    """A release or an end that the batch system did not carry out is asked for with each look."""
+    scene = Scene(nodes=1)
+    jobs = Jobs.build(
+        2,
+        id=[1, 2],
+        submit=[T0, T0],
+        wall_time=[600.0, 600.0],
+        deadline=[T0 + 700, T0 + 800],
+    )
+    first = judged(scene, T0 + 1, jobs)
+    assert first == {Release: [1], Cancel: [2]}
+    assert scene.site.records[1].standing == "firm"
+    assert judged(scene, T0 + 2, jobs) == first

@@ -1,0 +1,198 @@
+"""Jobs that wait held until somebody has judged them: the filter could not ask, or they came early.
+
+What was decided is asked of the batch system with every look until it is so: a release that failed
+once, or that a daemon did not live to see, is asked for again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.cycle import judge
+from rtsched.daemon import messages
+from rtsched.daemon.records import Decision
+from rtsched.daemon.site import promises_of
+from rtsched.daemon.submits import record_of
+from rtsched.model.actions import Action, Cancel, Release, Tell
+from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import places
+from rtsched.model.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rtsched.chain import Judgement
+    from rtsched.daemon.chains import Chains
+    from rtsched.daemon.records import Record
+    from rtsched.daemon.site import Site
+
+AT_A_TIME = 500
+"""Parked jobs judged in one cycle."""
+
+UNPROMISED = "rtsched: it cannot be promised a deadline; it runs as any other job"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What judging parked jobs came to.
+
+    Attributes
+    ----------
+    site : Site
+        After it.
+    changed : tuple of Record
+        Promises given, to be written down.
+    decisions : tuple of Decision
+        What was said, for `rtsched explain`.
+    actions : tuple of Action
+        What users are told.
+    """
+
+    site: Site
+    changed: tuple[Record, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where parked jobs are judged.
+
+    Attributes
+    ----------
+    chains : Chains
+        The plug-ins.
+    name_of : callable
+        From a uid to the user's name.
+    most : int
+        Promises that one user may have at a time; 0: any number.
+    everything : bool
+        Whether all jobs with a deadline are judged, parked or not: a dry-run.
+    """
+
+    chains: Chains
+    name_of: Callable[[int], str]
+    most: int = 0
+    everything: bool = False
+
+    def judge(self, site: Site, now: float) -> Judged:
+        """Judge the jobs that are parked, in order of (submit, id), some in each cycle."""
+        whole = Judged(site)
+        for job in self._waiting(site)[:AT_A_TIME].tolist():
+            one = self._judge_one(whole.site, job, now)
+            whole = Judged(
+                one.site,
+                (*whole.changed, *one.changed),
+                (*whole.decisions, *one.decisions),
+                (*whole.actions, *one.actions),
+            )
+        return whole
+
+    def _waiting(self, site: Site) -> NDArray[np.int64]:
+        queued = site.snapshot.queued
+        waits = _is_parked(site)
+        if self.everything:
+            waits |= np.isfinite(queued.deadline)
+        done = [*site.declined, *site.put_off]
+        waits &= ~np.isin(queued.id, site.asked.id) & ~np.isin(queued.id, done)
+        return queued.id[waits]
+
+    def _judge_one(self, site: Site, job: int, now: float) -> Judged:
+        snapshot = replace(site.snapshot, now=now)
+        row = snapshot.queued.take(snapshot.queued.id == job)
+        rest = replace(snapshot, queued=snapshot.queued.take(snapshot.queued.id != job))
+        judgement = judge(rest, self.chains.of(row), row).judgement
+        assert judgement is not None  # noqa: S101  one job was judged
+        place, _ = places(site.marks.job, np.array([job]))
+        uid = int(site.marks.uid[place[0]])
+        verdicts = judgement.verdicts
+        if verdicts.code[0] == Verdict.DEFER:
+            until = float(verdicts.retry_at[0])
+            later = {**site.put_off, job: until} if now < until < math.inf else site.put_off
+            return Judged(replace(site, put_off=later))
+        if verdicts.code[0] == Verdict.REJECT:
+            why = messages.reasons(judgement)[1]
+            text = messages.rejected(why, float(verdicts.offer[0]), "", 0.0, now)
+            return self._declined(site, row, uid, judgement, text, now)
+        if verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
+            return self._passed(site, row, uid, judgement, now)
+        if self.most and len(site.of_user(uid, "provisional", "firm")) >= self.most:
+            text = messages.too_many(self.most)
+            return self._declined(site, row, uid, judgement, text, now)
+        return self._promised(site, row, uid, judgement, now)
+
+    def _declined(
+        self, site: Site, row: Jobs, uid: int, judgement: Judgement, text: str, now: float
+    ) -> Judged:
+        said = _decision(row, uid, "reject", judgement, text, now)
+        declined = {**site.declined, int(row.id[0]): text}
+        return Judged(replace(site, declined=declined), decisions=(said,))
+
+    def _passed(self, site: Site, row: Jobs, uid: int, judgement: Judgement, now: float) -> Judged:
+        said = _decision(row, uid, "pass", judgement, UNPROMISED, now)
+        declined = {**site.declined, int(row.id[0]): ""}
+        told = Tell(row.id, (UNPROMISED,))
+        return Judged(replace(site, declined=declined), (), (said,), (told,))
+
+    def _promised(
+        self, site: Site, row: Jobs, uid: int, judgement: Judgement, now: float
+    ) -> Judged:
+        verdicts, job = judgement.verdicts, int(row.id[0])
+        assert verdicts.plan is not None  # noqa: S101  it was promised something
+        who, deadline = (uid, self.name_of(uid)), float(verdicts.promise[0])
+        record = record_of(row, who, deadline, "firm", now, np.inf)
+        records = {**site.records, job: record}
+        snapshot = replace(
+            site.snapshot,
+            promises=promises_of(records.values()),
+            plan=verdicts.plan,
+            version=site.snapshot.version + 1,
+        )
+        asked = Jobs.joined([site.asked, row])
+        after = replace(site, snapshot=snapshot, records=records, asked=asked)
+        text = f"{messages.PREFIX}promised to end by {messages.moment(deadline, now)}"
+        said = _decision(row, uid, "admit", judgement, text, now, record.token)
+        return Judged(after, (record,), (said,), (Tell(row.id, (text,)),))
+
+
+def settled_parked(site: Site) -> tuple[Action, ...]:
+    """Return what parked jobs that have been judged still wait for: a release, or their end."""
+    parked = site.snapshot.queued.id[_is_parked(site)]
+    free = [job for job in parked.tolist() if job in site.records or site.declined.get(job) == ""]
+    over = {job: text for job in parked.tolist() if (text := site.declined.get(job))}
+    actions: list[Action] = []
+    if free:
+        actions.append(Release(np.array(free, np.int64)))
+    if over:
+        actions.append(Cancel(np.array(list(over), np.int64), tuple(over.values())))
+    return tuple(actions)
+
+
+def _is_parked(site: Site) -> NDArray[np.bool_]:
+    """Return which queued jobs are held until they have been judged."""
+    queued = site.snapshot.queued
+    place, known = places(site.marks.job, queued.id)
+    parked = np.zeros(len(queued), np.bool_)
+    parked[known] = (site.marks.unjudged & site.marks.held)[place[known]]
+    return parked
+
+
+def _decision(
+    row: Jobs,
+    uid: int,
+    verdict: str,
+    judgement: Judgement,
+    text: str,
+    now: float,
+    token: str = "",
+) -> Decision:
+    """Return what is noted of a verdict on one job."""
+    codes, offer = messages.reasons(judgement)[0], float(judgement.verdicts.offer[0])
+    name = row.texts("name")[0] or ""
+    return Decision(now, uid, row.labels()[0], name, verdict, codes, text, offer, token)
