@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pwd
+import re
 import signal
 import time
 from dataclasses import dataclass, replace
@@ -61,6 +62,10 @@ SOON = 0.05
 
 SAVED = 30.0
 """Seconds between two times at which the plug-ins' states are written down."""
+
+
+_NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
+"""How a job id begins, as strtol(3) reads it."""
 
 
 @lru_cache(maxsize=4096)
@@ -414,9 +419,8 @@ def _job_id(fields: dict[int, int | str]) -> int:
     """Return the job that a request to change one is about, -1 if that is not one job."""
     if Tag.JOB_ID in fields:
         return int(fields[Tag.JOB_ID])
-    name = str(fields.get(Tag.JOB_ID_STR, ""))
-    digits = name.partition("_")[0].partition("+")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else -1
+    found = _NUMBER.match(str(fields.get(Tag.JOB_ID_STR, "")))
+    return int(found[1]) if found else -1
 
 
 def _error(text: str) -> bytes:

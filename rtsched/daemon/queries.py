@@ -253,6 +253,9 @@ class Queries:
     def _feasible(self, question: reports.Feasible, uid: int) -> reports.FeasibleReport:
         """Judge a job that nobody submits: by its deadline, or by the one that would be offered."""
         daemon, now = self.daemon, self.daemon.clock()
+        age = now - daemon.site.seen
+        if age > daemon.policy.live.daemon.stale or daemon.site.facts is None:
+            raise RtschedError(f"the batch system was last seen {age:.0f} s ago; ask again later")
         wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
         submission = daemon.translator.describe(
             _fields(question, uid, wanted), daemon.site.facts, now
@@ -269,9 +272,8 @@ class Queries:
         )
         new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]
         if not new:
-            said = reasons or (
-                reports.Reason("", messages.PREFIX + "no planner judges such a job"),
-            )
+            text = judged.ruling.text or f"{messages.PREFIX}no planner judges such a job"
+            said = reasons or (reports.Reason("", text),)
             return reports.FeasibleReport(now=now, feasible=False, reasons=said)
         plan = judged.site.snapshot.plan
         entry = entry_of(plan, new[0].id)

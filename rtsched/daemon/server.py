@@ -38,6 +38,32 @@ TELLING = 1.0
 """Seconds between two log lines about refused messages."""
 
 
+EACH, ALL = 0.1, 0.3
+"""Of the loop's time, how much the questions of one user may take, and those of all users: the
+submit filter is answered by the same loop."""
+
+BURST = 0.2
+"""Seconds of the loop's time that may be used at once."""
+
+
+class Turns:
+    """When somebody may use the loop again, by how long it was used before."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._paid: dict[int, float] = {}
+
+    def wait(self, who: int, now: float) -> float:
+        """Return for how many seconds somebody has to wait."""
+        return max(self._paid.get(who, now) - now - BURST / self._share, 0.0)
+
+    def used(self, who: int, now: float, seconds: float) -> None:
+        """Remember that somebody used so many seconds."""
+        if len(self._paid) > 10_000:
+            self._paid = {uid: at for uid, at in self._paid.items() if at > now}
+        self._paid[who] = max(self._paid.get(who, now), now) + seconds / self._share
+
+
 class Door:
     """A listening Unix socket.
 
@@ -72,6 +98,7 @@ class Door:
         self.open: Counter[int] = Counter()
         self.refused = 0
         self._told = -TELLING
+        self._each, self._all = Turns(EACH), Turns(ALL)
         self._server: asyncio.Server | None = None
 
     async def listen(self, group: str | None = None) -> None:
@@ -125,6 +152,23 @@ class Door:
                 "message_refused", path=self.path.name, uid=uid, why=why, refused=self.refused
             )
 
+    def turn(self, uid: int) -> float:
+        """Return for how many seconds a user's question waits for its turn."""
+        if self.uids is not None or uid == 0:
+            return 0.0
+        now = time.monotonic()
+        return max(self._each.wait(uid, now), self._all.wait(-1, now))
+
+    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:
+        """Return the answer to a message, and remember how long that took."""
+        begun = time.monotonic()
+        try:
+            return self.handler(kind, payload, uid)
+        finally:
+            now = time.monotonic()
+            self._each.used(uid, now, now - begun)
+            self._all.used(-1, now, now - begun)
+
     def admits(self, uid: int) -> bool:
         """Return whether a user may ask, and has not too many connections open."""
         if self.uids is not None:
@@ -168,17 +212,33 @@ class _Connection(asyncio.Protocol):
                 return
             if len(self.buffer) > HEADER.size + length:
                 raise ProtocolError("more than one message")
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        wait = self.door.turn(self.uid)
+        if wait > 0.0:
+            asyncio.get_running_loop().call_later(wait, self._answer, kind)
+        else:
+            self._answer(kind)
+
+    def _answer(self, kind: Kind) -> None:
+        if self.transport.is_closing():
+            return
+        try:
             if self._hung_up():
                 raise ProtocolError("who asked has hung up; no answer was worked out")
-            answer = self.door.handler(kind, bytes(self.buffer[HEADER.size :]), self.uid)
+            answer = self.door.answer(kind, bytes(self.buffer[HEADER.size :]), self.uid)
         except ProtocolError as error:
-            self.door.refuse(self.uid, str(error))
-            self.transport.abort()
+            self._refuse(error)
             return
         self.transport.write(answer)
         if kind is Kind.SUBMIT:
             passing("answered")
         self.transport.close()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self.door.refuse(self.uid, str(error))
+        self.transport.abort()
 
     def _hung_up(self) -> bool:
         """Return whether nobody waits for the answer: no promise is made that nobody is told of."""

@@ -1,61 +1,113 @@
-"""The daemon's sockets: who is answered, who is sent away, and what that costs nobody else."""
+"""The sockets: who may ask, what is taken, and how much of the loop's time questions may use."""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import socket
+import time
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.wire import HEADER, Kind, encode, frame, read_header
-from rtsched.daemon.server import Door
+import pytest
+
+from rtsched.adapters.wire import HEADER, Kind, frame, read_header
+from rtsched.daemon.server import BURST, Door, Turns
+from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUESTION = frame(Kind.QUERY, b"{}")
-ANSWER = encode(Kind.ANSWER, [])
+
+def asked(path: Path, message: bytes, timeout: float = 5.0) -> bytes:
+    """Return what comes back from a socket; nothing if it is closed."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(timeout)
+        line.connect(str(path))
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            line.sendall(message)
+            while part := line.recv(65536):
+                got += part
+        return got
 
 
-class Desk:
-    """Counts who asked, and answers everybody the same."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def __call__(self, kind: Kind, payload: bytes, uid: int) -> bytes:
-        """Answer, and remember who it was."""
-        self.asked.append(uid)
-        return ANSWER
-
-
-def talk(path: Path, *sends: bytes, close: bool = False, end: bool = False) -> socket.socket:
-    """Connect and send; `end`: say that nothing more comes; `close`: do not wait for an answer."""
-    line = socket.socket(socket.AF_UNIX)
-    line.settimeout(5)
-    line.connect(str(path))
-    for each in sends:
-        line.sendall(each)
-    if end:
-        line.shutdown(socket.SHUT_WR)
-    if close:
-        line.close()
-    return line
-
-
-def test_who_hung_up_is_not_judged(tmp_path: Path) -> None:
-    """What waited while the daemon was stopped is answered only where somebody still listens."""
-
-    async def run() -> list[int]:
-        desk, path = Desk(), tmp_path / "door"
-        door = Door(path, (Kind.QUERY,), desk, uids={os.getuid()})
-        await door.listen()
-        for _ in range(20):
-            talk(path, QUESTION, close=True)
-        with talk(path, QUESTION, end=True) as line:
-            await asyncio.sleep(0.2)
-            assert read_header(line.recv(HEADER.size))[0] is Kind.ANSWER
+async def answers(door: Door, *messages: bytes) -> list[bytes]:
+    """Return the answers of a door, asked from threads."""
+    await door.listen()
+    try:
+        questions = [asyncio.to_thread(asked, door.path, message) for message in messages]
+        return list(await asyncio.gather(*questions, return_exceptions=False))
+    finally:
         door.close()
-        return desk.asked
 
-    assert asyncio.run(run()) == [os.getuid()]
+
+def echo(kind: Kind, payload: bytes, uid: int) -> bytes:
+    """Answer with the payload."""
+    del kind, uid
+    return frame(Kind.REPORT, payload)
+
+
+def test_a_question_is_answered(tmp_path: Path) -> None:
+    """A whole message gets one answer, and the connection ends."""
+    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
+    (answer,) = asyncio.run(answers(door, frame(Kind.QUERY, b"hello")))
+    assert read_header(answer[: HEADER.size]) == (Kind.REPORT, 5)
+    assert answer[HEADER.size :] == b"hello"
+    assert not (tmp_path / "q.sock").exists()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"GET / HTTP/1.0\r\n\r\n",
+        frame(Kind.SUBMIT, b""),
+        frame(Kind.QUERY, b"x") + b"y",
+        HEADER.pack(b"RTSQ", 1, Kind.QUERY, 1 << 30),
+    ],
+)
+def test_nonsense_is_cut_off(tmp_path: Path, message: bytes) -> None:
+    """What is no question of this socket ends the connection, and is counted."""
+    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
+    assert asyncio.run(answers(door, message)) == [b""]
+    assert door.refused == 1
+
+
+def test_others_are_sent_away(tmp_path: Path) -> None:
+    """Who is not among the users of a socket is cut off before a word is read."""
+    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo, uids={987654})
+    assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello"))) == [b""]
+
+
+def test_an_idle_connection_is_cut_off(tmp_path: Path) -> None:
+    """Half a message does not keep a connection open."""
+    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo, idle=0.1)
+    begun = time.monotonic()
+    assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello")[:-1])) == [b""]
+    assert time.monotonic() - begun < 4
+
+
+def test_one_daemon_at_a_time(tmp_path: Path) -> None:
+    """A socket that somebody answers on is not taken over; a dead one is."""
+
+    async def twice() -> None:
+        first = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
+        await first.listen()
+        with pytest.raises(AdapterError, match="another daemon"):
+            await Door(tmp_path / "q.sock", (Kind.QUERY,), echo).listen()
+        first.close()
+
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "q.sock"))
+    asyncio.run(twice())
+
+
+def test_turns() -> None:
+    """After a burst, somebody gets the share of the time and no more; others do not wait for it."""
+    turns = Turns(0.1)
+    assert turns.wait(1, 100.0) == 0.0
+    turns.used(1, 100.0, BURST)
+    assert turns.wait(1, 100.0) == pytest.approx(0.0)
+    turns.used(1, 100.0, 0.05)
+    assert turns.wait(1, 100.0) == pytest.approx(0.5)
+    assert turns.wait(1, 100.5) == pytest.approx(0.0)
+    assert turns.wait(2, 100.0) == 0.0
