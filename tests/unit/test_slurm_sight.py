@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def test_shapes() -> None:
         {"licenses": "x:1"},
         {"feature": "fast|slow"},
         {"reservation": "mine"},
-        {"timelimit": "2-00:00:00"},
+        {"timelimit": "UNLIMITED"},
         {"comment": "rtsched:nonsense"},
     ],
 )
@@ -128,6 +129,26 @@ def test_what_can_be_promised_nothing_has_no_deadline(job: dict[str, str]) -> No
     jobs = waiting(**job)
     assert jobs.deadline[0] == np.inf
     assert jobs.kind[0] == Kind.RIGID
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"up": False}, {"longest_s": 60.0}, {"memory": 1 << 20}],
+    ids=["closed", "shorter", "smaller"],
+)
+def test_a_deadline_outlives_what_an_admin_does_to_the_partition(changed: dict[str, Any]) -> None:
+    """Nothing new is promised there, yet nobody took away the deadlines of those who wait."""
+    known = facts()
+    known.partitions["all"] = replace(known.partitions["all"], **changed)
+    load = "rtsched:sigma=4,cms=1,cps=100"
+    found = rows(
+        {"minmemory": "500M"},
+        {"comment": load, "tres": "node=1", "maxnodes": "4"},
+        {"minmemory": "500M", "admin_comment": "rtsched:parked", "prioritylong": "0"},
+    )
+    jobs = jobs_of(found, np.arange(3), known)
+    assert np.isfinite(jobs.deadline).tolist() == [True, True, False]
+    assert jobs.kind[1] == Kind.DIVISIBLE
 
 
 def test_a_guard_is_no_reservation_of_the_user_s() -> None:

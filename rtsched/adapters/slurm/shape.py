@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.spec import NOTHING, Spec
@@ -65,8 +65,11 @@ class Shape:
     problem: str = ""
 
 
-def shape_of(asked: Asked, facts: SlurmFacts) -> Shape:
-    """Return the shape of a request.
+def shape_of(asked: Asked, facts: SlurmFacts, *, fresh: bool = True) -> Shape:
+    """Return the shape of a request; `fresh`: nothing was promised to it yet.
+
+    What was promised once stays so if its partition is closed, or its limits are lowered: that is
+    no change of the job, and the partition may be opened again in time.
 
     A job takes whole nodes. One that asks for processors takes as many nodes as they need on the
     smallest nodes of its partition. A range of nodes makes a job moldable if it wants something of
@@ -82,8 +85,11 @@ def shape_of(asked: Asked, facts: SlurmFacts) -> Shape:
     least = max(asked.least, fewest, 1)
     most = max(asked.most, least)
     problem = wrong or _problem(asked, part, limit)
+    if fresh and part is not None and asked.wishes:
+        problem = problem or _closed(asked, part, limit)
     if asked.spec.divisible:
-        return _divisible(asked, facts, name, problem, least, part)
+        shape = _divisible(asked, facts, name, problem, least, part)
+        return shape if fresh else replace(shape, problem=problem)
     if most > least and asked.wishes and asked.spec.speedup != "none":
         wall = limit + facts.wide_margin * most / least
         return Shape(Kind.MOLDABLE, least, least, most, wall, name, problem=problem)
@@ -149,6 +155,13 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
         return f"rtsched cannot plan with {asked.other[:80]!r}; leave it out"
     if part is None:
         return f"there is no partition {asked.partition[:60]!r}"
+    if not math.isfinite(limit) and not asked.spec.divisible:
+        return "has no time limit, so its end cannot be promised; give --time"
+    return ""
+
+
+def _closed(asked: Asked, part: Partition, limit: float) -> str:
+    """Return why its partition cannot take a request as things are; empty if it can."""
     if not part.up:
         return f"partition {part.name} starts no jobs now"
     if asked.memory > part.memory > 0:
@@ -156,8 +169,6 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
             f"asks for {asked.memory >> 20} MiB per node, some nodes of {part.name} have "
             f"{part.memory >> 20}; use a constraint (-C) that names larger ones"
         )
-    if not math.isfinite(limit) and not asked.spec.divisible:
-        return "has no time limit, so its end cannot be promised; give --time"
     if limit > part.longest_s:
         return f"its time limit is above the {part.longest_s / 60:.0f} min of partition {part.name}"
     return ""

@@ -235,7 +235,7 @@ def _reshape(
         if not spec.said and not deadline[at] < math.inf:
             continue
         asked = asked_by(rows, i, spec, ranges.get(int(rows.id[i])))
-        shape = shape_of(asked, facts)
+        shape = shape_of(asked, facts, fresh=_parked(rows, i))
         if shape.problem:
             continue
         plain["deadline"][at] = asked.deadline
@@ -243,6 +243,11 @@ def _reshape(
             first[at] = shape.partition
         if sizes is None:
             _put(plain, at, shape)
+
+
+def _parked(rows: JobRows, i: int) -> bool:
+    """Return whether a job waits held until it has been judged."""
+    return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + PARKED]
 
 
 def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
