@@ -81,7 +81,7 @@ def at_a_point(live: Live, point: str, kills: int) -> tuple[list[Said], list[flo
 def figures(live: Live, said: list[Said], starts: list[float]) -> dict[str, Any]:
     """Return what came of it, once no promise is provisional any more."""
     eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 60)
-    wrong = lost_and_invented(live, said, others=False)
+    wrong = lost_and_invented(live, said)
     told = {each.job for each in live.said if each.promised}
     alive = {"provisional", "firm", "kept"}
     wrong += [f"invented: {r}" for r in live.kept() if r.standing in alive and r.id not in told]

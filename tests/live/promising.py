@@ -13,7 +13,7 @@ from testbed import Cluster, TestbedError
 from testbed.services import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 DATABASE = "/var/lib/rtsched/rtsched.db"
 PROGRAM = Path(__file__).with_name("submit.c")
@@ -180,12 +180,14 @@ def in_minutes(minutes: float) -> str:
     return f"--deadline={time.strftime('%Y-%m-%dT%H:%M:%S', moment)}"
 
 
-def lost_and_invented(live: Live, promised: Sequence[Said], *, others: bool = True) -> list[str]:
+def lost_and_invented(
+    live: Live, promised: Sequence[Said], before: Collection[str] | None = None
+) -> list[str]:
     """Return what is wrong between what users read, what the jobs carry, and what is written down.
 
     A job whose user read a promise carries a token, and that promise is open or was kept. A job
-    whose user read none has none. A promise that nobody was told of lapses; with `others`, all
-    promises that there are must be among those.
+    whose user read none has none. A promise that nobody was told of lapses: where `before` gives
+    the tokens that were there before, all others must be among those that were read.
     """
     kept, tokens = {each.token: each for each in live.kept()}, live.tokens()
     by_job = {each.id: each.token for each in kept.values()}  # Slurm forgets jobs that are over
@@ -199,11 +201,15 @@ def lost_and_invented(live: Live, promised: Sequence[Said], *, others: bool = Tr
             wrong.append(f"mixed up: job {said.job}: {record}")
         if said.job and not said.promised and token != "unjudged":  # noqa: S105
             wrong.append(f"invented: job {said.job} with {token!r}: {said.text}")
+    if before is None:
+        return wrong
     told = {said.job for said in promised if said.promised}
     wrong += [
         f"invented: {each}"
         for each in kept.values()
-        if others and each.standing in {"provisional", "firm", "kept"} and each.id not in told
+        if each.token not in before
+        and each.standing in {"provisional", "firm", "kept"}
+        and each.id not in told
     ]
     return wrong
 

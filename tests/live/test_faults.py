@@ -70,6 +70,7 @@ def settled(live: Live) -> None:
 def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
     """The daemon is killed ten times while jobs come: what was promised stands, and no more."""
     stop, said = threading.Event(), list[Said]()
+    before = {each.token for each in live.kept()}
     client = threading.Thread(target=lambda: said.extend(stream(live, stop)))
     client.start()
     try:
@@ -82,7 +83,7 @@ def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
         stop.set()
         client.join()
     settled(live)
-    assert lost_and_invented(live, said) == []
+    assert lost_and_invented(live, said, before) == []
     assert sum(each.promised for each in said) >= KILLS
     assert all(each.job for each in said)
     assert live.slowest(said) < 1.0
@@ -123,7 +124,7 @@ def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
     eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
     settled(live)
     assert live.standing(first) == "firm"
-    assert lost_and_invented(live, said, others=False) == []
+    assert lost_and_invented(live, said) == []
 
 
 def test_without_a_socket(live: Live) -> None:
@@ -188,7 +189,7 @@ def test_a_full_disk(live: Live) -> None:
         eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
         settled(live)
         assert live.standing(first) == "firm"
-        assert lost_and_invented(live, said, others=False) == []
+        assert lost_and_invented(live, said) == []
     finally:
         cluster.stop_daemon()
         cluster.run(["umount", place])
