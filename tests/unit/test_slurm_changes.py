@@ -247,6 +247,23 @@ def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
     assert "scontrol ended before" in done[4].text
 
 
+def test_a_guard_stays_until_its_successor_is_there(tmp_path: Path) -> None:
+    """Of two that are no longer needed only the one whose nodes are guarded anew is deleted."""
+    refusing = SCONTROL.replace("*JobId=3*", "*create*rtsched_1*")
+    system = commands(tmp_path, scontrol=refusing)
+    view = view_of({"tres": "node=2", "maxnodes": "2"})
+    old = [
+        ReservationRow(name, NOW + 50, NOW + 900, nodes, ("u",), ())
+        for name, nodes in (("rtsched_8", ("n4", "n5")), ("rtsched_9", ("n0",)))
+    ]
+    view = replace(view, reservations=old)
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {})
+    done = {each.change.text: each for each in carried_out(system, changes)}
+    assert done["delete reservation rtsched_9"].outcome == "done"
+    kept = done["delete reservation rtsched_8"]
+    assert (kept.outcome, kept.text) == ("failed", "kept until its successor is made")
+
+
 def test_commands_that_hang_or_are_missing(tmp_path: Path) -> None:
     """Both are one clear error with a remedy, and a failed change each."""
     system = Commands(SlurmSettings(bin_dir=str(tmp_path)))

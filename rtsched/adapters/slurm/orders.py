@@ -14,7 +14,7 @@ from rtsched.adapters.live import Change, Done, Outcome
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rtsched.adapters.slurm.commands import Commands
 
@@ -62,20 +62,25 @@ class Order:
         Command and arguments.
     before : (int, int) or None
         The node counts that the job's user asked for, where this sets another.
+    nodes : tuple of str
+        Names of the nodes that a reservation keeps, where this makes, changes or deletes one.
     """
 
     rank: Rank
     words: tuple[str, ...]
     before: tuple[int, int] | None = None
+    nodes: tuple[str, ...] = ()
 
 
 _SAFE = re.compile(r"[A-Za-z0-9_.,:=@\[\]+*/-]+", re.ASCII)
 _REFUSED = ("permission denied", "invalid user id", "access denied", "not permitted", "disabled")
 
 
-def change(kind: str, job: int, text: str, rank: Rank, *words: str) -> Change:
+def change(
+    kind: str, job: int, text: str, rank: Rank, *words: str, nodes: tuple[str, ...] = ()
+) -> Change:
     """Return a change that runs one command."""
-    return Change(kind, job, text, Order(rank, words))
+    return Change(kind, job, text, Order(rank, words, nodes=nodes))
 
 
 def lever(factor: int, basic: bool) -> str:
@@ -102,7 +107,10 @@ def batchable(order: Order) -> bool:
 
 
 def carried_out(commands: Commands, changes: Sequence[Change]) -> list[Done]:
-    """Return what became of each change, in the order given."""
+    """Return what became of each change, in the order given.
+
+    A reservation is kept where one that is to keep its nodes could not be made or changed.
+    """
     done: dict[int, Done] = {}
     turns: dict[Rank, list[int]] = {}
     for at, each in enumerate(changes):
@@ -111,8 +119,29 @@ def carried_out(commands: Commands, changes: Sequence[Change]) -> list[Done]:
         else:
             done[at] = Done(each, "unsupported", "Slurm's adapter cannot do this")
     for rank in sorted(turns):
-        done |= _one_turn(commands, changes, turns[rank])
+        if rank == Rank.DELETE:
+            done |= _kept(changes, turns[rank], done)
+        left = [at for at in turns[rank] if at not in done]
+        done |= _one_turn(commands, changes, left)
     return [done[at] for at in range(len(changes))]
+
+
+def _kept(
+    changes: Sequence[Change], places: Iterable[int], done: Mapping[int, Done]
+) -> dict[int, Done]:
+    """Return which reservations are not deleted, since what is to follow them is not there."""
+    bare = {
+        name
+        for each in done.values()
+        if each.outcome != "done" and isinstance(each.change.order, Order)
+        if each.change.order.rank in {Rank.UPDATE, Rank.CREATE}
+        for name in each.change.order.nodes
+    }
+    return {
+        at: Done(changes[at], "failed", "kept until its successor is made")
+        for at in places
+        if not bare.isdisjoint(changes[at].order.nodes)
+    }
 
 
 def _one_turn(

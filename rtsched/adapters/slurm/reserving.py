@@ -174,9 +174,11 @@ def _reservations(moved: Moved, view: View) -> list[Change]:
                 "update",
                 f"ReservationName={guard.name}",
                 *pairs,
+                nodes=guard.nodes,
             )
         )
     changes += [_create(guard, view) for guard in moved.create]
+    kept = {row.name: row.nodes for row in view.reservations}
     changes += [
         change(
             "reserve",
@@ -186,6 +188,7 @@ def _reservations(moved: Moved, view: View) -> list[Change]:
             "scontrol",
             "delete",
             f"ReservationName={name}",
+            nodes=kept.get(name, ()),
         )
         for name in moved.delete
     ]
@@ -214,6 +217,7 @@ def _create(guard: Guard, view: View) -> Change:
         f"Nodes={nodes}",
         f"Users={guard.user}",
         f"Flags={FLAGS}",
+        nodes=guard.nodes,
     )
 
 
