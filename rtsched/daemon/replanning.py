@@ -66,17 +66,28 @@ def replan(site: Site, planner: Chain, now: float, young: float) -> Replanned:
         asked = judge(snapshot, planner, snapshot.queued.take([])).judgement
         better = None if asked is None else asked.verdicts.plan
         return Replanned(_planned(site, better) if better is not None else site)
-    rest = _without(snapshot, lost)
-    rows = _asked(site, lost)
+    plan, failed = _anew(site, snapshot, planner, lost)
+    late = _late_starters(site, snapshot, failed, young)
+    if len(late):
+        freed = _freed(snapshot, late)
+        moved, still = _anew(site, freed, planner, _lost(site, freed))
+        if not len(still):
+            after = site if moved is snapshot.plan else _planned(site, moved)
+            return Replanned(after, actions=(Requeue(late),))
+    return _broken(_planned(site, plan), failed, now)
+
+
+def _anew(
+    site: Site, snapshot: Snapshot, planner: Chain, lost: NDArray[np.int64]
+) -> tuple[Schedule, NDArray[np.int64]]:
+    """Return a plan in which the jobs `lost` are planned anew, and those without a place in it."""
+    if not len(lost):
+        return snapshot.plan, lost
+    rest, rows = _without(snapshot, lost), _asked(site, lost)
     again = judge(rest, planner, rows).judgement
     assert again is not None  # noqa: S101  some jobs were judged
-    kept = rows.id[again.verdicts.code == Verdict.ADMIT]
-    failed = np.setdiff1d(lost, kept)
-    late = _late_starters(site, snapshot, young) if len(failed) else failed
-    if len(late) and not len(_lost(site, _freed(snapshot, late))):
-        return Replanned(site, actions=(Requeue(late),))
     plan = again.verdicts.plan if again.verdicts.plan is not None else rest.plan
-    return _broken(_planned(site, plan), failed, now)
+    return plan, np.setdiff1d(lost, rows.id[again.verdicts.code == Verdict.ADMIT])
 
 
 def _lost(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
@@ -114,17 +125,22 @@ def _planned(site: Site, plan: Schedule) -> Site:
     return replace(site, snapshot=snapshot)
 
 
-def _late_starters(site: Site, snapshot: Snapshot, young: float) -> NDArray[np.int64]:
-    """Return best-effort jobs on planned nodes that have just started and may be requeued."""
+def _late_starters(
+    site: Site, snapshot: Snapshot, failed: NDArray[np.int64], young: float
+) -> NDArray[np.int64]:
+    """Return best-effort jobs that have just started in the way of planned starts that fail."""
     runs, entries = snapshot.allocations, snapshot.allocations.entries
-    new = (entries.start > snapshot.now - young) & ~np.isin(entries.job, snapshot.promises.job)
+    plan = snapshot.plan.take(np.flatnonzero(np.isin(snapshot.plan.entries.job, failed)))
+    wanted = np.full(len(snapshot.cluster), np.inf)
+    np.minimum.at(wanted, plan.nodes, np.maximum(plan.starts(), snapshot.now))
     on = np.repeat(np.arange(len(runs)), np.diff(runs.indptr))
-    touched = np.zeros(len(runs), np.bool_)
-    touched[on[np.isin(runs.nodes, snapshot.plan.nodes)]] = True
+    in_the_way = np.zeros(len(runs), np.bool_)
+    in_the_way[on[entries.end[on] > wanted[runs.nodes] + SLACK]] = True
+    new = (entries.start > snapshot.now - young) & ~np.isin(entries.job, snapshot.promises.job)
     place, known = places(site.marks.job, entries.job)
     may = np.zeros(len(runs), np.bool_)
     may[known] = site.marks.requeues[place[known]]
-    return entries.job[new & touched & may]
+    return entries.job[new & in_the_way & may]
 
 
 def _freed(snapshot: Snapshot, jobs: NDArray[np.int64]) -> Snapshot:

@@ -174,6 +174,30 @@ def test_a_late_starter_gives_way() -> None:
     assert 7 in scene.site.records
 
 
+def test_only_what_is_in_the_way_is_requeued() -> None:
+    """Jobs on other nodes, and those that end before the planned start, run on."""
+    scene = Scene(nodes=4)
+    before = (
+        (4, "", T0 - 500, T0 + 5000, (0,)),
+        (5, "", T0 - 500, T0 + 100, (1, 2)),
+        (6, "", T0 - 500, T0 + 5000, (3,)),
+    )
+    scene.look(T0, running=before)
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + 750).ruling.token
+    scene.look(T0 + 1, queued=((7, token),), running=before)
+    assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
+    slipped = (
+        (9, "", T0 + 3, T0 + 5000, (1,)),
+        (10, "", T0 + 3, T0 + 50, (2,)),
+        (11, "", T0 + 3, T0 + 5000, (3,)),
+    )
+    over = tuple((job, T0 + 2, Ending.COMPLETED) for job in (5, 6))
+    running = (before[0], *slipped)
+    settled = scene.look(T0 + 4, queued=((7, token),), running=running, ended=over)
+    requeued = [a.job.tolist() for a in settled.actions if isinstance(a, Requeue)]
+    assert requeued == [[9]]
+
+
 def test_a_job_that_has_run_long_is_left_alone() -> None:
     """An older best-effort job is never requeued; then the promise is what breaks."""
     scene = Scene(nodes=2)
