@@ -101,8 +101,10 @@ class Desk:
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )
         links = submission.edges.replace(after=np.full(len(submission.edges), site.next_id))
-        if (offer := self._redeemed(site, row, submission.uid, now)) is not None:
-            return self._redeem(site, offer, row, now)
+        links, unseen, doubtful = _open(site, row, links, submission.uid)
+        offer = None if doubtful else _redeemed(site, row, links, submission.uid, now)
+        if offer is not None:
+            return self._redeem(site, offer, row, links, now)
         most = self.settings.promises_per_user
         if most and len(site.of_user(submission.uid, "provisional", "firm")) >= most:
             return Judged(
@@ -111,7 +113,6 @@ class Desk:
                 verdict="reject",
                 codes=("submit.too-many",),
             )
-        links, unseen, doubtful = _open(site, row, links, submission.uid)
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
                 f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
@@ -225,25 +226,13 @@ class Desk:
                 return site.with_record(record, asked, links, verdicts.plan), record
         return None
 
-    def _redeemed(self, site: Site, row: Jobs, uid: int, now: float) -> Record | None:
-        """Return the offer that a submission takes: the same job, by the offered deadline."""
-        for record in site.of_user(uid, "offered"):
-            kept = site.row(record.id)
-            alike = all(_equal(kept, row, name) for name in SHAPE)
-            alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
-            if alike and row.deadline[0] >= record.deadline and now < record.expires:
-                return record
-        return None
-
-    def _redeem(self, site: Site, offer: Record, row: Jobs, now: float) -> Judged:
+    def _redeem(self, site: Site, offer: Record, row: Jobs, links: Edges, now: float) -> Judged:
         """Give the promise that was offered: the plan already holds its place."""
         new = int(row.id[0])
         lapse = now + self.settings.lapse
         who, deadline = (offer.uid, offer.user), float(row.deadline[0])
         record = record_of(row, who, deadline, "provisional", now, lapse)
         plan = renamed(site.snapshot.plan, {offer.id: new})
-        links = site.links.take(site.links.after == offer.id)
-        links = links.replace(after=np.full(len(links), new))
         bare = site.without([offer.id])
         after = bare.with_record(record, row, links, plan)
         changed = (record, *_dropped(site, after, now))
@@ -277,6 +266,34 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     sure = len(own) == int(new.sum())
     doubtful = "" if sure else "reject" if own else "admit"
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
+
+
+def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> Record | None:
+    """Return the offer that a submission takes: the same job by the offered deadline or later.
+
+    It waits for the same jobs, of those that have not ended (`links`).
+    """
+    if not np.isfinite(row.deadline[0]):
+        return None
+    for record in site.of_user(uid, "offered"):
+        kept = site.row(record.id)
+        alike = all(_equal(kept, row, name) for name in SHAPE)
+        alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
+        alike = alike and _waits(site, links) == _waits(
+            site, site.links.take(site.links.after == record.id)
+        )
+        if alike and row.deadline[0] >= record.deadline and now < record.expires:
+            return record
+    return None
+
+
+def _waits(site: Site, links: Edges) -> set[tuple[int, float]]:
+    """Return which jobs that have not ended are waited for, and how long their messages travel."""
+    snapshot = site.snapshot
+    there = [places(jobs.id, links.before)[1] for jobs in (snapshot.queued, snapshot.running)]
+    there.append(links.before >= FIRST_OWN_ID)
+    open_ = links.take(np.logical_or.reduce(there))
+    return set(zip(open_.before.tolist(), open_.message_time.tolist(), strict=True))
 
 
 def _equal(one: Jobs, other: Jobs, name: str) -> bool:

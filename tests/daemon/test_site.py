@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scene import BOB, T0, Scene
+from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ending
 from rtsched.daemon.memory import remembered, restored
@@ -85,6 +85,34 @@ def test_an_own_offer_is_not_in_the_way() -> None:
     smaller = scene.submit(size=2, wall_time=500.0, deadline=T0 + 1150, now=T0 + 1)
     assert smaller.verdict == "admit"
     assert {r.standing for r in smaller.changed} == {"provisional", "lapsed"}
+
+
+def test_an_offer_is_for_the_same_predecessors() -> None:
+    """The offered place may lie before the end of a job that only the new submission waits for."""
+    scene = Scene(nodes=2, planner="spare")
+    token = promised(scene, size=1, wall_time=3000.0, deadline=T0 + HOUR)
+    refused = scene.submit(size=1, wall_time=600.0, deadline=T0 + 500, now=T0 + 1)
+    assert refused.offer < T0 + 3000
+    asked = {"size": 1, "wall_time": 600.0, "deadline": refused.offer}
+    behind = scene.submit(T0 + 2, after=7, **asked)
+    assert behind.verdict == "reject"
+    assert behind.offer >= T0 + 3600
+    assert scene.submit(T0 + 3, after=7, **asked | {"deadline": behind.offer}).codes == (
+        "submit.offer",
+    )
+    (last,) = scene.site.of_user(ANN, "provisional")
+    assert scene.site.links.before.tolist() == [7]
+    assert scene.site.links.after.tolist() == [last.id]
+    scene.look(T0 + 4, queued=((7, token), (8, last.token)))
+    assert scene.site.records[8].standing == "firm"
+
+
+def test_an_offer_is_not_taken_without_a_deadline() -> None:
+    """The same job as best effort is promised nothing."""
+    scene = Scene(nodes=2)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
+    assert scene.submit(size=2, wall_time=600.0, now=T0 + 1).verdict == "pass"
 
 
 def test_an_admission_becomes_firm() -> None:
