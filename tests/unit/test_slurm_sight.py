@@ -35,7 +35,8 @@ NODES = "".join(
     for i in range(6)
 )
 PARTITIONS = (
-    "PartitionName=all Default=YES DefaultTime=00:10:00 MaxTime=1-00:00:00 Nodes=n[0-5] State=UP\n"
+    "PartitionName=all Default=YES DefaultTime=00:10:00 MaxTime=1-00:00:00 Nodes=n[0-5] State=UP "
+    "MinNodes=0 MaxNodes=UNLIMITED\nPartitionName=few MinNodes=2 MaxNodes=4\n"
 )
 
 
@@ -75,6 +76,9 @@ def test_nodes_and_partitions() -> None:
     assert known.cluster.partitions["all@fast"].tolist() == [True] * 2 + [False] * 4
     assert (known.partitions["all"].cores, known.partitions["all@fast"].cores) == (4, 8)
     assert (known.partitions["all"].default_s, known.partitions["all"].longest_s) == (600, 86400)
+    whole, few = known.partitions["all"], known.partitions["few"]
+    assert (whole.least, whole.most, few.least, few.most) == (0, math.inf, 2, 4)
+    assert whole.cpu_memory == (1000 << 20) // 8
     assert known.rows_of("n[4-5],gone").tolist() == [4, 5]
 
 

@@ -24,8 +24,9 @@ FACTS = SlurmFacts(
     margin=20.0,
     completing=10.0,
     partitions={
-        "all": Partition("all", 600.0, 86400.0, True, 30, 4, 1000 << 20),
+        "all": Partition("all", 600.0, 86400.0, True, 30, 4, 1000 << 20, 250 << 20),
         "all@fast": Partition("all@fast", 600.0, 86400.0, True, 5, 8, 2000 << 20),
+        "few": Partition("few", 600.0, 86400.0, nodes=9, cores=4, least=2, most=4),
         "open": Partition("open", nodes=3, cores=4),
     },
     default="all",
@@ -99,6 +100,14 @@ def test_a_divisible_job() -> None:
     assert jobs.wall_time[0] == pytest.approx(exec_time(1, 400.0, 1.0, 100.0, 0.0, 85.0))
 
 
+def test_a_load_spreads_over_no_more_nodes_than_the_partition_lets_it() -> None:
+    """Without --nodes it takes any number from MinNodes to MaxNodes."""
+    load = "rtsched:sigma=4,cms=1,cps=100"
+    asked = described(partition="few", extra=load)
+    sizes = asked.jobs.size_min[0], asked.jobs.size_max[0]
+    assert (asked.problem, *sizes) == ("", 2, 4)
+
+
 def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
     """The partition's longest limit says how few nodes will do; one too heavy is refused."""
     jobs = described(min_nodes=1, max_nodes=16, extra="rtsched:sigma=2000,cms=0.1,cps=100").jobs
@@ -121,6 +130,15 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
         ({"tres_per_node": "gres/gpu:1"}, "generic resources"),
         ({"partition": "none"}, "there is no partition 'none'"),
         ({"pn_min_memory": 4000}, "asks for 4000 MiB per node"),
+        ({"mem_per_cpu": 300, "num_tasks": 1}, "asks for 300 MiB per processor"),
+        ({"pn_min_cpus": 5}, "asks for 5 processors per node"),
+        ({"ntasks_per_node": 3, "cpus_per_task": 2}, "asks for 6 processors per node"),
+        ({"pn_min_tmp_disk": 1}, "disk space (--tmp)"),
+        ({"partition": "few", "min_nodes": 5}, "partition few takes jobs of 2 to 4 nodes"),
+        ({"partition": "few", "min_nodes": 2, "max_nodes": 5}, "of 2 to 4 nodes"),
+        ({"partition": "few", "min_nodes": 1}, "partition few takes jobs of 2 to 4 nodes"),
+        ({"priority": 0}, "leave --hold out"),
+        ({"cron": 1}, "a cron job (scrontab)"),
         ({"time_limit": 2000}, "above the 1440 min"),
         ({"deadline": int(NOW) - 5}, "deadline is over"),
         ({"deadline": int(NOW) + 100, "begin_time": int(NOW) + 200}, "deadline is over"),
@@ -135,6 +153,7 @@ def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:
 def test_jobs_that_want_nothing_have_no_problem() -> None:
     """An array without a deadline is none of our business."""
     assert not described(deadline=None, array_inx="1-10", licenses="x").problem
+    assert not described(deadline=None, priority=0, cron=1, pn_min_tmp_disk=5).problem
 
 
 def test_dependencies() -> None:
@@ -223,6 +242,8 @@ def test_before_the_first_look() -> None:
         ({Tag.MIN_NODES: 5, Tag.MAX_NODES: 5}, "its node count"),
         ({Tag.COMMENT: "rtsched:sigma=5"}, "what it says to rtsched"),
         ({Tag.COMMENT: "hello"}, ""),
+        ({Tag.PRIORITY: 0}, "its priority or hold"),
+        ({Tag.PRIORITY: -1}, ""),
         ({Tag.NAME: "x", Tag.JOB_ID: 4, Tag.NICE: 5}, ""),
     ],
 )

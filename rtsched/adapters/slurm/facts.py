@@ -32,6 +32,10 @@ class Partition:
         How many nodes it has.
     cores, memory : int
         The least cores and bytes that one of its nodes has.
+    cpu_memory : int
+        The least bytes per core that one of its nodes has.
+    least, most : int, float
+        Fewest and most nodes of a job; inf: no limit.
     """
 
     name: str
@@ -41,6 +45,9 @@ class Partition:
     nodes: int = 0
     cores: int = 1
     memory: int = -1
+    cpu_memory: int = -1
+    least: int = 0
+    most: float = math.inf
 
 
 @dataclass(frozen=True)

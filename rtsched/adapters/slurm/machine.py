@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.slurm.facts import Partition, limit_of
-from rtsched.adapters.slurm.rows import names_of
+from rtsched.adapters.slurm.rows import names_of, number
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Periodic
 
@@ -123,6 +123,9 @@ def _partition(
         len(inside),
         min((node.cores for node in inside), default=1),
         min((node.memory for node in inside), default=-1),
+        min((node.memory // node.cores for node in inside), default=-1),
+        number(pairs.get("minnodes", "")),
+        number(pairs.get("maxnodes", "")) or math.inf,
     )
 
 

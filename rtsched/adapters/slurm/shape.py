@@ -23,7 +23,8 @@ _EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
 class Asked:
     """What somebody asks for, in Slurm's terms; 0, nan or empty where it is not said.
 
-    Times in seconds; `memory` in bytes per node.
+    Times in seconds; `memory` in bytes per node, `each` processors on every node, `cpu_memory`
+    bytes per processor, `disk` MiB of a node's own disk.
     """
 
     limit: float = math.nan
@@ -31,7 +32,10 @@ class Asked:
     least: int = 0
     most: int = 0
     cpus: int = 0
+    each: int = 0
     memory: int = 0
+    cpu_memory: int = 0
+    disk: int = 0
     partition: str = ""
     features: str = ""
     required: str = ""
@@ -43,6 +47,8 @@ class Asked:
     dependency: str = ""
     array: bool = False
     het: bool = False
+    held: bool = False
+    cron: bool = False
     spec: Spec = NOTHING
 
     @property
@@ -83,10 +89,12 @@ def shape_of(asked: Asked, facts: SlurmFacts, *, fresh: bool = True) -> Shape:
         limit = part.default_s if part is not None else math.inf
     fewest = -(-asked.cpus // part.cores) if part is not None else 1
     least = max(asked.least, fewest, 1)
+    if asked.spec.divisible and not asked.least and part is not None:
+        least = max(least, part.least)
     most = max(asked.most, least)
     problem = wrong or _problem(asked, part, limit)
     if fresh and part is not None and asked.wishes:
-        problem = problem or _closed(asked, part, limit)
+        problem = problem or _closed(asked, part, limit, least)
     if asked.spec.divisible:
         shape = _divisible(asked, facts, name, problem, least, part)
         return shape if fresh else replace(shape, problem=problem)
@@ -103,7 +111,10 @@ def _divisible(
 
     It takes at least so many nodes that the partition's longest time limit holds it.
     """
-    most = max(asked.most or (part.nodes if part is not None else least), least)
+    most = asked.most or least
+    if not asked.most and part is not None:
+        most = int(min(part.nodes, part.most))
+    most = max(most, least)
     load = {k: v for k, v in asked.spec.numbers.items() if k != "message_time"}
     load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
     link = load.setdefault("setup_link", 0.0)
@@ -148,6 +159,9 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
         (asked.reservation, "a job in a reservation; leave --reservation out"),
         (asked.licenses, "a job that needs licences"),
         (asked.tres, "a job that needs generic resources (--gres, --gpus)"),
+        (asked.disk, "a job that asks for disk space (--tmp)"),
+        (asked.held, "a job that is submitted held; leave --hold out, or use --begin"),
+        (asked.cron, "a cron job (scrontab); let it submit a job with a deadline"),
     ):
         if given:
             return f"no promise is given to {what}"
@@ -160,15 +174,29 @@ def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
     return ""
 
 
-def _closed(asked: Asked, part: Partition, limit: float) -> str:
+def _closed(asked: Asked, part: Partition, limit: float, least: int) -> str:
     """Return why its partition cannot take a request as things are; empty if it can."""
     if not part.up:
         return f"partition {part.name} starts no jobs now"
+    each = max(asked.each, -(-asked.cpus // least))
+    if each > part.cores:
+        return (
+            f"asks for {each} processors per node, some nodes of {part.name} have {part.cores}; "
+            "use a constraint (-C) that names larger ones"
+        )
     if asked.memory > part.memory > 0:
         return (
             f"asks for {asked.memory >> 20} MiB per node, some nodes of {part.name} have "
             f"{part.memory >> 20}; use a constraint (-C) that names larger ones"
         )
+    if asked.cpu_memory > part.cpu_memory > 0:
+        return (
+            f"asks for {asked.cpu_memory >> 20} MiB per processor, and gets all processors of its "
+            f"nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
+        )
+    if least < part.least or max(asked.most, least) > part.most:
+        most = f" to {part.most:g}" if math.isfinite(part.most) else " or more"
+        return f"partition {part.name} takes jobs of {part.least}{most} nodes; see --nodes"
     if limit > part.longest_s:
         return f"its time limit is above the {part.longest_s / 60:.0f} min of partition {part.name}"
     return ""

@@ -30,6 +30,9 @@ MARK = "rtsched:"
 MOST = (1 << 31) - 1
 """More of anything is not counted."""
 
+RELEASE = -1
+"""A priority that lets a held job go."""
+
 UNJUDGED, PARKED = "unjudged", "parked"
 
 GUARDED: dict[Tag, str] = {
@@ -160,8 +163,15 @@ class SlurmTranslator:
         return f"--deadline={time.strftime('%Y-%m-%dT%H:%M:%S', moment)}"
 
     def guarded(self, fields: Mapping[int, str | int]) -> str:
-        """Return which promised properties a request to change a job would change."""
-        found = [GUARDED[tag] for tag in GUARDED if tag in fields]
+        """Return which promised properties a request to change a job would change.
+
+        A release changes none: a promised job that is held could not start otherwise.
+        """
+        found = [
+            GUARDED[tag]
+            for tag in GUARDED
+            if tag in fields and not (tag == Tag.PRIORITY and fields[tag] == RELEASE)
+        ]
         texts = (_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         if any(MARK in text for text in texts):
             found.append("what it says to rtsched")
@@ -184,7 +194,8 @@ def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
     least = _count(fields, Tag.MIN_NODES, 0)
     tasks = _count(fields, Tag.NUM_TASKS, 0)
     each = _count(fields, Tag.NTASKS_PER_NODE, 0)
-    cpus = min(tasks * max(_count(fields, Tag.CPUS_PER_TASK, 1), 1), MOST)
+    per_task = max(_count(fields, Tag.CPUS_PER_TASK, 1), 1)
+    cpus = min(tasks * per_task, MOST)
     resources = (Tag.TRES_PER_JOB, Tag.TRES_PER_NODE, Tag.TRES_PER_SOCKET, Tag.TRES_PER_TASK)
     return Asked(
         limit=limit,
@@ -192,7 +203,10 @@ def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
         least=max(least, -(-tasks // each) if each > 0 else 0),
         most=_count(fields, Tag.MAX_NODES, least),
         cpus=max(cpus, _count(fields, Tag.MIN_CPUS, 0)),
+        each=max(each * per_task, per_task, _count(fields, Tag.PN_MIN_CPUS, 0)),
         memory=_count(fields, Tag.PN_MIN_MEMORY, 0) << 20,
+        cpu_memory=_count(fields, Tag.MEM_PER_CPU, 0) << 20,
+        disk=_count(fields, Tag.PN_MIN_TMP_DISK, 0),
         partition=_text(fields, Tag.PARTITION),
         features=_text(fields, Tag.FEATURES),
         required=_text(fields, Tag.REQ_NODES),
@@ -204,6 +218,8 @@ def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
         dependency=_text(fields, Tag.DEPENDENCY),
         array=bool(_text(fields, Tag.ARRAY_INX)),
         het=Tag.HET_JOB_OFFSET in fields,
+        held=_number(fields, Tag.PRIORITY, 1) == 0,
+        cron=Tag.CRON in fields,
         spec=spec,
     )
 
