@@ -59,7 +59,7 @@ class Marks(Table):
     job = Column(np.int64, -1, "Job id.")
     uid = Column(np.int64, -1, "Who owns it.")
     token = Text("The admission that it carries, from a field that users cannot write.")
-    unjudged = Column(np.bool_, False, "Let in or parked while nobody could judge it.")
+    parked = Column(np.bool_, False, "Its filter let it in to be judged later, and held it.")
     held = Column(np.bool_, False, "It waits for a release.")
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")
 

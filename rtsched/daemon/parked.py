@@ -179,7 +179,7 @@ def _is_parked(site: Site) -> NDArray[np.bool_]:
     queued = site.snapshot.queued
     place, known = places(site.marks.job, queued.id)
     parked = np.zeros(len(queued), np.bool_)
-    parked[known] = (site.marks.unjudged & site.marks.held)[place[known]]
+    parked[known] = (site.marks.parked & site.marks.held)[place[known]]
     return parked
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.spare import Spare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
@@ -64,18 +68,26 @@ class Scene:
         uid: int = ANN,
         down: tuple[int, ...] = (),
         parked: Jobs | None = None,
+        held: tuple[int, ...] = (),
+        edges: tuple[tuple[int, int], ...] = (),
+        changed: Mapping[str, object] | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> Settled:
         """Take a look that shows these jobs.
 
-        `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how.
+        `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how;
+        `held`: ids; `edges`: who waits for whom, `(before, after)`; `changed`: columns of all that
+        wait which are not as they were submitted.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
-        changed = (state != self.cluster.nodes.state).any()
-        if changed:
+        if (state != self.cluster.nodes.state).any():
             nodes = self.cluster.nodes.replace(state=state)
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
         waiting = Jobs.joined([self._shown(job, token) for job, token in queued])
+        waiting = waiting.replace(
+            **{name: np.full(len(waiting), value) for name, value in (changed or {}).items()}
+        )
         at_work = Jobs.build(
             len(running), id=[r[0] for r in running] or None, submit=np.full(len(running), T0)
         )
@@ -94,18 +106,19 @@ class Scene:
             uid=[uid] * len(rows) or None,
             token=[r[1] or None for r in rows] or None,
             requeues=[True] * len(rows) or None,
+            held=[r[0] in held for r in rows] or None,
         )
         if parked is not None:
             waiting = Jobs.joined([waiting, parked])
             count = len(parked)
-            held = Marks.build(
+            marked = Marks.build(
                 count,
                 job=parked.id,
                 uid=[uid] * count,
-                unjudged=np.ones(count, np.bool_),
+                parked=np.ones(count, np.bool_),
                 held=np.ones(count, np.bool_),
             )
-            marks = Marks.joined([marks, held])
+            marks = Marks.joined([marks, marked])
         past = Ended.build(
             len(ended),
             job=[e[0] for e in ended] or None,
@@ -113,7 +126,10 @@ class Scene:
             end=[e[1] for e in ended] or None,
             ending=np.array([e[2] for e in ended], np.int8) if ended else None,
         )
-        sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past)
+        links = Edges.build(
+            len(edges), before=[e[0] for e in edges] or None, after=[e[1] for e in edges] or None
+        )
+        sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past, edges=links)
         settled = settle(self.site, sight, self.rules, now)
         self.site = settled.site
         return settled

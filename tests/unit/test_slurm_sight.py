@@ -175,17 +175,18 @@ def test_allocations() -> None:
 
 
 def test_tokens() -> None:
-    """Only our mark with a token counts; what the filter says itself is none."""
+    """Only our mark with a token counts; a job that its user holds was not parked by us."""
     marks = ["rtsched:T0k-en_", "rtsched:unjudged", "rtsched:parked", "x rtsched:abc", "", "rt:a"]
     assert tokens_of(marks) == ["T0k-en_", None, None, None, None, None]
     found = rows(
         {"admin_comment": "rtsched:parked", "prioritylong": "0", "reason": "JobHeldAdmin"},
         {"admin_comment": "rtsched:abc"},
+        {"admin_comment": "rtsched:unjudged", "prioritylong": "0", "reason": "JobHeldUser"},
     )
-    known = marks_of(found, np.arange(2))
-    assert known.unjudged.tolist() == [True, False]
-    assert known.held.tolist() == [True, False]
-    assert known.texts("token") == [None, "abc"]
+    known = marks_of(found, np.arange(3))
+    assert known.parked.tolist() == [True, False, False]
+    assert known.held.tolist() == [True, False, True]
+    assert known.texts("token") == [None, "abc", None]
 
 
 def test_endings() -> None:

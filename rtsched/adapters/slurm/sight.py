@@ -81,7 +81,6 @@ def ended_of(rows: JobRows, which: NDArray[np.int64]) -> Ended:
 def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
     """Return the marks of jobs that wait or run."""
     mark = [rows.mark[i] for i in which.tolist()]
-    unjudged = {MARK + UNJUDGED, MARK + PARKED}
     held = [rows.priority[i] == 0 or rows.reason[i].startswith("JobHeld") for i in which.tolist()]
     waits = np.array([rows.state[i] in WAITING for i in which.tolist()], np.bool_)
     return Marks.build(
@@ -89,7 +88,7 @@ def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
         job=rows.id[which],
         uid=rows.uid[which],
         token=tokens_of(mark),
-        unjudged=np.array([(text.split() or [""])[0] in unjudged for text in mark], np.bool_),
+        parked=np.array([text.split()[:1] == [MARK + PARKED] for text in mark], np.bool_),
         held=np.array(held, np.bool_) & waits,
         requeues=rows.requeue[which],
     )
