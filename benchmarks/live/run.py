@@ -23,6 +23,7 @@ import failures  # noqa: E402
 import mapping  # noqa: E402
 import promises  # noqa: E402
 import shares  # noqa: E402
+import throughput  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,7 @@ PARTS: Mapping[str, Any] = {
     "fair-share": shares,
     "mapping": mapping,
     "answers": answers,
+    "throughput": throughput,
 }
 
 
