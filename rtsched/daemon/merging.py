@@ -27,6 +27,9 @@ LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
 
+REQUEUED = 180.0
+"""Seconds by which the batch system itself puts off a job that it queues again, at the most."""
+
 
 @dataclass(frozen=True)
 class Merged:
@@ -154,14 +157,18 @@ def _changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dic
     place, there = places(sight.queued.id, ids)
     asked, seen = site.asked.take(there), sight.queued.take(place[there])
     fixed = asked.size_min < 0
-    moved = [
-        one != other
-        for one, other in zip(seen.texts("partition"), asked.texts("partition"), strict=True)
-    ]
+    late = np.maximum(asked.begin, sight.time + REQUEUED)
     causes = {
         "its deadline was taken away or put off": (seen.deadline > asked.deadline)
         | ~np.isfinite(seen.deadline),
-        "it was moved to another partition": np.array(moved, np.bool_),
+        "its deadline was put forward": seen.deadline < asked.deadline - LATE,
+        "it was put off": seen.begin > late,
+        "it is held": _held(sight, ids[there]),
+        "it waits for other jobs than it was promised with": np.isin(
+            ids[there], _newly_waiting(site, sight, names)
+        ),
+        "it was moved to another partition": _moved(seen, asked, "partition"),
+        "it was moved to another QOS": _moved(seen, asked, "qos") & _said(asked, "qos"),
         "it asks for more nodes than it was promised": fixed & (seen.size > asked.size),
         "it asks for more time than it was promised": fixed
         & (seen.wall_time > asked.wall_time + 60.0),
@@ -171,6 +178,43 @@ def _changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dic
         for job in ids[there][rows].tolist():
             found.setdefault(job, why)
     return found
+
+
+def _moved(seen: Jobs, asked: Jobs, name: str) -> NDArray[np.bool_]:
+    pairs = zip(seen.texts(name), asked.texts(name), strict=True)
+    return np.array([one != other for one, other in pairs], np.bool_)
+
+
+def _said(asked: Jobs, name: str) -> NDArray[np.bool_]:
+    """Return which jobs named one when they were submitted; else the batch system chose it."""
+    return np.array([bool(text) for text in asked.texts(name)], np.bool_)
+
+
+def _held(sight: Sight, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which waiting jobs somebody holds; those that are held for a verdict do not count."""
+    marks = sight.marks
+    return np.isin(jobs, marks.job[marks.held & ~marks.parked])
+
+
+def _newly_waiting(site: Site, sight: Sight, names: Mapping[int, int]) -> NDArray[np.int64]:
+    """Return the jobs that wait for one that they did not wait for before.
+
+    Not those of which that is not known: a look must have shown them, or they were promised
+    something behind other jobs, none of which was guessed.
+    """
+    if not len(sight.edges):
+        return np.empty(0, np.int64)
+    links = [[names.get(job, job) for job in ends.tolist()] for ends in _ends_of(site.links)]
+    old = [ends.tolist() for ends in _ends_of(site.snapshot.edges)]
+    pairs = {*zip(*links, strict=True), *zip(*old, strict=True)}
+    guessed = {job for first, job in pairs if first >= FIRST_OWN_ID}
+    known = {*site.marks.job.tolist(), *links[1]} - guessed
+    new = set(zip(*(ends.tolist() for ends in _ends_of(sight.edges)), strict=True)) - pairs
+    return np.array(sorted({job for _, job in new} & known), np.int64)
+
+
+def _ends_of(edges: Edges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return edges.before, edges.after
 
 
 def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:

@@ -71,7 +71,6 @@ class Scene:
         held: tuple[int, ...] = (),
         edges: tuple[tuple[int, int], ...] = (),
         changed: Mapping[str, object] | None = None,
-        texts: Mapping[str, str] | None = None,
     ) -> Settled:
         """Take a look that shows these jobs.
 
@@ -85,9 +84,11 @@ class Scene:
             nodes = self.cluster.nodes.replace(state=state)
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
         waiting = Jobs.joined([self._shown(job, token) for job, token in queued])
-        waiting = waiting.replace(
-            **{name: np.full(len(waiting), value) for name, value in (changed or {}).items()}
-        )
+        for name, value in (changed or {}).items():
+            if isinstance(value, str):
+                waiting = waiting.replace_text(name, np.zeros(len(waiting), np.int32), (value,))
+            else:
+                waiting = waiting.with_column(name, np.full(len(waiting), value))
         at_work = Jobs.build(
             len(running), id=[r[0] for r in running] or None, submit=np.full(len(running), T0)
         )

@@ -168,6 +168,58 @@ def test_how_promises_end(end: float, ending: Ending, standing: str) -> None:
     assert not scene.site.records
 
 
+@pytest.mark.parametrize(
+    ("look", "why"),
+    [
+        ({"changed": {"deadline": np.inf}}, "its deadline was taken away or put off"),
+        ({"changed": {"deadline": T0 + HOUR + 60}}, "its deadline was taken away or put off"),
+        ({"changed": {"deadline": T0 + HOUR - 60}}, "its deadline was put forward"),
+        ({"changed": {"begin": T0 + 1000}}, "it was put off"),
+        ({"changed": {"begin": T0 + 122}}, ""),  # Slurm queued it again
+        ({"changed": {"begin": T0 + 1}}, ""),  # what it waited for is over
+        ({"changed": {"wall_time": 1800.0}}, "it asks for more time than it was promised"),
+        ({"held": (7,)}, "it is held"),
+        ({"edges": ((9, 7),)}, "it waits for other jobs than it was promised with"),
+    ],
+)
+def test_a_job_that_is_changed_loses_its_promise(look: dict[str, object], why: str) -> None:
+    """What a promise rests on may not change behind it; what the batch system changes may."""
+    scene = Scene()
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    other = (9, "", T0 - 500, T0 + 1000, (3,))
+    settled = scene.look(T0 + 2, queued=((7, token),), running=(other,), **look)
+    assert [(r.id, r.standing, r.why) for r in settled.changed] == (
+        [(7, "void", why)] if why else []
+    )
+
+
+def test_another_qos_is_no_change_where_none_was_named() -> None:
+    """The batch system shows the QOS that it chose; one that was named must stay."""
+    for named, standing in ((None, "firm"), ("normal", "firm"), ("high", "void")):
+        scene = Scene()
+        token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR, qos=named).ruling.token
+        settled = scene.look(T0 + 1, queued=((7, token),), changed={"qos": "normal"})
+        assert [r.standing for r in settled.changed] == [standing]
+
+
+def test_a_dependency_is_no_change_where_it_was_promised() -> None:
+    """Edges that stood in the submission, or that a daemon that starts finds, are no news."""
+    scene = Scene(planner="spare")
+    first = promised(scene, size=1, wall_time=600.0, deadline=T0 + HOUR)
+    second = scene.submit(T0 + 1, size=1, wall_time=600.0, deadline=T0 + HOUR, after=7)
+    waiting = ((7, first), (8, second.ruling.token))
+    scene.look(T0 + 2, queued=waiting, edges=((7, 8),))
+    settled = scene.look(T0 + 3, queued=waiting, edges=((7, 8),))
+    kept = remembered(scene.site, told=True)
+    records, snapshot = tuple(scene.site.records.values()), scene.site.snapshot
+    scene.site = restored(Kept(records, snapshot.plan, snapshot.version, kept))
+    again = scene.look(T0 + 4, queued=waiting, edges=((7, 8),))
+    assert not settled.changed
+    assert not again.changed
+    (void,) = scene.look(T0 + 5, queued=waiting, edges=((7, 8), (9, 7))).changed
+    assert (void.id, void.standing) == (7, "void")
+
+
 def test_a_dead_node_moves_the_plan() -> None:
     """A promise on a node that dies is planned elsewhere, without a word to anybody."""
     scene = Scene(nodes=4)
