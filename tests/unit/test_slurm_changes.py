@@ -136,6 +136,19 @@ def plan() -> Schedule:
     )
 
 
+def test_guards_are_made_while_there_is_time() -> None:
+    """One stands before a job that starts now could reach it, were the daemon away for a while."""
+    view = view_of({"tres": "node=2", "maxnodes": "2"})
+    near, far = (replace(view.facts, longest=longest) for longest in (100.0, -500.0))
+    settings = SlurmSettings(promised_first=False, grace_s=500.0)
+    kinds = [
+        [each.order.rank for each in reserve_changes(plan(), replace(view, facts=f), settings, {})]
+        for f in (near, far)
+    ]
+    assert Rank.CREATE in kinds[0]
+    assert Rank.CREATE not in kinds[1]
+
+
 def test_no_guard_waits_for_a_deletion() -> None:
     """Guards are made before old ones are deleted, and jobs are bound in between."""
     view = view_of({"tres": "node=2", "maxnodes": "3"})

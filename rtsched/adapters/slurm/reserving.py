@@ -39,6 +39,9 @@ FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
 """Of every reservation of ours: it is made over jobs that run, beside others of ours, and a job
 that it leaves behind waits on."""
 
+SLACK_S = 60.0
+"""Seconds by which guards are made before a job that starts now could reach into them."""
+
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
 
@@ -98,7 +101,9 @@ def reserve_changes(
     `factors` are the site factors set so far, by job id.
     """
     plan = waiting(plan, view)
-    ahead = view.facts.longest if settings.horizon_s is None else settings.horizon_s
+    ahead = settings.horizon_s
+    if ahead is None:
+        ahead = view.facts.longest + settings.grace_s + SLACK_S
     users = {
         job: view.rows.user[view.place[job]]
         for job in plan.entries.job.tolist()

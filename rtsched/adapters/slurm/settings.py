@@ -40,7 +40,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float | None,
         Meta(
             description="Starts that are farther away get no reservation yet. Not given: the "
-            "longest time limit of any partition."
+            "longest time limit of any partition, and `grace_s` for a daemon that is away."
         ),
     ] = None
     grace_s: Annotated[
