@@ -136,6 +136,25 @@ def plan() -> Schedule:
     )
 
 
+@pytest.mark.parametrize("basic", [False, True])
+def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
+    """A job with a broken promise goes back among the others, even if another process set it."""
+    first = {"prioritylong": "507000000", "nice": "-60000", "timelimit": "5:00"}
+    others = {"prioritylong": "4294900000" if basic else "120000", "nice": "100"}
+    view = view_of(first | {"deadline": str(int(NOW) + 900)}, first, others, others)
+    view = replace(view, facts=replace(view.facts, basic=basic))
+    memory = Memory({4: 60_000 if basic else 507_000_000})
+    changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors)
+    moved = {each.job: each for each in changes if each.kind == "set-priority"}
+    word = "Nice=0" if basic else "SiteFactor=0"
+    assert sorted(moved) == [1, 2, 4]
+    assert {job for job, each in moved.items() if each.order.words[-1] == word} == {2, 4}
+    for each in moved.values():
+        remember(each, "done", memory, NOW)
+    again = reserve_changes(plan(), view, SlurmSettings(), memory.factors)
+    assert not [each for each in again if each.kind == "set-priority"]
+
+
 def test_guards_are_made_while_there_is_time() -> None:
     """One stands before a job that starts now could reach it, were the daemon away for a while."""
     view = view_of({"tres": "node=2", "maxnodes": "2"})

@@ -129,7 +129,10 @@ def reserve_changes(
 
 
 def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Change]:
-    """Return which promised jobs are to be put before all others, the earliest deadline first."""
+    """Return which jobs are to be put before all others, the earliest deadline first.
+
+    Those that left the plan go back among the others.
+    """
     changes, basic = [], view.facts.basic
     for job in plan.entries.job.tolist():
         row = view.place.get(job, -1)
@@ -149,7 +152,34 @@ def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Chan
                     lever(factor, basic),
                 )
             )
+    planned = set(plan.entries.job.tolist())
+    changes += [
+        change(
+            "set-priority",
+            job,
+            f"put job {job} among jobs without a promise again: site factor 0",
+            Rank.JOB,
+            "scontrol",
+            "update",
+            f"JobId={job}",
+            lever(0, basic),
+        )
+        for job in view.queued
+        if job not in planned and _is_first(job, view, factors)
+    ]
     return changes
+
+
+def _is_first(job: int, view: View, factors: Mapping[int, int]) -> bool:
+    """Return whether a waiting job was put before all others, by us or a process before this one.
+
+    The priority that Slurm shows is the site factor and what else Slurm adds, which is far less.
+    """
+    row, basic = view.place[job], view.facts.basic
+    top = highest(basic) if basic else FIRST_FACTOR * 3 // 4
+    if job in factors:
+        return factors[job] >= top
+    return int(-view.rows.nice[row] if basic else view.rows.priority[row]) >= top
 
 
 def _reservations(moved: Moved, view: View) -> list[Change]:
