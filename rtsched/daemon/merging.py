@@ -9,14 +9,16 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ended, Ending
+from rtsched.daemon import messages
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
+from rtsched.model.actions import Action, Tell
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,11 +35,12 @@ REQUEUED = 180.0
 
 @dataclass(frozen=True)
 class Merged:
-    """What a look came to: the site after it, the records that changed, and what happened."""
+    """What a look came to: the site after it, changed records, what happened, whom to tell what."""
 
     site: Site
     changed: tuple[Record, ...]
     events: Events
+    actions: tuple[Action, ...] = ()
 
 
 def merge(site: Site, sight: Sight, now: float) -> Merged:
@@ -56,7 +59,26 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
     after = _seen(site, sight, names, records, asked, now)
     lapsed = [r for r in new if r.standing == "lapsed" and r.token in _offered(site)]
     after = after.left_unused(lapsed, now) if lapsed else after
-    return Merged(after, tuple(new), _events(site, sight))
+    tells, untold = _tells(site, sight, new, now)
+    return Merged(replace(after, untold=untold), tuple(new), _events(site, sight), tells)
+
+
+def _tells(
+    site: Site, sight: Sight, changed: Sequence[Record], now: float
+) -> tuple[tuple[Action, ...], Mapping[str, Record]]:
+    """Return what users are told of promises that are no more, and whom nobody could tell yet."""
+    texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
+    untold = {token: r for token, r in site.untold.items() if now < r.expires}
+    rows = zip(
+        sight.marks.texts("token"), sight.marks.job.tolist(), sight.marks.uid.tolist(), strict=True
+    )
+    for token, job, uid in rows if untold else ():
+        if token in untold and untold[token].uid == uid:
+            del untold[token]
+            texts[job] = messages.BROKEN
+    if not texts:
+        return (), untold
+    return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), untold
 
 
 def _offered(site: Site) -> set[str]:

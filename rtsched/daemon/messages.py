@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"(?:job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
+BROKEN = (
+    f"{PREFIX}the promised deadline can no longer be kept; the job runs as best effort, and is "
+    "cancelled at its deadline if it has not started"
+)
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
 
@@ -50,6 +54,11 @@ def rejected(why: str, offer: float, asking: str, held: float, now: float) -> st
     kept = f", kept for you for {held:.0f} s" if held else ""
     how = f" ({asking})" if asking else ""
     return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{kept}"
+
+
+def voided(why: str) -> str:
+    """Return what a user reads whose job is no longer the one that was promised its deadline."""
+    return f"{PREFIX}the promise is void: {why}; the job runs as best effort"
 
 
 def too_many(most: int) -> str:

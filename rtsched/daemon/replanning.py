@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from rtsched.cycle import judge
+from rtsched.daemon import messages
 from rtsched.daemon.site import promises_of
 from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.snapshot import places
@@ -154,7 +155,7 @@ def _broken(site: Site, failed: NDArray[np.int64], now: float) -> Replanned:
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Replanned(site)
-    told, changed = [], []
+    told, changed, untold = [], [], dict(site.untold)
     for job in failed.tolist():
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
@@ -162,13 +163,14 @@ def _broken(site: Site, failed: NDArray[np.int64], now: float) -> Replanned:
         changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
         if record.standing == "firm":
             told.append(job)
+        elif record.standing == "provisional":
+            untold[record.token] = record
     records = {job: r for job, r in site.records.items() if job not in set(failed.tolist())}
     asked = site.asked.take(~np.isin(site.asked.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued
     queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
     snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
-    after = replace(site, snapshot=snapshot, records=records, asked=asked)
-    text = "rtsched: the promised deadline can no longer be kept; the job runs as best effort"
-    actions = (Tell(np.array(told, np.int64), (text,) * len(told)),) if told else ()
+    after = replace(site, snapshot=snapshot, records=records, asked=asked, untold=untold)
+    actions = (Tell(np.array(told, np.int64), (messages.BROKEN,) * len(told)),) if told else ()
     return Replanned(after, tuple(changed), actions)

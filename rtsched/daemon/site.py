@@ -65,6 +65,8 @@ class Site:
         Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of int to tuple of float
         When offers lapsed that their users, by uid, did not take, seconds since the epoch.
+    untold : mapping of str to Record
+        By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     """
 
     snapshot: Snapshot
@@ -79,6 +81,7 @@ class Site:
     declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    untold: Mapping[str, Record] = field(default_factory=dict)
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:
         """Return a user's records of some standings, the oldest first."""

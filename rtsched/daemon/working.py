@@ -90,7 +90,7 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float) -> Settled:
     merged = merge(site, _without_periodic_nodes(sight, rules), now)
     judged = rules.bench.judge(merged.site, now)
     site, changed = judged.site, [*merged.changed, *judged.changed]
-    actions = [*judged.actions, *settled_parked(site)]
+    actions = [*merged.actions, *judged.actions, *settled_parked(site)]
     if rules.planner is not None:
         replanned = replan(site, rules.planner, now, rules.young)
         site = replanned.site

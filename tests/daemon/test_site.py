@@ -191,6 +191,9 @@ def test_a_job_that_is_changed_loses_its_promise(look: dict[str, object], why: s
     assert [(r.id, r.standing, r.why) for r in settled.changed] == (
         [(7, "void", why)] if why else []
     )
+    told = [(a.job.tolist(), a.text) for a in settled.actions if isinstance(a, Tell)]
+    text = f"rtsched: the promise is void: {why}; the job runs as best effort"
+    assert told == ([([7], (text,))] if why else [])
 
 
 def test_another_qos_is_no_change_where_none_was_named() -> None:
@@ -240,6 +243,21 @@ def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     assert [type(action) for action in settled.actions] == [Reserve, Tell]
     assert not len(scene.site.snapshot.promises)
     assert scene.site.snapshot.queued.id.tolist() == [7]
+
+
+@pytest.mark.parametrize(("uid", "later", "told"), [(ANN, 2, [7]), (BOB, 2, []), (ANN, 90, [])])
+def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told: list[int]) -> None:
+    """A node may die between the prompt and the first look at the job; its user hears of it."""
+    scene = Scene(nodes=2)
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    settled = scene.look(T0 + 1, down=(0,))
+    assert [r.standing for r in settled.changed] == ["broken"]
+    assert not [a for a in settled.actions if isinstance(a, Tell)]
+    settled = scene.look(T0 + later, queued=((7, token),), down=(0,), uid=uid)
+    tells = [a for a in settled.actions if isinstance(a, Tell)]
+    assert [job for a in tells for job in a.job.tolist()] == told
+    again = scene.look(T0 + later + 1, queued=((7, token),), down=(0,), uid=uid)
+    assert not [a for a in again.actions if isinstance(a, Tell)]
 
 
 def test_a_late_starter_gives_way() -> None:
