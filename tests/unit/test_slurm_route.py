@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
 
+from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.route import Route
 from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(find_spec("pyslurm") is not None, reason="pyslurm is here")
 
 
 class Commands:
     """Shows no jobs."""
+
+    settings = SlurmSettings(command_timeout_s=5.0)
 
     def jobs(self) -> list[object]:
         """Return nothing."""
@@ -31,3 +39,20 @@ def test_who_demands_pyslurm_is_told() -> None:
     """A setting that cannot be followed is an error."""
     with pytest.raises(AdapterError, match="pyslurm does not fit"):
         Route(Commands(), "pyslurm").jobs()  # type: ignore[arg-type]
+
+
+def test_a_pyslurm_that_hangs_delays_the_first_look_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while, shorter than any command may take, Slurm's commands are used."""
+    (tmp_path / "pyslurm.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    commands = Commands()
+    commands.settings = SlurmSettings(command_timeout_s=0.5)
+    route = Route(commands, "auto")  # type: ignore[arg-type]
+    begin = time.monotonic()
+    assert route.jobs() == []
+    assert time.monotonic() - begin < 5.0
+    assert route.name == "commands"
+    assert "pyslurm did not answer within 0.5 s" in route.problem

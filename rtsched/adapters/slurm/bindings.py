@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _TRIAL = "import pyslurm; pyslurm.Jobs.load(); pyslurm.Nodes.load()"
-_TRIAL_S = 30.0
+TRIAL_S = 10.0
+"""Seconds that the trial may take: far less than the daemon waits for a look."""
 
 
-def unusable() -> str:
-    """Return why pyslurm cannot be used here; empty if it can."""
+def unusable(patience: float = TRIAL_S) -> str:
+    """Return why pyslurm cannot be used here; empty if it can. `patience`: seconds to wait."""
     try:
         done = subprocess.run(  # noqa: S603 -- our own interpreter, a constant text
             [sys.executable, "-c", _TRIAL],
@@ -34,10 +35,12 @@ def unusable() -> str:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_TRIAL_S,
+            timeout=patience,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return f"pyslurm did not answer within {patience:g} s"
+    except OSError as error:
         return f"pyslurm could not be tried ({error})"
     if done.returncode == 0:
         return ""

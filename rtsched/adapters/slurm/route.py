@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.slurm.bindings import Bindings, differs, unusable
+from rtsched.adapters.slurm.bindings import TRIAL_S, Bindings, differs, unusable
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Route:
         AdapterError
             If there are none.
         """
-        why = unusable()
+        why = unusable(min(TRIAL_S, self._commands.settings.command_timeout_s))
         if why:
             raise AdapterError(why)
         bindings = Bindings()
