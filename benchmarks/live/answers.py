@@ -36,6 +36,7 @@ patience = 300
 log_level = "debug"
 lapse = 10
 offer = 10
+unused_promises_per_hour = 0
 """
 LAPSED_S = 14.0
 """Seconds after which nothing is left of the questions."""

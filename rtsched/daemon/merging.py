@@ -57,7 +57,8 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
             records[record.id] = record
     asked = _of_records(site.asked, names, records)
     after = _seen(site, sight, names, records, asked, now)
-    lapsed = [r for r in new if r.standing == "lapsed" and r.token in _offered(site)]
+    over = {record.token for record in new if record.standing == "lapsed"}
+    lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
     tells, untold = _tells(site, sight, new, now)
     return Merged(replace(after, untold=untold), tuple(new), _events(site, sight), tells)
@@ -79,10 +80,6 @@ def _tells(
     if not texts:
         return (), untold
     return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), untold
-
-
-def _offered(site: Site) -> set[str]:
-    return {record.token for record in site.records.values() if record.standing == "offered"}
 
 
 def _recognised(site: Site, sight: Sight) -> dict[int, int]:

@@ -66,6 +66,15 @@ def too_many(most: int) -> str:
     return f"{PREFIX}you have {most} promises, as many as one user may have"
 
 
+def too_many_unused(count: int, wait: float) -> str:
+    """Return what a user reads whose admissions came to no jobs; `wait` in seconds."""
+    minutes = max(math.ceil(wait / 60.0), 1)
+    return (
+        f"{PREFIX}too many of your admissions were not used, {count} in the last hour; "
+        f"try again in {minutes} min"
+    )
+
+
 def put_off(why: str, until: float, now: float) -> str:
     """Return what a user reads whose job waits to be judged."""
     when = f" from {moment(until, now)} on" if math.isfinite(until) else ""

@@ -6,6 +6,8 @@ REASONS: dict[str, str] = {
     "submit.unusable": "The submission asks for what nobody can promise, such as an array by a "
     "deadline, or says it wrongly; the text says which.",
     "submit.too-many": "Its user has as many promises as `promises_per_user` allows.",
+    "submit.unused": "As many of its user's admissions as `unused_promises_per_hour` allows came "
+    "to no job in the last hour, as with `sbatch --test-only`: each kept nodes from others.",
     "submit.waits": "It waits for other jobs, and the planner does not mind what jobs wait for.",
     "submit.unseen": "It waits for a job that was submitted a moment ago and that no look at the "
     "batch system has shown yet; some seconds later it can be judged.",

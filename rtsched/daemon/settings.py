@@ -72,6 +72,14 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "still name a feasible deadline, and hold nothing: held offers keep nodes from others.",
         ),
     ] = 10
+    unused_promises_per_hour: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="After so many admissions in an hour that came to no job, as with "
+            "`sbatch --test-only`, a user is promised nothing for a while; 0: any number.",
+        ),
+    ] = 20
     promises_per_user: Annotated[
         int, Meta(ge=0, description="Promises that one user may have at a time; 0: any number.")
     ] = 0

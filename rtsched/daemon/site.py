@@ -63,8 +63,9 @@ class Site:
         those that are let go.
     put_off : mapping of int to float
         Waiting jobs that are not judged again before a time, seconds since the epoch.
-    unused : mapping of int to tuple of float
-        When offers lapsed that their users, by uid, did not take, seconds since the epoch.
+    unused : mapping of (int, str) to tuple of float
+        By uid and standing, when offers and admissions lapsed that users did not take, seconds
+        since the epoch.
     untold : mapping of str to Record
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     """
@@ -80,7 +81,7 @@ class Site:
     newest: int = 0
     declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)
-    unused: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    unused: Mapping[tuple[int, Standing], tuple[float, ...]] = field(default_factory=dict)
     untold: Mapping[str, Record] = field(default_factory=dict)
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:
@@ -89,16 +90,21 @@ class Site:
         return sorted(mine, key=lambda record: (record.made_at, record.id))
 
     def left_unused(self, records: Iterable[Record], now: float) -> Site:
-        """Return the site, in which it is remembered that these offers were not taken."""
+        """Return the site, in which it is remembered that these offers or promises were not used.
+
+        They are given as they stood before.
+        """
         unused = dict(self.unused)
         for record in records:
-            recent = (at for at in unused.get(record.uid, ()) if at > now - HOUR)
-            unused[record.uid] = (*recent, now)
+            key = (record.uid, record.standing)
+            recent = (at for at in unused.get(key, ()) if at > now - HOUR)
+            unused[key] = (*recent, now)
         return replace(self, unused=unused)
 
-    def unused_by(self, uid: int, now: float) -> int:
-        """Return how many offers of the last hour a user did not take."""
-        return sum(at > now - HOUR for at in self.unused.get(uid, ()))
+    def unused_by(self, uid: int, now: float, *standings: Standing) -> list[float]:
+        """Return when, in the last hour, what a user did not take lapsed, the first one first."""
+        whole = (at for standing in standings for at in self.unused.get((uid, standing), ()))
+        return sorted(at for at in whole if at > now - HOUR)
 
     def row(self, job: int) -> Jobs:
         """Return what the job of a record asked for, one row."""

@@ -15,7 +15,7 @@ from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
 from rtsched.daemon.records import Record
-from rtsched.daemon.site import entry_of, renamed
+from rtsched.daemon.site import HOUR, entry_of, renamed
 from rtsched.model.jobs import Edges
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
@@ -105,14 +105,9 @@ class Desk:
         offer = None if doubtful else _redeemed(site, row, links, submission.uid, now)
         if offer is not None:
             return self._redeem(site, offer, row, links, now)
-        most = self.settings.promises_per_user
-        if most and len(site.of_user(submission.uid, "provisional", "firm")) >= most:
-            return Judged(
-                site,
-                Ruling(True, messages.too_many(most)),
-                verdict="reject",
-                codes=("submit.too-many",),
-            )
+        code, text = self._too_much(site, submission.uid, now)
+        if code and np.isfinite(row.deadline[0]):
+            return Judged(site, Ruling(True, text), verdict="reject", codes=(code,))
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
                 f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
@@ -122,6 +117,21 @@ class Desk:
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.waits",))
         judged = self._judge(site, row, links, (submission.uid, user), now)
         return self._unseen(site, unseen) if judged.verdict == doubtful else judged
+
+    def _too_much(self, site: Site, uid: int, now: float) -> tuple[str, str]:
+        """Return why a user is promised no more for now: a reason code and a text; else empty."""
+        most = self.settings.promises_per_user
+        if most and len(site.of_user(uid, "provisional", "firm")) >= most:
+            return "submit.too-many", messages.too_many(most)
+        most, unused = (
+            self.settings.unused_promises_per_hour,
+            site.unused_by(uid, now, "provisional"),
+        )
+        if most and len(unused) >= most:
+            return "submit.unused", messages.too_many_unused(
+                len(unused), unused[-most] + HOUR - now
+            )
+        return "", ""
 
     def _unseen(self, site: Site, job: int) -> Judged:
         text = (
@@ -208,7 +218,8 @@ class Desk:
         """Return whether an offer may be held for a user, who may not take one after another."""
         settings = self.settings
         wanted = settings.offer > 0 and settings.offers_per_user > 0
-        return wanted and site.unused_by(uid, now) < settings.unused_offers_per_hour
+        unused = site.unused_by(uid, now, "offered", "provisional")
+        return wanted and len(unused) < settings.unused_offers_per_hour
 
     def _held(
         self, site: Site, row: Jobs, links: Edges, who: Who, now: float, offer: float

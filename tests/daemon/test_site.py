@@ -426,6 +426,33 @@ def test_offers_that_nobody_takes_are_held_no_more() -> None:
     assert "kept for you" in other.ruling.text
 
 
+def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
+    """Submissions that come to no job keep nodes from others; after an hour they are forgotten."""
+    scene = Scene(nodes=2, unused_promises_per_hour=2)
+    asked = {"size": 2, "wall_time": 600.0}
+    for k in (0, 100):
+        judged = scene.submit(T0 + k, deadline=T0 + k + 700, **asked)
+        assert judged.verdict == "admit"
+        assert [r.standing for r in scene.look(T0 + k + 61).changed] == ["lapsed"]
+    refused = scene.submit(T0 + 200, deadline=T0 + 2 * HOUR, **asked)
+    assert refused.codes == ("submit.unused",)
+    assert "2 in the last hour; try again in 58 min" in refused.ruling.text
+    assert scene.submit(T0 + 200, **asked).verdict == "pass"
+    assert scene.submit(T0 + 200, BOB, deadline=T0 + HOUR, **asked).verdict == "admit"
+    scene.look(T0 + 270)
+    again = scene.submit(T0 + 62 + HOUR, deadline=T0 + 2 * HOUR, **asked)
+    assert again.verdict == "admit"
+
+
+def test_who_has_all_the_promises_that_one_may_have_still_submits_without() -> None:
+    """A job without a deadline takes no promise, and so is not counted."""
+    scene = Scene(promises_per_user=1)
+    asked = {"size": 1, "wall_time": 600.0}
+    assert scene.submit(deadline=T0 + HOUR, **asked).verdict == "admit"
+    assert scene.submit(deadline=T0 + HOUR, **asked).codes == ("submit.too-many",)
+    assert scene.submit(**asked).verdict == "pass"
+
+
 def test_a_guess_that_is_too_strict_rejects_nobody_for_good() -> None:
     """Behind the wrong one of two jobs there would be no room; the user is asked to wait."""
     scene = Scene(planner="spare")
