@@ -97,6 +97,7 @@ function rtsched_submit(job, uid)
 		return slurm.SUCCESS
 	end
 	job.priority = 0
+	job.shared = 0 -- whole nodes: later it cannot be set
 	job.admin_comment = PARKED
 	slurm.log_user("rtsched: the job is held until it has been judged")
 	return slurm.SUCCESS
