@@ -19,6 +19,7 @@ DATABASE = "/var/lib/rtsched/rtsched.db"
 PROGRAM = Path(__file__).with_name("submit.c")
 PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
 PROMISED = "promised to end by"
+OPEN = {"offered", "provisional", "firm"}
 UNPROMISED = "accepted without a promise"
 
 SITE = """
@@ -156,7 +157,7 @@ class Live:
 
         wait_for("all jobs are over", over, 40)
         if self.cluster.services.alive("rtsched"):
-            eventually(lambda: all(each.standing != "firm" for each in self.kept()))
+            eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
 
     def slowest(self, said: Sequence[Said] | None = None) -> float:
         """Return how long the slowest submission took, in seconds."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +41,11 @@ def live() -> Iterator[Live]:
         slow=6,
         job_submit=("rtsched",),
         partitions=PARTITIONS,
-        settings={"TaskProlog": PROLOG, "SchedulerParameters": "bf_interval=5,bf_continue"},
+        settings={
+            "TaskProlog": PROLOG,
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+            "ReturnToService": "1",
+        },
     )
     with Cluster("forky", options, files={FILTER: QUICK}) as cluster:
         cluster.start_daemon(SITE + SCOPES)
@@ -87,7 +90,8 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
         live.cluster.sbatch(["-N1", "--exclusive", "--time=1"], user="bob", script="sleep 12")
         for _ in range(32)
     ]
-    eventually(lambda: "RUNNING" in live.cluster.job(others[0]).get("JobState", ""))
+    for job in others[:8]:
+        live.cluster.wait_job(job, "RUNNING")
     time.sleep(1.5)
     said = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
     assert re.search(r"promised to end by \S+; planned to start (at \S+|now) on 4 nodes", said.text)
@@ -112,8 +116,8 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     assert shown["AllocNodes"] == "4"
     assert live.ask("explain", str(said.job), "--live")["promise"]["standing"] == "kept"
     eventually(lambda: f"rtsched_{said.job}" not in live.reservations())
-    states = Counter(live.cluster.job(job).get("JobState") for job in others)
-    assert states["COMPLETED"] >= 8
+    for job in others[:8]:
+        live.cluster.wait_job(job)
 
 
 def test_a_counter_offer_holds(live: Live) -> None:
@@ -204,6 +208,7 @@ def dump(live: Live) -> str:
     ]
     moving = r"\b(RunTime|Priority|LastSchedEval|LastBusyTime|CPULoad|FreeMem|EligibleTime)=\S+"
     moving += r"|\b(AccrueTime|StartTime|EndTime|SchedNodeList|Scheduler|Reason)=\S+"
+    moving += r"|\bNodeList=(\(null\))?\s"
     return re.sub(moving, "", "".join(parts))
 
 
@@ -225,7 +230,7 @@ def test_a_dry_run_touches_nothing(live: Live) -> None:
         assert shown["mode"] == "dry-run"
         assert any(str(waiting) in change["text"] for change in shown["changes"])
         after = dump(live)
-        assert [line for line in after.splitlines() if line not in before] == []
+        assert [line for line in after.splitlines() if line.strip() not in before] == []
         assert not [name for name in calls(live) if re.search(WRITES, name)]
         said = live.submit("-N1", "--time=2", in_minutes(60))
         assert said.job
@@ -253,7 +258,8 @@ def test_a_node_dies_under_a_plan(live: Live) -> None:
         live.wait_standing(job, "kept", seconds=40)
         assert victim not in names_in(live, accounted(live, job, "NodeList")["NodeList"])
     finally:
-        live.cluster.node(victim).start()
+        live.cluster.node(victim).start(wait=False)
+        live.cluster.run(["scontrol", "update", f"nodename={victim}", "state=resume"])
         live.cluster.wait_nodes([victim])
 
 
