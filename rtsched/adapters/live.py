@@ -164,6 +164,15 @@ class LiveSystem(Protocol):
             If it does not answer, or answers what this adapter does not know.
         """
 
+    def ended(self, jobs: Sequence[int]) -> Ended:
+        """Return how jobs ended that no look shows any more, of those of which it is known.
+
+        Raises
+        ------
+        AdapterError
+            If whoever keeps the records does not answer.
+        """
+
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Return what of the actions is not so yet, by the last look."""
 

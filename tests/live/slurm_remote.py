@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from testbed import Cluster
 
-    from rtsched.adapters.live import Change, Done, Sight
+    from rtsched.adapters.live import Change, Done, Ended, Sight
     from rtsched.adapters.slurm import SlurmSettings
     from rtsched.model.actions import Action
 
@@ -52,6 +52,10 @@ class Remote:
     def look(self) -> Sight:
         """Return what a look shows."""
         return self._call("look")
+
+    def ended(self, *jobs: int) -> Ended:
+        """Return how jobs ended, by accounting."""
+        return self._call("ended", jobs)
 
     def changes(self, *actions: Action) -> Sequence[Change]:
         """Return what actions come to."""

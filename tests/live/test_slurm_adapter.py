@@ -382,6 +382,32 @@ def test_running_jobs_are_requeued(slurm: Cluster, remote: Remote) -> None:
     slurm.wait_job(plain, "PENDING")
 
 
+def test_how_jobs_ended_by_accounting(slurm: Cluster, remote: Remote) -> None:
+    """It knows those that ran and those that did not, of any user; not those that still wait."""
+    good, bad, never, waits = (
+        slurm.sbatch(["-t1", *args], script=script)
+        for args, script in (
+            ([], "true"),
+            ([], "exit 3"),
+            ([later(900)], "true"),
+            ([later(900)], "true"),
+        )
+    )
+    slurm.run(["scancel", str(never)])
+    until = time.monotonic() + 30
+    found = remote.ended(good, bad, never, waits, 999999)
+    while len(found) < 3 and time.monotonic() < until:
+        time.sleep(0.5)
+        found = remote.ended(good, bad, never, waits, 999999)
+    rows = {job: at for at, job in enumerate(found.job.tolist())}
+    assert sorted(rows) == sorted([good, bad, never])
+    endings = [found.ending[rows[job]] for job in (good, bad, never)]
+    assert endings == [Ending.COMPLETED, Ending.FAILED, Ending.FAILED]
+    assert abs(found.end[rows[good]] - time.time()) < 60
+    assert np.isfinite(found.start[rows[good]])
+    assert len(remote.ended()) == 0
+
+
 def test_working_changes_out_touches_nothing(slurm: Cluster, remote: Remote) -> None:
     """Looks and changes alone leave jobs and reservations as they are."""
     job = slurm.sbatch(["-N2-4", "-t9", "--deadline=now+5hours", later(900)])
@@ -436,6 +462,7 @@ def test_without_accounting(testbed: None) -> None:
         assert len(sight.cluster) == 2
         assert not len(sight.accounts)
         assert remote.look().problems == sight.problems
+        assert len(remote.ended(1, 2)) == 0
 
 
 def test_priority_basic(testbed: None) -> None:

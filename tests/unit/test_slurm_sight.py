@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
 from rtsched.adapters.live import Ending
@@ -15,6 +17,7 @@ from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
+from rtsched.adapters.slurm.past import ended_in
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
 from rtsched.adapters.slurm.sight import (
     allocations_of,
@@ -207,6 +210,27 @@ def test_endings() -> None:
     ]
     assert known.start[0] == 5.0
     assert np.isnan(known.start[1])
+
+
+def test_what_accounting_knows_of_a_job() -> None:
+    """It has an end; a job that is still alive there, or a damaged line, is left out."""
+    shown = (
+        "7|COMPLETED|100|200\n8|CANCELLED by 1000|Unknown|300\n9|RUNNING|100|Unknown\n"
+        "10|TIMEOUT|100|250\n12|DEADLINE|None|400\n11|COMPLETED|1\nx|COMPLETED|1|2\n||\n\n"
+    )
+    known = ended_in(shown)
+    assert known.job.tolist() == [7, 8, 10, 12]
+    assert known.end.tolist() == [200.0, 300.0, 250.0, 400.0]
+    ends = [Ending.COMPLETED, Ending.FAILED, Ending.OWN_LIMIT, Ending.DEADLINE]
+    assert known.ending.tolist() == ends
+    assert np.isnan(known.start).tolist() == [False, True, False, True]
+    assert len(ended_in("")) == 0
+
+
+@given(st.text())
+def test_any_words_of_accounting(shown: str) -> None:
+    """Whatever sacct prints, nothing of it stops a look."""
+    assert len(ended_in(shown)) >= 0
 
 
 def test_reservations_of_others() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Ended, Ending, Marks
+from rtsched.adapters.slurm.past import LIVE
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec, dag_key, spec_of
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 Integers = "NDArray[np.int64]"
 
 _TOKEN = re.compile(rf"{MARK}([\w-]+)", re.ASCII)
-_LIVE = {
-    log.Ending.COMPLETED: Ending.COMPLETED,
-    log.Ending.TIMEOUT: Ending.OWN_LIMIT,
-    log.Ending.NODE_FAILURE: Ending.NODE_LOST,
-    log.Ending.MISSED: Ending.DEADLINE,
-}
 _LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 
 
@@ -64,7 +59,7 @@ def tokens_of(marks: list[str]) -> list[str | None]:
 def ended_of(rows: JobRows, which: NDArray[np.int64]) -> Ended:
     """Return the jobs that ended and that the controller still knows."""
     endings = [
-        _LIVE.get(ENDINGS.get(rows.state[i], log.Ending.UNKNOWN), Ending.FAILED)
+        LIVE.get(ENDINGS.get(rows.state[i], log.Ending.UNKNOWN), Ending.FAILED)
         for i in which.tolist()
     ]
     started = np.array([bool(rows.nodes[i]) for i in which.tolist()], np.bool_)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import Change, Done, Sight
+from rtsched.adapters.live import Change, Done, Ended, Sight
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
 from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.adapters.slurm.facts import SlurmFacts, config_of, margin_of, partitions_of, seconds
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
 from rtsched.adapters.slurm.orders import Order, carried_out, turn
+from rtsched.adapters.slurm.past import past
 from rtsched.adapters.slurm.reserving import View, reserve_changes
 from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.settings import SlurmSettings
@@ -103,6 +104,16 @@ class SlurmSystem:
         self._view = View(rows, sight, facts, names, reservations, now)
         self._view.weights = {node.name: node.weight for node in nodes}
         return sight
+
+    def ended(self, jobs: Sequence[int]) -> Ended:
+        """Return how jobs ended that no look shows any more, as far as accounting knows.
+
+        Raises
+        ------
+        AdapterError
+            If accounting does not answer in time.
+        """
+        return past(self._commands, jobs)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Return what of the actions is not so yet, by the last look."""

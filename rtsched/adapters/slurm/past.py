@@ -1,0 +1,71 @@
+"""How jobs ended that the controller no longer knows, from Slurm's accounting.
+
+Source: manual page sacct. Jobs that are named are looked for at all times, and shown as they were
+last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.live import Ended, Ending
+from rtsched.adapters.slurm.rows import moment
+from rtsched.adapters.slurm_text import ENDINGS
+from rtsched.model import log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.slurm.commands import Commands
+
+AT_A_TIME = 500
+"""Jobs that sacct is asked for at once."""
+
+LIVE = {
+    log.Ending.COMPLETED: Ending.COMPLETED,
+    log.Ending.TIMEOUT: Ending.OWN_LIMIT,
+    log.Ending.NODE_FAILURE: Ending.NODE_LOST,
+    log.Ending.MISSED: Ending.DEADLINE,
+}
+"""What the endings of a log are to the daemon; any other counts as failed."""
+
+_ALIVE = {log.Ending.RUNNING, log.Ending.PENDING, log.Ending.UNKNOWN}
+
+
+def ended_in(output: str) -> Ended:
+    """Return the jobs of `sacct -P` lines `JobIDRaw|State|Start|End` that ended.
+
+    Lines of another form and jobs whose end is not known are left out.
+    """
+    rows = []
+    for line in output.splitlines():
+        job, state, start, end = [*line.split("|"), "", "", ""][:4]
+        ending = ENDINGS.get((state.split() or [""])[0], log.Ending.UNKNOWN)
+        known = job.isascii() and job.isdigit() and len(job) < 12
+        if known and ending not in _ALIVE and math.isfinite(moment(end)):
+            rows.append((int(job), moment(start), moment(end), LIVE.get(ending, Ending.FAILED)))
+    jobs, starts, ends, endings = zip(*rows, strict=True) if rows else ((),) * 4
+    return Ended.build(
+        len(rows),
+        job=np.array(jobs, np.int64),
+        start=np.array(starts, np.float64),
+        end=np.array(ends, np.float64),
+        ending=np.array(endings, np.int8),
+    )
+
+
+def past(commands: Commands, jobs: Sequence[int]) -> Ended:
+    """Return how jobs ended, of those that accounting knows; none where there is no accounting.
+
+    Raises
+    ------
+    AdapterError
+        If sacct cannot be started, or takes too long.
+    """
+    words = ("-X", "-n", "-P", "-o", "JobIDRaw,State,Start,End")
+    parts = [jobs[at : at + AT_A_TIME] for at in range(0, len(jobs), AT_A_TIME)]
+    said = [commands.run("sacct", *words, "-j", ",".join(map(str, part))) for part in parts]
+    return ended_in("".join(each.output for each in said if each.status == 0))
