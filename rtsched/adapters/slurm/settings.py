@@ -54,7 +54,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Seconds,
         Meta(
             description="Nodes in somebody else's reservation take no promised job from this long "
-            "before it begins; a plan should not reach farther ahead."
+            "before it begins; a plan that reaches farther ahead may run into it."
         ),
     ] = 86400.0
     promised_first: Annotated[
