@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Sight
     from rtsched.daemon.records import Record, Standing
+    from rtsched.model.cluster import Cluster
 
 LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
@@ -264,8 +265,7 @@ def _seen(
     links = _links(site.links, names, records)
     promises = promises_of(records.values())
     moved = plan is not old.plan or not promises.equals(old.promises)
-    same = old.cluster.nodes.equals(sight.cluster.nodes)
-    same = same and old.cluster.partitions.keys() == sight.cluster.partitions.keys()
+    same = _same(old.cluster, sight.cluster)
     snapshot = replace(
         old,
         now=now,
@@ -293,6 +293,15 @@ def _seen(
         declined=_still_there(site.declined, sight),
         put_off={job: at for job, at in site.put_off.items() if at > now},
     )
+
+
+def _same(one: Cluster, other: Cluster) -> bool:
+    """Return whether two machines have the same nodes, in the same states and partitions."""
+    if one is other:
+        return True
+    mine, theirs = one.partitions, other.partitions
+    same = one.nodes.equals(other.nodes) and mine.keys() == theirs.keys()
+    return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 def _still_there(declined: Mapping[int, str], sight: Sight) -> Mapping[int, str]:

@@ -99,9 +99,22 @@ def _lost(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     bad = np.zeros(len(plan), np.bool_)
     bad[entry[snapshot.free_in[plan.nodes] > wanted + SLACK]] = True
     bad |= plan.entries.start < now - OVERDUE
+    bad[entry[_outside(site, plan)]] = True
     waits = np.isin(site.asked.id, snapshot.queued.id)
     homeless = np.setdiff1d(site.asked.id[waits], plan.entries.job)
     return np.union1d(plan.entries.job[bad], homeless)
+
+
+def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:
+    """Return bool[k]: which nodes of the entries are not in their jobs' partitions any more."""
+    outside = np.zeros(len(plan.nodes), np.bool_)
+    asked, partitions = site.asked, site.snapshot.cluster.partitions
+    for name in set(asked.names("partition")) & partitions.keys():
+        code = asked.names("partition").index(name)
+        jobs = asked.id[asked.column("partition") == code]
+        inside = np.repeat(np.isin(plan.entries.job, jobs), np.diff(plan.indptr))
+        outside |= inside & ~partitions[name][plan.nodes]
+    return outside
 
 
 def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:

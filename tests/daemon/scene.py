@@ -67,6 +67,7 @@ class Scene:
         ended: tuple[tuple[int, float, Ending], ...] = (),
         uid: int = ANN,
         down: tuple[int, ...] = (),
+        partitions: Mapping[str, tuple[int, ...]] | None = None,
         parked: Jobs | None = None,
         held: tuple[int, ...] = (),
         edges: tuple[tuple[int, int], ...] = (),
@@ -75,14 +76,18 @@ class Scene:
         """Take a look that shows these jobs.
 
         `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how;
-        `held`: ids; `edges`: who waits for whom, `(before, after)`; `changed`: columns of all that
-        wait which are not as they were submitted.
+        `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits for
+        whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
         if (state != self.cluster.nodes.state).any():
             nodes = self.cluster.nodes.replace(state=state)
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
+        if partitions is not None:
+            rows = np.arange(len(self.cluster))
+            masks = {name: np.isin(rows, inside) for name, inside in partitions.items()}
+            self.cluster = replace(self.cluster, partitions=masks)
         waiting = Jobs.joined([self._shown(job, token) for job, token in queued])
         for name, value in (changed or {}).items():
             if isinstance(value, str):

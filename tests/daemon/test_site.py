@@ -234,6 +234,20 @@ def test_a_dead_node_moves_the_plan() -> None:
     assert plan.entries.job.tolist() == [7]
 
 
+def test_a_partition_that_loses_a_node_moves_the_plan() -> None:
+    """A promise is planned on the nodes that its partition has now; so is the next submission."""
+    scene = Scene(nodes=4)
+    scene.look(T0, partitions={"short": (0, 1), "long": (2, 3)})
+    asked = {"size": 2, "wall_time": 600.0, "partition": "short"}
+    token = promised(scene, deadline=T0 + HOUR, **asked)
+    assert scene.site.snapshot.plan.nodes.tolist() == [0, 1]
+    scene.look(T0 + 2, queued=((7, token),), partitions={"short": (1, 2), "long": (3,)})
+    assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
+    assert scene.site.records[7].standing == "firm"
+    refused = scene.submit(T0 + 3, partition="long", size=2, wall_time=60.0, deadline=T0 + HOUR)
+    assert refused.verdict == "reject"
+
+
 def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     """Where too few nodes are left the promise is broken before its deadline; its user is told."""
     scene = Scene(nodes=2)
