@@ -23,6 +23,7 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.wire import Kind, Tag, decode_fields, encode
+from rtsched.daemon.forgotten import recalled
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.notify import notify
 from rtsched.daemon.parked import Bench
@@ -239,7 +240,7 @@ class Daemon:
         """Look, settle what the look means for the promises, and have the rest done."""
         at = [time.perf_counter()]
         self._wake.clear()
-        sight = await self.worker.look()
+        sight = await recalled(self.site, await self.worker.look(), self.worker.ended)
         at.append(time.perf_counter())
         settled = await self._settle(sight)
         at.append(time.perf_counter())

@@ -42,6 +42,12 @@ class Look(NamedTuple):
     """Ask for the present state."""
 
 
+class Past(NamedTuple):
+    """Ask how jobs ended that no look shows any more."""
+
+    jobs: Sequence[int]
+
+
 class Apply(NamedTuple):
     """Ask for what is to be changed, and, unless in a dry-run, change it."""
 
@@ -129,6 +135,8 @@ def _answered(request: object, system: LiveSystem | None) -> tuple[Answer, LiveS
         assert system is not None  # noqa: S101 - `Start` comes first
         if isinstance(request, Apply):
             return Answer(apply(system, request.actions, request.dry_run)), system
+        if isinstance(request, Past):
+            return Answer(system.ended(request.jobs)), system
         return Answer(system.look()), system
     except RtschedError as error:
         return Answer(None, str(error)), system

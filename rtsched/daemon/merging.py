@@ -30,6 +30,8 @@ LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
 
+GONE = "the batch system no longer knows the job, and nobody knows how it ended"
+
 REQUEUED = 180.0
 """Seconds by which the batch system itself puts off a job that it queues again, at the most."""
 
@@ -152,7 +154,7 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
         if problem := shown.changed.get(job):
             return became("void", problem, job)
         return became("firm", "", job) if record.standing == "provisional" else None
-    return became("withdrawn", "the batch system no longer knows the job", job)
+    return became("withdrawn", GONE, job)
 
 
 def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:

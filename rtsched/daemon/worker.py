@@ -20,13 +20,13 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
-from rtsched.daemon.child import Answer, Apply, Look, Start, receive, send
+from rtsched.daemon.child import Answer, Apply, Look, Past, Start, receive, send
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rtsched.adapters.live import Change, Done, LiveSystem, Sight
+    from rtsched.adapters.live import Change, Done, Ended, LiveSystem, Sight
     from rtsched.model.actions import Action
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
@@ -76,6 +76,16 @@ class Worker:
             tries again, with a new child if needed.
         """
         return cast("Sight", await self._ask(Look()))
+
+    async def ended(self, jobs: Sequence[int]) -> Ended:
+        """Return how jobs ended that no look shows any more, of those of which it is known.
+
+        Raises
+        ------
+        AdapterError
+            As in `look`.
+        """
+        return cast("Ended", await self._ask(Past(jobs)))
 
     async def apply(
         self, actions: Sequence[Action], dry_run: bool = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import Change, Done, Marks, Sight
+from rtsched.adapters.live import Change, Done, Ended, Marks, Sight
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
@@ -42,6 +42,12 @@ class Small:
         jobs = Jobs.build(100, id=np.arange(100), name=[f"job {k}" for k in range(100)])
         marks = Marks.build(100, uid=np.full(100, os.getuid()), job=np.arange(100))
         return Sight(time.time(), Cluster.uniform(4), queued=jobs, marks=marks, facts=os.getpid())
+
+    def ended(self, jobs: Sequence[int]) -> Ended:
+        """Return that they completed; of a negative one it cannot be known."""
+        if min(jobs) < 0:
+            raise AdapterError("accounting does not answer")
+        return Ended.build(len(jobs), job=np.array(jobs))
 
     def answer(self) -> None:
         """Do nothing."""

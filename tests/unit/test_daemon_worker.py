@@ -51,6 +51,20 @@ def ends(pid: int) -> bool:
     return not alive(pid)
 
 
+def test_ends_of_forgotten_jobs(script):
+    """Who keeps the records is asked through the same process; a failure leaves it in place."""
+
+    async def main() -> None:
+        async with Worker(small(script)) as worker:
+            assert (await worker.ended([3, 4])).job.tolist() == [3, 4]
+            pid = worker.pid
+            with pytest.raises(AdapterError, match="accounting does not answer"):
+                await worker.ended([-1])
+            assert (await worker.look()).facts == pid
+
+    asyncio.run(main())
+
+
 def test_looks_and_changes(script):
     """A look crosses over whole and not writable; a dry-run changes nothing."""
 

@@ -1,0 +1,46 @@
+"""Promised jobs that the batch system has forgotten: how they ended, from who keeps the records.
+
+A batch system remembers jobs that ended for some minutes. After a longer absence of the daemon a
+promise that was missed must not count as one that its user withdrew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from rtsched.adapters.live import FIRST_OWN_ID, Ended
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from rtsched.adapters.live import Sight
+    from rtsched.daemon.site import Site
+
+log = structlog.get_logger(__name__)
+
+
+def forgotten(site: Site, sight: Sight) -> tuple[int, ...]:
+    """Return the jobs of promises that a look does not show, neither alive nor ended."""
+    jobs = np.array([job for job in site.records if job < FIRST_OWN_ID], np.int64)
+    shown = np.concatenate([sight.queued.id, sight.running.id, sight.ended.job])
+    return tuple(jobs[~np.isin(jobs, shown)].tolist())
+
+
+async def recalled(
+    site: Site, sight: Sight, ended: Callable[[Sequence[int]], Awaitable[Ended]]
+) -> Sight:
+    """Return a look with the ends of jobs that it does not show, as far as `ended` knows them."""
+    jobs = forgotten(site, sight)
+    if not jobs:
+        return sight
+    try:
+        found = await ended(jobs)
+    except AdapterError as error:
+        log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=str(error))
+        return sight
+    return replace(sight, ended=Ended.joined([sight.ended, found]))
