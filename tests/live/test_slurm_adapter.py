@@ -315,7 +315,7 @@ def test_actions_on_single_jobs(slurm: Cluster, remote: Remote) -> None:
 
 
 def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> None:
-    """A moldable job keeps its range in mind; a single-node job is sent to a node, and let go."""
+    """A moldable job's range outlives a restart; one on a single node is sent there, and let go."""
     moldable = slurm.sbatch(["-N2-6", "-t9", later(900), "--extra=rtsched:speedup=linear"])
     one = slurm.sbatch(["-N1", "-t1", later(900)])
     placement = Placement(
@@ -330,6 +330,9 @@ def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> 
     assert (sight.queued.size_min[at], sight.queued.size_max[at]) == (2, 6)
     assert remote.changes(action) == []
     with Remote(slurm, SlurmSettings(route="commands", bound_late_s=0)) as hasty:
+        after = hasty.look().queued
+        at = int(np.flatnonzero(after.id == moldable)[0])
+        assert (after.size_min[at], after.size_max[at]) == (2, 6)
         slurm.run(["scontrol", "update", f"JobId={one}", "ReqNodeList="])
         good(hasty.apply(action))
         time.sleep(0.1)

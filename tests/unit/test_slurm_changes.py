@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import stat
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 from rtsched.adapters.live import Change, Sight
-from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
+from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, kept
 from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.adapters.slurm.comments import record_of, with_record
@@ -94,6 +93,36 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
         (2, "NumNodes=1-4", "ExcNodeList="),
         (3, "NumNodes=2-2", "ExcNodeList="),
     ]
+
+
+def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
+    """What a user asked for is known after a restart; a file that cannot be is one sentence."""
+    path = str(tmp_path / "sizes.json")
+    assert kept.read(path) == {}
+    assert kept.write(path, {7: (1, 4), 8: (2, 2)}) == ""
+    assert kept.read(path) == {7: (1, 4), 8: (2, 2)}
+    assert "cannot be written" in kept.write(str(tmp_path / "none" / "x"), {})
+    assert kept.write("", {7: (1, 4)}) == ""
+    assert kept.read("") == {}
+
+
+@given(st.binary())
+def test_a_damaged_file_of_sizes(content: bytes) -> None:
+    """It holds nothing, and stops nothing."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "sizes.json"
+        path.write_bytes(content)
+        assert all(0 < least <= most for least, most in kept.read(str(path)).values())
+
+
+def test_a_new_process_gives_a_range_back(tmp_path: Path) -> None:
+    """A system that set a size, and the one that follows it, both know what was asked for."""
+    settings = SlurmSettings(bin_dir=str(tmp_path), memory=str(tmp_path / "sizes.json"))
+    commands(tmp_path, scontrol=SCONTROL)
+    order = Order(Rank.SIZE, ("scontrol", "update", "JobId=1", "NumNodes=4-4"), (1, 4))
+    (done,) = SlurmSystem(settings).carry_out([Change("place", 1, "x", order)])
+    assert done.outcome == "done"
+    assert SlurmSystem(settings)._memory.ranges == {1: (1, 4)}
 
 
 def test_weights_are_grouped() -> None:

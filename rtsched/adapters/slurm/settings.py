@@ -77,6 +77,13 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sizes_per_cycle: Annotated[
         int, Meta(ge=0, description="Most best-effort jobs whose node count changes in one cycle.")
     ] = 200
+    memory: Annotated[
+        str,
+        Meta(
+            description="File that keeps the node counts asked for of jobs whose count was set, "
+            "over restarts; empty: none."
+        ),
+    ] = "/var/lib/rtsched/slurm-sizes.json"
     bound_late: Annotated[
         int,
         Meta(ge=0, description="Most single-node jobs that are sent to one idle node at a time."),

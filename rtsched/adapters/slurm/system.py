@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Change, Done, Ended, Sight
+from rtsched.adapters.slurm import kept
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
 from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
@@ -55,7 +56,9 @@ class SlurmSystem:
         self.settings = settings or SlurmSettings()
         self._commands = Commands(self.settings)
         self._route = Route(self._commands, self.settings.route)
-        self._memory = Memory()
+        self._memory = Memory(ranges=kept.read(self.settings.memory))
+        self._kept = dict(self._memory.ranges)
+        self._not_kept = ""
         self._view: View | None = None
         self._config: dict[str, str] = {}
         self._config_read = -np.inf
@@ -75,7 +78,7 @@ class SlurmSystem:
         """
         now = time.time()
         rows = self._route.jobs()
-        problems = [self._route.problem] if self._route.problem else []
+        problems = [text for text in (self._route.problem, self._not_kept) if text]
         reservations = self._commands.reservations()
         taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
         nodes = self._route.nodes()
@@ -138,6 +141,9 @@ class SlurmSystem:
                 if each.outcome == "done" and self._view is not None:
                     applied(self._view, each.change.order)
                 remember(each.change, each.outcome, self._memory, now)
+        if self._memory.ranges != self._kept:
+            self._kept = dict(self._memory.ranges)
+            self._not_kept = kept.write(self.settings.memory, self._kept)
         return done
 
     def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> Machine:
