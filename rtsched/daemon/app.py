@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pwd
-import re
 import signal
 import time
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
 
-from rtsched.adapters.wire import Kind, Tag, decode_fields, encode
 from rtsched.daemon.forgotten import recalled
+from rtsched.daemon.identity import user_name
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.notify import notify
 from rtsched.daemon.parked import Bench
-from rtsched.daemon.records import Decision
-from rtsched.daemon.submits import Desk
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
-from rtsched.errors import AdapterError, RtschedError, StoreError
+from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Tell
 from rtsched.model.events import joined
 
@@ -46,7 +41,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
     from rtsched.daemon.store import Store
-    from rtsched.daemon.submits import Judged
     from rtsched.daemon.worker import Worker
     from rtsched.model.actions import Action
 
@@ -63,19 +57,6 @@ SOON = 0.05
 
 SAVED = 30.0
 """Seconds between two times at which the plug-ins' states are written down."""
-
-
-_NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
-"""How a job id begins, as strtol(3) reads it."""
-
-
-@lru_cache(maxsize=4096)
-def user_name(uid: int) -> str:
-    """Return the name of a user, the number where there is none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 @dataclass(frozen=True)
@@ -105,7 +86,7 @@ class Status:
 
 
 class Daemon:
-    """Answers the filter, keeps promises, steers the batch system.
+    """Keeps promises, and steers the batch system.
 
     Parameters
     ----------
@@ -153,75 +134,16 @@ class Daemon:
         self._to_tell: dict[int, str] = {}
         self._saved = -float("inf")
 
-    # --- answers -------------------------------------------------------------------------------
+    def admit(self, site: Site, changed: Sequence[Record]) -> None:
+        """Take in a site with a new promise or offer, and have the next cycle come soon.
 
-    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:
-        """Answer the submit filter, which runs as `uid`; who submits stands in the message."""
-        begun = time.perf_counter()
-        try:
-            fields = decode_fields(payload)
-            if kind is Kind.MODIFY:
-                result, reply = self._modification(fields)
-            else:
-                result, reply = self._submission(fields)
-        except RtschedError as error:
-            log.warning("request_failed", kind=kind.name, error=str(error))
-            result, reply = "error", _error(str(error))
-        except Exception as error:  # the filter must get an answer, and the daemon must go on
-            log.exception("request_crashed", kind=kind.name, filter=uid)
-            result, reply = "error", _error(f"{type(error).__name__}: {error}")
-        self.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
-        return reply
-
-    def _submission(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
-        now, site = self.clock(), self.site
-        age = now - site.seen
-        if age > self.policy.live.daemon.stale or site.facts is None:
-            raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
-        submission = self.translator.describe(fields, site.facts, now)
-        chain = self.policy.submits.of(submission.jobs)
-        desk = Desk(chain, self.policy.live.daemon, self.translator.asking)
-        user = user_name(submission.uid)
-        judged = desk.judge(site, submission, user, now)
-        self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
-        if self.dry_run:
-            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, 0)])
-        answer = self.translator.answer(submission, judged.ruling, site.facts)
-        reply = encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
-        if judged.changed:
-            self._adopt(judged.site, judged.changed)
-            self._wake.set()
-        return judged.verdict, reply
-
-    def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
-        if judged.judgement is not None:
-            self.metrics.judged(judged.judgement)
-        text = judged.ruling.text or judged.foreseen
-        if judged.verdict == "pass" and not text:
-            return
-        token = judged.ruling.token
-        decision = Decision(
-            now, uid, "", name, judged.verdict, judged.codes, text, judged.offer, token
-        )
-        self.store.note(decision)
-        log.info("submission_judged", uid=uid, verdict=judged.verdict, codes=judged.codes)
-
-    def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
-        job = _job_id(fields)
-        record = self.site.records.get(job)
-        what = self.translator.guarded(fields)
-        if record is None or not what or self._may_change(fields):
-            return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, 0)])
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.deadline))
-        text = (
-            f"rtsched: job {job} was promised to end by {when}; {what} must not change. "
-            "Cancel it and submit it anew"
-        )
-        return "reject", encode(Kind.ANSWER, [(Tag.VERDICT, 1), (Tag.MESSAGE, text)])
-
-    def _may_change(self, fields: dict[int, int | str]) -> bool:
-        uid = int(fields.get(Tag.SUBMIT_UID, -1))
-        return uid == 0 or user_name(uid) in self.policy.live.daemon.admins
+        Raises
+        ------
+        StoreError
+            If it cannot be written down; then nothing is promised.
+        """
+        self._adopt(site, changed)
+        self._wake.set()
 
     def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
         """Write down what changed; then, and only then, it is so."""
@@ -414,15 +336,3 @@ class Daemon:
         _, left = await asyncio.wait(waits, timeout=period, return_when=asyncio.FIRST_COMPLETED)
         for task in left:
             task.cancel()
-
-
-def _job_id(fields: dict[int, int | str]) -> int:
-    """Return the job that a request to change one is about, -1 if that is not one job."""
-    if Tag.JOB_ID in fields:
-        return int(fields[Tag.JOB_ID])
-    found = _NUMBER.match(str(fields.get(Tag.JOB_ID_STR, "")))
-    return int(found[1]) if found else -1
-
-
-def _error(text: str) -> bytes:
-    return encode(Kind.ERROR, [(Tag.MESSAGE, f"rtsched: {text}"[:900])])

@@ -17,8 +17,10 @@ import structlog
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
 from rtsched.adapters.wire import Kind
 from rtsched.chain import Chain
-from rtsched.daemon.app import Daemon, Policy, user_name
+from rtsched.daemon.answers import Answers
+from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.identity import user_name
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import Door
@@ -137,7 +139,7 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
     submits = Door(
         run / "submit.sock",
         (Kind.SUBMIT, Kind.MODIFY),
-        daemon.answer,
+        Answers(daemon).answer,
         uids={_uid(name) for name in settings.filters} - {-1},
     )
     queries = Door(

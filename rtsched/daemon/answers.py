@@ -1,0 +1,110 @@
+"""The submit filter's questions, answered from memory."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
+from rtsched.daemon.identity import user_name
+from rtsched.daemon.records import Decision
+from rtsched.daemon.submits import Desk
+from rtsched.errors import AdapterError, RtschedError
+
+if TYPE_CHECKING:
+    from rtsched.daemon.app import Daemon
+    from rtsched.daemon.submits import Judged
+
+log = structlog.get_logger(__name__)
+
+_NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
+"""How a job id begins, as strtol(3) reads it."""
+
+
+class Answers:
+    """Answers the submit filter on behalf of a daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+
+    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:
+        """Answer the submit filter, which runs as `uid`; who submits stands in the message."""
+        begun = time.perf_counter()
+        try:
+            fields = decode_fields(payload)
+            if kind is Kind.MODIFY:
+                result, reply = self._modification(fields)
+            else:
+                result, reply = self._submission(fields)
+        except RtschedError as error:
+            log.warning("request_failed", kind=kind.name, error=str(error))
+            result, reply = "error", _error(str(error))
+        except Exception as error:  # the filter must get an answer, and the daemon must go on
+            log.exception("request_crashed", kind=kind.name, filter=uid)
+            result, reply = "error", _error(f"{type(error).__name__}: {error}")
+        self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
+        return reply
+
+    def _submission(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
+        daemon = self.daemon
+        now, site, settings = daemon.clock(), daemon.site, daemon.policy.live.daemon
+        age = now - site.seen
+        if age > settings.stale or site.facts is None:
+            raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
+        submission = daemon.translator.describe(fields, site.facts, now)
+        chain = daemon.policy.submits.of(submission.jobs)
+        desk = Desk(chain, settings, daemon.translator.asking)
+        judged = desk.judge(site, submission, user_name(submission.uid), now)
+        self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
+        if daemon.dry_run:
+            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+        answer = daemon.translator.answer(submission, judged.ruling, site.facts)
+        reply = encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
+        if judged.changed:
+            daemon.admit(judged.site, judged.changed)
+        return judged.verdict, reply
+
+    def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
+        if judged.judgement is not None:
+            self.daemon.metrics.judged(judged.judgement)
+        text = judged.ruling.text or judged.foreseen
+        if judged.verdict == "pass" and not text:
+            return
+        token = judged.ruling.token
+        decision = Decision(
+            now, uid, "", name, judged.verdict, judged.codes, text, judged.offer, token
+        )
+        self.daemon.store.note(decision)
+        log.info("submission_judged", uid=uid, verdict=judged.verdict, codes=judged.codes)
+
+    def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
+        job = job_id(fields)
+        record = self.daemon.site.records.get(job)
+        what = self.daemon.translator.guarded(fields)
+        if record is None or not what or self._may_change(fields):
+            return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.deadline))
+        text = (
+            f"rtsched: job {job} was promised to end by {when}; {what} must not change. "
+            "Cancel it and submit it anew"
+        )
+        return "reject", encode(Kind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])
+
+    def _may_change(self, fields: dict[int, int | str]) -> bool:
+        uid = int(fields.get(Tag.SUBMIT_UID, -1))
+        return uid == 0 or user_name(uid) in self.daemon.policy.live.daemon.admins
+
+
+def job_id(fields: dict[int, int | str]) -> int:
+    """Return the job that a request to change one is about, -1 if that is not one job."""
+    if Tag.JOB_ID in fields:
+        return int(fields[Tag.JOB_ID])
+    found = _NUMBER.match(str(fields.get(Tag.JOB_ID_STR, "")))
+    return int(found[1]) if found else -1
+
+
+def _error(text: str) -> bytes:
+    return encode(Kind.ERROR, [(Tag.MESSAGE, f"rtsched: {text}"[:900])])
