@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COMMON, SLURM, PROGRAMS = ROOT / "contrib/common", ROOT / "contrib/slurm", ROOT / "tests/contrib/c"
-FILTER = [*sorted(SLURM.glob("*.c")), *sorted(COMMON.glob("*.c"))]
+
+_MAKEFILE = (SLURM / "Makefile").read_text().replace("\\\n", " ")
+FILTER = [
+    (SLURM / name).resolve()
+    for line in re.findall(r"^SOURCES = (.*)$", _MAKEFILE, re.MULTILINE)
+    for name in line.split()
+]
+"""As the Makefile lists them."""
+
 ADDRESSES = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREADS = ("-fsanitize=thread",)
