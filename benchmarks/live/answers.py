@@ -13,7 +13,7 @@ import loading
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from testbed import Cluster
@@ -38,6 +38,7 @@ lapse = 10
 offer = 10
 unused_promises_per_hour = 0
 """
+ANSWERS = {"accept": "promised to end by", "reject": "rejected"}
 LAPSED_S = 14.0
 """Seconds after which nothing is left of the questions."""
 
@@ -45,19 +46,26 @@ LAPSED_S = 14.0
 def run(*, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
     """Measure one large state in several ways, and then a larger one."""
     extent = REDUCED if reduced else FULL
+    found: dict[str, Any] = {}
     with loading.cluster(extent["nodes"], ("rtsched",)) as running:
         loading.install(running)
         loading.fill(running, extent["jobs"])
-        found: dict[str, Any] = {"full": _first(running, extent)}
-        found["normal"] = _again(running, durable="normal")
-        found["commands"] = _again(running, route="commands")
-        loading.fill(running, extent["grown"] - extent["jobs"])
-        found["grown"] = _again(running)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            log = running.path(running.services.log_file("rtsched"))
-            (keep / "answers.log").write_text(log.read_text(errors="replace"))
+        for name, measured in _sides(running, extent):
+            found[name] = measured
+            if keep is not None:
+                keep.mkdir(parents=True, exist_ok=True)
+                (keep / "answers.json").write_text(json.dumps(found, indent=1))
+        loading.empty(running)
     return {**extent, "load": os.getloadavg()[1], **found}
+
+
+def _sides(running: Cluster, extent: dict[str, int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is measured of each state, by its name."""
+    yield "full", _first(running, extent)
+    yield "normal", _again(running, durable="normal")
+    yield "commands", _again(running, route="commands")
+    loading.fill(running, extent["grown"] - extent["jobs"])
+    yield "grown", _again(running)
 
 
 def problems(found: dict[str, Any]) -> list[str]:
@@ -169,8 +177,9 @@ def _answers(running: Cluster) -> tuple[dict[str, Any], list[str]]:
         took, texts = _asked(path, map(job, range(PROBES)))
         used = _processor_s(running, daemon) - before
         found[kind] = loading.summary(took) | {"processor_each": 1000 * used / PROBES}
-        wanted = "promised to end by" if kind == "accept" else "Feasible"
-        unexpected += [text for text in texts if wanted not in text]
+        unexpected += [text for text in texts if ANSWERS[kind] not in text]
+        if kind == "reject":
+            found[kind]["without_offer"] = sum("Feasible" not in text for text in texts)
     return found, unexpected[:3]
 
 

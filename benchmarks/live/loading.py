@@ -70,6 +70,13 @@ def fill(running: Cluster, jobs: int) -> None:
         submit(running, 2, jobs // len(USERS) // 2, user=user, nodes=2, minutes=60, begin=90_000)
 
 
+def empty(running: Cluster) -> None:
+    """Remove the files of so many jobs, which takes longer than a cluster may take to end."""
+    running.stop_daemon()
+    running.kill_slurmctld()
+    running.run(["rm", "-rf", "/var/spool/slurmctld"], timeout=900)
+
+
 def filter_settings(running: Cluster, text: str) -> None:
     """Write submit.conf, and wait until the filter has read it."""
     running.path("/etc/rtsched/submit.conf").write_text(text)
