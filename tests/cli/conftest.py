@@ -1,81 +1,16 @@
-"""Plug-ins made up for these tests, and a runner."""
+"""Plug-ins made up for these tests beside the real ones, and a runner."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, Literal
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from msgspec import Meta
+from made_up import BROKEN, MADE_UP
 
 from rtsched.cli import main
-from rtsched.hookspecs import hookimpl
-from rtsched.model.verdicts import Reason, Verdicts
-from rtsched.plugins import Found, discover
-
-
-class Width:
-    """Turn away jobs wider than the site allows."""
-
-    class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        """Settings."""
-
-        nodes: Annotated[int, Meta(gt=0, description="Widest job admitted.")]
-        unit: Annotated[Literal["node", "core"], Meta(description="What is counted.")] = "node"
-        queues: Annotated[list[str], Meta(description="Partitions it holds for.")] = []
-
-    too_wide = Reason("width.too-wide", "asks for {asked} nodes, the limit is {limit}")
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    @hookimpl
-    def rtsched_admit(self, jobs):
-        """Judge by size."""
-        wide = jobs.size > self.config.nodes
-        return Verdicts.reject_where(wide, self.too_wide, asked=jobs.size, limit=self.config.nodes)
-
-
-class Raises:
-    """Fail at every question."""
-
-    @hookimpl
-    def rtsched_admit(self, jobs):
-        """Fail."""
-        raise RuntimeError("licence server\nis down")
-
-    def __init__(self, config: object) -> None:
-        self.config = config
-
-
-class Unmade:
-    """Fail when it is made."""
-
-    def __init__(self, config: object) -> None:
-        raise OSError("no such table")
-
-
-class Odd:
-    """Have settings that are none."""
-
-    Config = 3
-
-    def __init__(self, config: object) -> None:
-        self.config = config
-
-
-MADE_UP = {
-    "width": Found("width", "site-plugins", "1.2", Width),
-    "raises": Found("raises", "site-plugins", "1.2", Raises),
-    "unmade": Found("unmade", "site-plugins", "1.2", Unmade),
-}
-BROKEN = {
-    "lost": Found("lost", "old-plugins", "0.9", None, "ModuleNotFoundError: No module 'x'"),
-    "odd": Found("odd", "old-plugins", "0.9", Odd),
-}
+from rtsched.plugins import discover
 
 
 @pytest.fixture
