@@ -262,7 +262,7 @@ def test_submit_socket_is_the_controllers(live: Live) -> None:
 
 @pytest.mark.parametrize("how", ["open", "slow", "garbage", "huge", "deep", "ask"])
 def test_floods(live: Live, how: str) -> None:
-    """While a user floods both sockets, others are judged and answered, but for the first moment."""
+    """While a user floods both sockets, others are answered, but for the first moment."""
     paths = ("/run/rtsched/query.sock", "/run/rtsched/submit.sock")
     floods = [
         live.cluster.popen(
