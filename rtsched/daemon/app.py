@@ -167,7 +167,7 @@ class Daemon:
         settled = await self._settle(sight)
         at.append(time.perf_counter())
         self._untold = joined([self._untold, settled.events])
-        first = await self._apply(self._with_tells(settled.actions))
+        first = await self._keep(settled.actions)
         at.append(time.perf_counter())
         rules = self._rules()
         result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
@@ -177,7 +177,8 @@ class Daemon:
         )
         self.steered = result
         at.append(time.perf_counter())
-        self.pending = (*first, *await self._apply(result.actions))
+        second, _ = await self._apply(result.actions)
+        self.pending = (*first, *second)
         await self._save()
         self._finished([*at, time.perf_counter()], sight)
 
@@ -235,11 +236,16 @@ class Daemon:
             self._unsaid = ""
         return settled
 
-    async def _apply(self, actions: Sequence[Action]) -> Sequence[Change]:
-        """Have actions carried out; return the changes that they came to."""
+    async def _apply(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:
+        """Have actions carried out; return the changes that they came to, and their outcomes."""
         changes, dones = await self.worker.apply(actions, self.dry_run)
         for done in dones:
             self._report(done)
+        return changes, dones
+
+    async def _keep(self, actions: Sequence[Action]) -> Sequence[Change]:
+        """Have done what the promises ask for; whom it could not tell is told the next time."""
+        changes, dones = await self._apply(self._with_tells(actions))
         again = {d.change.job for d in dones if d.change.kind == "tell" and d.outcome == "failed"}
         self._to_tell = {job: text for job, text in self._to_tell.items() if job in again}
         return changes

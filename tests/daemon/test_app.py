@@ -1,0 +1,70 @@
+"""What the daemon does with the outcomes of changes. The batch system fails on purpose here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scene import Scene
+
+from rtsched.adapters.live import Change, Done, Sight
+from rtsched.chain import Chain, Member
+from rtsched.daemon.app import Daemon, Policy
+from rtsched.daemon.chains import Chains
+from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.settings import LiveSite
+from rtsched.daemon.store import Store
+from rtsched.model.actions import Action, Tell
+from rtsched_plugins.mcdf import Mcdf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class Failing:
+    """A batch system that shows four idle nodes, and does not take the first messages to users."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.told: list[tuple[int, str]] = []
+
+    async def look(self) -> Sight:
+        """Show nothing but nodes."""
+        return Sight(1.0, Scene().cluster)
+
+    async def ended(self, jobs: Sequence[int]) -> object:
+        """Never be asked: no promise is open."""
+        raise AssertionError(jobs)
+
+    async def apply(
+        self, actions: Sequence[Action], dry_run: bool = False
+    ) -> tuple[list[Change], list[Done]]:
+        """Take messages only, and those not at once."""
+        assert not dry_run
+        dones = []
+        for action in (each for each in actions if isinstance(each, Tell)):
+            for job, text in zip(action.job.tolist(), action.text, strict=True):
+                self.told.append((job, text))
+                self.failures -= 1
+                outcome = "failed" if self.failures >= 0 else "done"
+                dones.append(Done(Change("tell", job, text), outcome))
+        return [done.change for done in dones], dones
+
+
+def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) -> None:
+    """A message that the batch system did not take is tried again until it does, and once."""
+
+    async def cycles(system: Failing) -> None:
+        chains = [Chains(Chain([Member("mcdf", Mcdf())], "mcdf"), ()) for _ in range(2)]
+        policy = Policy(LiveSite(), *chains)
+        with Store(tmp_path / "rtsched.db") as store:
+            daemon = Daemon(policy, store, system, None, Metrics(), reread=lambda: policy)
+            daemon._with_tells([Tell(np.array([7]), ("broken",))])
+            for _ in range(4):
+                await daemon.cycle()
+
+    system = Failing(failures=2)
+    asyncio.run(cycles(system))
+    assert system.told == [(7, "broken")] * 3
