@@ -24,6 +24,9 @@ while [ $# -gt 0 ]; do
     useradd --uid "$2" --gid "$2" --create-home --shell /bin/sh "$1"
     shift 2
 done
+"""
+
+SLURM_USERS = """\
 usermod --append --groups slurm rtsched
 install -d -o slurm -g slurm -m 755 /var/spool/slurmctld /var/log/slurm /etc/slurm /var/lib/rtsched
 install -d -m 755 /var/spool/slurmd /etc/rtsched /usr/lib/rtsched/slurm
@@ -75,7 +78,8 @@ add user rtsched account=operators adminlevel=Operator
 
 def accounting(suite: str, below: Layer) -> Layer:
     """Return the layer with users, munge's key and an accounting database that knows the users."""
-    recipe = "\n".join([str(USERS), ADD_USERS, SCHEMA, *MARIADB, ASSOCIATIONS, DATABASE_CONF])
+    script = ADD_USERS + SLURM_USERS
+    recipe = "\n".join([str(USERS), script, SCHEMA, *MARIADB, ASSOCIATIONS, DATABASE_CONF])
 
     def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
         with Sandbox(lower, boxes(), upper=upper) as box:
@@ -85,7 +89,7 @@ def accounting(suite: str, below: Layer) -> Layer:
             (etc / "slurm.conf").write_text(SlurmOptions().slurm_conf())
             (etc / "cgroup.conf").write_text(CGROUP_CONF)
             users = [word for user in USERS.items() for word in map(str, user)]
-            box.run(["sh", "-c", ADD_USERS, "add", *users], timeout=120)
+            box.run(["sh", "-c", script, "add", *users], timeout=120)
             services = Services(box)
             services.prepare()
             start_munge(services)

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import re
-import socket
-import stat
-from typing import IO, TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from testbed import accounting, images
-from testbed.layers import boxes, forget
+from testbed.box import Box, SubmitError
 from testbed.node import Node
-from testbed.sandbox import Sandbox, TestbedError
-from testbed.services import Services, wait_for
+from testbed.sandbox import TestbedError
+from testbed.services import wait_for
 from testbed.slurm import SlurmOptions
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-SITE = "/etc/rtsched/site.toml"
-SOCKETS = ("/run/rtsched/submit.sock", "/run/rtsched/query.sock")
-AS_DAEMON = ("setpriv", "--reuid=rtsched", "--regid=rtsched", "--init-groups")
-"""As the daemon's user, with its groups: it may let slurmctld in by the group slurm."""
-COMPILED = "/var/cache/rtsched-numba"
-
-CLOCK = "/var/lib/rtsched-clock"
-FAKE_CLOCK = {
-    "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "FAKETIME_TIMESTAMP_FILE": CLOCK,
-    "FAKETIME_CACHE_DURATION": "1",
-    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-}
+    from testbed.layers import Layer
 
 
-class SubmitError(TestbedError):
-    """sbatch refused a job; the text is what the user read."""
-
-
-class Cluster:
+class Cluster(Box):
     """A Slurm cluster in a sandbox.
 
     ::
@@ -70,81 +50,22 @@ class Cluster:
         software: bool = True,
         detached: bool = False,
     ) -> None:
-        self.suite = suite
+        super().__init__(suite, files=files, software=software, detached=detached)
         self.slurm = slurm or SlurmOptions()
-        self.files = dict(files or {})
-        self.software = software
-        self.detached = detached
-        self._box: Sandbox | None = None
-        self._daemon: tuple[tuple[str, ...], dict[str, str]] = ((), {})
 
-    @classmethod
-    def attach(cls, pid: int, suite: str) -> Self:
-        """Return the detached cluster whose sandbox has this first process."""
-        cluster = cls(suite, detached=True)
-        cluster._box = Sandbox.attach(pid, boxes())
-        return cluster
-
-    @property
-    def box(self) -> Sandbox:
-        """The sandbox that it runs in."""
-        if self._box is None:
-            raise TestbedError("the cluster is not up")
-        return self._box
-
-    @property
-    def services(self) -> Services:
-        """All that runs in the background, by name."""
-        return Services(self.box)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Make what is missing of its layers, and start everything but our daemon.
-
-        Raises
-        ------
-        TestbedError
-            With the end of the log of what did not start.
-        """
+    def _layer(self) -> Layer:
         layer = images.stack(self.suite)
-        binds: dict[Path, str] = {}
         if self.software:
             layer = images.software(layer, self.suite)
-            binds = {images.compiled(): COMPILED}
         if "rtsched" in self.slurm.job_submit:
             layer = images.submit_filter(layer, self.suite)
-        self._box = Sandbox(layer.ready(), boxes(), binds=binds, detached=self.detached)
-        forget(layer, unused_days=7)
-        try:
-            self._box.start()
-            self._write_files()
-            self._start_all()
-        except BaseException:
-            self.close()
-            raise
+        return layer
 
-    def close(self) -> None:
-        """End everything, and remove what was written; safe to repeat."""
-        if self._box is not None:
-            self._box.close()
-
-    def _write_files(self) -> None:
-        texts = {"/etc/slurm/slurm.conf": self.slurm.slurm_conf()}
+    def _prepare(self) -> None:
+        self.write({"/etc/slurm/slurm.conf": self.slurm.slurm_conf()})
         if self.slurm.job_submit_lua:
-            texts["/etc/slurm/job_submit.lua"] = self.slurm.job_submit_lua
-        for name, text in (texts | self.files).items():
-            self.path(name).parent.mkdir(parents=True, exist_ok=True)
-            self.path(name).write_text(text)
-        self.services.prepare()
-        directories = "install -d -o slurm -g slurm -m 755 /run/slurm"
-        directories += "; install -d -o rtsched -g rtsched -m 755 /run/rtsched"
-        self.run(["sh", "-c", directories])
+            self.write({"/etc/slurm/job_submit.lua": self.slurm.job_submit_lua})
+        self.run(["install", "-d", "-o", "slurm", "-g", "slurm", "/run/slurm"])
 
     def _start_all(self) -> None:
         accounting.start_munge(self.services)
@@ -160,39 +81,7 @@ class Cluster:
             self.node(node).start(wait=False)
         self.wait_nodes(self.slurm.nodes)
 
-    # Commands
-
-    def path(self, inside: str) -> Path:
-        """Return where this machine sees a path of the cluster."""
-        return self.box.path(inside)
-
-    def run(
-        self,
-        argv: Sequence[str | Path],
-        *,
-        user: str = "root",
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        timeout: float = 30,
-        input: str | None = None,  # noqa: A002 # as subprocess.run calls it
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the cluster to its end, as `Sandbox.run` does."""
-        return self.box.run(
-            argv, user=user, env=env, cwd=cwd, timeout=timeout, input=input, check=check
-        )
-
-    def popen(
-        self,
-        argv: Sequence[str | Path],
-        *,
-        user: str = "root",
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        stdin: int | IO[str] | None = None,
-    ) -> subprocess.Popen[str]:
-        """Start a command on the cluster, its outputs in pipes."""
-        return self.box.popen(argv, user=user, env=env, cwd=cwd, stdin=stdin)
+    # Jobs
 
     def sbatch(
         self,
@@ -302,68 +191,6 @@ class Cluster:
         except TestbedError as error:
             states = self.run(["sinfo", "-N", "-l"], check=False).stdout
             raise TestbedError(f"{error}\n{states}{self.logs()}") from error
-
-    # Our daemon
-
-    def start_daemon(
-        self,
-        config: str | None = None,
-        *,
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        stepping: bool = False,
-        timeout: float = 60,
-    ) -> None:
-        """Write site.toml, where given, start `rtsched serve`, and wait until its sockets answer.
-
-        With `stepping`, `step_clock` sets its clock while it runs.
-
-        Raises
-        ------
-        TestbedError
-            With the end of its log, if it does not come up.
-        """
-        if config is not None:
-            self.path(SITE).write_text(config)
-        variables = {"NUMBA_CACHE_DIR": COMPILED} | dict(env or {})
-        if stepping:
-            self.step_clock(0.0)
-            variables |= FAKE_CLOCK
-        self._daemon = (tuple(args), variables)
-        self.services.start(
-            "rtsched",
-            [*AS_DAEMON, "rtsched", "serve", "--config", SITE, *args],
-            env={"HOME": "/var/lib/rtsched"} | variables,
-            ready=lambda: all(map(self.answers, SOCKETS)),
-            timeout=timeout,
-        )
-
-    def step_clock(self, seconds: float) -> None:
-        """Set the clock of a daemon that was started `stepping` to so far from the true time."""
-        self.path(CLOCK).write_text(f"{seconds:+f}\n")
-        self.path(CLOCK).chmod(0o644)
-
-    def answers(self, inside: str) -> bool:
-        """Whether somebody listens on a Unix socket."""
-        path = self.path(inside)
-        if not (path.exists() and stat.S_ISSOCK(path.stat().st_mode)):
-            return False
-        with socket.socket(socket.AF_UNIX) as client:
-            return client.connect_ex(str(path)) == 0
-
-    def stop_daemon(self) -> None:
-        """Stop our daemon as systemd would."""
-        self.services.stop("rtsched")
-
-    def kill_daemon(self) -> None:
-        """Kill our daemon; the system takes its child with it."""
-        self.services.stop("rtsched", "KILL")
-
-    def restart_daemon(self) -> None:
-        """Stop and start our daemon, as it was started before."""
-        self.stop_daemon()
-        args, variables = self._daemon
-        self.start_daemon(args=args, env=variables)
 
     def logs(self, lines: int = 40) -> str:
         """Return the ends of the logs of all daemons but the nodes'."""

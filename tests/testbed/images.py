@@ -24,7 +24,7 @@ from testbed.sandbox import Sandbox, TestbedError
 from testbed.slurm import PLUGINS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 CHECKOUT = Path(__file__).parents[2]
 SUITES = ("forky", "trixie")
@@ -90,7 +90,7 @@ def stack(suite: str) -> Layer:
     """
     if suite not in SUITES:
         raise TestbedError(f"no suite {suite}: there are {', '.join(SUITES)}")
-    return accounting(suite, _python(suite))
+    return accounting(suite, python(_bindings(suite), f"python-{suite}"))
 
 
 def unavailable() -> str:
@@ -120,18 +120,18 @@ def _bootstrap(suite: str) -> Layer:
     return Layer(f"bootstrap-{suite}", f"debootstrap minbase {suite} 1", make)
 
 
-def packages(suite: str) -> Layer:
-    """Return Debian with Slurm, MariaDB, compilers and Python, as packages leave them."""
+def packages(suite: str, name: str = "packages", wanted: Sequence[str] = PACKAGES) -> Layer:
+    """Return Debian with packages as they come, by default Slurm, MariaDB, compilers, Python."""
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
         with Sandbox(below, boxes(), upper=upper, network="host", binds=_network()) as box:
-            words = ["sh", "-c", INSTALL, "install", *PACKAGES]
+            words = ["sh", "-c", INSTALL, "install", *wanted]
             box.run(words, env=_proxies(), timeout=1800)
-            asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *PACKAGES]
+            asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *wanted]
             return {"packages": box.run(asked).stdout.splitlines()}
 
-    recipe = " ".join(PACKAGES) + INSTALL
-    return Layer(f"packages-{suite}", recipe, make, _bootstrap(suite))
+    recipe = " ".join(wanted) + INSTALL
+    return Layer(f"{name}-{suite}", recipe, make, _bootstrap(suite))
 
 
 def _bindings(suite: str) -> Layer:
@@ -152,27 +152,30 @@ def _bindings(suite: str) -> Layer:
     return Layer(f"bindings-{suite}", recipe, make, packages(suite))
 
 
-def _python(suite: str) -> Layer:
-    wanted = requirements()
+def python(below: Layer, name: str, extras: Sequence[str] = EXTRAS) -> Layer:
+    """Return the layer of what our extras require, in a virtual environment, made if missing."""
+    wanted = requirements(extras)
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
         settings, places = pip_settings()
         binds, env = _network() | places, _proxies() | settings
         pip = [f"{VENV}/bin/python", "-m", "pip"]
         with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
+            if not box.path(VENV).exists():
+                box.run(["python3", "-m", "venv", VENV], timeout=300)
             box.run([*pip, "install", "--quiet", *wanted], env=env, timeout=1800)
             return {"python": box.run([*pip, "freeze"], env=env).stdout.splitlines()}
 
-    return Layer(f"python-{suite}", " ".join(wanted), make, _bindings(suite))
+    return Layer(name, " ".join(wanted), make, below)
 
 
-def requirements() -> list[str]:
+def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
     """Return what pip has to install beside our own wheel, from pyproject.toml."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    found, pending = {*BUILD, *project["dependencies"]}, list(EXTRAS)
+    known = project["optional-dependencies"]
+    found, pending = {*BUILD, *project["dependencies"]}, list(extras)
     while pending:
-        for word in extras[pending.pop()]:
+        for word in known[pending.pop()]:
             own = re.fullmatch(r"rtsched\[(.+)\]", word)
             pending += own[1].split(",") if own else []
             found |= set() if own else {word}
