@@ -88,6 +88,7 @@ enum rtsched_tag {
 	RTSCHED_TAG_VERDICT = 128,
 	RTSCHED_TAG_MESSAGE = 129,
 	RTSCHED_TAG_ENV = 130,
+	RTSCHED_TAG_AD = 200,
 };
 
 #endif

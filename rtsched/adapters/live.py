@@ -7,6 +7,7 @@ back; it is pure, and answers in the daemon's own process while a user waits at 
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
 
-FIRST_OWN_ID = 1 << 40
+FIRST_OWN_ID = 1 << 52
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
 and counter-offers that are held for their users."""
 
@@ -149,6 +150,12 @@ class Done:
     text: str = ""
 
 
+def dag_key(user: str, name: str) -> int:
+    """Return the key of a user's task graph: the same whenever it is asked for."""
+    words = f"{user}\0{name}".encode()
+    return (zlib.crc32(words) << 31) ^ zlib.adler32(words)
+
+
 class LiveSystem(Protocol):
     """A batch system that runs, seen from a process that may block."""
 
@@ -243,8 +250,35 @@ class Ruling:
     shares: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a user asks about a job that nobody submits; None: left open.
+
+    Times in seconds; `deadline` since the epoch. The load's numbers are as in `Jobs`.
+    """
+
+    uid: int
+    deadline: float
+    nodes: int = 1
+    nodes_max: int | None = None
+    time_s: float | None = None
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    load: Mapping[str, float] = field(default_factory=dict)
+
+
 class Translator(Protocol):
     """Between a submit filter's words and the models; pure."""
+
+    def name_of(self, job: int) -> str:
+        """Return what the batch system calls a job."""
+
+    def number_of(self, name: str) -> int:
+        """Return the id of the job of this name; -1: this is no job's name."""
+
+    def fields_of(self, question: Question) -> Mapping[int, str | int]:
+        """Return a question as a submit filter would describe the job."""
 
     def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:
         """Return what a submit request means; `facts` are those of the last look."""

@@ -65,7 +65,7 @@ LIMIT = {
 
 
 class Tag(IntEnum):
-    """What a field holds: names are those of Slurm's `job_desc_msg_t`.
+    """What a field holds: names are those of Slurm's `job_desc_msg_t`; HTCondor sends one `AD`.
 
     A property that the user left open is not sent. Offsets that Slurm adds are taken off. -1 is
     "unlimited" (`time_limit`, `max_nodes`) or "release" (`priority` in a `Kind.MODIFY`).
@@ -147,6 +147,9 @@ class Tag(IntEnum):
     """What the user reads."""
     ENV = 130
     """`NAME=value` for the job's environment; may occur more than once."""
+    # HTCondor
+    AD = 200
+    """Lines `Name = literal`: attributes of a job ad, worked out by the schedd."""
 
 
 ACCEPT, REJECT = 0, 1

@@ -185,8 +185,8 @@ def looked(
             found.append(Finding("wrong", what, "write one; `rtsched check` reads it"))
     except RtschedError as error:
         found.append(Finding("wrong", str(error), "`rtsched check` tells more"))
-    daemon = site.daemon
-    setup = look(slurm_conf, site.slurm, Path(daemon.run), daemon.filters, plugin_dir, submit_conf)
+    run, users = Path(site.daemon.run), site.daemon.asking_users()
+    setup = look(slurm_conf, site.slurm, run, users, plugin_dir, submit_conf)
     return setup, found
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
-from rtsched.daemon.identity import user_name
 from rtsched.daemon.records import Decision
 from rtsched.daemon.submits import Desk
 from rtsched.errors import AdapterError, RtschedError
@@ -56,7 +56,7 @@ class Answers:
             raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
         submission = daemon.translator.describe(fields, site.facts, now)
         chain = daemon.policy.submits.of(submission.jobs)
-        desk = Desk(chain, settings, daemon.translator.asking)
+        desk = Desk(chain, settings, daemon.words)
         judged = desk.judge(site, submission, user_name(submission.uid), now)
         self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
         if daemon.dry_run:
@@ -86,9 +86,10 @@ class Answers:
         what = self.daemon.translator.guarded(fields)
         if record is None or not what or self._may_change(fields):
             return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+        name = self.daemon.translator.name_of(job)
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.deadline))
         text = (
-            f"rtsched: job {job} was promised to end by {when}; {what} must not change. "
+            f"rtsched: job {name} was promised to end by {when}; {what} must not change. "
             "Cancel it and submit it anew"
         )
         return "reject", encode(Kind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
+from rtsched.adapters.users import user_name
 from rtsched.daemon.forgotten import recalled
-from rtsched.daemon.identity import user_name
 from rtsched.daemon.memory import remembered, restored
+from rtsched.daemon.messages import Words
 from rtsched.daemon.notify import notify
 from rtsched.daemon.parked import Bench
 from rtsched.daemon.warming import warm_up
@@ -122,6 +123,7 @@ class Daemon:
     ) -> None:
         self.policy, self.store, self.worker = policy, store, worker
         self.translator, self.metrics = translator, metrics
+        self.words = Words(translator.asking, translator.name_of)
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
         self.site: Site = restored(store.load())
         self.steered: Steered | None = None
@@ -207,7 +209,7 @@ class Daemon:
         daemon = self.policy.live.daemon
         young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
         cycles = self.policy.cycles
-        bench = Bench(cycles, user_name, daemon.promises_per_user, self.dry_run)
+        bench = Bench(cycles, user_name, self.words, daemon.promises_per_user, self.dry_run)
         return Rules(cycles, cycles.planner_alone(), young, bench)
 
     async def _settle(self, sight: Sight) -> Settled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rtsched.chain import Judgement
     from rtsched.model.verdicts import Finding
 
-_NUMBERED = re.compile(r"(?:job|task) (\d+)")
+_NUMBERED = re.compile(r"(job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
 BROKEN = (
@@ -25,6 +26,22 @@ BROKEN = (
 )
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The batch system's words.
+
+    Attributes
+    ----------
+    asking : callable
+        From a deadline, seconds since the epoch, to how a user asks for it.
+    name_of : callable
+        From a job's id to its name.
+    """
+
+    asking: Callable[[float], str]
+    name_of: Callable[[int], str]
 
 
 def moment(at: float, now: float) -> str:
@@ -81,18 +98,18 @@ def put_off(why: str, until: float, now: float) -> str:
     return shortened(f"{PREFIX}held; it is judged again{when}: {why}")
 
 
-def warned(judgement: Judgement, asking: Callable[[float], str], now: float) -> str:
+def warned(judgement: Judgement, words: Words, now: float) -> str:
     """Return what plug-ins that only warn would have said against the job; empty: nothing."""
-    _, why, offer = uncounted(judgement, ("warn",))
+    _, why, offer = uncounted(judgement, ("warn",), words)
     if not why:
         return ""
     text = shortened(f"{PREFIX}warning: {why}")
-    return (
-        text if offer == math.inf else f"{text}. Feasible: {moment(offer, now)} ({asking(offer)})"
-    )
+    if offer == math.inf:
+        return text
+    return f"{text}. Feasible: {moment(offer, now)} ({words.asking(offer)})"
 
 
-def foreseen(judgement: Judgement) -> tuple[tuple[str, ...], str, float]:
+def foreseen(judgement: Judgement, words: Words) -> tuple[tuple[str, ...], str, float]:
     """Return what would have become of the job, had plug-ins counted that do not.
 
     Reason codes, a sentence, and an offer, inf if there is none; the sentence is empty where none
@@ -105,11 +122,13 @@ def foreseen(judgement: Judgement) -> tuple[tuple[str, ...], str, float]:
         verdict = Verdict(int(answer.value.code[0]))
         if verdict >= Verdict.DEFER or math.isfinite(answer.value.promise[0]):
             doing.append(f"{answer.plugin} ({answer.mode}) would {WOULD[verdict]} it")
-    codes, why, offer = uncounted(judgement, ("shadow", "warn"))
+    codes, why, offer = uncounted(judgement, ("shadow", "warn"), words)
     return codes, shortened(": ".join(filter(None, (", ".join(doing), why)))), offer
 
 
-def uncounted(judgement: Judgement, modes: tuple[str, ...]) -> tuple[tuple[str, ...], str, float]:
+def uncounted(
+    judgement: Judgement, modes: tuple[str, ...], words: Words
+) -> tuple[tuple[str, ...], str, float]:
     """Return what plug-ins of these modes have against the first job, and their offer."""
     against = [
         answer.value
@@ -120,16 +139,17 @@ def uncounted(judgement: Judgement, modes: tuple[str, ...]) -> tuple[tuple[str, 
     ]
     found = [f for value in against for f in value.findings if 0 in f.rows]
     offer = max((float(value.offer[0]) for value in against), default=math.inf)
-    return tuple(f.reason.code for f in found), "; ".join(map(sentence, found)), offer
+    why = "; ".join(sentence(f, words) for f in found)
+    return tuple(f.reason.code for f in found), why, offer
 
 
-def reasons(judgement: Judgement) -> tuple[tuple[str, ...], str]:
+def reasons(judgement: Judgement, words: Words) -> tuple[tuple[str, ...], str]:
     """Return the codes and sentences of what counted against the first job of a batch."""
     found = [f for f in judgement.verdicts.findings if 0 in f.rows]
-    return tuple(f.reason.code for f in found), "; ".join(map(sentence, found))
+    return tuple(f.reason.code for f in found), "; ".join(sentence(f, words) for f in found)
 
 
-def sentence(finding: Finding) -> str:
+def sentence(finding: Finding, words: Words) -> str:
     """Return what a finding says of the first job of a batch, its numbers rounded for a prompt.
 
     A job that the batch system has not numbered is just the job.
@@ -137,7 +157,12 @@ def sentence(finding: Finding) -> str:
     row = finding.rows.tolist().index(0)
     numbers = {name: float(values[row]) for name, values in finding.numbers.items()}
     text = finding.reason.text({k: round(v) if abs(v) >= 100 else v for k, v in numbers.items()})
-    return _NUMBERED.sub(lambda m: m[0] if int(m[1]) < FIRST_OWN_ID else "the job", text)
+
+    def named(found: re.Match[str]) -> str:
+        job = int(found[2])
+        return f"{found[1]} {words.name_of(job)}" if job < FIRST_OWN_ID else "the job"
+
+    return _NUMBERED.sub(named, text)
 
 
 def shortened(text: str) -> str:

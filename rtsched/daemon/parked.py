@@ -17,7 +17,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.records import Decision
 from rtsched.daemon.site import promises_of
 from rtsched.daemon.submits import record_of
-from rtsched.model.actions import Action, Cancel, Release, Tell
+from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
@@ -70,6 +70,8 @@ class Bench:
         The plug-ins.
     name_of : callable
         From a uid to the user's name.
+    words : Words
+        The batch system's.
     most : int
         Promises that one user may have at a time; 0: any number.
     everything : bool
@@ -78,6 +80,7 @@ class Bench:
 
     chains: Chains
     name_of: Callable[[int], str]
+    words: messages.Words
     most: int = 0
     everything: bool = False
 
@@ -117,7 +120,7 @@ class Bench:
             later = {**site.put_off, job: until} if now < until < math.inf else site.put_off
             return Judged(replace(site, put_off=later))
         if verdicts.code[0] == Verdict.REJECT:
-            why = messages.reasons(judgement)[1]
+            why = messages.reasons(judgement, self.words)[1]
             text = messages.rejected(why, float(verdicts.offer[0]), "", 0.0, now)
             return self._declined(site, row, uid, judgement, text, now)
         if verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
@@ -164,9 +167,13 @@ class Bench:
 def settled_parked(site: Site) -> tuple[Action, ...]:
     """Return what parked jobs that have been judged still wait for: a release, or their end."""
     parked = site.snapshot.queued.id[_is_parked(site)]
-    free = [job for job in parked.tolist() if job in site.records or site.declined.get(job) == ""]
+    promised = [job for job in parked.tolist() if job in site.records]
+    free = [job for job in parked.tolist() if site.declined.get(job) == ""]
     over = {job: text for job in parked.tolist() if (text := site.declined.get(job))}
     actions: list[Action] = []
+    if promised:
+        deadline = np.array([site.records[job].deadline for job in promised])
+        actions.append(Admit(np.array(promised, np.int64), deadline))
     if free:
         actions.append(Release(np.array(free, np.int64)))
     if over:
@@ -193,6 +200,7 @@ def _decision(
     token: str = "",
 ) -> Decision:
     """Return what is noted of a verdict on one job."""
-    codes, offer = messages.reasons(judgement)[0], float(judgement.verdicts.offer[0])
+    codes = tuple(f.reason.code for f in judgement.verdicts.findings if 0 in f.rows)
+    offer = float(judgement.verdicts.offer[0])
     name = row.texts("name")[0] or ""
     return Decision(now, uid, row.labels()[0], name, verdict, codes, text, offer, token)

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from rtsched import __version__
-from rtsched.adapters.wire import Kind, Tag, frame
+from rtsched.adapters.live import FIRST_OWN_ID, Question
+from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.submits import Desk
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
+
+LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 
 
 class Queries:
@@ -106,7 +109,9 @@ class Queries:
         daemon = self.daemon
         planned = set(daemon.site.snapshot.plan.entries.job.tolist())
         changes = [
-            reports.PendingChange(c.kind, str(c.job) if c.job >= 0 else "", c.text)
+            reports.PendingChange(
+                c.kind, daemon.translator.name_of(c.job) if c.job >= 0 else "", c.text
+            )
             for c in (daemon.pending if daemon.dry_run else ())
         ]
         return reports.PlanReport(
@@ -185,9 +190,9 @@ class Queries:
             f"no job {name!r} of yours is known; `rtsched explain --last` lists "
             "what was said to your submissions"
         )
-        if not (name.isascii() and name.isdigit() and len(name) < 16):
+        job, site = self.daemon.translator.number_of(name), self.daemon.site
+        if job < 0:
             raise unknown
-        job, site = int(name), self.daemon.site
         place, there = places(site.marks.job, np.array([job]))
         owners = {int(site.marks.uid[place[0]])} if there[0] else set()
         owners |= {record.uid for record in self.daemon.store.find(job)}
@@ -257,17 +262,16 @@ class Queries:
         if age > daemon.policy.live.daemon.stale or daemon.site.facts is None:
             raise RtschedError(f"the batch system was last seen {age:.0f} s ago; ask again later")
         wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
-        submission = daemon.translator.describe(
-            _fields(question, uid, wanted), daemon.site.facts, now
-        )
+        fields = daemon.translator.fields_of(_asked(question, uid, wanted))
+        submission = daemon.translator.describe(fields, daemon.site.facts, now)
         if submission.problem:
             raise RtschedError(submission.problem)
         chain = daemon.policy.submits.of(submission.jobs)
         silent = msgspec.structs.replace(daemon.policy.live.daemon, offers_per_user=1, offer=1.0)
-        desk = Desk(chain, silent, daemon.translator.asking)
+        desk = Desk(chain, silent, daemon.words)
         judged = desk.judge(daemon.site, submission, "", now)
         reasons = tuple(
-            reports.Reason(f.reason.code, messages.sentence(f))
+            reports.Reason(f.reason.code, messages.sentence(f, daemon.words))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
         )
         new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]
@@ -291,23 +295,12 @@ class Queries:
         )
 
 
-def _fields(q: reports.Feasible, uid: int, deadline: float) -> dict[int, int | str]:
-    """Return a question as a submit filter would describe the job."""
-    words = {n: getattr(q, n) for n in ("sigma", "cms", "cps", "setup_link", "setup_node")}
-    said = ",".join(f"{name}={value:g}" for name, value in words.items() if value is not None)
-    fields: dict[int, int | str | None] = {
-        Tag.USER_ID: uid,
-        Tag.SUBMIT_UID: uid,
-        Tag.MIN_NODES: q.nodes,
-        Tag.MAX_NODES: q.nodes_max if q.nodes_max is not None else q.nodes,
-        Tag.TIME_LIMIT: math.ceil(q.time_s / 60.0) if q.time_s is not None else None,
-        Tag.PARTITION: q.partition or None,
-        Tag.ACCOUNT: q.account or None,
-        Tag.QOS: q.qos or None,
-        Tag.DEADLINE: math.ceil(deadline),
-        Tag.EXTRA: f"rtsched:{said}" if said else None,
-    }
-    return {tag: value for tag, value in fields.items() if value is not None}
+def _asked(q: reports.Feasible, uid: int, deadline: float) -> Question:
+    """Return a question as the translator takes it."""
+    load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
+    return Question(
+        uid, deadline, q.nodes, q.nodes_max, q.time_s, q.partition, q.account, q.qos, load
+    )
 
 
 def _time(value: float) -> float | None:
@@ -325,7 +318,7 @@ def _names(site: Site, rows: Sequence[int]) -> tuple[str, ...]:
 
 def _label(jobs: Jobs, job: int) -> str:
     place, there = places(jobs.id, np.array([job]))
-    own = there[0] and job < 1 << 40
+    own = there[0] and job < FIRST_OWN_ID
     return jobs.take(place).labels()[0] if own else ""
 
 

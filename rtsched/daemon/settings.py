@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.config import Mode  # noqa: TC001 - read by msgspec
 from rtsched.replay.policies import Site
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The `[daemon]` table."""
 
-    system: Annotated[Literal["slurm"], Meta(description="The batch system that runs here.")] = (
-        "slurm"
-    )
+    system: Annotated[
+        Literal["slurm", "condor"], Meta(description="The batch system that runs here.")
+    ] = "slurm"
     database: Annotated[
         str, Meta(description="Where promises are kept (SQLite); its directory must be writable.")
     ] = "/var/lib/rtsched/rtsched.db"
@@ -92,16 +93,20 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = "requeue"
     filters: Annotated[
-        list[str],
-        Meta(description="Users who may ask for verdicts: those that slurmctld runs as."),
-    ] = msgspec.field(default_factory=lambda: ["slurm", "root"])
+        list[str] | None,
+        Meta(
+            description="Users who may ask for verdicts: those that slurmctld or the schedd runs "
+            "as. Not given: root, and slurm or condor."
+        ),
+    ] = None
     filter_group: Annotated[
-        str,
+        str | None,
         Meta(
             description="Group that may connect to `submit.sock`; the daemon must be a member. "
-            "Without it everybody may connect, and those who are not in `filters` are sent away."
+            "Empty: everybody may connect, and those who are not in `filters` are sent away. Not "
+            "given: slurm or condor."
         ),
-    ] = "slurm"
+    ] = None
     admins: Annotated[
         list[str], Meta(description="Users who may see everybody's promises, beside root.")
     ] = []
@@ -114,6 +119,14 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")
     ] = "info"
+
+    def asking_users(self) -> list[str]:
+        """Return the users who may ask for verdicts."""
+        return [self.system, "root"] if self.filters is None else self.filters
+
+    def asking_group(self) -> str:
+        """Return the group that may connect to the submit filter's socket; empty: everybody."""
+        return self.system if self.filter_group is None else self.filter_group
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,6 +161,9 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
     )
     slurm: Annotated[SlurmSettings, Meta(description="How Slurm is read and steered.")] = (
         SlurmSettings()
+    )
+    condor: Annotated[CondorSettings, Meta(description="How HTCondor is read and steered.")] = (
+        CondorSettings()
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pwd
 import sys
 import tempfile
 from functools import partial
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
+from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import Kind
 from rtsched.chain import Chain
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.identity import user_name
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import Door
@@ -29,7 +28,7 @@ from rtsched.daemon.worker import Worker
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rtsched.adapters.live import LiveSystem, Translator
     from rtsched.daemon.reports import PlanReport
@@ -140,17 +139,18 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
         run / "submit.sock",
         (Kind.SUBMIT, Kind.MODIFY),
         Answers(daemon).answer,
-        uids={_uid(name) for name in settings.filters} - {-1},
+        uids=set(_uids(settings.asking_users())),
     )
     queries = Door(
         run / "query.sock", (Kind.QUERY,), Queries(daemon, os.getuid(), user_name).answer
     )
-    await daemon.run([(submits, settings.filter_group), (queries, None)])
+    await daemon.run([(submits, settings.asking_group()), (queries, None)])
 
 
-def _uid(name: str) -> int:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        log.warning("no_such_user", user=name, setting="daemon.filters")
-        return -1
+def _uids(names: Iterable[str]) -> Iterator[int]:
+    """Yield the uids of users; one that is not there is left out, and said in the log."""
+    for name in names:
+        if (uid := uid_of(name)) >= 0:
+            yield uid
+        else:
+            log.warning("no_such_user", user=name, setting="daemon.filters")

@@ -21,8 +21,6 @@ from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rtsched.adapters.live import Submission
     from rtsched.chain import Chain, Judgement
     from rtsched.daemon.records import Standing
@@ -85,13 +83,13 @@ class Desk:
         With the modes that hold for this job.
     settings : DaemonSettings
         How long offers and admissions stand.
-    asking : callable
-        From a deadline to how a user asks for it.
+    words : Words
+        The batch system's.
     """
 
     chain: Chain
     settings: DaemonSettings
-    asking: Callable[[float], str]
+    words: messages.Words
 
     def judge(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
         """Judge a submission at `now`, seconds since the epoch; nothing is written down."""
@@ -111,8 +109,7 @@ class Desk:
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
                 f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
-                f"(planner {self.chain.planner}); submit it without --dependency, or without a "
-                "deadline"
+                f"(planner {self.chain.planner}); submit it without that, or without a deadline"
             )
             return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.waits",))
         judged = self._judge(site, row, links, (submission.uid, user), now)
@@ -135,8 +132,8 @@ class Desk:
 
     def _unseen(self, site: Site, job: int) -> Judged:
         text = (
-            f"{messages.PREFIX}job {job}, which it waits for, was submitted a moment ago and is "
-            "not known yet; submit again in a few seconds"
+            f"{messages.PREFIX}job {self.words.name_of(job)}, which it waits for, was submitted a "
+            "moment ago and is not known yet; submit again in a few seconds"
         )
         return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unseen",))
 
@@ -171,7 +168,7 @@ class Desk:
             gone = [r for r in site.of_user(who[0], "offered") if r.id not in judged.site.records]
             judged = replace(judged, site=judged.site.left_unused(gone, now)) if gone else judged
         elif verdicts.code[0] == Verdict.DEFER:
-            why = messages.reasons(judgement)[1]
+            why = messages.reasons(judgement, self.words)[1]
             text = messages.put_off(why, float(verdicts.retry_at[0]), now)
             judged = Judged(site, Ruling(False, text, parked=True), verdict="defer")
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
@@ -183,13 +180,13 @@ class Desk:
             ruling = ruling_of(record, after, now)
             judged = Judged(after, ruling, (record,), "admit")
         changed = (*judged.changed, *_dropped(site, judged.site, now))
-        codes = messages.reasons(judgement)[0]
+        codes = messages.reasons(judgement, self.words)[0]
         return replace(judged, changed=changed, codes=codes, judgement=judgement)
 
     def _passed(self, site: Site, judgement: Judgement, now: float) -> Judged:
         """Let a job pass that nobody promises anything; say what would have become of it."""
-        codes, text, offer = messages.foreseen(judgement)
-        ruling = Ruling(False, messages.warned(judgement, self.asking, now))
+        codes, text, offer = messages.foreseen(judgement, self.words)
+        ruling = Ruling(False, messages.warned(judgement, self.words, now))
         return Judged(site, ruling, (), "pass", codes, offer, judgement, text)
 
     def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
@@ -209,8 +206,8 @@ class Desk:
             if found is not None:
                 after, record = found
                 offer, held, changed = record.deadline, self.settings.offer, (record,)
-        why = messages.reasons(judgement)[1]
-        asking = self.asking(offer) if math.isfinite(offer) else ""
+        why = messages.reasons(judgement, self.words)[1]
+        asking = self.words.asking(offer) if math.isfinite(offer) else ""
         text = messages.rejected(why, offer, asking, held, now)
         return Judged(after, Ruling(True, text), changed, "reject", offer=offer)
 

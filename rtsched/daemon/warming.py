@@ -15,6 +15,7 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.live import Marks, Sight, Submission
+from rtsched.daemon.messages import Words
 from rtsched.daemon.site import Site
 from rtsched.daemon.submits import Desk
 from rtsched.daemon.working import settle, steered
@@ -39,7 +40,7 @@ def warm_up(policy: Policy, rules: Rules) -> None:
     begun = time.perf_counter()
     site = Site(Snapshot(_NOW, Cluster(Nodes.build(_NODES, name=list("abcd")))))
     site = settle(site, _sight(site), rules, _NOW).site
-    desk = Desk(policy.submits.chain, policy.live.daemon, str)
+    desk = Desk(policy.submits.chain, policy.live.daemon, Words(str, str))
     for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
         for left in (900.0, 3600.0, 100.0):  # fits, fits behind it, does not fit
             submission = Submission(_job(kind, _NOW + left), Edges.build(0), 0)

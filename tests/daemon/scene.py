@@ -10,6 +10,7 @@ import numpy as np
 from rtsched.adapters.live import Ended, Ending, Marks, Sight, Submission
 from rtsched.chain import Chain, Member
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.messages import Words
 from rtsched.daemon.parked import Bench
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
 NAMES = {ANN: "ann", BOB: "bob"}
+WORDS = Words(lambda at: f"--deadline={at:.0f}", str)
 
 
 class Scene:
@@ -37,7 +39,7 @@ class Scene:
         plugin = Mcdf() if planner == "mcdf" else Spare()
         self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
         self.settings = DaemonSettings(**settings)
-        bench = Bench(self.chains, NAMES.get)
+        bench = Bench(self.chains, NAMES.get, WORDS)
         self.rules = Rules(self.chains, self.chains.planner_alone(), 15.0, bench)
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
@@ -52,9 +54,7 @@ class Scene:
         arrays = {k: [v] for k, v in text.items() if v is not None}
         edges = Edges.build(0) if after is None else Edges.build(1, before=[after])
         submission = Submission(Jobs.build(1, **arrays), edges, uid)
-        desk = Desk(
-            self.chains.of(submission.jobs), self.settings, lambda at: f"--deadline={at:.0f}"
-        )
+        desk = Desk(self.chains.of(submission.jobs), self.settings, WORDS)
         judged = desk.judge(self.site, submission, NAMES[uid], now)
         self.site = judged.site
         return judged

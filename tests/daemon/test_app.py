@@ -9,6 +9,7 @@ import numpy as np
 from scene import Scene
 
 from rtsched.adapters.live import Change, Done, Sight
+from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.chain import Chain, Member
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
@@ -60,7 +61,9 @@ def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) 
         chains = [Chains(Chain([Member("mcdf", Mcdf())], "mcdf"), ()) for _ in range(2)]
         policy = Policy(LiveSite(), *chains)
         with Store(tmp_path / "rtsched.db") as store:
-            daemon = Daemon(policy, store, system, None, Metrics(), reread=lambda: policy)
+            daemon = Daemon(
+                policy, store, system, SlurmTranslator(), Metrics(), reread=lambda: policy
+            )
             daemon._with_tells([Tell(np.array([7]), ("broken",))])
             for _ in range(4):
                 await daemon.cycle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scene import ANN, NAMES, T0, Scene
+from scene import ANN, NAMES, T0, WORDS, Scene
 
 from rtsched.adapters.live import Submission
 from rtsched.chain import Chain, Member
@@ -20,7 +20,7 @@ def judged(mode: str, problem: str = "", **columns: object):
     row = {"partition": None, "account": None, "qos": None, **columns}
     jobs = Jobs.build(1, **{name: [value] for name, value in row.items() if value is not None})
     submission = Submission(jobs, Edges.build(0), ANN, problem)
-    desk = Desk(chain.of(jobs), DaemonSettings(), lambda at: f"--deadline={at:.0f}")
+    desk = Desk(chain.of(jobs), DaemonSettings(), WORDS)
     site = Scene().site
     found = desk.judge(site, submission, NAMES[ANN], T0)
     assert (found.site is site) == (mode != "enforce" or bool(problem))

@@ -6,7 +6,7 @@ import numpy as np
 from scene import T0, Scene
 
 from rtsched.daemon.parked import AT_A_TIME as PARKED
-from rtsched.model.actions import Cancel, Release
+from rtsched.model.actions import Admit, Cancel, Release
 from rtsched.model.jobs import Jobs
 
 
@@ -20,8 +20,8 @@ def judged(scene: Scene, now: float, jobs: Jobs) -> dict[type, list[int]]:
     """Return what becomes of the jobs at a look."""
     actions = scene.look(now, parked=jobs).actions
     return {
-        kind: [job for each in actions if isinstance(each, kind) for job in each.job.tolist()]
-        for kind in (Release, Cancel)
+        kinds[0]: [job for each in actions if isinstance(each, kinds) for job in each.job.tolist()]
+        for kinds in ((Release, Admit), (Cancel,))
     }
 
 

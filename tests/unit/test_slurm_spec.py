@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.slurm.spec import KEYS, NOTHING, dag_key, spec_of
+from rtsched.adapters.live import dag_key
+from rtsched.adapters.slurm.spec import KEYS, NOTHING, spec_of
 
 
 def test_a_divisible_load() -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Ended, Ending, Marks
+from rtsched.adapters.live import Ended, Ending, Marks, dag_key
 from rtsched.adapters.slurm.past import LIVE
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
-from rtsched.adapters.slurm.spec import NOTHING, Spec, dag_key, spec_of
+from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import MARK, PARKED, UNJUDGED
 from rtsched.adapters.slurm_text import ENDINGS
 from rtsched.model import log

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from dataclasses import dataclass, field, replace
 
 _WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
@@ -137,9 +136,3 @@ def _checked(pairs: dict[str, str]) -> Spec:
 def _short(text: str) -> str:
     """Return a text for a message, cut off."""
     return repr(text if len(text) <= 40 else text[:40] + "...")
-
-
-def dag_key(user: str, name: str) -> int:
-    """Return the key of a user's task graph: the same whenever it is asked for."""
-    text = f"{user}\0{name}".encode()
-    return (zlib.crc32(text) << 31) ^ zlib.adler32(text)

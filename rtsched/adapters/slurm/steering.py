@@ -96,11 +96,11 @@ def steer_changes(
     elif isinstance(action, Tell):
         for job, text in zip(action.job.tolist(), action.text, strict=True):
             yield from _tell(job, text, view)
-    elif isinstance(action, Hold | Release):
+    elif isinstance(action, Hold | Release | Admit):
         yield from _holds(action, view)
     elif isinstance(action, Requeue | Move):
         yield from _requeues(action, view)
-    elif not isinstance(action, Admit | Reserve):
+    elif not isinstance(action, Reserve):
         for job in action.job.tolist():
             yield Change(_kind(action), job, f"{_kind(action)} job {job}")
 
@@ -287,7 +287,7 @@ def _tell(job: int, text: str, view: View) -> Iterator[Change]:
     )
 
 
-def _holds(action: Hold | Release, view: View) -> Iterator[Change]:
+def _holds(action: Hold | Release | Admit, view: View) -> Iterator[Change]:
     """Yield which waiting jobs are held or let go."""
     word = "hold" if isinstance(action, Hold) else "release"
     for job in action.job.tolist():

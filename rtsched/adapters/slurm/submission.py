@@ -6,19 +6,18 @@ Source: manual pages sbatch and scontrol, `job_desc_msg_t` in slurm.h.
 from __future__ import annotations
 
 import math
-import pwd
 import time
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Ruling, Submission
+from rtsched.adapters.live import Question, Ruling, Submission, dag_key
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.shape import Asked, predecessors, shape_of
-from rtsched.adapters.slurm.spec import Spec, dag_key, spec_of
+from rtsched.adapters.slurm.spec import Spec, spec_of
+from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.model.jobs import Edges, Jobs, Kind
 
@@ -83,6 +82,32 @@ class SlurmTranslator:
 
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()
+
+    def name_of(self, job: int) -> str:
+        """Return the job's number: of an array's task its own one."""
+        return str(job)
+
+    def number_of(self, name: str) -> int:
+        """Return the id of the job of this name; -1: this is no job's name."""
+        return int(name) if name.isascii() and name.isdigit() and len(name) < 16 else -1
+
+    def fields_of(self, question: Question) -> Mapping[int, str | int]:
+        """Return a question as the submit filter would describe the job."""
+        said = ",".join(f"{name}={value:g}" for name, value in question.load.items())
+        most, limit = question.nodes_max, question.time_s
+        fields: dict[int, str | int | None] = {
+            Tag.USER_ID: question.uid,
+            Tag.SUBMIT_UID: question.uid,
+            Tag.MIN_NODES: question.nodes,
+            Tag.MAX_NODES: most if most is not None else question.nodes,
+            Tag.TIME_LIMIT: math.ceil(limit / 60.0) if limit is not None else None,
+            Tag.PARTITION: question.partition or None,
+            Tag.ACCOUNT: question.account or None,
+            Tag.QOS: question.qos or None,
+            Tag.DEADLINE: math.ceil(question.deadline),
+            Tag.EXTRA: f"rtsched:{said}" if said else None,
+        }
+        return {tag: value for tag, value in fields.items() if value is not None}
 
     def describe(
         self, fields: Mapping[int, str | int], facts: SlurmFacts | None, now: float
@@ -240,15 +265,6 @@ def _too_late(deadline: float, start: float) -> str:
     if deadline <= start:
         return "its deadline is over before it can begin; give a later --deadline"
     return ""
-
-
-@lru_cache(maxsize=4096)
-def user_name(uid: int) -> str:
-    """Return a user's name; the number where there is none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError, ValueError):
-        return str(uid)
 
 
 def _text(fields: Mapping[int, str | int], tag: Tag) -> str:

@@ -1,0 +1,39 @@
+"""What the translator must know of a pool: margins, slots, who is charged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class CondorFacts:
+    """What a look found out about the configuration; times in seconds, memory in bytes.
+
+    Attributes
+    ----------
+    version : str
+        HTCondor's version, such as `25.14.1`.
+    margin : float
+        By how much a job outlives its stated run time at the latest, counted from its planned
+        start: negotiation, overrun, the slot's way back.
+    nodes : int
+        Rows of the cluster.
+    cores, memory : int
+        What the smallest row has; a promised job must fit.
+    run_time : float
+        Of a job that states none; inf: no end.
+    associations : dict of str to int
+        Row of `Accounts` by submitter, such as `alice@example.org` or `group.alice@example.org`.
+    domain : str
+        UID_DOMAIN: what stands behind a user's name in a submitter's.
+    """
+
+    version: str = ""
+    margin: float = 0.0
+    nodes: int = 0
+    cores: int = 1
+    memory: int = -1
+    run_time: float = math.inf
+    associations: dict[str, int] = field(default_factory=dict)
+    domain: str = ""

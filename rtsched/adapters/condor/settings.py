@@ -1,0 +1,112 @@
+"""The `[condor]` table of a site file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Seconds = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How rtsched reads and changes HTCondor."""
+
+    collector: Annotated[
+        str, Meta(description="The pool's collector, `host[:port]`; empty: as HTCondor is set up.")
+    ] = ""
+    schedd: Annotated[
+        str, Meta(description="Name of the schedd whose jobs are judged; empty: the local one.")
+    ] = ""
+    table: Annotated[
+        str,
+        Meta(
+            description="File that the ClassAd library looks slots up in; its directory must be "
+            "writable for the daemon and readable for HTCondor."
+        ),
+    ] = "/run/rtsched/slots"
+    table_valid_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="After so many seconds without a new table HTCondor places jobs as if "
+            "nothing were planned. The table is written anew in good time, changed or not.",
+        ),
+    ] = 900.0
+    constraint: Annotated[
+        str, Meta(description="ClassAd expression; other slots are left alone. Empty: all slots.")
+    ] = ""
+    unit_cpus: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="A partitionable slot counts as so many nodes as it has times this many "
+            "CPUs. A promised job gets whole nodes.",
+        ),
+    ] = 1
+    start_delay_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="Seconds from a planned start to the job's start at the latest. Not "
+            "given: two negotiation intervals of the pool, and 10.",
+        ),
+    ] = None
+    completing_s: Annotated[
+        Seconds,
+        Meta(description="Seconds that a slot needs after a job's end before the next may start."),
+    ] = 10.0
+    run_time_s: Annotated[
+        Positive | None,
+        Meta(
+            description="Run time of jobs that state none (RtRunTime). Not given: they may run "
+            "for ever, and start only where nothing is planned.",
+        ),
+    ] = None
+    overrun_s: Annotated[
+        Seconds,
+        Meta(
+            description="Seconds by which a job may outlive its stated run time before HTCondor "
+            "ends it: the interval of its checks."
+        ),
+    ] = 30.0
+    reserve_ahead_s: Annotated[
+        Positive | None,
+        Meta(
+            description="Starts that are farther away keep no slot yet. Not given: all starts do.",
+        ),
+    ] = None
+    factors: Annotated[
+        bool, Meta(description="Set users' priority factors from the fair-share plug-ins' terms.")
+    ] = True
+    factor_step: Annotated[
+        float, Meta(gt=0, description="A factor is set anew when it differs by this fraction.")
+    ] = 0.05
+    factor_range: Annotated[
+        tuple[float, float],
+        Meta(description="Least and greatest priority factor that is set."),
+    ] = (1.0, 1000000.0)
+    priorities_per_cycle: Annotated[
+        int, Meta(ge=0, description="Most jobs whose JobPrio changes in one cycle.")
+    ] = 1000
+    sizes_per_cycle: Annotated[
+        int, Meta(ge=0, description="Most parallel jobs whose host count changes in one cycle.")
+    ] = 100
+    overruns: Annotated[
+        Literal["vacate", "remove", "leave"],
+        Meta(
+            description="What the daemon does with a best-effort job that outlives its stated run "
+            "time, where HTCondor's own policy did not."
+        ),
+    ] = "vacate"
+    speeds: Annotated[
+        dict[str, Annotated[float, Meta(gt=0)]],
+        Meta(
+            description="Relative speed by slot name, machine or RtClass; a slot's name counts "
+            "first, its attribute RtSpeed last."
+        ),
+    ] = {}
+    query_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that one question to HTCondor may take.")
+    ] = 20.0

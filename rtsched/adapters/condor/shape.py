@@ -1,0 +1,276 @@
+"""What a job ad means for the models: one set of rules for a submission and for a queued job.
+
+Source: appendix "Job ClassAd Attributes" of HTCondor's manual; docs/condor/user.md for ours.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.classads import Expression, number, text
+from rtsched.adapters.condor.ids import number_of
+from rtsched.adapters.live import dag_key
+from rtsched.kernels.dlt import exec_time, fastest_count
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.facts import CondorFacts
+
+MEGABYTE = 1 << 20
+PARALLEL = 11
+"""JobUniverse of parallel jobs."""
+_ON_SLOTS = (5, 10, PARALLEL, 13)
+"""Universes whose jobs take slots: vanilla, java, parallel, vm."""
+
+LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
+_LOAD_ATTRIBUTES = {name: "rt" + name.replace("_", "") for name in LOAD}
+
+WISHES: dict[str, str] = {
+    "rtdeadline": "RtDeadline",
+    "rtruntime": "RtRunTime",
+    "rtsigma": "RtSigma",
+    "rtcms": "RtCms",
+    "rtcps": "RtCps",
+    "rtsetuplink": "RtSetupLink",
+    "rtsetupnode": "RtSetupNode",
+    "rtminnodes": "RtMinNodes",
+    "rtspeedup": "RtSpeedup",
+    "rtcheckpoint": "RtCheckpoint",
+    "rtdag": "RtDag",
+    "rtafter": "RtAfter",
+    "rtmessagetime": "RtMessageTime",
+}
+"""Attributes that users write, by their names in lower case."""
+
+OURS = (
+    *("RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtPromise", "RtPlannedStart"),
+    *("RtFraction", "RtNode", "RtWhy"),
+)
+"""Attributes that only rtsched writes."""
+
+_WRITTEN = frozenset(name.lower() for name in OURS)
+_NUMBERS = ("rtdeadline", "rtruntime", *_LOAD_ATTRIBUTES.values(), "rtminnodes", "rtmessagetime")
+_POSITIVE = ("rtruntime", "rtsigma", "rtcps")
+_MOST_AFTER = 1000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a job is in the models; `problem` says why it cannot be promised anything.
+
+    `whole`: the cluster is one job, whatever number of procs it has. Times in seconds.
+    """
+
+    kind: Kind = Kind.RIGID
+    size: int = 1
+    size_min: int = -1
+    size_max: int = -1
+    wall_time: float = math.inf
+    deadline: float = math.inf
+    whole: bool = False
+    load: dict[str, float] = field(default_factory=dict)
+    after: tuple[int, ...] = ()
+    message_time: float = 0.0
+    dag: int = -1
+    checkpoint: bool = False
+    problem: str = ""
+
+
+def wishes(ad: Record) -> bool:
+    """Return whether a job asks for what only rtsched can give; a run time alone is no wish."""
+    return any(ad.get(name) is not None for name in WISHES if name != "rtruntime")
+
+
+def is_whole(ad: Record) -> bool:
+    """Return whether all procs of a job's cluster are one job: a divisible load."""
+    return ad.get("rtsigma") is not None
+
+
+def run_time(ad: Record, facts: CondorFacts) -> float:
+    """Return how long a job says that it runs, seconds; inf: it does not say.
+
+    A limit of the job's own counts where it states no run time, the site's default last.
+    """
+    stated = number(ad, "rtruntime")
+    if not (math.isfinite(stated) and stated > 0):
+        stated = number(ad, "allowedexecuteduration", "allowedjobduration")
+    return stated if math.isfinite(stated) and stated > 0 else facts.run_time
+
+
+def shape_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Shape:
+    """Return the shape of a job; `fresh`: nothing was promised to it yet.
+
+    What was promised once stays so when slots become fewer or smaller: that is no change of the
+    job, and they may come back in time.
+    """
+    problem = _malformed(ad)
+    if problem:
+        return Shape(problem=problem)
+    length, after, asks = run_time(ad, facts), _after(ad), fresh and wishes(ad)
+    problem = _problem(ad, facts, length, after is not None) if asks else ""
+    shape = Shape(
+        deadline=_or(number(ad, "rtdeadline"), math.inf),
+        whole=is_whole(ad),
+        after=after or (),
+        message_time=_or(number(ad, "rtmessagetime"), 0.0),
+        dag=_dag(ad),
+        checkpoint=ad.get("rtcheckpoint") is True,
+        problem=problem,
+    )
+    if is_whole(ad):
+        return _divisible(ad, facts, length, shape)
+    least, most = hosts(ad)
+    problem = problem or (_too_many(least, facts) if asks else "")
+    shape = replace(shape, size=least, wall_time=length + facts.margin, problem=problem)
+    if most == least or text(ad, "rtspeedup") == "none" or not wishes(ad):
+        return shape
+    wall = length + facts.margin * most / least
+    return replace(shape, kind=Kind.MOLDABLE, size_min=least, size_max=most, wall_time=wall)
+
+
+def hosts(ad: Record) -> tuple[int, int]:
+    """Return the fewest and most slots that a job runs on at a time."""
+    if number(ad, "jobuniverse") != PARALLEL:
+        return 1, 1
+    most = max(1, int(_or(number(ad, "maxhosts"), 1.0)))
+    return min(max(1, int(_or(number(ad, "minhosts"), float(most)))), most), most
+
+
+def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> Shape:
+    """Return the shape of a load that is cut at will into the procs of its cluster.
+
+    It takes at least so many that its stated run time, where it has one, holds it.
+    """
+    load = {name: _or(number(ad, key), 0.0) for name, key in _LOAD_ATTRIBUTES.items()}
+    load["setup_node"] += facts.margin
+    most = max(1, int(_or(number(ad, "totalsubmitprocs"), 1.0)))
+    least = min(max(1, int(_or(number(ad, "rtminnodes"), 1.0))), most)
+    most = max(least, min(most, facts.nodes or most))
+    sigma, cms, cps, setup_link, setup_node = (load[name] for name in LOAD)
+
+    def duration(n: int) -> float:
+        return float(exec_time(n, sigma, cms, cps, setup_link, setup_node))
+
+    fastest = max(least, fastest_count(most, sigma, cms, cps, setup_link, setup_node))
+    problem = shape.problem or _too_many(least, facts)
+    limit = length + facts.margin
+    if duration(fastest) > limit:
+        problem = problem or f"its load takes longer than its run time on {most} slots"
+    else:
+        sizes = range(least, fastest + 1)
+        least = sizes[bisect_left(sizes, -limit, key=lambda n: -duration(n))]
+    return replace(
+        shape,
+        kind=Kind.DIVISIBLE,
+        size=least,
+        size_min=least,
+        size_max=most,
+        wall_time=duration(least),
+        load=load,
+        problem=problem,
+    )
+
+
+def _malformed(ad: Record) -> str:
+    """Return which attribute of ours makes no sense, one sentence; empty: all do."""
+    for name, value in ad.items():
+        if not name.startswith("rt") or value is None or name in _WRITTEN:
+            continue
+        if name in WISHES:
+            problem = _wrong(name, value, ad)
+        else:
+            meant = get_close_matches(name, WISHES, 1, 0.8)
+            problem = f"{name} is not known; {WISHES[meant[0]]} is" if meant else ""
+        if problem:
+            return problem
+    load = [key for key in _LOAD_ATTRIBUTES.values() if ad.get(key) is not None]
+    three = ("rtsigma", "rtcms", "rtcps")
+    if load and not all(ad.get(key) is not None for key in three):
+        return "RtSigma, RtCms and RtCps describe a divisible load together; give all"
+    if ad.get("rtmessagetime") is not None and ad.get("rtafter") is None:
+        return "RtMessageTime needs RtAfter"
+    return ""
+
+
+def _wrong(name: str, value: object, ad: Record) -> str:
+    """Return what is wrong with one attribute."""
+    shown = WISHES[name]
+    if name in _NUMBERS:
+        found = number(ad, name)
+        if not math.isfinite(found) or found < 0 or isinstance(value, bool):
+            return f"{shown} must be a number such as 600, not {_short(value)}"
+        if name in _POSITIVE and found <= 0:
+            return f"{shown} must be above 0"
+    elif name == "rtspeedup" and value not in {"linear", "none"}:
+        return f'{shown} must be "linear" or "none", not {_short(value)}'
+    elif name == "rtcheckpoint" and not isinstance(value, bool):
+        return f"{shown} must be true or false, not {_short(value)}"
+    elif name in {"rtdag", "rtafter"} and (not text(ad, name) or isinstance(value, Expression)):
+        return f"{shown} must be a text in quotes, not {_short(value)}"
+    return ""
+
+
+def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
+    """Return why a job that wants something of rtsched cannot get it; empty if it can."""
+    universe = number(ad, "jobuniverse")
+    if math.isfinite(universe) and universe not in _ON_SLOTS:
+        return "no promise is given to a job of this universe; use vanilla, container or parallel"
+    if universe == PARALLEL and is_whole(ad):
+        return "a divisible load is a vanilla cluster of several procs, not a parallel job"
+    if not known:
+        return 'RtAfter names jobs, such as "12.0 13.0", at most 1000 of them'
+    if not math.isfinite(length) and not is_whole(ad):
+        return "has no stated run time, so its end cannot be promised; give +RtRunTime"
+    if number(ad, "requestgpus") > 0:
+        return "no promise is given to a job that needs GPUs"
+    cpus = number(ad, "requestcpus")
+    if math.isfinite(cpus) and cpus > facts.cores:
+        return (
+            f"asks for {cpus:.0f} CPUs on a slot; promises are given to jobs of at most "
+            f"{facts.cores}"
+        )
+    memory = number(ad, "requestmemory") * MEGABYTE
+    if math.isfinite(memory) and memory > facts.memory > 0:
+        return (
+            f"asks for {memory / MEGABYTE:.0f} MB; promises are given to jobs of at most "
+            f"{facts.memory // MEGABYTE}"
+        )
+    return ""
+
+
+def _too_many(least: int, facts: CondorFacts) -> str:
+    """Return whether a job needs more slots than there are."""
+    if facts.nodes and least > facts.nodes:
+        return f"needs {least} slots at a time, the pool has {facts.nodes}"
+    return ""
+
+
+def _after(ad: Record) -> tuple[int, ...] | None:
+    """Return the jobs that a job waits for; None if the attribute makes no sense."""
+    words = (text(ad, "rtafter") or "").replace(",", " ").split()
+    found = tuple(dict.fromkeys(number_of(word) for word in words))
+    return None if -1 in found or len(found) > _MOST_AFTER else found
+
+
+def _dag(ad: Record) -> int:
+    """Return the key of a job's task graph: by the name that its user gave, or by its DAGMan."""
+    name = text(ad, "rtdag")
+    if name:
+        return dag_key(text(ad, "owner") or "", name)
+    manager = number(ad, "dagmanjobid")
+    return int(manager) if math.isfinite(manager) and manager >= 0 else -1
+
+
+def _or(value: float, otherwise: float) -> float:
+    return value if math.isfinite(value) else otherwise
+
+
+def _short(value: object) -> str:
+    """Return a value for a message, cut off."""
+    said = str(value)
+    return repr(said if len(said) <= 40 else said[:40] + "...")

@@ -1,0 +1,184 @@
+"""Between the ClassAd library's words and the models; pure."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.classads import Record, number, parse_value, text
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.ids import job_id, name_of, number_of
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.shape import MEGABYTE, Shape, shape_of
+from rtsched.adapters.condor.view import PARKED
+from rtsched.adapters.live import Question, Ruling, Submission
+from rtsched.adapters.users import uid_of, user_name
+from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.model.jobs import Edges, Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MARK = "rtsched:"
+"""What stands before an admission in an answer."""
+
+
+class CondorTranslator:
+    """Translates submissions of HTCondor.
+
+    Parameters
+    ----------
+    settings : CondorSettings
+        The `[condor]` table.
+    """
+
+    def __init__(self, settings: CondorSettings | None = None) -> None:
+        self.settings = settings or CondorSettings()
+
+    def name_of(self, job: int) -> str:
+        """Return what HTCondor calls a job, such as `12.0`."""
+        return name_of(job)
+
+    def number_of(self, name: str) -> int:
+        """Return the id of the job `12.0`; -1: this is no job's name."""
+        return number_of(name)
+
+    def describe(
+        self, fields: Mapping[int, str | int], facts: CondorFacts | None, now: float
+    ) -> Submission:
+        """Return what a submission means; `facts` are those of the last look."""
+        facts = facts or CondorFacts()
+        ad = ad_of(str(fields.get(Tag.AD, "")))
+        shape = shape_of(ad, facts)
+        begin = number(ad, "deferraltime")
+        user = text(ad, "owner") or ""
+        jobs = job_of(ad, shape, facts, submit=now, begin=begin if begin > now else -math.inf)
+        problem = shape.problem or _too_late(shape.deadline, max(now, begin if begin > 0 else now))
+        uid = uid_of(user)
+        if uid < 0:
+            problem = problem or f"its owner {user[:60]!r} is no user of this machine"
+        edges = Edges.build(
+            len(shape.after),
+            before=np.array(shape.after, np.int64),
+            after=-1,
+            message_time=shape.message_time,
+        )
+        return Submission(jobs, edges, uid, problem)
+
+    def answer(
+        self,
+        submission: Submission,  # noqa: ARG002 - of the interface
+        ruling: Ruling,
+        facts: CondorFacts | None,  # noqa: ARG002 - of the interface
+    ) -> Mapping[int, str | int]:
+        """Return what the library is to tell: the verdict, its text, and the admission.
+
+        Everything else is set by the adapter, once the job is in the queue: until then it cannot
+        start anywhere.
+        """
+        if ruling.rejected:
+            return {Tag.VERDICT: REJECT, Tag.MESSAGE: ruling.text}
+        fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
+        if ruling.text:
+            fields[Tag.MESSAGE] = ruling.text
+        if ruling.token or ruling.parked:
+            fields[Tag.ADMIN_COMMENT] = MARK + (ruling.token or PARKED)
+        return fields
+
+    def asking(self, deadline: float) -> str:
+        """Return the line of a submit file that asks for a deadline."""
+        return f"+RtDeadline={math.ceil(deadline)}"
+
+    def guarded(self, fields: Mapping[int, str | int]) -> str:  # noqa: ARG002 - of the interface
+        """Return nothing: HTCondor itself protects the attributes of a promise."""
+        return ""
+
+    def fields_of(self, question: Question) -> Mapping[int, str | int]:
+        """Return a question as the ClassAd library would describe the job."""
+        ad: dict[str, object] = {
+            "Owner": user_name(question.uid),
+            "ProcId": 0,
+            "JobUniverse": 5,
+            "RtDeadline": math.ceil(question.deadline),
+        }
+        most = question.nodes_max or question.nodes
+        if question.load:
+            named = {name: f"Rt{name.title().replace('_', '')}" for name in question.load}
+            ad |= {named[name]: value for name, value in question.load.items()}
+            ad |= {"TotalSubmitProcs": most, "RtMinNodes": question.nodes}
+        elif most > 1:
+            ad |= {"JobUniverse": 11, "MinHosts": question.nodes, "MaxHosts": most}
+        if question.time_s is not None:
+            ad["RtRunTime"] = question.time_s
+        if question.account:
+            ad["AcctGroup"] = question.account
+        return {Tag.AD: "".join(f"{name} = {_literal(value)}\n" for name, value in ad.items())}
+
+
+def ad_of(lines: str) -> Record:
+    """Return the ad that lines `Name = literal` make, names in lower case."""
+    pairs = (line.partition("=") for line in lines.splitlines() if "=" in line)
+    return {name.strip().lower(): parse_value(value) for name, _, value in pairs}
+
+
+def job_of(ad: Record, shape: Shape, facts: CondorFacts, *, submit: float, begin: float) -> Jobs:
+    """Return a job of one row; times in seconds since the epoch."""
+    cluster, proc = number(ad, "clusterid"), number(ad, "procid")
+    numbered = math.isfinite(cluster) and math.isfinite(proc)
+    job = job_id(int(cluster), 0 if shape.whole else int(proc)) if numbered else -1
+    submitter = submitter_of(ad, facts)
+    cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
+    load: dict[str, Any] = dict(shape.load)
+    return Jobs.build(
+        1,
+        label=["the job" if job < 0 else name_of(job)],
+        submit=submit,
+        begin=begin,
+        wall_time=shape.wall_time,
+        deadline=shape.deadline,
+        kind=shape.kind,
+        size=shape.size,
+        size_min=shape.size_min,
+        size_max=shape.size_max,
+        cores=int(cpus) * shape.size if cpus > 0 else -1,
+        memory=int(memory) * MEGABYTE if memory > 0 else -1,
+        name=[name_in(ad)],
+        user=[text(ad, "owner")],
+        account=[text(ad, "acctgroup")],
+        association=facts.associations.get(submitter, -1),
+        nice=0.0,
+        dag=shape.dag,
+        checkpoints=shape.checkpoint,
+        **load,
+    )
+
+
+def name_in(ad: Record) -> str | None:
+    """Return what its user calls a job: the batch's name, or the command's."""
+    name = text(ad, "jobbatchname")
+    command = text(ad, "cmd")
+    return name or (command.rpartition("/")[2] if command else None)
+
+
+def submitter_of(ad: Record, facts: CondorFacts) -> str:
+    """Return who is charged for a job, as the negotiator names it."""
+    domain = (text(ad, "user") or "").partition("@")[2] or facts.domain
+    name = text(ad, "accountinggroup") or text(ad, "owner") or ""
+    return name if "@" in name or not domain else f"{name}@{domain}"
+
+
+def _too_late(deadline: float, start: float) -> str:
+    """Return what is wrong with a deadline that is over."""
+    if deadline <= start:
+        return "its deadline is over before it can begin; give a later RtDeadline"
+    return ""
+
+
+def _literal(value: object) -> str:
+    """Return a value as a ClassAd literal."""
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return str(value)

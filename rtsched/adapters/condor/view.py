@@ -1,0 +1,81 @@
+"""What one look shows of a pool, in HTCondor's own terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.table import Column, Table, Text
+
+if TYPE_CHECKING:
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.live import Sight
+
+IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
+"""JobStatus."""
+
+PARKED, UNJUDGED = "parked", "unjudged"
+"""What RtAdmission says in place of a token."""
+
+
+class Procs(Table):
+    """One row per proc in the queue, in order of (cluster, proc)."""
+
+    job = Column(np.int64, -1, "The job in the models; procs of a divisible load share one.")
+    cluster = Column(np.int64, -1, "ClusterId.")
+    proc = Column(np.int64, -1, "ProcId.")
+    status = Column(np.int8, IDLE, "JobStatus.")
+    universe = Column(np.int8, 5, "JobUniverse.")
+    submit = Column(np.float64, np.nan, "QDate, seconds since the epoch.")
+    begin = Column(np.float64, -np.inf, "DeferralTime, seconds since the epoch; -inf: none.")
+    start = Column(np.float64, np.nan, "JobCurrentStartDate of one that runs; else nan.")
+    run_time = Column(np.float64, np.inf, "Stated run time, seconds; inf: none.")
+    cpus = Column(np.int32, 1, "RequestCpus.")
+    memory = Column(np.int64, -1, "RequestMemory, bytes; -1: not said.")
+    priority = Column(np.int32, 0, "JobPrio.")
+    user = Text("Owner.")
+    submitter = Text("Who is charged, such as alice@example.org or group.alice@example.org.")
+    account = Text("AcctGroup.")
+    name = Text("JobBatchName, else Cmd's last part.")
+    slot = Text("RemoteHost: the slot that it runs on.")
+    admission = Text("RtAdmission.")
+    node_set = Text("RtNodeSet.")
+
+
+class Slots(Table):
+    """One row per row of `Cluster.nodes`, in the same order."""
+
+    name = Text("Name of the slot in the negotiator's eyes; several rows of one share it.")
+    machine = Text("Machine.")
+    cpus = Column(np.int32, 1, "CPUs of this row.")
+
+
+@dataclass
+class View:
+    """What the last look showed, as changes are worked out from it.
+
+    Attributes
+    ----------
+    procs : Procs
+        All procs that were not over.
+    ads : dict of int to Record
+        By row of `procs`, the ads of those that want something of rtsched, names in lower case.
+    slots : Slots
+        The rows of the cluster in HTCondor's names.
+    sight : Sight
+        What the daemon was told.
+    facts : CondorFacts
+        Margins and limits.
+    factors : dict of str to float
+        Priority factors by submitter.
+    """
+
+    procs: Procs
+    ads: dict[int, Record]
+    slots: Slots
+    sight: Sight
+    facts: CondorFacts
+    factors: dict[str, float] = field(default_factory=dict)
