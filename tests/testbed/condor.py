@@ -26,13 +26,7 @@ STANDARD: dict[str, str] = {
     "NETWORK_INTERFACE": "127.0.0.1",
     "UID_DOMAIN": "testbed",
     "FILESYSTEM_DOMAIN": "testbed",
-    "TRUST_UID_DOMAIN": "True",
     "SEC_DEFAULT_AUTHENTICATION_METHODS": "FS, IDTOKENS",
-    "ALLOW_READ": "*",
-    "ALLOW_WRITE": "*@testbed",
-    "ALLOW_ADMINISTRATOR": "root@testbed, condor@testbed, condor@family",
-    "ALLOW_DAEMON": "root@testbed, condor@testbed, condor@family",
-    "ALLOW_NEGOTIATOR": "root@testbed, condor@testbed, condor@family",
     "STARTER_ALLOW_RUNAS_OWNER": "True",
     # Everything soon: tests wait for it.
     "NEGOTIATOR_INTERVAL": "5",

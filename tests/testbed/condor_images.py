@@ -1,7 +1,7 @@
 """What the layers of an HTCondor pool hold: Debian, HTCondor, Python, users, our library.
 
-The Python bindings are PyPI's `htcondor`: Debian packages none for 25.14, and the wheel brings its
-own copy of the client's libraries, so that one version serves the daemons of both releases.
+The Python bindings are PyPI's `htcondor`, of the daemons' own major version: Debian packages none
+for 25.14, and later clients refuse the FS authentication of daemons older than 23.10.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PACKAGES = [
     "tzdata",
 ]
 EXTRAS = ("condor",)
+SAME_VERSION = r"condor_version | sed -n 's/.*CondorVersion: \([0-9]*\)\..*/htcondor==\1.*/p'"
 
 DIRECTORIES = """\
 install -d -o rtsched -g rtsched -m 755 /var/lib/rtsched
@@ -54,7 +55,8 @@ def stack(suite: str) -> Layer:
     """
     if suite not in SUITES:
         raise TestbedError(f"no suite {suite}: there are {', '.join(SUITES)}")
-    below = python(packages(suite, "condor-packages", PACKAGES), f"condor-python-{suite}", EXTRAS)
+    debian = packages(suite, "condor-packages", PACKAGES)
+    below = python(debian, f"condor-python-{suite}", EXTRAS, constraints=SAME_VERSION)
 
     def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
         with Sandbox(lower, boxes(), upper=upper) as box:

@@ -152,8 +152,14 @@ def _bindings(suite: str) -> Layer:
     return Layer(f"bindings-{suite}", recipe, make, packages(suite))
 
 
-def python(below: Layer, name: str, extras: Sequence[str] = EXTRAS) -> Layer:
-    """Return the layer of what our extras require, in a virtual environment, made if missing."""
+def python(
+    below: Layer, name: str, extras: Sequence[str] = EXTRAS, *, constraints: str = ""
+) -> Layer:
+    """Return the layer of what our extras require, in a virtual environment, made if missing.
+
+    `constraints` is a shell command that prints further requirements, such as the version that
+    fits what is installed.
+    """
     wanted = requirements(extras)
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
@@ -163,10 +169,11 @@ def python(below: Layer, name: str, extras: Sequence[str] = EXTRAS) -> Layer:
         with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
             if not box.path(VENV).exists():
                 box.run(["python3", "-m", "venv", VENV], timeout=300)
-            box.run([*pip, "install", "--quiet", *wanted], env=env, timeout=1800)
+            more = box.run(["sh", "-c", constraints]).stdout.split()
+            box.run([*pip, "install", "--quiet", *wanted, *more], env=env, timeout=1800)
             return {"python": box.run([*pip, "freeze"], env=env).stdout.splitlines()}
 
-    return Layer(name, " ".join(wanted), make, below)
+    return Layer(name, " ".join(wanted) + constraints, make, below)
 
 
 def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
