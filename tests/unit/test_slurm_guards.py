@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.adapters.slurm.guards import Guard, Moved, compared, first_entries, guards_of
+from rtsched.adapters.planned import first_entries
+from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of
 from rtsched.adapters.slurm.rows import ReservationRow
 from rtsched.model.schedule import Schedule
 

@@ -15,16 +15,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.planned import first_entries
 from rtsched.adapters.slurm.machine import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from rtsched.adapters.slurm.rows import ReservationRow
     from rtsched.model.schedule import Schedule
@@ -60,17 +57,6 @@ class Guard:
     end: float
     nodes: tuple[str, ...]
     whole: bool
-
-
-def first_entries(plan: Schedule, nodes: int) -> NDArray[np.int64]:
-    """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
-    first = np.full(nodes, -1, np.int64)
-    sizes = np.diff(plan.indptr)
-    entry = np.repeat(np.arange(len(plan)), sizes)
-    jobs = plan.entries.job[entry]
-    order = np.lexsort((jobs, plan.starts()))[::-1]
-    first[plan.nodes[order]] = entry[order]
-    return first
 
 
 def guards_of(

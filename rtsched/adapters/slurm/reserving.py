@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rtsched.adapters.hostlist import fold
-from rtsched.adapters.live import FIRST_OWN_ID, Change
+from rtsched.adapters.planned import waiting
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
@@ -29,7 +27,7 @@ from rtsched.model.jobs import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Change, Sight
     from rtsched.adapters.slurm.facts import SlurmFacts
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
@@ -86,13 +84,6 @@ class View:
         self.held = set(self.sight.marks.job[self.sight.marks.held].tolist())
 
 
-def waiting(plan: Schedule, view: View) -> Schedule:
-    """Return the entries whose jobs still wait, or are not queued yet."""
-    jobs = plan.entries.job
-    keep = np.isin(jobs, view.sight.queued.id) | (jobs >= FIRST_OWN_ID)
-    return plan if keep.all() else plan.take(np.flatnonzero(keep))
-
-
 def reserve_changes(
     plan: Schedule, view: View, settings: SlurmSettings, factors: Mapping[int, int]
 ) -> list[Change]:
@@ -100,7 +91,7 @@ def reserve_changes(
 
     `factors` are the site factors set so far, by job id.
     """
-    plan = waiting(plan, view)
+    plan = waiting(plan, view.sight.queued.id)
     ahead = settings.horizon_s
     if ahead is None:
         ahead = view.facts.longest + settings.grace_s + SLACK_S

@@ -1,0 +1,127 @@
+"""The file in which the ClassAd library looks slots up: delay factors, and what is kept of each.
+
+HTCondor knows no advance reservations. A best-effort job may start on a slot if it leaves, of the
+slot's free CPUs, so many as are kept for promised starts before its own end. Of all planned starts
+on a row only the next one needs protection: what ends before it disturbs none of the later ones. On
+a partitionable slot the rows' next starts follow one another, and each keeps its CPUs besides those
+that start before.
+
+A best-effort job may outlive its stated run time by the margin, so a start is published that much
+earlier.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.planned import first_starts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.condor.view import Slots
+    from rtsched.model.schedule import Schedule
+
+VERSION = 1
+WORST = 1e6
+"""The delay factor of a slot that is not to be used."""
+
+Steps = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class SlotTable:
+    """What HTCondor is told of the slots.
+
+    Attributes
+    ----------
+    kept : mapping of str to tuple of (int, int)
+        By slot name: from which second since the epoch on how many of its CPUs are kept, both
+        ascending. Slots of which nothing is kept are left out.
+    delay : mapping of str to float
+        Delay factor by slot name, for every slot.
+    """
+
+    kept: Mapping[str, Steps] = field(default_factory=dict)
+    delay: Mapping[str, float] = field(default_factory=dict)
+
+    def text(self, written: float, valid: float) -> str:
+        """Return the file's text; `written`: seconds since the epoch, `valid`: for how long."""
+        lines = [f"rtsched-slots {VERSION} {written:.0f} {math.ceil(valid)}"]
+        for name, delay in self.delay.items():
+            steps = ",".join(f"{start}:{cpus}" for start, cpus in self.kept.get(name, ()))
+            lines.append(f"{name}\t{delay:.6g}\t{steps or '-'}")
+        return "\n".join([*lines, ""])
+
+
+def kept_of(plan: Schedule, slots: Slots, *, lead: float, horizon: float) -> dict[str, Steps]:
+    """Return what has to be kept of each slot for a plan.
+
+    Parameters
+    ----------
+    plan : Schedule
+        Planned starts of jobs that wait.
+    slots : Slots
+        The rows of the cluster.
+    lead : float
+        Seconds by which a job may outlive its stated run time.
+    horizon : float
+        Seconds since the epoch; starts after it keep nothing.
+    """
+    start = first_starts(plan, len(slots))
+    rows = np.flatnonzero(np.isfinite(start) & (start <= horizon))
+    slot, begin = slots.column("name")[rows], np.floor(start[rows] - lead).astype(np.int64)
+    order = np.lexsort((begin, slot))
+    slot, begin, cpus = slot[order], begin[order], slots.cpus[rows][order].astype(np.int64)
+    total = np.cumsum(cpus)
+    new = np.ones(len(slot), np.bool_)
+    new[1:] = slot[1:] != slot[:-1]
+    before = np.repeat((total - cpus)[new], np.diff([*np.flatnonzero(new), len(slot)]))
+    names = slots.names("name")
+    steps: dict[str, dict[int, int]] = {}
+    columns = zip(slot.tolist(), begin.tolist(), (total - before).tolist(), strict=True)
+    for code, moment, kept in columns:  # of equal starts the last one, which keeps the most
+        steps.setdefault(names[code], {})[moment] = kept
+    return {name: tuple(found.items()) for name, found in steps.items()}
+
+
+def delays_of(slots: Slots, factor: NDArray[np.float64]) -> dict[str, float]:
+    """Return the delay factor of each slot, that of its best row; `factor` is float64[m]."""
+    best = np.full(len(slots.names("name")), np.inf)
+    code = slots.column("name")
+    np.minimum.at(best, code, np.where(np.isnan(factor), np.inf, factor))
+    used = np.unique(code).tolist()
+    return {slots.names("name")[at]: float(min(best[at], WORST)) for at in used}
+
+
+def write(path: str, text: str) -> None:
+    """Put a file in place of the one before, readable for all; whoever reads sees one of both.
+
+    Raises
+    ------
+    OSError
+        If its directory is missing, not writable or full; the old file stays.
+    """
+    directory = Path(path).parent
+    with NamedTemporaryFile(
+        "w", dir=directory, prefix=f".{Path(path).name}.", encoding="utf-8", delete=False
+    ) as new:
+        try:
+            new.write(text)
+            new.flush()
+            os.fchmod(new.fileno(), 0o644)
+            Path(new.name).replace(path)
+        except OSError:
+            with suppress(OSError):
+                Path(new.name).unlink()
+            raise

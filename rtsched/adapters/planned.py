@@ -1,0 +1,54 @@
+"""What every batch system needs to know of a plan; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.live import FIRST_OWN_ID
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.schedule import Schedule
+
+
+def waiting(plan: Schedule, queued: NDArray[np.int64]) -> Schedule:
+    """Return the entries whose jobs are among the `queued` ones, int64[n], or are not there yet."""
+    jobs = plan.entries.job
+    keep = np.isin(jobs, queued) | (jobs >= FIRST_OWN_ID)
+    return plan if keep.all() else plan.take(np.flatnonzero(keep))
+
+
+def first_entries(plan: Schedule, nodes: int) -> NDArray[np.int64]:
+    """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
+    first, place = np.full(nodes, -1, np.int64), _first_places(plan)
+    first[plan.nodes[place]] = _entries(plan)[place]
+    return first
+
+
+def first_starts(plan: Schedule, nodes: int) -> NDArray[np.float64]:
+    """Return float64[nodes]: the first planned start on each node, s since the epoch; inf: none."""
+    first, place = np.full(nodes, np.inf), _first_places(plan)
+    first[plan.nodes[place]] = plan.starts()[place]
+    return first
+
+
+def first_everywhere(plan: Schedule, nodes: int) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries are first on all of their nodes."""
+    first = first_entries(plan, nodes)
+    count = np.bincount(first[first >= 0], minlength=len(plan))
+    return np.equal(count, np.diff(plan.indptr))
+
+
+def _entries(plan: Schedule) -> NDArray[np.int64]:
+    """Return int64[k]: the entry that each of the plan's nodes belongs to."""
+    return np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+
+
+def _first_places(plan: Schedule) -> NDArray[np.int64]:
+    """Return where in `plan.nodes` each node that occurs there stands with its first entry."""
+    order = np.lexsort((plan.entries.job[_entries(plan)], plan.starts()))
+    _, first = np.unique(plan.nodes[order], return_index=True)
+    return order[first]
