@@ -203,6 +203,8 @@ class Submission:
         Why it makes no sense, for its user; empty if it does.
     comment : str
         What its user wrote about it, where the answer has to go on with that.
+    job : int
+        Its id, where the batch system numbers a job before it asks about it; else -1.
     """
 
     jobs: Jobs
@@ -210,6 +212,7 @@ class Submission:
     uid: int
     problem: str = ""
     comment: str = ""
+    job: int = -1
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class Answers:
         if age > settings.stale or site.facts is None:
             raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
         submission = daemon.translator.describe(fields, site.facts, now)
+        if submission.job >= 0 and submission.job in site.marks.job:
+            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
         chain = daemon.policy.submits.of(submission.jobs)
         desk = Desk(chain, settings, daemon.words)
         judged = desk.judge(site, submission, user_name(submission.uid), now)

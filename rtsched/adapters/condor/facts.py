@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from rtsched.adapters.condor.parts import Parts
+
 
 @dataclass(frozen=True)
 class CondorFacts:
@@ -17,10 +19,9 @@ class CondorFacts:
     margin : float
         By how much a job outlives its stated run time at the latest, counted from its planned
         start: negotiation, overrun, the slot's way back.
-    nodes : int
-        Rows of the cluster.
-    cores, memory : int
-        What the smallest row has; a promised job must fit.
+    parts : Parts
+        The partitions of the models: which slots a job of some class and size may have
+        (`parts.parts_of` makes them, and the masks of `Cluster.partitions`).
     run_time : float
         Of a job that states none; inf: no end.
     associations : dict of str to int
@@ -31,9 +32,7 @@ class CondorFacts:
 
     version: str = ""
     margin: float = 0.0
-    nodes: int = 0
-    cores: int = 1
-    memory: int = -1
+    parts: Parts = field(default_factory=Parts)
     run_time: float = math.inf
     associations: dict[str, int] = field(default_factory=dict)
     domain: str = ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.classads import Expression, number, text
+from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.ids import number_of
 from rtsched.adapters.live import dag_key
 from rtsched.kernels.dlt import exec_time, fastest_count
@@ -39,6 +39,7 @@ WISHES: dict[str, str] = {
     "rtsetuplink": "RtSetupLink",
     "rtsetupnode": "RtSetupNode",
     "rtminnodes": "RtMinNodes",
+    "rtclass": "RtClass",
     "rtspeedup": "RtSpeedup",
     "rtcheckpoint": "RtCheckpoint",
     "rtdag": "RtDag",
@@ -63,7 +64,8 @@ _MOST_AFTER = 1000
 class Shape:
     """What a job is in the models; `problem` says why it cannot be promised anything.
 
-    `whole`: the cluster is one job, whatever number of procs it has. Times in seconds.
+    `whole`: the cluster is one job, whatever number of procs it has. `part`: the partition of slots
+    that it may have. Times in seconds.
     """
 
     kind: Kind = Kind.RIGID
@@ -77,6 +79,7 @@ class Shape:
     after: tuple[int, ...] = ()
     message_time: float = 0.0
     dag: int = -1
+    part: str = ""
     checkpoint: bool = False
     problem: str = ""
 
@@ -119,13 +122,14 @@ def shape_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Shape:
         after=after or (),
         message_time=_or(number(ad, "rtmessagetime"), 0.0),
         dag=_dag(ad),
+        part=part_of(ad, facts) if wishes(ad) else "",
         checkpoint=ad.get("rtcheckpoint") is True,
         problem=problem,
     )
     if is_whole(ad):
         return _divisible(ad, facts, length, shape)
     least, most = hosts(ad)
-    problem = problem or (_too_many(least, facts) if asks else "")
+    problem = problem or (_too_many(least, shape.part, facts) if asks else "")
     shape = replace(shape, size=least, wall_time=length + facts.margin, problem=problem)
     if most == least or text(ad, "rtspeedup") == "none" or not wishes(ad):
         return shape
@@ -150,14 +154,14 @@ def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> S
     load["setup_node"] += facts.margin
     most = max(1, int(_or(number(ad, "totalsubmitprocs"), 1.0)))
     least = min(max(1, int(_or(number(ad, "rtminnodes"), 1.0))), most)
-    most = max(least, min(most, facts.nodes or most))
+    most = max(least, min(most, facts.parts.nodes.get(shape.part, most)))
     sigma, cms, cps, setup_link, setup_node = (load[name] for name in LOAD)
 
     def duration(n: int) -> float:
         return float(exec_time(n, sigma, cms, cps, setup_link, setup_node))
 
     fastest = max(least, fastest_count(most, sigma, cms, cps, setup_link, setup_node))
-    problem = shape.problem or _too_many(least, facts)
+    problem = shape.problem or _too_many(least, shape.part, facts)
     limit = length + facts.margin
     if duration(fastest) > limit:
         problem = problem or f"its load takes longer than its run time on {most} slots"
@@ -210,7 +214,7 @@ def _wrong(name: str, value: object, ad: Record) -> str:
         return f'{shown} must be "linear" or "none", not {_short(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):
         return f"{shown} must be true or false, not {_short(value)}"
-    elif name in {"rtdag", "rtafter"} and (not text(ad, name) or isinstance(value, Expression)):
+    elif name in {"rtdag", "rtafter", "rtclass"} and not text(ad, name):
         return f"{shown} must be a text in quotes, not {_short(value)}"
     return ""
 
@@ -228,25 +232,32 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "has no stated run time, so its end cannot be promised; give +RtRunTime"
     if number(ad, "requestgpus") > 0:
         return "no promise is given to a job that needs GPUs"
-    cpus = number(ad, "requestcpus")
-    if math.isfinite(cpus) and cpus > facts.cores:
+    if facts.parts.nodes and not part_of(ad, facts):
+        cpus, memory = _size(ad)
+        kind = text(ad, "rtclass")
         return (
-            f"asks for {cpus:.0f} CPUs on a slot; promises are given to jobs of at most "
-            f"{facts.cores}"
-        )
-    memory = number(ad, "requestmemory") * MEGABYTE
-    if math.isfinite(memory) and memory > facts.memory > 0:
-        return (
-            f"asks for {memory / MEGABYTE:.0f} MB; promises are given to jobs of at most "
-            f"{facts.memory // MEGABYTE}"
+            f"no slot{f' of class {_short(kind)}' if kind else ''} has {cpus} CPUs and "
+            f"{memory // MEGABYTE} MB"
         )
     return ""
 
 
-def _too_many(least: int, facts: CondorFacts) -> str:
+def part_of(ad: Record, facts: CondorFacts) -> str:
+    """Return the partition of slots that a job may have; empty if none fits."""
+    return facts.parts.of(text(ad, "rtclass") or "", *_size(ad))
+
+
+def _size(ad: Record) -> tuple[int, int]:
+    """Return the CPUs and bytes that a job asks for on each slot."""
+    cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
+    return int(_or(cpus, 1.0)), int(_or(memory, 0.0) * MEGABYTE)
+
+
+def _too_many(least: int, part: str, facts: CondorFacts) -> str:
     """Return whether a job needs more slots than there are."""
-    if facts.nodes and least > facts.nodes:
-        return f"needs {least} slots at a time, the pool has {facts.nodes}"
+    nodes = facts.parts.nodes.get(part, least)
+    if least > nodes:
+        return f"needs {least} slots at a time, the pool has {nodes} that fit"
     return ""
 
 

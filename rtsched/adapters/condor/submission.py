@@ -65,7 +65,7 @@ class CondorTranslator:
             after=-1,
             message_time=shape.message_time,
         )
-        return Submission(jobs, edges, uid, problem)
+        return Submission(jobs, edges, uid, problem, job=_job_in(ad, shape))
 
     def answer(
         self,
@@ -114,6 +114,8 @@ class CondorTranslator:
             ad["RtRunTime"] = question.time_s
         if question.account:
             ad["AcctGroup"] = question.account
+        if question.partition:
+            ad["RtClass"] = question.partition
         return {Tag.AD: "".join(f"{name} = {_literal(value)}\n" for name, value in ad.items())}
 
 
@@ -125,9 +127,7 @@ def ad_of(lines: str) -> Record:
 
 def job_of(ad: Record, shape: Shape, facts: CondorFacts, *, submit: float, begin: float) -> Jobs:
     """Return a job of one row; times in seconds since the epoch."""
-    cluster, proc = number(ad, "clusterid"), number(ad, "procid")
-    numbered = math.isfinite(cluster) and math.isfinite(proc)
-    job = job_id(int(cluster), 0 if shape.whole else int(proc)) if numbered else -1
+    job = _job_in(ad, shape)
     submitter = submitter_of(ad, facts)
     cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
     load: dict[str, Any] = dict(shape.load)
@@ -147,12 +147,20 @@ def job_of(ad: Record, shape: Shape, facts: CondorFacts, *, submit: float, begin
         name=[name_in(ad)],
         user=[text(ad, "owner")],
         account=[text(ad, "acctgroup")],
+        partition=[shape.part or None],
         association=facts.associations.get(submitter, -1),
         nice=0.0,
         dag=shape.dag,
         checkpoints=shape.checkpoint,
         **load,
     )
+
+
+def _job_in(ad: Record, shape: Shape) -> int:
+    """Return the id of the job in an ad; -1 if it has no number."""
+    cluster, proc = number(ad, "clusterid"), number(ad, "procid")
+    numbered = math.isfinite(cluster) and math.isfinite(proc)
+    return job_id(int(cluster), 0 if shape.whole else int(proc)) if numbered else -1
 
 
 def name_in(ad: Record) -> str | None:

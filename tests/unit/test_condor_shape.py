@@ -1,0 +1,255 @@
+"""What a job ad means for the models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
+from rtsched.adapters.condor.parts import STEPS, parts_of
+from rtsched.adapters.condor.shape import OURS, WISHES, shape_of, wishes
+from rtsched.adapters.condor.submission import CondorTranslator, ad_of
+from rtsched.adapters.live import FIRST_OWN_ID, Question, Ruling
+from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.model.jobs import Kind
+
+GB = 1 << 30
+PARTS, MASKS = parts_of(
+    ["fast", "fast", "slow", "slow", "slow"],
+    np.array([4, 4, 1, 1, 2]),
+    np.array([8 * GB, 8 * GB, GB, GB, 2 * GB]),
+)
+FACTS = CondorFacts(margin=30.0, parts=PARTS, domain="pool", associations={"ann@pool": 3})
+NOW = 1_000_000.0
+
+
+def ad(**attributes: object) -> dict[str, object]:
+    """Return the ad of a vanilla job with these attributes."""
+    whole = {"ClusterId": 12, "ProcId": 3, "JobUniverse": 5, "Owner": "root", "User": "root@pool"}
+    return {name.lower(): value for name, value in (whole | attributes).items()}
+
+
+def problem(**attributes: object) -> str:
+    """Return what is wrong with a job."""
+    return shape_of(ad(**attributes), FACTS).problem
+
+
+@given(st.integers(0, (1 << 31) - 2), st.integers(0, (1 << 20) - 1))
+def test_names_and_numbers_are_one(cluster: int, proc: int) -> None:
+    """Every job has a number of its own, in the order of clusters and procs, and back."""
+    job = job_id(cluster, proc)
+    assert number_of(name_of(job)) == job
+    assert (cluster_of(job), proc_of(job)) == (cluster, proc)
+    assert (
+        job < job_id(cluster, proc + 1 if proc < (1 << 20) - 1 else proc) or proc == (1 << 20) - 1
+    )
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_name_or_none(text: str) -> None:
+    """No text breaks the reading of names; `12` is the first proc of cluster 12."""
+    assert number_of(text) >= -1
+    assert number_of("12") == number_of("12.0")
+    assert number_of("12.1048576") == number_of("12.x") == number_of("") == -1
+
+
+def test_a_plain_deadline() -> None:
+    """A deadline and a run time make a rigid job whose wall time contains the margin."""
+    shape = shape_of(ad(RtDeadline=NOW + 900, RtRunTime=600), FACTS)
+    assert (shape.kind, shape.size, shape.wall_time) == (Kind.RIGID, 1, 630.0)
+    assert shape.deadline == NOW + 900
+    assert not shape.problem
+
+
+def test_a_limit_counts_as_run_time() -> None:
+    """AllowedExecuteDuration ends a job as surely; what is stated for rtsched comes first."""
+    assert shape_of(ad(RtDeadline=NOW, AllowedExecuteDuration=300), FACTS).wall_time == 330.0
+    both = ad(RtDeadline=NOW, AllowedExecuteDuration=300, RtRunTime=100)
+    assert shape_of(both, FACTS).wall_time == 130.0
+
+
+def test_without_a_run_time() -> None:
+    """A job whose end nobody knows is promised nothing, and may run for ever as best effort."""
+    assert "RtRunTime" in problem(RtDeadline=NOW)
+    assert shape_of(ad(), FACTS).wall_time == math.inf
+    assert not problem()
+
+
+def test_a_divisible_cluster() -> None:
+    """A load is one job over as many procs as were queued, at least those that it asks for."""
+    load = {"RtSigma": 100, "RtCms": 0.1, "RtCps": 10, "RtDeadline": NOW + 900}
+    shape = shape_of(ad(**load, TotalSubmitProcs=4, RtMinNodes=2), FACTS)
+    assert (shape.kind, shape.size_min, shape.size_max) == (Kind.DIVISIBLE, 2, 4)
+    assert shape.whole
+    assert shape.load["setup_node"] == 30.0
+    assert shape_of(ad(**load, TotalSubmitProcs=40), FACTS).size_max == 5  # all slots there are
+    assert "give all" in problem(RtSigma=100, RtDeadline=NOW + 900)
+
+
+def test_the_run_time_of_a_load_bounds_its_size_from_below() -> None:
+    """A chunk must not outlive the stated run time: too few procs are not planned."""
+    load = {"RtSigma": 100, "RtCms": 0.01, "RtCps": 10, "RtDeadline": NOW + 9000}
+    shape = shape_of(ad(**load, TotalSubmitProcs=5, RtRunTime=400), FACTS)
+    assert shape.size_min == 3  # 100 units of 10 s on two slots take some 500 s
+    assert shape.wall_time <= 430.0
+    assert "longer than its run time" in problem(**load, TotalSubmitProcs=5, RtRunTime=100)
+
+
+def test_parallel_jobs() -> None:
+    """MinHosts and MaxHosts make a moldable job of one that wants something; `none` forbids it."""
+    hosts = {"JobUniverse": 11, "MinHosts": 2, "MaxHosts": 4, "RtRunTime": 600}
+    shape = shape_of(ad(**hosts, RtDeadline=NOW + 900), FACTS)
+    assert (shape.kind, shape.size, shape.size_max) == (Kind.MOLDABLE, 2, 4)
+    assert shape.wall_time == 600 + 30.0 * 4 / 2
+    assert shape_of(ad(**hosts, RtDeadline=NOW, RtSpeedup="none"), FACTS).kind == Kind.RIGID
+    assert "has 5 that fit" in problem(**hosts | {"MinHosts": 9, "MaxHosts": 9}, RtDeadline=NOW)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"RtDeadline": "soon"}, "RtDeadline must be a number"),
+        ({"RtDeadline": True, "RtRunTime": 60}, "RtDeadline must be a number"),
+        ({"RtRunTime": 0}, "RtRunTime must be above 0"),
+        ({"RtRunTime": -5}, "RtRunTime must be a number"),
+        ({"RtDeadlin": 12}, "rtdeadlin is not known; RtDeadline is"),
+        ({"RtSpeedup": "fast"}, 'must be "linear" or "none"'),
+        ({"RtCheckpoint": 1}, "must be true or false"),
+        ({"RtMessageTime": 1}, "needs RtAfter"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12.0 x"}, "RtAfter names jobs"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RequestGPUs": 1}, "needs GPUs"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RequestCpus": 5}, "no slot has 5 CPUs"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "slow", "RequestCpus": 3}, "class 'slow'"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "odd"}, "no slot of class 'odd'"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "JobUniverse": 7}, "this universe"),
+    ],
+)
+def test_what_makes_no_sense(attributes: dict[str, object], says: str) -> None:
+    """One clear sentence tells the user what is wrong."""
+    assert says in problem(**attributes)
+
+
+def test_foreign_attributes_and_ours_are_no_wishes() -> None:
+    """What others call Rt..., and what rtsched itself wrote, asks for nothing."""
+    assert not wishes(ad(RtMonitor=1, RtRunTime=60))
+    assert not problem(RtMonitor=1, **dict.fromkeys(OURS, "x"))
+    assert all(wishes(ad(**{name: 1})) for name in WISHES.values() if name != "RtRunTime")
+
+
+def test_parts_are_what_fits() -> None:
+    """A job's part holds all slots of its class that are large enough, and no other."""
+    assert MASKS[PARTS.of("", 1, 0)].all()
+    assert MASKS[PARTS.of("", 2, GB)].tolist() == [True, True, False, False, True]
+    assert MASKS[PARTS.of("slow", 1, 0)].tolist() == [False, False, True, True, True]
+    assert PARTS.of("slow", 3, 0) == PARTS.of("", 9, 0) == PARTS.of("odd", 1, 0) == ""
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "b"]), st.integers(1, 99), st.integers(0, 99)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.sampled_from(["", "a", "b"]),
+    st.integers(1, 99),
+    st.integers(0, 99),
+)
+def test_no_slot_of_a_part_is_too_small(rows, wanted, cpus, memory) -> None:
+    """A part holds no slot that does not fit; where there are few sizes, it holds all that do."""
+    kinds, cores, sizes = zip(*rows, strict=True)
+    parts, masks = parts_of(kinds, np.array(cores), np.array(sizes))
+    fits = np.array([wanted in {"", k} and c >= cpus and m >= memory for k, c, m in rows], np.bool_)
+    name = parts.of(wanted, cpus, memory)
+    if name:
+        assert not (masks[name] & ~fits).any()
+        assert parts.nodes[name] == masks[name].sum() > 0
+    if len(set(cores)) <= STEPS and len(set(sizes)) <= STEPS:
+        assert fits.any() == bool(name)
+        assert not name or (masks[name] == fits).all()
+
+
+def lines(attributes: dict[str, object]) -> str:
+    """Return an ad as the library sends it."""
+    return "".join(f"{name} = {value}\n" for name, value in attributes.items())
+
+
+def described(**attributes: object):
+    """Return what a submission of the user root means."""
+    plain = {"ClusterId": 12, "ProcId": 3, "JobUniverse": 5, "Owner": '"root"'}
+    return CondorTranslator().describe({Tag.AD: lines(plain | attributes)}, FACTS, NOW)
+
+
+def test_a_submission() -> None:
+    """The translator names job, user, part and account of a submission."""
+    found = described(RtDeadline=NOW + 900, RtRunTime=600, RequestCpus=2, AcctGroup='"phys"')
+    row = found.jobs
+    assert not found.problem
+    assert found.uid == 0
+    assert row.labels() == ["12.3"]
+    assert row.texts("user") == ("root",)
+    assert row.texts("account") == ("phys",)
+    assert row.texts("partition") == (f"/2/{GB}",)
+    assert (row.deadline[0], row.wall_time[0], row.cores[0]) == (NOW + 900, 630.0, 2)
+
+
+def test_who_is_nobody_here() -> None:
+    """An owner who is no user of this machine is promised nothing, and told why."""
+    assert "no user of this machine" in described(Owner='"nobody-at-all"', RtRunTime=5).problem
+
+
+def test_a_deadline_that_is_over() -> None:
+    """A deadline before the job could begin is refused as such."""
+    assert "is over" in described(RtDeadline=NOW - 1, RtRunTime=600).problem
+
+
+def test_jobs_that_wait_for_others() -> None:
+    """RtAfter becomes edges to the job itself."""
+    found = described(RtDeadline=NOW + 900, RtRunTime=60, RtAfter='"11.0, 12.1"', RtMessageTime=2)
+    assert found.edges.before.tolist() == [job_id(11, 0), job_id(12, 1)]
+    assert found.edges.message_time.tolist() == [2.0, 2.0]
+
+
+def test_answers() -> None:
+    """A promise carries its token, a parked job its mark, a rejection only a text."""
+    translator, found = CondorTranslator(), described(RtDeadline=NOW + 900, RtRunTime=60)
+
+    def answer(**ruling: object):
+        return translator.answer(found, Ruling(**{"rejected": False, **ruling}), FACTS)
+
+    assert answer(rejected=True, text="no") == {Tag.VERDICT: REJECT, Tag.MESSAGE: "no"}
+    assert answer(token="t1", text="yes")[Tag.ADMIN_COMMENT] == "rtsched:t1"  # noqa: S106
+    assert answer(parked=True)[Tag.ADMIN_COMMENT] == "rtsched:parked"
+    assert answer() == {Tag.VERDICT: ACCEPT}
+    assert translator.asking(NOW + 0.5) == f"+RtDeadline={NOW + 1:.0f}"
+
+
+def test_a_question_is_described_as_a_submission_would_be() -> None:
+    """`rtsched feasible` asks about the same job that a submit file would make."""
+    translator = CondorTranslator()
+
+    def asked(**given: object):
+        fields = translator.fields_of(Question(0, NOW + 900.0, **given))
+        return translator.describe(fields, FACTS, NOW)
+
+    assert asked(time_s=60.0).jobs.wall_time[0] == 90.0
+    assert asked(time_s=60.0, nodes=2, nodes_max=4).jobs.kind[0] == Kind.MOLDABLE
+    load = {"sigma": 10.0, "cms": 1.0, "cps": 5.0, "setup_link": 0.5}
+    found = asked(nodes=1, nodes_max=3, load=load)
+    assert found.jobs.kind[0] == Kind.DIVISIBLE
+    assert found.jobs.setup_link[0] == 0.5
+    assert found.jobs.size_max[0] == 3
+    assert asked(time_s=60.0, partition="slow").jobs.texts("partition")[0].startswith("slow/")
+    assert not asked(time_s=60.0).problem
+
+
+@given(st.text(max_size=300))
+def test_no_ad_breaks_the_translator(text: str) -> None:
+    """Whatever stands in an ad, it is described, or what is wrong is said."""
+    ad_of(text)
+    found = CondorTranslator().describe({Tag.AD: text}, FACTS, NOW)
+    assert len(found.jobs) == 1
