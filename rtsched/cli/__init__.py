@@ -87,8 +87,9 @@ def main() -> None:
     """Try scheduling policies on a site's own logs, and run them on its live cluster.
 
     `rtsched replay LOG`, and then `rtsched explain JOB`, need no daemon and no root, and change
-    nothing. On a live Slurm, `rtsched serve` is the daemon; its users ask it with `status`,
-    `feasible` and `explain`, its admins prepare Slurm with `rtsched slurm`.
+    nothing. On a live Slurm or HTCondor, `rtsched serve` is the daemon; its users ask it with
+    `status`, `feasible` and `explain`, its admins prepare them with `rtsched slurm` and `rtsched
+    condor`.
     """
     from rtsched.cli.memory import return_what_is_freed
 

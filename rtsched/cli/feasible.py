@@ -30,14 +30,14 @@ _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 
 
 @click.command("feasible")
-@click.option("-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes, as sbatch has them.")
+@click.option("-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes, or slots of a pool.")
 @click.option(
-    "-t", "--time", "limit", metavar="TIME", help="Time limit on MIN nodes, as sbatch has it."
+    "-t", "--time", "limit", metavar="TIME", help="Time limit (run time) on MIN nodes: 30, 1:00:00."
 )
-@click.option("-p", "--partition", default="", help="Partition; default: the default one.")
+@click.option("-p", "--partition", default="", help="Partition; of a pool an RtClass.")
 @click.option("-A", "--account", default="", help="Account; default: your default one.")
 @click.option("-q", "--qos", default="", help="Quality of service; default: your default one.")
-@click.option("--deadline", metavar="WHEN", help="Ask for this deadline, as sbatch has it.")
+@click.option("--deadline", metavar="WHEN", help="Ask for this one: 18:30, now+2hours.")
 @click.option("--sigma", type=float, help="Divisible load: units of work.")
 @click.option("--cms", type=float, help="Divisible load: seconds to send one unit.")
 @click.option("--cps", type=float, help="Divisible load: seconds to compute one unit.")
@@ -59,8 +59,8 @@ def command(
 ) -> None:
     """Say which deadline such a job could have, if it were submitted now.
 
-    Nothing is held for it: another job may take its place. `sbatch --deadline` holds the deadline
-    that it names in a rejection. The status is 1 if there is none.
+    Nothing is held for it: another job may take its place. A submission that is rejected names a
+    deadline that is held for a while. The status is 1 if there is none.
     """
     from rtsched.daemon.reports import Feasible
 

@@ -35,9 +35,7 @@ def command(site_file: Path, dry_run: bool) -> None:
     no root. What it logs is JSON, one event a line.
     """
     from rtsched.cli.check import load_checked
-    from rtsched.daemon.logs import log_events
     from rtsched.daemon.start import serve
     from rtsched.plugins import discover
 
-    log_events(load_checked(site_file, discover()).daemon.log_level)
     serve(lambda: load_checked(site_file, discover()), dry_run)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rtsched.adapters.live import Change, Done, Sight, Translator
+    from rtsched.chain import Chain
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.records import Record
@@ -72,16 +73,17 @@ class Policy:
     submits: Chains
     cycles: Chains
 
+    def chains(self) -> list[Chain]:
+        """Return all chains, for their books."""
+        return [*self.submits.all(), *self.cycles.all()]
+
 
 @dataclass
 class Status:
     """What the daemon tells of itself."""
 
     started: float
-    cycles: int = 0
-    failures: int = 0
     last_cycle_s: float = 0.0
-    first_cycle_s: float = 0.0
     problem: str = ""
     problems: tuple[str, ...] = ()
 
@@ -200,8 +202,7 @@ class Daemon:
             PARTS, (round(after - before, 4) for before, after in pairwise(at)), strict=True
         )
         log.debug("cycle_done", **dict(parts))
-        status.first_cycle_s = status.first_cycle_s or seconds
-        status.cycles, status.last_cycle_s, status.problem = status.cycles + 1, seconds, ""
+        status.last_cycle_s, status.problem = seconds, ""
         status.problems = (*((self._unsaid,) if self._unsaid else ()), *sight.problems)
         self.metrics.cycle_done(seconds, self.site)
 
@@ -210,7 +211,7 @@ class Daemon:
         young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
         cycles = self.policy.cycles
         bench = Bench(cycles, user_name, self.words, daemon.promises_per_user, self.dry_run)
-        return Rules(cycles, cycles.planner_alone(), young, bench)
+        return Rules(cycles, cycles.planner_alone, young, bench)
 
     async def _settle(self, sight: Sight) -> Settled:
         rules = self._rules()
@@ -321,12 +322,10 @@ class Daemon:
         try:
             await self.cycle()
         except RtschedError as error:
-            self.status.failures += 1
             self.status.problem = str(error)
             self.metrics.cycle_failed()
             log.error("cycle_failed", error=str(error))
         except Exception as error:  # a defect must not end the daemon that keeps promises
-            self.status.failures += 1
             self.status.problem = f"{type(error).__name__}: {error}"
             self.metrics.cycle_failed()
             log.exception("cycle_crashed")

@@ -29,12 +29,18 @@ class Chains:
         As configured, without scopes.
     scopes : sequence of Scope
         Where other modes hold.
+
+    Attributes
+    ----------
+    planner_alone : Chain or None
+        The planner by itself, enforced; None if the site has no planner.
     """
 
     def __init__(self, chain: Chain, scopes: Sequence[Scope]) -> None:
         self.chain, self._scopes = chain, list(scopes)
         self._modes = [(member.name, member.mode) for member in chain.members]
         self._variants: dict[tuple[Mode, ...], Chain] = {}
+        self.planner_alone = _alone(chain)
 
     def groups(self, jobs: Jobs) -> Iterator[tuple[NDArray[np.int64], Chain]]:
         """Yield the rows of jobs for which the same modes hold, and the chain with these modes."""
@@ -59,13 +65,11 @@ class Chains:
             self._variants[modes] = Chain(members, self.chain.planner if judges else None)
         return self._variants[modes]
 
-    def planner_alone(self) -> Chain | None:
-        """Return a chain of the planner alone, enforced; None if the site has no planner."""
-        name = self.chain.planner
-        if name is None:
-            return None
-        return Chain([replace(self.chain.member(name), mode="enforce")], name)
-
     def all(self) -> list[Chain]:
         """Return the chain and all its variants, for their books."""
         return [self.chain, *self._variants.values()]
+
+
+def _alone(chain: Chain) -> Chain | None:
+    name = chain.planner
+    return None if name is None else Chain([replace(chain.member(name), mode="enforce")], name)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rtsched import __version__
 from rtsched.adapters.live import FIRST_OWN_ID, Question
+from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.site import entry_of
@@ -37,8 +38,8 @@ class Queries:
     user and the site's `admins` see everything.
     """
 
-    def __init__(self, daemon: Daemon, own_uid: int, name_of: Any) -> None:
-        self.daemon, self._own, self._name_of = daemon, own_uid, name_of
+    def __init__(self, daemon: Daemon, own_uid: int) -> None:
+        self.daemon, self._own = daemon, own_uid
 
     def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:  # noqa: ARG002 - one kind
         """Return the answer to the question in `payload` of a user."""
@@ -73,7 +74,7 @@ class Queries:
 
     def _sees_all(self, uid: int) -> bool:
         admins = self.daemon.policy.live.daemon.admins
-        return uid in {0, self._own} or self._name_of(uid) in admins
+        return uid in {0, self._own} or user_name(uid) in admins
 
     def _mode(self) -> Any:
         return "dry-run" if self.daemon.dry_run else "live"
@@ -160,7 +161,7 @@ class Queries:
         if not question.job:
             everyone = self._sees_all(uid)
             found = daemon.store.journal(None if everyone else uid, question.last)
-            names = [self._name_of(d.uid) if everyone else "" for d in found]
+            names = [user_name(d.uid) if everyone else "" for d in found]
             verdicts = tuple(_verdict(d, "", user) for d, user in zip(found, names, strict=True))
             return reports.ExplainReport(now=now, verdicts=verdicts)
         job = self._visible(question.job, uid)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
-from rtsched.adapters.users import uid_of, user_name
+from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import Kind
 from rtsched.chain import Chain
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import Door
@@ -80,6 +81,7 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
         If the database cannot be used.
     """
     live = read()
+    log_events(live.daemon.log_level)
     sys.setswitchinterval(TURN)
     with _store(live, dry_run) as store:
         asyncio.run(_serve(live, store, lambda: policy_of(read()), dry_run))
@@ -102,7 +104,7 @@ def plan_once(live: LiveSite) -> PlanReport:
             await daemon.cycle()
         finally:
             await daemon.worker.close()
-        return Queries(daemon, os.getuid(), user_name).plan()
+        return Queries(daemon, os.getuid()).plan()
 
     with _store(live, dry_run=True) as store:
         return asyncio.run(one_cycle())
@@ -125,8 +127,7 @@ def _daemon(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run:
     daemon = Daemon(
         policy_of(live), store, worker, translator, metrics, reread=reread, dry_run=dry_run
     )
-    chains = ("submits", "cycles")
-    metrics.watch(lambda: [c.books for name in chains for c in getattr(daemon.policy, name).all()])
+    metrics.watch(lambda: [chain.books for chain in daemon.policy.chains()])
     return daemon
 
 
@@ -141,9 +142,7 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
         Answers(daemon).answer,
         uids=set(_uids(settings.asking_users())),
     )
-    queries = Door(
-        run / "query.sock", (Kind.QUERY,), Queries(daemon, os.getuid(), user_name).answer
-    )
+    queries = Door(run / "query.sock", (Kind.QUERY,), Queries(daemon, os.getuid()).answer)
     await daemon.run([(submits, settings.asking_group()), (queries, None)])
 
 

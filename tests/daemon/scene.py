@@ -40,7 +40,7 @@ class Scene:
         self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
         self.settings = DaemonSettings(**settings)
         bench = Bench(self.chains, NAMES.get, WORDS)
-        self.rules = Rules(self.chains, self.chains.planner_alone(), 15.0, bench)
+        self.rules = Rules(self.chains, self.chains.planner_alone, 15.0, bench)
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.site = Site(Snapshot(T0, self.cluster))
