@@ -20,6 +20,7 @@ void rtsched_settings_default(struct rtsched_settings *settings)
 	    .daemon_user = "rtsched",
 	    .daemon_uid = RTSCHED_NOBODY,
 	    .reservation_prefix = "rtsched_",
+	    .table = "/run/rtsched/slots",
 	};
 }
 
@@ -61,6 +62,11 @@ static const char *take_text(const char *value, char *text, size_t size)
 	return NULL;
 }
 
+static const char *take_path(const char *value, char *text, size_t size)
+{
+	return *value == '/' ? take_text(value, text, size) : "must be a path that begins with /";
+}
+
 static const char *take_policy(const char *value, enum rtsched_policy *policy)
 {
 	if (!strcmp(value, "open"))
@@ -79,8 +85,9 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 	const int most = 600000;
 
 	if (!strcmp(key, "socket"))
-		return *value == '/' ? take_text(value, to->socket, sizeof(to->socket))
-				     : "must be a path that begins with /";
+		return take_path(value, to->socket, sizeof(to->socket));
+	if (!strcmp(key, "table"))
+		return take_path(value, to->table, sizeof(to->table));
 	if (!strcmp(key, "timeout_ms"))
 		return take_number(value, most, &to->timeout_ms);
 	if (!strcmp(key, "breaker_failures"))
@@ -95,7 +102,7 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 		return take_text(value, to->reservation_prefix, sizeof(to->reservation_prefix));
 	if (strcmp(key, "judge"))
 		return "is not known: socket, timeout_ms, on_failure, breaker_failures, "
-		       "breaker_ms, judge, daemon_user and reservation_prefix are";
+		       "breaker_ms, judge, daemon_user, reservation_prefix and table are";
 	to->judge_all = !strcmp(value, "all");
 	return to->judge_all || !strcmp(value, "deadline") ? NULL : "must be deadline or all";
 }

@@ -28,7 +28,8 @@ struct rtsched_settings {
 	bool judge_all; /* every job, not only those with a deadline */
 	char daemon_user[64];
 	uid_t daemon_uid; /* RTSCHED_NOBODY if there is no such user */
-	char reservation_prefix[64];
+	char reservation_prefix[64]; /* Slurm only */
+	char table[256];	     /* HTCondor only */
 };
 
 #define RTSCHED_NOBODY ((uid_t)-1)

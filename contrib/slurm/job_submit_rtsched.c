@@ -9,11 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
-#include "../common/rtsched_breaker.h"
-#include "../common/rtsched_client.h"
-#include "../common/rtsched_settings.h"
+#include "../common/rtsched_filter.h"
 #include "job_answer.h"
 #include "job_request.h"
 #include "slurm_internal.h"
@@ -25,83 +22,27 @@ const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 #define UNJUDGED "rtsched:unjudged"
 #define PARKED "rtsched:parked"
 
-static struct rtsched_breaker breaker;
-
-/* Settings: read when the plug-in is loaded, and again when the file has changed. */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rtsched_settings settings;
-static struct timespec read_of;	 /* when the file that was read had been written */
-static int64_t look_again;	 /* ms */
-
-static const char *settings_file(void)
+static void log_line(bool is_error, const char *line)
 {
-	const char *path = getenv("RTSCHED_SUBMIT_CONF");
-
-	return path && *path ? path : RTSCHED_SETTINGS_FILE;
+	if (is_error)
+		slurm_error("%s", line);
+	else
+		slurm_info("%s", line);
 }
 
-/* Read the file if it is another one than was read last; the lock is held. */
-static void refresh(bool first)
-{
-	char problem[512];
-	struct stat seen = {0};
-
-	if (stat(settings_file(), &seen))
-		memset(&seen, 0, sizeof(seen));
-	if (!first && seen.st_mtim.tv_sec == read_of.tv_sec &&
-	    seen.st_mtim.tv_nsec == read_of.tv_nsec)
-		return;
-	read_of = seen.st_mtim;
-	if (!rtsched_settings_read(settings_file(), &settings, problem, sizeof(problem))) {
-		slurm_error("rtsched: %s; the settings stay as they were", problem);
-	} else {
-		slurm_info("rtsched: settings of %s: socket %s, %d ms", settings_file(),
-			   settings.socket, settings.timeout_ms);
-	}
-	if (!rtsched_settings_find_user(&settings))
-		slurm_error("rtsched: there is no user %s: only root is taken for the daemon. "
-			    "Once there is one, `touch %s`",
-			    settings.daemon_user, settings_file());
-}
-
-static struct rtsched_settings current_settings(void)
-{
-	struct rtsched_settings copied;
-	int64_t now = rtsched_now_ms();
-
-	pthread_mutex_lock(&lock);
-	if (now >= look_again) {
-		look_again = now + 1000;
-		refresh(false);
-	}
-	copied = settings;
-	pthread_mutex_unlock(&lock);
-	return copied;
-}
+static struct rtsched_filter filter = RTSCHED_FILTER(log_line);
 
 int init(void)
 {
-	pthread_mutex_lock(&lock);
-	rtsched_settings_default(&settings);
-	refresh(true);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&filter.lock);
+	filter.look_at = 0; /* a reconfigure reads the settings again */
+	pthread_mutex_unlock(&filter.lock);
+	rtsched_filter_settings(&filter);
 	return SLURM_SUCCESS;
 }
 
 void fini(void)
 {
-}
-
-/* Log at most one failure a second: a flood of jobs must not become a flood of lines. */
-static void complain(const char *what)
-{
-	static int64_t next;
-	int64_t now = rtsched_now_ms(), expected = __atomic_load_n(&next, __ATOMIC_RELAXED);
-
-	if (now >= expected && __atomic_compare_exchange_n(&next, &expected, now + 1000, false,
-							   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		slurm_error("rtsched: the daemon could not be asked: %s", what);
 }
 
 static void tell(char **err_msg, const char *text)
@@ -152,31 +93,6 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 
 /* Asking */
 
-static enum rtsched_outcome ask(const struct rtsched_settings *set, struct rtsched_request *request,
-				struct rtsched_answer *answer)
-{
-	enum rtsched_outcome outcome;
-
-	memset(answer, 0, sizeof(*answer));
-	if (!rtsched_breaker_lets(&breaker, rtsched_now_ms(), set->breaker_ms))
-		return RTSCHED_NOT_ASKED;
-	/* Without a known daemon_user only root's socket is trusted. */
-	outcome = rtsched_ask(set->socket, set->timeout_ms,
-			      set->daemon_uid == RTSCHED_NOBODY ? 0 : set->daemon_uid, request,
-			      answer);
-	if (outcome == RTSCHED_ANSWERED) {
-		rtsched_breaker_succeeded(&breaker);
-		return outcome;
-	}
-	complain(rtsched_outcome_text(outcome));
-	if (rtsched_breaker_failed(&breaker, rtsched_now_ms(), set->breaker_failures,
-				   set->breaker_ms))
-		slurm_error("rtsched: after %d failures in a row the daemon is not asked for "
-			    "%d ms",
-			    set->breaker_failures, set->breaker_ms);
-	return outcome;
-}
-
 /* Ask, and carry out the answer; RTSCHED_UNUSABLE: nobody judged it. */
 static enum rtsched_ruling judged(const struct rtsched_settings *set,
 				  struct rtsched_request *request, job_desc_msg_t *job,
@@ -186,12 +102,13 @@ static enum rtsched_ruling judged(const struct rtsched_settings *set,
 	enum rtsched_ruling ruling = RTSCHED_UNUSABLE;
 	char *message = NULL;
 
-	if (ask(set, request, &answer) == RTSCHED_ANSWERED) {
+	if (rtsched_filter_ask(&filter, set, request, &answer) == RTSCHED_ANSWERED) {
 		ruling = rtsched_carry_out(&answer, job, &message);
 		if (ruling == RTSCHED_UNUSABLE) {
 			if (message)
 				message[strcspn(message, "\n")] = 0;
-			complain(message ? message : "its answer makes no sense");
+			rtsched_filter_complain(&filter,
+						message ? message : "its answer makes no sense");
 		} else if (ruling == RTSCHED_REJECTED) {
 			tell(err_msg, message ? message : "rtsched: refused");
 		} else if (message && job) {
@@ -248,7 +165,7 @@ static int submit_unjudged(const struct rtsched_settings *set, job_desc_msg_t *j
 
 int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 {
-	struct rtsched_settings set = current_settings();
+	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};
 	enum rtsched_ruling ruling;
 
@@ -283,7 +200,7 @@ static int modify_unjudged(const struct rtsched_settings *set, char **err_msg)
 
 int job_modify(job_desc_msg_t *job, void *record, uint32_t uid, char **err_msg)
 {
-	struct rtsched_settings set = current_settings();
+	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};
 	enum rtsched_ruling ruling = RTSCHED_ACCEPTED;
 	bool too_long;

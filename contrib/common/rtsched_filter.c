@@ -1,0 +1,108 @@
+#define _GNU_SOURCE
+#include "rtsched_filter.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *settings_file(void)
+{
+	const char *path = getenv("RTSCHED_SUBMIT_CONF");
+
+	return path && *path ? path : RTSCHED_SETTINGS_FILE;
+}
+
+__attribute__((format(printf, 3, 4))) static void say(struct rtsched_filter *filter, bool is_error,
+						      const char *format, ...)
+{
+	char line[1024];
+	va_list values;
+
+	va_start(values, format);
+	vsnprintf(line, sizeof(line), format, values);
+	va_end(values);
+	filter->log(is_error, line);
+}
+
+/* Read the file if it is another one than was read last; the lock is held. */
+static void refresh(struct rtsched_filter *filter, bool first)
+{
+	struct rtsched_settings *settings = &filter->settings;
+	char problem[512];
+	struct stat seen = {0};
+
+	if (stat(settings_file(), &seen))
+		memset(&seen, 0, sizeof(seen));
+	if (!first && seen.st_mtim.tv_sec == filter->read_of.tv_sec &&
+	    seen.st_mtim.tv_nsec == filter->read_of.tv_nsec)
+		return;
+	filter->read_of = seen.st_mtim;
+	if (!rtsched_settings_read(settings_file(), settings, problem, sizeof(problem)))
+		say(filter, true, "rtsched: %s; the settings stay as they were", problem);
+	else
+		say(filter, false, "rtsched: settings of %s: socket %s, %d ms", settings_file(),
+		    settings->socket, settings->timeout_ms);
+	if (!rtsched_settings_find_user(settings))
+		say(filter, true,
+		    "rtsched: there is no user %s: only root is taken for the daemon. Once there "
+		    "is one, `touch %s`",
+		    settings->daemon_user, settings_file());
+}
+
+struct rtsched_settings rtsched_filter_settings(struct rtsched_filter *filter)
+{
+	struct rtsched_settings copied;
+	int64_t now = rtsched_now_ms();
+
+	pthread_mutex_lock(&filter->lock);
+	if (now >= filter->look_at) {
+		bool first = !filter->look_at;
+
+		if (first)
+			rtsched_settings_default(&filter->settings);
+		filter->look_at = now + 1000;
+		refresh(filter, first);
+	}
+	copied = filter->settings;
+	pthread_mutex_unlock(&filter->lock);
+	return copied;
+}
+
+void rtsched_filter_complain(struct rtsched_filter *filter, const char *what)
+{
+	int64_t now = rtsched_now_ms();
+	int64_t expected = __atomic_load_n(&filter->complain_at, __ATOMIC_RELAXED);
+
+	if (now >= expected &&
+	    __atomic_compare_exchange_n(&filter->complain_at, &expected, now + 1000, false,
+					__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		say(filter, true, "rtsched: the daemon could not be asked: %s", what);
+}
+
+enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
+					const struct rtsched_settings *settings,
+					struct rtsched_request *request,
+					struct rtsched_answer *answer)
+{
+	/* Without a known daemon_user only root's socket is trusted. */
+	uid_t owner = settings->daemon_uid == RTSCHED_NOBODY ? 0 : settings->daemon_uid;
+	enum rtsched_outcome outcome;
+
+	memset(answer, 0, sizeof(*answer));
+	if (!rtsched_breaker_lets(&filter->breaker, rtsched_now_ms(), settings->breaker_ms))
+		return RTSCHED_NOT_ASKED;
+	outcome = rtsched_ask(settings->socket, settings->timeout_ms, owner, request, answer);
+	if (outcome == RTSCHED_ANSWERED) {
+		rtsched_breaker_succeeded(&filter->breaker);
+		return outcome;
+	}
+	rtsched_filter_complain(filter, rtsched_outcome_text(outcome));
+	if (rtsched_breaker_failed(&filter->breaker, rtsched_now_ms(), settings->breaker_failures,
+				   settings->breaker_ms))
+		say(filter, true,
+		    "rtsched: after %d failures in a row the daemon is not asked for %d ms",
+		    settings->breaker_failures, settings->breaker_ms);
+	return outcome;
+}

@@ -1,0 +1,169 @@
+#include "job_ad.h"
+
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <string_view>
+#include <strings.h>
+
+namespace rtsched {
+
+using classad::ClassAd;
+using classad::Value;
+
+namespace {
+
+constexpr const char *sent[] = {
+	"ClusterId", "ProcId", "GlobalJobId", "TotalSubmitProcs", "JobFactoryId",
+	"JobMaterializeDigestFile", "Owner", "User", "AcctGroup", "AccountingGroup",
+	"AcctGroupUser", "JobUniverse", "RequestCpus", "RequestMemory", "RequestDisk",
+	"RequestGPUs", "MinHosts", "MaxHosts", "AllowedExecuteDuration", "AllowedJobDuration",
+	"JobPrio", "QDate", "DAGManJobId", "DAGNodeName", "JobBatchName", "DeferralTime", "Cmd",
+};
+
+/* Written by rtsched only: never sent, and no wish. */
+constexpr const char *ours[] = {
+	"RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtPromise",
+	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy",
+};
+
+/* Sent, but no wish: jobs that want no promise say these too. */
+constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint"};
+
+constexpr int PARALLEL = 11; /* JobUniverse */
+
+template <size_t N> bool is_one_of(const std::string &name, const char *const (&names)[N])
+{
+	for (const char *other : names)
+		if (!strcasecmp(name.c_str(), other))
+			return true;
+	return false;
+}
+
+struct IgnoringCase {
+	bool operator()(const std::string &one, const std::string &other) const
+	{
+		return strcasecmp(one.c_str(), other.c_str()) < 0;
+	}
+};
+
+/* Whether a name of this form can stand in a line; ads can hold others. */
+bool is_plain(const std::string &name)
+{
+	for (unsigned char letter : name)
+		if (!isalnum(letter) && letter != '_')
+			return false;
+	return true;
+}
+
+bool begins_with_rt(const std::string &name)
+{
+	return name.size() > 2 && !strncasecmp(name.c_str(), "Rt", 2);
+}
+
+void collect(const ClassAd &ad, std::set<std::string, IgnoringCase> &names)
+{
+	for (const auto &attribute : ad)
+		if (begins_with_rt(attribute.first) && is_plain(attribute.first) &&
+		    !is_one_of(attribute.first, ours))
+			names.insert(attribute.first);
+}
+
+void add_string(std::string &to, const char *text)
+{
+	to += '"';
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			to += '\\';
+		to += iscntrl(static_cast<unsigned char>(*text)) ? ' ' : *text;
+	}
+	to += '"';
+}
+
+template <typename Number> void add_number(std::string &to, Number number)
+{
+	char digits[32];
+	auto end = std::to_chars(digits, digits + sizeof(digits), number).ptr;
+
+	to.append(digits, end);
+}
+
+void add_literal(std::string &to, const Value &value)
+{
+	const char *text;
+	long long integer;
+	double real;
+	bool truth;
+
+	if (value.IsStringValue(text))
+		add_string(to, text);
+	else if (value.IsBooleanValue(truth))
+		to += truth ? "true" : "false";
+	else if (value.IsIntegerValue(integer))
+		add_number(to, integer);
+	else if (value.IsRealValue(real) && std::isfinite(real))
+		add_number(to, real);
+	else
+		to += "error";
+}
+
+/* Add a line, unless the attribute is undefined; return whether there is one. */
+bool add_line(const ClassAd &ad, const std::string &name, std::string &lines)
+{
+	Value value;
+
+	if (!ad.EvaluateAttr(name, value))
+		value.SetErrorValue();
+	if (value.IsUndefinedValue())
+		return false;
+	lines += name;
+	lines += " = ";
+	add_literal(lines, value);
+	lines += '\n';
+	return true;
+}
+
+bool is_defined(const ClassAd &ad, const char *name)
+{
+	Value value;
+
+	return ad.EvaluateAttr(name, value) && !value.IsUndefinedValue();
+}
+
+long long integer_of(const ClassAd &ad, const char *name)
+{
+	long long integer;
+	Value value;
+
+	return ad.EvaluateAttr(name, value) && value.IsIntegerValue(integer) ? integer : -1;
+}
+
+} // namespace
+
+JobAd describe(const ClassAd &ad)
+{
+	std::set<std::string, IgnoringCase> names;
+	bool is_load = false;
+	JobAd job;
+
+	collect(ad, names);
+	if (const ClassAd *cluster = ad.GetChainedParentAd())
+		collect(*cluster, names);
+	for (const char *name : sent)
+		add_line(ad, name, job.lines);
+	for (const std::string &name : names) {
+		if (!add_line(ad, name, job.lines))
+			continue;
+		job.wishes = job.wishes || !is_one_of(name, describing);
+		is_load = is_load || !strcasecmp(name.c_str(), "RtSigma");
+	}
+	bool is_factory = is_defined(ad, "JobFactoryId");
+	job.cluster = integer_of(ad, "ClusterId");
+	job.materialized = !is_factory && is_defined(ad, "JobMaterializeDigestFile");
+	job.whole = is_factory || job.materialized || is_load ||
+		    integer_of(ad, "JobUniverse") == PARALLEL;
+	job.judged = is_defined(ad, "RtVerdict");
+	return job;
+}
+
+} // namespace rtsched

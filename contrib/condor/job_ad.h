@@ -1,0 +1,25 @@
+/* A job ad as a question to the daemon. */
+#ifndef RTSCHED_JOB_AD_H
+#define RTSCHED_JOB_AD_H
+
+#include <string>
+
+#include <classad/classad_distribution.h>
+
+namespace rtsched {
+
+struct JobAd {
+	std::string lines;	  /* `Name = literal`, as they are sent */
+	long long cluster = -1;	  /* ClusterId */
+	bool wishes = false;	  /* it says something that only the daemon can judge */
+	bool whole = false;	  /* all procs of its cluster are judged as one */
+	bool materialized = false; /* made from a cluster that is in the queue already */
+	bool judged = false;	  /* it carries a verdict */
+};
+
+/* Return what is known of a job; expressions are worked out in the ad. */
+JobAd describe(const classad::ClassAd &ad);
+
+} // namespace rtsched
+
+#endif

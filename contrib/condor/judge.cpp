@@ -1,0 +1,192 @@
+#include "judge.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "filter.h"
+#include "job_ad.h"
+
+namespace rtsched {
+
+using classad::ClassAd;
+using classad::Value;
+
+namespace {
+
+/* Memory: what was ruled lately */
+
+constexpr int64_t JOB_MS = 2000;
+constexpr int64_t CLUSTER_MS = 24 * 3600 * 1000;
+constexpr size_t CLUSTERS = 1024;
+
+struct Remembered {
+	Ruling ruling;
+	int64_t until; /* ms */
+};
+
+class Memory {
+      public:
+	std::optional<Ruling> recall(const JobAd &job)
+	{
+		std::lock_guard<std::mutex> held(lock);
+		int64_t now = rtsched_now_ms();
+		auto cluster = job.whole ? clusters.find(job.cluster) : clusters.end();
+
+		if (cluster != clusters.end() && now < cluster->second.until)
+			return cluster->second.ruling;
+		if (now < last.until && job.lines == lines)
+			return last.ruling;
+		return {};
+	}
+
+	/* Keep a ruling; what nobody judged is asked about again soon. */
+	void keep(const JobAd &job, const Ruling &ruling, bool is_final)
+	{
+		std::lock_guard<std::mutex> held(lock);
+		int64_t now = rtsched_now_ms();
+
+		lines = job.lines;
+		last = {ruling, now + JOB_MS};
+		if (!job.whole || job.cluster < 0)
+			return;
+		if (!clusters.contains(job.cluster))
+			order.push_back(job.cluster);
+		clusters[job.cluster] = {ruling, now + (is_final ? CLUSTER_MS : JOB_MS)};
+		if (order.size() > CLUSTERS) {
+			clusters.erase(order.front());
+			order.pop_front();
+		}
+	}
+
+      private:
+	std::mutex lock;
+	std::string lines; /* of the job that was judged last */
+	Remembered last = {{}, 0};
+	std::unordered_map<long long, Remembered> clusters;
+	std::deque<long long> order; /* the oldest first */
+};
+
+Memory memory;
+
+/* Without the daemon */
+
+Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job)
+{
+	const std::string away = "the scheduler daemon does not answer";
+
+	/* A refusal would stop the factory, and nobody would be told. */
+	if (settings.on_failure == RTSCHED_FAIL_CLOSED && job.materialized)
+		return {false, PARKED, ""};
+	if (settings.on_failure == RTSCHED_FAIL_CLOSED && !job.wishes)
+		return {false, "", ""};
+	if (settings.on_failure == RTSCHED_FAIL_CLOSED)
+		return {true, "", "rtsched: " + away + ", so no deadline can be promised now: submit "
+					"again later, or without Rt attributes"};
+	if (settings.on_failure == RTSCHED_FAIL_HOLD)
+		return {false, PARKED, "rtsched: " + away + "; the job does not start until it has "
+							    "been judged"};
+	return {false, UNJUDGED,
+		job.wishes ? "rtsched: accepted without a promise: " + away : ""};
+}
+
+Ruling too_long(const JobAd &job)
+{
+	return {!job.materialized, job.materialized ? PARKED : "",
+		"rtsched: the job's description is longer than 256 KiB: shorten its Rt attributes "
+		"and its command"};
+}
+
+/* With it */
+
+struct Request : rtsched_request {
+	explicit Request(const JobAd &job) : rtsched_request{}
+	{
+		rtsched_request_begin(this, RTSCHED_KIND_SUBMIT);
+		rtsched_add_text(this, RTSCHED_TAG_AD, job.lines.c_str());
+	}
+	~Request() { rtsched_request_free(this); }
+	Request(const Request &) = delete;
+	Request &operator=(const Request &) = delete;
+};
+
+/* Ask; nothing if nobody judged the job. */
+std::optional<Ruling> asked(const struct rtsched_settings &settings, Request &request)
+{
+	struct rtsched_answer answer;
+	std::optional<Ruling> ruling;
+	std::string wrong;
+
+	if (rtsched_filter_ask(&filter, &settings, &request, &answer) != RTSCHED_ANSWERED)
+		return {};
+	try {
+		ruling = read_answer(answer, wrong);
+	} catch (...) {
+		free(answer.payload);
+		throw;
+	}
+	free(answer.payload);
+	if (!ruling)
+		rtsched_filter_complain(&filter, wrong.c_str());
+	return ruling;
+}
+
+Ruling ruled(const struct rtsched_settings &settings, const JobAd &job)
+{
+	Request request(job);
+
+	if (request.too_long) {
+		Ruling ruling = too_long(job);
+		memory.keep(job, ruling, true);
+		return ruling;
+	}
+	std::optional<Ruling> ruling = asked(settings, request);
+	bool is_final = ruling.has_value();
+	if (!ruling)
+		ruling = unjudged(settings, job);
+	else if (ruling->rejected && job.materialized)
+		ruling = {false, PARKED, ruling->message};
+	memory.keep(job, *ruling, is_final);
+	return *ruling;
+}
+
+/* What was ruled when the job was submitted. */
+Ruling as_recorded(const ClassAd &ad)
+{
+	std::string verdict;
+	Ruling ruling;
+
+	ad.EvaluateAttrString("RtVerdict", verdict);
+	ad.EvaluateAttrString("RtAdmission", ruling.admission);
+	ad.EvaluateAttrString("RtMessage", ruling.message);
+	ruling.rejected = verdict == "reject";
+	return ruling;
+}
+
+bool in_schedd()
+{
+	static const bool answer = !strcmp(program_invocation_short_name, "condor_schedd");
+
+	return answer;
+}
+
+} // namespace
+
+std::optional<Ruling> judge(const ClassAd &ad)
+{
+	if (!in_schedd())
+		return {};
+	const struct rtsched_settings settings = rtsched_filter_settings(&filter);
+	const JobAd job = describe(ad);
+
+	if (!job.wishes && !settings.judge_all)
+		return {};
+	if (std::optional<Ruling> known = memory.recall(job))
+		return known;
+	return job.judged ? as_recorded(ad) : ruled(settings, job);
+}
+
+} // namespace rtsched

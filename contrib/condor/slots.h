@@ -1,0 +1,48 @@
+/* The table of slots that the daemon writes: delay factors, and processors kept for promised starts. */
+#ifndef RTSCHED_SLOTS_H
+#define RTSCHED_SLOTS_H
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace rtsched {
+
+/* From `start` (s since the epoch) on, so many processors must be free. */
+struct Step {
+	int64_t start;
+	int cpus;
+};
+
+struct Slot {
+	double delay;
+	std::vector<Step> kept; /* by start; cpus never fall */
+};
+
+struct Hash {
+	using is_transparent = void;
+	size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+
+struct Table {
+	int64_t written; /* s since the epoch */
+	int64_t valid;	 /* s from then on */
+	std::unordered_map<std::string, Slot, Hash, std::equal_to<>> slots;
+};
+
+/* Read a table; nothing if it is malformed, and `wrong` names the line. */
+std::optional<Table> read_table(std::string_view text, std::string &wrong);
+
+/* Return a slot's delay factor; `otherwise` where none is known. */
+double delay_of(std::string_view slot, double otherwise);
+
+/* Return how many processors of a slot must be free for starts before `end` (s since the epoch). */
+int kept_before(std::string_view slot, double end);
+
+} // namespace rtsched
+
+#endif
