@@ -36,18 +36,20 @@ def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> No
     """Print what was planned for a promised job, as variables RTSCHED_* for a shell.
 
     Within a job it needs no daemon: it reads the record that the job carries, and also tells this
-    node's part. `eval "$(rtsched chunk)"` sets what the site's TaskProlog sets. With JOB it asks
-    the daemon for the present plan, which may change until the job starts. The status is 1 if
-    nothing was planned.
+    node's part. `eval "$(rtsched chunk)"` sets what the site's TaskProlog sets; a job of HTCondor
+    has it set from the start. With JOB it asks the daemon for the present plan, which may change
+    until the job starts. The status is 1 if nothing was planned.
     """
     if job is not None:
         from rtsched.daemon.reports import Chunk
 
         found = of_report(report_of(Chunk(job), path))
+    elif "_CONDOR_JOB_AD" in os.environ:
+        found = given(os.environ)
     else:
         found = variables(record_text(os.environ), os.environ)
     if not found:
-        say(f"rtsched: nothing was planned for job {os.environ.get('SLURM_JOB_ID')}")
+        say("rtsched: nothing was planned for this job")
         ctx.exit(Exit.FINDINGS)
     if as_json:
         import msgspec
@@ -68,7 +70,7 @@ def record_text(environment: Mapping[str, str]) -> str:
     """
     job = environment.get("SLURM_JOB_ID", "")
     if not _WHOLE.fullmatch(job):
-        raise AdapterError("this is no job of Slurm's: SLURM_JOB_ID is not set; name a JOB")
+        raise AdapterError("this runs in no job of Slurm or HTCondor; name a JOB")
     if environment.get("RTSCHED_JOB") == job:
         words = {"deadline": "DEADLINE", "nodes": "NODES", "fractions": "FRACTIONS", "on": "ON"}
         told = (f"{word}={environment.get(f'RTSCHED_{name}', '')}" for word, name in words.items())
@@ -116,6 +118,18 @@ def variables(text: str, environment: Mapping[str, str]) -> dict[str, str]:
     if len(fractions) == len(names) and all(_NUMBER.fullmatch(share) for share in fractions):
         found["FRACTIONS"] = words["fractions"]
         found |= _part(fractions, here) if here >= 0 else {}
+    return found
+
+
+def given(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a job of HTCondor was told in its environment, numbers and one slot's name."""
+    found = {}
+    for name in ("DEADLINE", "NODES", "CHUNK", "FRACTION", "FROM", "TO"):
+        value = environment.get(f"RTSCHED_{name}", "")
+        if _NUMBER.fullmatch(value):
+            found[name] = value
+    if re.fullmatch(r"[\w.@#-]{1,255}", environment.get("RTSCHED_NODE", ""), re.ASCII):
+        found["NODE"] = environment["RTSCHED_NODE"]
     return found
 
 

@@ -358,13 +358,28 @@ def test_chunk_of_no_promise(run, job, monkeypatch, refused):
     job("JobId=12\n   Comment=mine\n")
     result = run("chunk")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "nothing was planned for job 12" in result.stderr
+    assert "nothing was planned for this job" in result.stderr
     monkeypatch.setenv("RTSCHED_SCONTROL", "/none/scontrol")
     refused(run("chunk"), "/none/scontrol is not installed here", status=3)
     monkeypatch.setenv("RTSCHED_SCONTROL", "false")
     refused(run("chunk"), "Slurm does not tell about job 12", status=3)
     monkeypatch.delenv("SLURM_JOB_ID")
-    refused(run("chunk"), "SLURM_JOB_ID is not set", status=3)
+    refused(run("chunk"), "no job of Slurm or HTCondor", status=3)
+
+
+def test_chunk_of_a_job_of_condor(run, monkeypatch):
+    """A job of HTCondor has its part in its environment; only numbers and a slot's name pass."""
+    monkeypatch.setenv("_CONDOR_JOB_AD", "/x/.job.ad")
+    told = {"CHUNK": "1", "NODES": "3", "FRACTION": "0.25", "FROM": "0.5", "TO": "0.75"}
+    for name, value in (told | {"DEADLINE": "$(id)", "NODE": "slot1@h.x#2"}).items():
+        monkeypatch.setenv(f"RTSCHED_{name}", value)
+    shown = run("chunk").stdout
+    assert "export RTSCHED_FRACTION=0.25\n" in shown
+    assert "export RTSCHED_NODE=slot1@h.x#2\n" in shown
+    assert "DEADLINE" not in shown
+    for name in (*told, "NODE"):
+        monkeypatch.delenv(f"RTSCHED_{name}")
+    assert run("chunk").exit_code == 1
 
 
 def test_chunk_of_a_waiting_job(asked):

@@ -56,6 +56,7 @@ OURS = (
 
 _WRITTEN = frozenset(name.lower() for name in OURS)
 _NUMBERS = ("rtdeadline", "rtruntime", *_LOAD_ATTRIBUTES.values(), "rtminnodes", "rtmessagetime")
+_OF_ANY_JOB = frozenset({"rtruntime", "rtcheckpoint"})
 _POSITIVE = ("rtruntime", "rtsigma", "rtcps")
 _MOST_AFTER = 1000
 
@@ -85,8 +86,11 @@ class Shape:
 
 
 def wishes(ad: Record) -> bool:
-    """Return whether a job asks for what only rtsched can give; a run time alone is no wish."""
-    return any(ad.get(name) is not None for name in WISHES if name != "rtruntime")
+    """Return whether a job asks for what only rtsched can give.
+
+    Its run time, and that it keeps checkpoints, any job may say.
+    """
+    return any(ad.get(name) is not None for name in WISHES if name not in _OF_ANY_JOB)
 
 
 def is_whole(ad: Record) -> bool:
