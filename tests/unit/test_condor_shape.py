@@ -105,6 +105,8 @@ def test_parallel_jobs() -> None:
     assert (shape.kind, shape.size, shape.size_max) == (Kind.MOLDABLE, 2, 4)
     assert shape.wall_time == 600 + 30.0 * 4 / 2
     assert shape_of(ad(**hosts, RtDeadline=NOW, RtSpeedup="none"), FACTS).kind == Kind.RIGID
+    planned = ad(**hosts | {"MinHosts": 3, "MaxHosts": 3}, RtHosts="2-4", RtDeadline=NOW)
+    assert shape_of(planned, FACTS, fresh=False).size_max == 4
     assert "has 5 that fit" in problem(**hosts | {"MinHosts": 9, "MaxHosts": 9}, RtDeadline=NOW)
 
 

@@ -6,6 +6,7 @@ Source: appendix "Job ClassAd Attributes" of HTCondor's manual; docs/condor/user
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -50,10 +51,12 @@ WISHES: dict[str, str] = {
 
 OURS = (
     *("RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtPromise", "RtPlannedStart"),
-    *("RtFraction", "RtNode", "RtWhy"),
+    *("RtFraction", "RtNode", "RtWhy", "RtRankSet", "RtLimit", "RtHosts"),
 )
 """Attributes that only rtsched writes."""
 
+_RANGE = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})", re.ASCII)
+"""RtHosts: host counts that were asked for, where MinHosts and MaxHosts hold the planned one."""
 _WRITTEN = frozenset(name.lower() for name in OURS)
 _NUMBERS = ("rtdeadline", "rtruntime", *_LOAD_ATTRIBUTES.values(), "rtminnodes", "rtmessagetime")
 _OF_ANY_JOB = frozenset({"rtruntime", "rtcheckpoint"})
@@ -142,9 +145,12 @@ def shape_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Shape:
 
 
 def hosts(ad: Record) -> tuple[int, int]:
-    """Return the fewest and most slots that a job runs on at a time."""
+    """Return the fewest and most slots that a job runs on at a time, as its user asked."""
     if number(ad, "jobuniverse") != PARALLEL:
         return 1, 1
+    asked = _RANGE.fullmatch(text(ad, "rthosts") or "")
+    if asked is not None:
+        return int(asked[1]), int(asked[2])
     most = max(1, int(_or(number(ad, "maxhosts"), 1.0)))
     return min(max(1, int(_or(number(ad, "minhosts"), float(most)))), most), most
 
