@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from testbed import Pool, PoolOptions, SubmitError
 from testbed.images import SUITES
+from testbed.services import wait_for
 
 SMALL = PoolOptions(fast=1, slow=1)
 WHO = ["executable = /bin/sh", "arguments = \"-c 'id -un;pwd;hostname'\"", "output = out"]
@@ -66,3 +67,74 @@ def test_nothing_is_left() -> None:
     assert not Path(f"/proc/{pid}").exists()
     assert directory is not None
     assert not directory.exists()
+
+
+def test_daemons_die_and_come_back() -> None:
+    """Collector, negotiator, schedd and startd are killed, stopped and started; jobs stay."""
+    with Pool("forky", SMALL, software=False) as running:
+        job = running.submit(["hold = true"])
+        for name in ("collector", "negotiator", "schedd", "startd"):
+            daemon = running.daemon(name)
+            first = daemon.pid
+            daemon.kill()
+            second = daemon.pid
+            daemon.stop()
+            assert daemon.pid == 0
+            daemon.start()
+            assert 0 not in {first, second, daemon.pid}
+            assert len({first, second, daemon.pid}) == 3
+        running.wait_ready()
+        assert running.job(job)["JobStatus"] == 5
+
+
+def test_a_machine_dies() -> None:
+    """A killed startd takes its job's processes with it; the job runs again on another machine."""
+    options = PoolOptions(fast=0, slow=2, startds=True)
+    with Pool("forky", options, software=False) as running:
+        job = running.submit(["arguments = 300"])
+        host = running.wait_job(job, 0, "Running")["RemoteHost"]
+        wait_for("it sleeps", lambda: "sleep 300" in running.run(["ps", "ax"]).stdout)
+        machine = host.removeprefix("slot1@").removesuffix(".testbed")
+        running.daemon(f"startd_{machine}").kill(stay=True)
+        assert "sleep 300" not in running.run(["ps", "ax"]).stdout
+        other = f"slot1@slow{3 - int(machine[-1])}.testbed"
+        wait_for("it runs elsewhere", lambda: running.job(job).get("RemoteHost") == other, 120)
+        wait_for("its ad goes", lambda: host not in running.slots(), 90)
+        running.daemon(f"startd_{machine}").start()
+        assert host in running.slots()
+
+
+def test_the_machine_room_goes_dark() -> None:
+    """Master and all are killed and started again: the queue is what it was."""
+    with Pool("forky", SMALL, software=False) as running:
+        job = running.submit(["arguments = 300"])
+        running.wait_job(job, 0, "Running")
+        running.kill_master()
+        left = running.run(["ps", "ax"]).stdout
+        assert "condor" not in left
+        assert "sleep 300" not in left
+        running.start_master()
+        running.wait_job(job, 0, "Running")
+        running.stop_master()
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_parallel_jobs(suite: str) -> None:
+    """A job of the parallel universe runs on three slots at once."""
+    options = PoolOptions(fast=2, slow=2, parallel=True)
+    lines = ["universe = parallel", "machine_count = 3"]
+    with Pool(suite, options, software=False) as running:
+        ad = running.wait_job(running.submit(lines))
+        assert len(ad["AllRemoteHosts"].split(",")) == 3
+
+
+def test_partitionable_slots() -> None:
+    """Jobs get slots of their own size out of partitionable ones."""
+    options = PoolOptions(partitionable=(4, 2))
+    with Pool("forky", options, software=False) as running:
+        assert [slot["Cpus"] for slot in running.slots().values()] == [4, 4]
+        job = running.submit(["arguments = 300", "request_cpus = 3"])
+        host = running.wait_job(job, 0, "Running")["RemoteHost"]
+        assert host in {"slot1_1@head.testbed", "slot2_1@head.testbed"}
+        wait_for("its slot is known", lambda: host in running.slots())
+        assert running.slots()[host]["Cpus"] == 3

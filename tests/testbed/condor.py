@@ -35,6 +35,9 @@ STANDARD: dict[str, str] = {
     "SCHEDD_INTERVAL": "5",
     "SCHEDD_MIN_INTERVAL": "1",
     "JOB_START_COUNT": "50",
+    "UPDATE_INTERVAL": "10",
+    "NEGOTIATOR_UPDATE_INTERVAL": "10",
+    "CLASSAD_LIFETIME": "30",
     "MASTER_BACKOFF_CONSTANT": "1",
     "CLAIM_WORKLIFE": "0",
     # A job runs to its end, whatever its rank and its user's priority.
@@ -49,8 +52,8 @@ STANDARD: dict[str, str] = {
     "BASE_CGROUP": "",
     "STARTD_DETECT_GPUS": "False",
     "STARTD_HAS_BAD_UTMP": "True",
-    "MAIL": "/bin/true",
     "RUNBENCHMARKS": "False",
+    "MAIL": "/bin/true",
 }
 
 PARALLEL = f"""\

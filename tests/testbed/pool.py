@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from testbed import condor_images, images
 from testbed.box import Box, SubmitError
 from testbed.condor import PoolOptions
+from testbed.condor_daemon import MASTER, CondorDaemon, descendants
 from testbed.sandbox import TestbedError
 from testbed.services import wait_for
 
@@ -170,15 +171,41 @@ class Pool(Box):
 
     # HTCondor's daemons
 
+    def daemon(self, name: str) -> CondorDaemon:
+        """Return one of "collector", "negotiator", "schedd", "startd" (or "startd_fast1", ...)."""
+        return CondorDaemon(self, name)
+
     def start_master(self, timeout: float = 90) -> None:
-        """Start the master, and wait until all slots and the schedd are known.
+        """Start the master, and with it all, and wait until all slots and the schedd are known.
 
         Raises
         ------
         TestbedError
             With the ends of the logs, if they are not.
         """
-        self.services.start("condor_master", ["condor_master", "-f"])
+        self.services.start(MASTER, [MASTER, "-f"])
+        self.wait_ready(timeout)
+
+    def stop_master(self) -> None:
+        """Stop the master, and with it all, as systemd would; jobs wait again."""
+        self.services.stop(MASTER, "QUIT", timeout=60)
+
+    def kill_master(self) -> None:
+        """Kill everything of HTCondor's, and its jobs, as a power cut would."""
+        found = [self.services.pid(MASTER)]
+        found += descendants(self.path("/proc"), found[0])
+        self.run(["kill", "-KILL", *map(str, found)], check=False)
+        left = [self.path(f"/proc/{pid}") for pid in found]
+        wait_for("HTCondor's end", lambda: not any(path.exists() for path in left))
+
+    def wait_ready(self, timeout: float = 90) -> None:
+        """Wait until the collector knows all slots, the schedd and the negotiator.
+
+        Raises
+        ------
+        TestbedError
+            With the ends of the logs, if it does not within `timeout` seconds.
+        """
         try:
             wait_for("all slots are known", self._ready, timeout)
         except TestbedError as error:
@@ -191,10 +218,6 @@ class Pool(Box):
         kinds = {words[0] for words in known}
         names = {words[1] for words in known if len(words) > 1}
         return names >= set(self.options.slots) and {"Scheduler", "Negotiator"} <= kinds
-
-    def stop_master(self) -> None:
-        """Stop everything of HTCondor's, as systemd would."""
-        self.services.stop("condor_master", timeout=60)
 
     def logs(self, lines: int = 40) -> str:
         """Return the ends of the logs of our daemon and of HTCondor's."""
