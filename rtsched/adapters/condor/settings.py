@@ -107,6 +107,13 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "first, its attribute RtSpeed last."
         ),
     ] = {}
+    shares: Annotated[
+        dict[str, Annotated[float, Meta(gt=0)]],
+        Meta(
+            description="Shares by submitter (with its domain or without), user or group; all "
+            "others have 1. Priority factors are no shares: rtsched sets them."
+        ),
+    ] = {}
     query_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one question to HTCondor may take.")
     ] = 20.0

@@ -1,0 +1,237 @@
+"""One look at a pool after the other."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.past import endings_of, past, token_of
+from rtsched.adapters.condor.queue import ADMITTED, CONSTRAINT, OF_JOBS, Queue, queue_of
+from rtsched.adapters.condor.seats import Seats, Sitter
+from rtsched.adapters.condor.sight import (
+    Begun,
+    Groups,
+    allocations_of,
+    edges_of,
+    groups_of,
+    jobs_of,
+    marks_of,
+    sitters_of,
+    strangers_of,
+)
+from rtsched.adapters.condor.slots import (
+    OF_SLOTS,
+    Claim,
+    Machine,
+    Roster,
+    claims_of,
+    machine_of,
+    slots_of,
+)
+from rtsched.adapters.condor.view import HELD, IDLE, View
+from rtsched.adapters.live import Ended, Sight
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.pool import Pool
+    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.model.accounts import Accounts
+    from rtsched.model.cluster import Cluster
+
+CONFIG_EVERY_S = 60.0
+"""Seconds between two readings of the configuration."""
+
+HEARD_S = 60.0
+"""Seconds beyond a startd's UPDATE_INTERVAL until a new collector has heard of it."""
+
+
+class Observer:
+    """Looks at a pool, and remembers what one look does not show.
+
+    Parameters
+    ----------
+    settings : CondorSettings
+        The `[condor]` table.
+    pool : Pool
+        The pool.
+    """
+
+    def __init__(self, settings: CondorSettings, pool: Pool) -> None:
+        self._settings, self._pool = settings, pool
+        self._roster, self._seats, self._begun = Roster(), Seats(), Begun()
+        self._machine: Machine | None = None
+        self._cluster: Cluster | None = None
+        self._made_of: object = None
+        self._read = -math.inf
+
+    def look(self) -> View:
+        """Return the pool's present state.
+
+        Raises
+        ------
+        AdapterError
+            If collector, schedd or negotiator does not answer, or there are no slots.
+        """
+        now = time.time()
+        if now - self._read > CONFIG_EVERY_S:
+            self._pool.configure()
+            self._read = now
+        schedd, version = self._pool.schedd()
+        ads = self._pool.slots(OF_SLOTS)
+        machine = self._machine_now(ads, now)
+        facts = self._facts(machine, version)
+        queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
+        self._add_environments(queue)
+        submitters = self._pool.submitters()
+        accounts, facts = self._charged(submitters, queue, facts)
+        begun = self._begun.update(queue)
+        groups = groups_of(queue, begun)
+        taken = self._taken(queue, groups, machine, claims_of(ads), schedd)
+        allocations = allocations_of(queue, groups, taken.rows, begun, facts, now)
+        waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
+        ended = endings_of(queue.over)
+        sight = Sight(
+            now,
+            self._cluster_now(machine, taken.others),
+            jobs_of(queue, groups, waits, facts),
+            jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
+            allocations,
+            marks_of(queue, groups, np.concatenate([waits, runs])),
+            ended.take(~np.isin(ended.job, groups.job)),
+            accounts,
+            edges_of(queue, groups),
+            facts=facts,
+            problems=_problems(queue),
+        )
+        factors = factors_of(submitters)
+        return View(queue.procs, queue.ads, machine.slots, sight, facts, factors)
+
+    def ended(self, jobs: Sequence[int]) -> Ended:
+        """Return how jobs ended that left the queue, of those that the history still has.
+
+        Raises
+        ------
+        AdapterError
+            If the schedd does not answer.
+        """
+        return past(self._pool, jobs)
+
+    def _machine_now(self, ads: Sequence[Record], now: float) -> Machine:
+        """Return the machine; the same object as before if nothing changed.
+
+        A collector that was just started has not heard of all slots.
+        """
+        heard = self._pool.setting("UPDATE_INTERVAL", 300.0) + HEARD_S
+        forgetful = self._pool.collector_up() < heard
+        slots = self._roster.update(slots_of(ads, self._settings), now, forgetful=forgetful)
+        if not slots:
+            raise AdapterError(
+                "the collector shows no slot that is large enough; see condor_status, and "
+                "[condor] constraint and unit_cpus"
+            )
+        if self._machine is None or slots != list(self._machine.by_name.values()):
+            self._machine = machine_of(slots)
+        return self._machine
+
+    def _cluster_now(self, machine: Machine, others: NDArray[np.int64]) -> Cluster:
+        """Return the cluster; the same object as before if nothing changed."""
+        made_of = (machine, others.tolist())
+        if self._cluster is None or self._made_of != made_of:
+            version = 1 + (self._cluster.version if self._cluster is not None else 0)
+            self._cluster = machine.cluster(others, version)
+            self._made_of = made_of
+        return self._cluster
+
+    def _taken(
+        self,
+        queue: Queue,
+        groups: Groups,
+        machine: Machine,
+        claims: Sequence[Claim],
+        schedd: str,
+    ) -> _Taken:
+        """Return who has which rows."""
+        ours, of = sitters_of(queue, groups, claims, machine.by_name)
+        strangers = strangers_of(claims, schedd)
+        seats = self._seats.taken([*strangers, *ours], machine.by_name)
+
+        def rows_of(sitter: Sitter) -> list[int]:
+            slot, places = seats.get(sitter.key, ("", ()))
+            return [machine.first[slot] + place for place in places]
+
+        held = zip(ours, of, strict=True)
+        others = {row for sitter in strangers for row in rows_of(sitter)}
+        return _Taken(
+            [(job, row) for sitter, job in held for row in rows_of(sitter)],
+            np.bincount(np.array(of, np.int64), minlength=len(groups.job)),
+            np.array(sorted(others), np.int64),
+        )
+
+    def _facts(self, machine: Machine, version: str) -> CondorFacts:
+        """Return all facts but who is charged."""
+        settings, setting = self._settings, self._pool.setting
+        interval = setting("NEGOTIATOR_INTERVAL", 60.0)
+        delay = 2 * interval + 10.0 if settings.start_delay_s is None else settings.start_delay_s
+        return CondorFacts(
+            version=version,
+            margin=delay + settings.overrun_s + settings.completing_s,
+            parts=machine.parts,
+            run_time=math.inf if settings.run_time_s is None else settings.run_time_s,
+            domain=self._pool.word("UID_DOMAIN"),
+        )
+
+    def _add_environments(self, queue: Queue) -> None:
+        """Add the environments of admitted jobs that wait, which are told their plan in it.
+
+        Those of all jobs would be far more than everything else.
+        """
+        row: dict[object, int] = {
+            (int(queue.procs.cluster[at]), int(queue.procs.proc[at])): at
+            for at, ad in queue.ads.items()
+            if queue.procs.status[at] in {IDLE, HELD} and token_of(ad)
+        }
+        if not row:
+            return
+        wanted = ("ClusterId", "ProcId", "Environment")
+        for ad in self._pool.jobs(f"({CONSTRAINT}) && ({ADMITTED})", wanted):
+            at = row.get((ad.get("clusterid"), ad.get("procid")))
+            if at is not None and "environment" in ad:
+                queue.ads[at]["environment"] = ad["environment"]
+
+    def _charged(
+        self, submitters: Sequence[Record], queue: Queue, facts: CondorFacts
+    ) -> tuple[Accounts, CondorFacts]:
+        """Return the accounts, and the facts with the row of each submitter."""
+        procs = queue.procs
+        pairs = set(zip(procs.submitter.tolist(), procs.account.tolist(), strict=True))
+        names, groups = procs.names("submitter"), (*procs.names("account"), "")
+        queued = sorted((names[name], groups[group]) for name, group in pairs if name >= 0)
+        accounts, rows = accounts_of(submitters, queued, self._settings.shares)
+        return accounts, replace(facts, associations=rows)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Who has which rows: pairs of a job of `Groups` and a row, slots per job, rows of others."""
+
+    rows: list[tuple[int, int]]
+    slots: NDArray[np.int64]
+    others: NDArray[np.int64]
+
+
+def _problems(queue: Queue) -> tuple[str, ...]:
+    """Return what could not be read."""
+    if not queue.skipped:
+        return ()
+    return (f"{queue.skipped} jobs have numbers that are too great, and are left out",)

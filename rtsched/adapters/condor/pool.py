@@ -1,0 +1,314 @@
+"""An HTCondor pool through its Python bindings: the only place that knows them.
+
+Ads come back as records: attributes by their names in lower case, literals as Python's values, and
+other expressions as their text. An undefined attribute is left out.
+
+Sources: HTCondor's manual, "htcondor2 API reference" and "classad2 API reference".
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+from rtsched.adapters.classads import Expression, Record, number
+from rtsched.adapters.condor.ids import name_of
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.live import Outcome
+
+T = TypeVar("T")
+
+Reply = tuple["Outcome", str]
+"""What became of a request, and what HTCondor said."""
+
+Deed = Literal["Hold", "Release", "Remove", "Vacate", "VacateFast", "Suspend", "Continue"]
+"""What can be done with jobs, as `JobAction` names it."""
+
+_WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus")
+"""Attributes of jobs that HTCondor itself often sets to expressions."""
+
+_PLAIN = frozenset({str, int, float, bool})
+
+_SAID_NO = re.compile(r"may not|not allowed|immutable|protected|denied|not authorized|secure", re.I)
+_NUMBERED = re.compile(r"(\D+)(\d+)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+_REMEDIES = {
+    "collector": "see that condor_status answers, and that [condor] collector names the pool",
+    "schedd": "see that condor_q answers for the daemon's user, and that [condor] schedd is right",
+    "negotiator": "see that condor_userprio answers for the daemon's user",
+}
+
+
+def literal(value: str | float) -> str:
+    """Return a value as a ClassAd literal; control characters of a text become blanks."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return str(value)
+    escaped = _CONTROL.sub(" ", value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+class Pool:
+    """A pool, as the configuration of HTCondor on this machine and the settings name it.
+
+    Parameters
+    ----------
+    settings : CondorSettings
+        The `[condor]` table.
+
+    Raises
+    ------
+    AdapterError
+        If the bindings cannot be loaded.
+    """
+
+    def __init__(self, settings: CondorSettings) -> None:
+        try:
+            self._condor: Any = importlib.import_module("htcondor2")
+            self._classad: Any = importlib.import_module("classad2")
+        except ImportError as error:
+            raise AdapterError(
+                f"HTCondor's Python bindings cannot be loaded ({error}); install them: "
+                "pip install 'rtsched[condor]'"
+            ) from error
+        self._settings = settings
+        self._failures = (self._condor.HTCondorException, ValueError, OSError, RuntimeError)
+        self._read = False
+        self.configure()
+
+    # Reading
+
+    def configure(self) -> None:
+        """Read HTCondor's configuration anew.
+
+        Raises
+        ------
+        AdapterError
+            If it cannot be read.
+        """
+        try:
+            if self._read:
+                self._condor.reload_config()
+            self._read = True
+            for name in ("QUERY_TIMEOUT", "Q_QUERY_TIMEOUT", "TOOL_TIMEOUT"):
+                self._condor.param[name] = str(max(1, round(self._settings.query_timeout_s)))
+        except self._failures as error:
+            raise AdapterError(
+                f"HTCondor's configuration cannot be read ({error}); see condor_config_val -summary"
+            ) from error
+
+    def setting(self, name: str, otherwise: float) -> float:
+        """Return a number of HTCondor's configuration on this machine."""
+        try:
+            return float(self._condor.param.get(name, otherwise))
+        except (TypeError, ValueError):
+            return otherwise
+
+    def word(self, name: str) -> str:
+        """Return a text of HTCondor's configuration on this machine; empty if it is not set."""
+        return str(self._condor.param.get(name) or "")
+
+    def slots(self, attributes: Sequence[str]) -> list[Record]:
+        """Return the slots that the collector knows, of those that the settings leave to us."""
+        said = self._settings.constraint.strip()
+        constraint = f"SlotID =!= undefined && ({said})" if said else "SlotID =!= undefined"
+        kind = self._condor.AdType.Startd
+        return self._records(
+            "collector",
+            lambda: self._collector().query(kind, constraint, list(attributes)),
+        )
+
+    def collector_up(self) -> float:
+        """Return for how many seconds the collector has been running; inf: it does not say."""
+        kind = self._condor.AdType.Collector
+        found = self._records(
+            "collector", lambda: self._collector().query(kind, None, ["StatsLifetime"])
+        )
+        ages = [number(ad, "statslifetime") for ad in found]
+        return min(filter(math.isfinite, ages), default=math.inf)
+
+    def schedd(self) -> tuple[str, str]:
+        """Return name and version of the schedd."""
+        ad = self._ask("schedd", self._schedd_ad)
+        found = re.search(r"\d+\.\d+\.\d+", str(ad.get("CondorVersion")))
+        return str(ad.get("Name")), found[0] if found else ""
+
+    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
+        """Return jobs of the queue."""
+        return self._records(
+            "schedd", lambda: self._schedd().query(constraint, list(attributes)), _WORKED_OUT
+        )
+
+    def history(self, constraint: str, attributes: Sequence[str], most: int) -> list[Record]:
+        """Return jobs that left the queue, the last ones first, at the most so many."""
+        return self._records(
+            "schedd", lambda: self._schedd().history(constraint, list(attributes), most)
+        )
+
+    def submitters(self) -> list[Record]:
+        """Return the negotiator's accounting, one record per submitter or group.
+
+        The bindings of 25.14 tell apart only ten of them, by the last digit of their numbers; what
+        they make of it still holds all attributes, and is put right here.
+        """
+        found = self._ask("negotiator", lambda: self._negotiator().getPriorities())
+        mixed = getattr(found, "mapping", None)
+        if mixed is None:
+            return [self._record(ad) for ad in found]
+        records: dict[str, Record] = defaultdict(dict)
+        for digit, ad in mixed.items():
+            for name, value in self._record(ad).items():
+                numbered = _NUMBERED.fullmatch(name + str(digit))
+                if numbered is not None:
+                    records[numbered[2]][numbered[1]] = value
+        return list(records.values())
+
+    # Changing
+
+    def edit(self, jobs: Sequence[int], attribute: str, value: str) -> list[Reply]:
+        """Set an attribute of jobs to a ClassAd expression; return one reply per job.
+
+        They are changed in one transaction. Where that fails, as it does when one of them is no
+        longer there, each is changed by itself.
+        """
+        names = [name_of(job) for job in jobs]
+        reply = self._edited(names, attribute, value)
+        if reply[0] == "done" or len(jobs) < 2:
+            return [reply] * len(jobs)
+        return [self._edited([name], attribute, value) for name in names]
+
+    def act(self, deed: Deed, jobs: Sequence[int], reason: str = "") -> Reply:
+        """Do something with jobs; `done` if it was done, or was so before, for all of them."""
+        action = getattr(self._condor.JobAction, deed)
+        names = [name_of(job) for job in jobs]
+        why = (_CONTROL.sub(" ", reason), 0) if reason else None
+        try:
+            ad = self._schedd().act(action, names, why)
+        except (AdapterError, *self._failures) as error:
+            return _refusal(error)
+        counts = {key.lower(): int(ad[key]) for key in ad if key.startswith("Total")}
+        if counts.get("totalpermissiondenied", 0):
+            return "refused", f"{deed}: permission denied; is the daemon's user a queue super user?"
+        if counts.get("totalsuccess", 0) + counts.get("totalalreadydone", 0) >= len(jobs):
+            return "done", ""
+        return "failed", f"{deed}: the job is gone, or in no state for it"
+
+    def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
+        """Set priority factors by submitter.
+
+        The negotiator does not say whether it did so: its accounting is read again.
+        """
+        replies: dict[str, Reply] = {}
+        try:
+            negotiator = self._negotiator()
+            for submitter, factor in factors.items():
+                negotiator.setFactor(submitter, factor)
+            now = {ad.get("name"): ad.get("priorityfactor") for ad in self.submitters()}
+        except (AdapterError, *self._failures) as error:
+            return dict.fromkeys(factors, _refusal(error))
+        for submitter, factor in factors.items():
+            is_so = now.get(submitter)
+            same = isinstance(is_so, (int, float)) and abs(is_so - factor) <= 1e-3 * factor
+            no = f"the factor of {submitter} is {is_so}; may the daemon's user set factors?"
+            replies[submitter] = ("done", "") if same else ("refused", no)
+        return replies
+
+    def reschedule(self) -> Reply:
+        """Ask for a negotiation soon."""
+        try:
+            self._schedd().reschedule()
+        except (AdapterError, *self._failures) as error:
+            return _refusal(error)
+        return "done", ""
+
+    def _edited(self, names: list[str], attribute: str, value: str) -> Reply:
+        try:
+            self._schedd().edit(names, attribute, value)
+        except (AdapterError, *self._failures) as error:
+            return _refusal(error)
+        return "done", ""
+
+    # The daemons
+
+    def _collector(self) -> Any:
+        return self._condor.Collector(self._settings.collector or None)
+
+    def _schedd_ad(self) -> Any:
+        kind, name = self._condor.DaemonType.Schedd, self._settings.schedd
+        ad = self._collector().locate(kind, name) if name else self._local().locate(kind)
+        if ad is None:
+            raise AdapterError(f"the collector knows no schedd {name!r}; {_REMEDIES['schedd']}")
+        return ad
+
+    def _schedd(self) -> Any:
+        return self._condor.Schedd(self._schedd_ad())
+
+    def _negotiator(self) -> Any:
+        ad = self._collector().locate(self._condor.DaemonType.Negotiator)
+        if ad is None:
+            raise AdapterError(f"the collector knows no negotiator; {_REMEDIES['negotiator']}")
+        return self._condor.Negotiator(ad)
+
+    def _local(self) -> Any:
+        return self._condor.Collector()
+
+    # Ads
+
+    def _ask(self, daemon: str, call: Callable[[], T]) -> T:
+        """Return what a call of the bindings returns; its error is ours."""
+        try:
+            return call()
+        except self._failures as error:
+            self._fail(daemon, error)
+
+    def _fail(self, daemon: str, error: Exception) -> NoReturn:
+        said = " ".join(str(error).split())[:300]
+        raise AdapterError(f"the {daemon} does not answer ({said}); {_REMEDIES[daemon]}") from error
+
+    def _records(
+        self, daemon: str, call: Callable[[], Iterable[Any]], worked_out: Sequence[str] = ()
+    ) -> list[Record]:
+        return [self._record(ad, worked_out) for ad in self._ask(daemon, call)]
+
+    def _record(self, ad: Any, worked_out: Sequence[str] = ()) -> Record:
+        """Return the record of an ad; `worked_out`: attributes whose expressions are evaluated."""
+        try:
+            items = dict(ad)
+        except UnicodeDecodeError:
+            items = self._readable(ad)
+        record: Record = {}
+        for name, value in items.items():
+            key = name.lower()
+            if key in worked_out and type(value) not in _PLAIN:
+                value = ad.eval(name)
+            if type(value) in _PLAIN:
+                record[key] = value
+            elif value is not self._classad.Value.Undefined:
+                record[key] = Expression(value)
+        return record
+
+    def _readable(self, ad: Any) -> dict[str, Any]:
+        """Return the attributes of an ad that are text at all."""
+        found = {}
+        for name in ad:
+            try:
+                found[name] = ad[name]
+            except UnicodeDecodeError:
+                continue
+        return found
+
+
+def _refusal(error: Exception) -> Reply:
+    """Return what became of a request that raised."""
+    said = " ".join(str(error).split())[:300]
+    return ("refused" if _SAID_NO.search(said) else "failed"), said

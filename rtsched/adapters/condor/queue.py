@@ -1,0 +1,207 @@
+"""The jobs of a queue: its procs as arrays, and the shapes of those that want something of rtsched.
+
+Source: HTCondor's manual, "Job ClassAd Attributes".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.shape import (
+    MEGABYTE,
+    OURS,
+    PARALLEL,
+    WISHES,
+    Shape,
+    run_time,
+    shape_of,
+    wishes,
+)
+from rtsched.adapters.condor.submission import name_in, submitter_of
+from rtsched.adapters.condor.view import COMPLETED, IDLE, PARKED, REMOVED, Procs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.facts import CondorFacts
+
+CONSTRAINT = "JobUniverse == 5 || JobUniverse == 10 || JobUniverse == 11 || JobUniverse == 13"
+"""Jobs that take slots: vanilla, java, parallel, vm."""
+
+ADMITTED = "RtAdmission =!= undefined && (JobStatus == 1 || JobStatus == 5)"
+"""Jobs that wait and carry an admission, or are to get one."""
+
+OF_JOBS = (
+    *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "QDate", "DeferralTime"),
+    *("JobCurrentStartDate", "RemoteHost", "AllRemoteHosts", "TotalSubmitProcs"),
+    *("RequestCpus", "RequestMemory", "RequestGPUs", "MinHosts", "MaxHosts", "JobPrio"),
+    *("AllowedExecuteDuration", "AllowedJobDuration", "DAGManJobId"),
+    *("User", "Owner", "AcctGroup", "AccountingGroup", "JobBatchName", "Cmd"),
+    *WISHES.values(),
+    *OURS,
+)
+"""What is read of a job."""
+
+OF_ENDS = (
+    *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma", "RtAdmission"),
+    *("JobStartDate", "JobCurrentStartDate", "CompletionDate", "EnteredCurrentStatus"),
+    *("ExitCode", "ExitBySignal", "RemoveReason"),
+)
+"""What is read of a job that ended."""
+
+_OF_OURS = {*WISHES, *(name.lower() for name in OURS)} - {"rtruntime"}
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What the schedd shows.
+
+    Attributes
+    ----------
+    procs : Procs
+        All procs that are not over.
+    ads : dict of int to Record
+        By row of `procs`, the ads of those that want something of rtsched or were told something.
+    shapes : dict of int to Shape
+        By row of `procs`, what those are that want something.
+    dag : int64[n]
+        Key of each proc's task graph; -1: none.
+    over : list of Record
+        Procs that are over and that their users keep in the queue.
+    skipped : int
+        Procs whose numbers are too great.
+    """
+
+    procs: Procs
+    ads: dict[int, Record]
+    shapes: dict[int, Shape]
+    dag: NDArray[np.int64]
+    over: list[Record]
+    skipped: int = 0
+
+
+def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
+    """Return the queue that the ads of its jobs make; of `facts` all but who is charged."""
+    cluster, proc = _whole(records, "clusterid", -1), _whole(records, "procid", -1)
+    known = (cluster >= 0) & (proc >= 0) & (proc < 1 << PROC_BITS)
+    status = _whole(records, "jobstatus", IDLE)
+    placed = np.array(["remotehost" in ad for ad in records], np.bool_)
+    over = (status == COMPLETED) | ((status == REMOVED) & ~placed)
+    order = np.lexsort((proc, cluster))
+    order = order[(known & ~over)[order]]
+    ads = [records[i] for i in order.tolist()]
+    rows = {i: ad for i, ad in enumerate(ads) if not _OF_OURS.isdisjoint(ad)}
+    shapes = _shapes(rows, cluster[order].tolist(), facts)
+    job = (cluster << PROC_BITS | proc)[order]
+    whole = _whole(ads, "jobuniverse", 5) == PARALLEL
+    whole[[i for i, shape in shapes.items() if shape.whole]] = True
+    dag = np.maximum(_whole(ads, "dagmanjobid", -1), -1)
+    for i, shape in shapes.items():
+        dag[i] = shape.dag
+    return Queue(
+        _procs(ads, np.where(whole, job >> PROC_BITS << PROC_BITS, job), facts),
+        rows,
+        shapes,
+        dag,
+        [records[i] for i in np.flatnonzero(over & known).tolist()],
+        int((~known).sum()),
+    )
+
+
+def _shapes(
+    rows: dict[int, Record], cluster: Sequence[int], facts: CondorFacts
+) -> dict[int, Shape]:
+    """Return what those jobs are that want something; procs of a divisible load are all alike."""
+    shapes: dict[int, Shape] = {}
+    loads: dict[tuple[int, bool], Shape] = {}
+    for i, ad in rows.items():
+        if not wishes(ad):
+            continue
+        parked = ad.get("rtadmission") == PARKED
+        known = loads.get((cluster[i], parked)) if "rtsigma" in ad else None
+        shapes[i] = known or shape_of(ad, facts, fresh=parked)
+        if shapes[i].whole:
+            loads[cluster[i], parked] = shapes[i]
+    return shapes
+
+
+def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) -> Procs:
+    """Return the arrays of procs in the queue."""
+    submit, begin = _real(ads, "qdate"), _real(ads, "deferraltime")
+    memory, priority = _real(ads, "requestmemory"), _whole(ads, "jobprio", 0)
+    cpus = np.nan_to_num(_real(ads, "requestcpus"), nan=1.0)
+    return Procs.build(
+        len(ads),
+        job=job,
+        cluster=_whole(ads, "clusterid", -1),
+        proc=_whole(ads, "procid", -1),
+        status=_whole(ads, "jobstatus", IDLE).astype(np.int8),
+        universe=_whole(ads, "jobuniverse", 5).astype(np.int8),
+        submit=submit,
+        begin=np.where(begin > submit, begin, -np.inf),
+        start=_real(ads, "jobcurrentstartdate"),
+        run_time=np.array([run_time(ad, facts) for ad in ads], np.float64),
+        cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
+        memory=np.where(memory > 0, np.minimum(memory, _MOST) * MEGABYTE, -1).astype(np.int64),
+        priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
+        user=_texts(ads, "owner"),
+        submitter=_submitters(ads, facts),
+        account=_texts(ads, "acctgroup"),
+        name=[name_in(ad) for ad in ads],
+        slot=[_slots(ad) for ad in ads],
+        admission=_texts(ads, "rtadmission"),
+        node_set=_texts(ads, "rtnodeset"),
+        rank_set=_texts(ads, "rtrankset"),
+    )
+
+
+_MOST = (1 << 31) - 1
+
+
+def _submitters(ads: Sequence[Record], facts: CondorFacts) -> list[str]:
+    """Return who is charged for each job."""
+    keys = [(ad.get("user"), ad.get("owner"), ad.get("accountinggroup")) for ad in ads]
+    first = dict(zip(reversed(keys), reversed(ads), strict=True))
+    names = {key: submitter_of(ad, facts) for key, ad in first.items()}
+    return [names[key] for key in keys]
+
+
+def _slots(ad: Record) -> str | None:
+    """Return the slots that a proc runs on, with commas between them."""
+    if ad.get("jobuniverse") == PARALLEL and "remotehost" in ad:
+        return _text(ad, "allremotehosts") or _text(ad, "remotehost")
+    return _text(ad, "remotehost")
+
+
+def _text(ad: Record, name: str) -> str | None:
+    value = ad.get(name)
+    return value if type(value) is str and value else None
+
+
+def _texts(ads: Sequence[Record], name: str) -> list[str | None]:
+    return [_text(ad, name) for ad in ads]
+
+
+def _whole(ads: Sequence[Record], name: str, missing: int) -> NDArray[np.int64]:
+    """Return a whole number of each ad; `missing` where it has none."""
+    values: list[Any] = [ad.get(name) for ad in ads]
+    return np.array(
+        [value if type(value) is int and abs(value) < 1 << 62 else missing for value in values],
+        np.int64,
+    )
+
+
+def _real(ads: Sequence[Record], name: str) -> NDArray[np.float64]:
+    """Return a number of each ad; nan where it has none."""
+    values: list[Any] = [ad.get(name) for ad in ads]
+    return np.array(
+        [value if type(value) in (int, float) else math.nan for value in values], np.float64
+    )

@@ -1,0 +1,353 @@
+"""From a queue and a machine to what a look shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.condor.ids import job_id, name_of
+from rtsched.adapters.condor.seats import Sitter
+from rtsched.adapters.condor.shape import LOAD
+from rtsched.adapters.condor.slots import parent_of
+from rtsched.adapters.condor.view import (
+    HELD,
+    PARKED,
+    REMOVED,
+    RUNNING,
+    SUSPENDED,
+    TRANSFERRING,
+    UNJUDGED,
+)
+from rtsched.adapters.live import Marks
+from rtsched.adapters.users import uid_of
+from rtsched.kernels.dlt import exec_time
+from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.condor.queue import Queue
+    from rtsched.adapters.condor.shape import Shape
+    from rtsched.adapters.condor.slots import Claim
+    from rtsched.adapters.condor.view import Procs
+
+_RUNS = (RUNNING, TRANSFERRING, SUSPENDED, REMOVED)
+"""States of procs that have a slot; a removed one has until it has cleaned up."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The jobs that the procs of a queue make, in order of (submit, id).
+
+    Attributes
+    ----------
+    job : int64[m]
+        Ids.
+    first : int64[m]
+        The row of `procs` with the first proc of each.
+    group : int64[n]
+        Which job each proc belongs to.
+    runs : bool[m]
+        Whether it runs.
+    """
+
+    job: NDArray[np.int64]
+    first: NDArray[np.int64]
+    group: NDArray[np.int64]
+    runs: NDArray[np.bool_]
+
+
+class Begun:
+    """Which procs of divisible loads have run, from look to look."""
+
+    def __init__(self) -> None:
+        self._ran: dict[int, set[int]] = {}
+
+    def update(self, queue: Queue) -> dict[int, int]:
+        """Return how many procs of a load ran up to now, of those loads that have begun.
+
+        One of which all procs wait again, and none is over, has not begun.
+        """
+        procs, runs = queue.procs, has_slot(queue.procs).tolist()
+        present: dict[int, set[int]] = {}
+        running: dict[int, set[int]] = {}
+        for row, shape in queue.shapes.items():
+            if shape.whole:
+                job, proc = int(procs.job[row]), int(procs.proc[row])
+                present.setdefault(job, set()).add(proc)
+                if runs[row]:
+                    running.setdefault(job, set()).add(proc)
+        self._ran = {job: self._ran.get(job, set()) | running.get(job, set()) for job in present}
+        return {
+            job: len(ran) for job, ran in self._ran.items() if job in running or ran - present[job]
+        }
+
+
+def has_slot(procs: Procs) -> NDArray[np.bool_]:
+    """Return bool[n]: which procs run."""
+    return np.isin(procs.status, _RUNS)
+
+
+def groups_of(queue: Queue, begun: Mapping[int, int]) -> Groups:
+    """Return the jobs of a queue; `begun` are divisible loads of which procs ran."""
+    procs = queue.procs
+    job, first, group = np.unique(procs.job, return_index=True, return_inverse=True)
+    runs = np.isin(job, np.array(list(begun), np.int64))
+    runs[group[has_slot(procs)]] = True
+    order = np.lexsort((job, procs.submit[first]))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Groups(job[order], first[order], rank[group], runs[order])
+
+
+def sitters_of(
+    queue: Queue, groups: Groups, claims: Sequence[Claim], known: Mapping[str, object]
+) -> tuple[list[Sitter], list[int]]:
+    """Return who has parts of slots, and for each which job of `groups` it is.
+
+    Parameters
+    ----------
+    queue, groups
+        What the schedd shows. Of a divisible load that has begun, procs that wait have the slots
+        that they are to start on.
+    claims : sequence of Claim
+        What the collector shows of the slots that somebody has.
+    known : mapping of str
+        Static and partitionable slots, by name.
+    """
+    procs, shown = queue.procs, {claim.name: claim for claim in claims}
+    runs = has_slot(procs)
+    begun = groups.runs[groups.group]
+    rows = np.flatnonzero(runs | (begun & (procs.node_set >= 0)))
+    part = procs.take(rows)
+    words = zip(
+        rows.tolist(),
+        part.texts("slot"),
+        part.texts("node_set"),
+        part.texts("admission"),
+        strict=True,
+    )
+    sitters, of = [], []
+    for row, slots, node_set, admission in words:
+        names = (slots or "").split(",") if runs[row] else (node_set or "").split(",")[:1]
+        number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
+        asked = int(procs.cpus[row]), int(procs.memory[row])
+        first = admission not in {None, UNJUDGED}
+        for at, name in enumerate(map(str.strip, names)):
+            slot = name if name in known else parent_of(name)
+            claim = shown.get(name)
+            cpus, memory = (claim.cpus, claim.memory) if claim is not None else asked
+            sitters.append(Sitter((number, str(at)), slot, cpus, memory, first))
+            of.append(int(groups.group[row]))
+    return sitters, of
+
+
+def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Sitter]:
+    """Return who has parts of slots without being a job of this schedd."""
+    return [
+        Sitter((-1, claim.name), claim.slot, claim.cpus, claim.memory)
+        for claim in claims
+        if claim.schedd != schedd
+    ]
+
+
+def allocations_of(
+    queue: Queue,
+    groups: Groups,
+    rows: Sequence[tuple[int, int]],
+    begun: Mapping[int, int],
+    facts: CondorFacts,
+    now: float,
+) -> Schedule:
+    """Return where the running jobs run, and until when at the latest.
+
+    Parameters
+    ----------
+    queue, groups
+        What the schedd shows.
+    rows : sequence of (int, int)
+        Pairs of a job of `groups` and a row of the cluster that it has.
+    begun : mapping of int to int
+        How many procs of a divisible load have run, by its job id.
+    facts : CondorFacts
+        A job outlives its stated run time by the margin. One that is later than that still counts
+        as ending soon, and so does one that was removed and cleans up.
+    now : float
+        Seconds since the epoch.
+    """
+    running = np.flatnonzero(groups.runs)
+    place = np.cumsum(groups.runs) - 1
+    pairs = np.unique(np.array(rows, np.int64).reshape(-1, 2), axis=0)
+    pairs = pairs[groups.runs[pairs[:, 0]]] if len(pairs) else pairs
+    counts = (
+        np.bincount(place[pairs[:, 0]], minlength=len(running))
+        if len(pairs)
+        else np.zeros(len(running), np.int64)
+    )
+    start = _starts(queue.procs, groups)[running]
+    start = np.where(np.isnan(start), now, start)
+    end = start + _lengths(queue, groups, running, begun, facts)
+    gone = queue.procs.status[groups.first[running]] == REMOVED
+    soon = now + facts.margin
+    end = np.where(gone | (end <= now), soon, end)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Schedule.build(groups.job[running], start, end, indptr, pairs[:, 1].astype(np.int32))
+
+
+def _starts(procs: Procs, groups: Groups) -> NDArray[np.float64]:
+    """Return when the first proc of each job that runs was started; nan: that is not said."""
+    start = np.full(len(groups.job), np.inf)
+    runs = has_slot(procs) & ~np.isnan(procs.start)
+    np.minimum.at(start, groups.group[runs], procs.start[runs])
+    return np.where(np.isinf(start), np.nan, start)
+
+
+def _lengths(
+    queue: Queue,
+    groups: Groups,
+    which: NDArray[np.int64],
+    begun: Mapping[int, int],
+    facts: CondorFacts,
+) -> NDArray[np.float64]:
+    """Return how long running jobs have their slots at the latest, seconds."""
+    length = queue.procs.run_time[groups.first[which]] + facts.margin
+    for at, group in enumerate(which.tolist()):
+        shape = queue.shapes.get(int(groups.first[group]))
+        if shape is not None and shape.whole:
+            count = begun.get(int(groups.job[group]), 1)
+            load = (shape.load[name] for name in LOAD)
+            length[at] = min(length[at], float(exec_time(count, *load)))
+    return length
+
+
+def jobs_of(
+    queue: Queue,
+    groups: Groups,
+    which: NDArray[np.int64],
+    facts: CondorFacts,
+    sizes: NDArray[np.int32] | None = None,
+    slots: NDArray[np.int64] | None = None,
+) -> Jobs:
+    """Return jobs that wait or run.
+
+    Parameters
+    ----------
+    queue, groups
+        What the schedd shows.
+    which : int64[k]
+        Which of the groups, in order.
+    facts : CondorFacts
+        Margins and who is charged.
+    sizes, slots : int32[k], int64[k], optional
+        How many rows and how many slots running jobs have; None: they wait.
+    """
+    first = groups.first[which]
+    procs = queue.procs.take(first)
+    plain: dict[str, Any] = {
+        "wall_time": procs.run_time + facts.margin,
+        "deadline": np.full(len(which), np.inf),
+        "kind": np.zeros(len(which), np.int8),
+        "size": np.ones(len(which), np.int32) if sizes is None else np.maximum(sizes, 1),
+        "size_min": np.full(len(which), -1, np.int32),
+        "size_max": np.full(len(which), -1, np.int32),
+        **{name: np.full(len(which), np.nan if name in _NEEDED else 0.0) for name in LOAD},
+    }
+    part: list[str | None] = [None] * len(which)
+    checkpoints = np.zeros(len(which), np.bool_)
+    for at, row in enumerate(first.tolist()):
+        if row in queue.ads:
+            checkpoints[at] = queue.ads[row].get("rtcheckpoint") is True
+        shape = queue.shapes.get(row)
+        if shape is not None and not shape.problem:
+            plain["deadline"][at], part[at] = shape.deadline, shape.part or None
+            if sizes is None:
+                _put(plain, at, shape)
+    charged = np.array([facts.associations.get(n, -1) for n in procs.names("submitter")], np.int32)
+    return Jobs.build(
+        len(which),
+        **plain,
+        names={name: procs.names(name) for name in _TEXTS},
+        **{name: procs.column(name) for name in _TEXTS},
+        id=groups.job[which],
+        label=[name_of(job) for job in groups.job[which].tolist()],
+        submit=procs.submit,
+        begin=procs.begin,
+        cores=_capped(
+            procs.cpus.astype(np.int64) * (plain["size"] if slots is None else np.maximum(slots, 1))
+        ),
+        memory=procs.memory,
+        partition=part,
+        association=np.append(charged, np.int32(-1))[procs.submitter],
+        nice=0.0,
+        dag=queue.dag[first],
+        checkpoints=checkpoints,
+    )
+
+
+_TEXTS = ("name", "user", "account")
+_NEEDED = ("sigma", "cms", "cps")
+
+
+def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
+    return np.minimum(cores, np.iinfo(np.int32).max).astype(np.int32)
+
+
+def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
+    """Write the shape of a job that waits into one row."""
+    plain["kind"][at], plain["wall_time"][at] = shape.kind, shape.wall_time
+    plain["size"][at] = shape.size
+    if shape.kind != Kind.RIGID:
+        plain["size_min"][at], plain["size_max"][at] = shape.size_min, shape.size_max
+    for name, value in shape.load.items():
+        plain[name][at] = value
+
+
+def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
+    """Return the marks of jobs that wait or run.
+
+    HTCondor may stop and start again any job of these universes, so we may too, unless it says
+    RtCheckpoint = false.
+    """
+    first = groups.first[which]
+    procs = queue.procs.take(first)
+    users = np.array([uid_of(name) for name in procs.names("user")], np.int64)
+    held = np.zeros(len(groups.job), np.bool_)
+    held[groups.group[queue.procs.status == HELD]] = True
+    admission = procs.texts("admission")
+    never = [
+        row in queue.ads and queue.ads[row].get("rtcheckpoint") is False for row in first.tolist()
+    ]
+    return Marks.build(
+        len(which),
+        job=groups.job[which],
+        uid=np.append(users, np.int64(-1))[procs.user],
+        token=[None if said in {PARKED, UNJUDGED} else said for said in admission],
+        parked=np.array([said == PARKED for said in admission], np.bool_),
+        held=(held & ~groups.runs)[which],
+        requeues=~np.array(never, np.bool_),
+    )
+
+
+def edges_of(queue: Queue, groups: Groups) -> Edges:
+    """Return who waits for whom, of jobs that are in the queue."""
+    alive = set(groups.job.tolist())
+    pairs = [
+        (before, int(groups.job[at]), queue.shapes[row].message_time)
+        for at, row in enumerate(groups.first.tolist())
+        if row in queue.shapes and not groups.runs[at]
+        for before in queue.shapes[row].after
+        if before in alive
+    ]
+    before, after, times = zip(*pairs, strict=True) if pairs else ((),) * 3
+    return Edges.build(
+        len(pairs),
+        before=np.array(before, np.int64),
+        after=np.array(after, np.int64),
+        message_time=np.array(times, np.float64),
+    )

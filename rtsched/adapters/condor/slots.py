@@ -1,0 +1,291 @@
+"""The slots of a pool as rows of a `Cluster`.
+
+A static slot is one row. A partitionable slot is as many rows as it has units of CPUs
+(`[condor] unit_cpus`), named `slot1@host#0` and so on; its dynamic slots take rows of it (see
+`seats`). Backfill slots have CPUs that other slots have too, and are left out.
+
+Sources: HTCondor's manual, "Machine ClassAd Attributes", and "Policy Configuration for Execution
+Points" for the states.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.classads import number, text
+from rtsched.adapters.condor.parts import Parts, parts_of
+from rtsched.adapters.condor.shape import MEGABYTE
+from rtsched.adapters.condor.view import Slots
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.settings import CondorSettings
+
+OF_SLOTS = (
+    *("Name", "Machine", "SlotID", "SlotType", "PartitionableSlot", "DynamicSlot", "BackfillSlot"),
+    *("State", "Activity", "Offline", "SlotBrokenReason", "RtClass", "RtSpeed"),
+    *("Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory", "RemoteScheddName", "GlobalJobId"),
+)
+"""What is read of a slot."""
+
+FORGET_S = 900.0
+"""Seconds until a slot that is gone is forgotten, as long as the collector itself remembers one
+that fell silent (CLASSAD_LIFETIME). Until then it is down: what was planned on it is planned
+elsewhere at once, and a machine that starts anew finds its rows in place."""
+
+QUANTUM = 128 * MEGABYTE
+"""A dynamic slot's memory is rounded up to a multiple of this
+(MODIFY_REQUEST_EXPR_REQUESTMEMORY)."""
+
+MOST = 1 << 16
+"""CPUs of a slot that are believed."""
+
+_TAKEN = frozenset({"Claimed", "Preempting"})
+_PARTS = re.compile(r"(\d{1,18})", re.ASCII)
+_DYNAMIC = re.compile(r"_\d+(?=@|$)")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A static or a partitionable slot.
+
+    Attributes
+    ----------
+    name, machine, kind : str
+        Name, Machine, RtClass (empty: none).
+    cpus, memory : int
+        Of one of its rows; bytes, -1: not said.
+    speed : float
+        Relative.
+    state : NodeState
+        Of all its rows.
+    units : int
+        Its rows; 0 for a static slot, which is one row of its own name.
+    """
+
+    name: str
+    machine: str
+    kind: str = ""
+    cpus: int = 1
+    memory: int = -1
+    speed: float = 1.0
+    state: NodeState = NodeState.UP
+    units: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return max(self.units, 1)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A part of a slot that somebody has: a dynamic slot, or all of a static one.
+
+    `slot` is the name of the static or partitionable slot; `memory` in bytes.
+    """
+
+    name: str
+    slot: str
+    cpus: int
+    memory: int
+    schedd: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What of a look changes seldom: the slots as rows, in order of machine and slot.
+
+    Attributes
+    ----------
+    nodes : Nodes
+        The rows.
+    masks : dict of str to bool[n]
+        The rows of each partition.
+    slots : Slots
+        The rows in HTCondor's names.
+    parts : Parts
+        Which partitions there are.
+    by_name : dict of str to Slot
+        The slots.
+    first : dict of str to int
+        The first row of each slot, by its name.
+    """
+
+    nodes: Nodes
+    masks: dict[str, NDArray[np.bool_]]
+    slots: Slots
+    parts: Parts
+    by_name: dict[str, Slot]
+    first: dict[str, int]
+
+    def cluster(self, others: NDArray[np.int64], version: int) -> Cluster:
+        """Return the cluster; rows of jobs that are none of ours are drained for us."""
+        state = self.nodes.state.copy()
+        state[others[state[others] == NodeState.UP]] = NodeState.DRAINED
+        return Cluster(self.nodes.with_column("state", state), self.masks, version=version)
+
+
+class Roster:
+    """The slots of the looks up to now, those that went missing included."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Slot, float]] = {}
+
+    def update(self, shown: Iterable[Slot], now: float, *, forgetful: bool) -> list[Slot]:
+        """Return all slots, in order of machine and name.
+
+        Parameters
+        ----------
+        shown : iterable of Slot
+            What the collector knows.
+        now : float
+            Seconds since the epoch.
+        forgetful : bool
+            Whether the collector may not have heard of all of them yet, since it has just been
+            started: slots that are missing are then as they were.
+        """
+        seen = {slot.name: slot for slot in shown}
+        for name, (slot, last) in list(self._known.items()):
+            if name in seen:
+                continue
+            if forgetful:
+                self._known[name] = (slot, now)
+            elif now - last > FORGET_S:
+                del self._known[name]
+            else:
+                self._known[name] = (replace(slot, state=NodeState.DOWN), last)
+        self._known |= {name: (slot, now) for name, slot in seen.items()}
+        slots = [slot for slot, _ in self._known.values()]
+        return sorted(slots, key=lambda slot: (_natural(slot.machine), _natural(slot.name)))
+
+
+def slots_of(ads: Sequence[Record], settings: CondorSettings) -> list[Slot]:
+    """Return the static and the partitionable slots among the ads of slots."""
+    found = [_slot(ad, settings) for ad in ads if _counts(ad) and not _is_dynamic(ad)]
+    return [slot for slot in found if slot is not None]
+
+
+def claims_of(ads: Sequence[Record]) -> list[Claim]:
+    """Return which slots somebody has, static or dynamic."""
+    claims = []
+    for ad in ads:
+        partitionable = ad.get("partitionableslot") is True
+        if not _counts(ad) or partitionable or ad.get("state") not in _TAKEN:
+            continue
+        name = text(ad, "name") or ""
+        schedd = text(ad, "remotescheddname") or (text(ad, "globaljobid") or "").partition("#")[0]
+        slot = parent_of(name) if _is_dynamic(ad) else name
+        claims.append(Claim(name, slot, *_size(ad, "cpus", "memory"), schedd))
+    return claims
+
+
+def parent_of(name: str) -> str:
+    """Return the partitionable slot of a dynamic one: `slot1@host` of `slot1_2@host`."""
+    return _DYNAMIC.sub("", name, count=1)
+
+
+def machine_of(slots: Sequence[Slot]) -> Machine:
+    """Return the machine that slots make, in their order."""
+    at = np.repeat(np.arange(len(slots)), [slot.rows for slot in slots]).tolist()
+    rows = [slots[i] for i in at]
+    cpus = np.array([slot.cpus for slot in rows], np.int64)
+    memory = np.array([slot.memory for slot in rows], np.int64)
+    parts, masks = parts_of([slot.kind for slot in rows], cpus, np.maximum(memory, 0))
+    nodes = Nodes.build(
+        len(rows),
+        name=[name for slot in slots for name in row_names(slot)],
+        host=[slot.machine for slot in rows],
+        cores=cpus.astype(np.int32),
+        memory=memory,
+        state=np.array([slot.state for slot in rows], np.int8),
+        speed=np.array([slot.speed for slot in rows], np.float64),
+    )
+    table = Slots.build(
+        len(rows),
+        name=[slot.name for slot in rows],
+        machine=[slot.machine for slot in rows],
+        cpus=cpus.astype(np.int32),
+    )
+    ends = np.cumsum([slot.rows for slot in slots], dtype=np.int64).tolist()
+    first = {slot.name: end - slot.rows for slot, end in zip(slots, ends, strict=True)}
+    return Machine(nodes, masks, table, parts, {slot.name: slot for slot in slots}, first)
+
+
+def row_names(slot: Slot) -> list[str]:
+    """Return the names of a slot's rows."""
+    return [f"{slot.name}#{i}" for i in range(slot.units)] if slot.units else [slot.name]
+
+
+def _counts(ad: Record) -> bool:
+    """Return whether an ad is one of a slot with CPUs of its own."""
+    return bool(text(ad, "name")) and ad.get("backfillslot") is not True
+
+
+def _is_dynamic(ad: Record) -> bool:
+    return ad.get("dynamicslot") is True or ad.get("slottype") == "Dynamic"
+
+
+def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
+    """Return a slot; None if it has fewer CPUs than a row of it would."""
+    name, machine = text(ad, "name") or "", text(ad, "machine") or ""
+    kind = text(ad, "rtclass") or ""
+    speed = _speed((name, machine, kind), ad, settings.speeds)
+    if ad.get("partitionableslot") is not True:
+        cpus, memory = _size(ad, "cpus", "memory")
+        return Slot(name, machine, kind, cpus, memory, speed, _state(ad))
+    cpus, memory = _size(ad, "totalslotcpus", "totalslotmemory")
+    units = cpus // settings.unit_cpus
+    if units == 0:
+        return None
+    part = memory // units
+    part -= part % QUANTUM if part > QUANTUM else 0
+    return Slot(name, machine, kind, settings.unit_cpus, part, speed, _state(ad), units)
+
+
+def _size(ad: Record, cpus: str, memory: str) -> tuple[int, int]:
+    """Return CPUs and bytes of a slot, -1: not said."""
+    count, megabytes = number(ad, cpus), number(ad, memory)
+    return (
+        int(min(max(count, 1.0), MOST)) if count > 0 else 1,
+        int(min(megabytes, 1 << 40)) * MEGABYTE if megabytes >= 0 else -1,
+    )
+
+
+def _speed(names: Iterable[str], ad: Record, speeds: Mapping[str, float]) -> float:
+    """Return the relative speed of a slot: by its name, machine or class, else by RtSpeed."""
+    for name in names:
+        if name in speeds:
+            return speeds[name]
+    said = number(ad, "rtspeed")
+    return said if 0 < said < np.inf else 1.0
+
+
+def _state(ad: Record) -> NodeState:
+    """Return whether a slot takes jobs.
+
+    In the state Owner its START is false, whatever the job. One that is retiring drains, or is
+    about to be given to somebody else.
+    """
+    away = (
+        ad.get("state") in {"Owner", "Drained"}
+        or ad.get("activity") == "Retiring"
+        or ad.get("offline") is True
+        or text(ad, "slotbrokenreason") is not None
+    )
+    return NodeState.DRAINED if away else NodeState.UP
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Return a key by which slot2 comes before slot10."""
+    words = _PARTS.split(name)
+    return tuple((int(part), "") if at % 2 else (-1, part) for at, part in enumerate(words))

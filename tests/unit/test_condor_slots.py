@@ -1,0 +1,275 @@
+"""From the ads of slots to rows of a cluster, and who sits on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.condor.seats import Seats, Sitter
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.slots import (
+    FORGET_S,
+    Machine,
+    Roster,
+    Slot,
+    claims_of,
+    machine_of,
+    parent_of,
+    row_names,
+    slots_of,
+)
+from rtsched.model.cluster import NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.classads import Record
+
+MB = 1 << 20
+NOW = 1_800_000_000.0
+PARENT = {"cpus": 8, "memory": 4000, "totalslotcpus": 8, "totalslotmemory": 4000}
+
+
+def static(name: str = "slot1@a", **said: Any) -> Record:
+    """Return the ad of a static slot that nobody has."""
+    plain = {"name": name, "machine": name.partition("@")[2], "cpus": 1, "memory": 512}
+    return {**plain, "state": "Unclaimed", "activity": "Idle", "slottype": "Static", **said}
+
+
+def partitionable(name: str = "slot1@a", **said: Any) -> Record:
+    """Return the ad of a partitionable slot of 8 CPUs and 4000 MB."""
+    return static(name, slottype="Partitionable", partitionableslot=True, **(PARENT | said))
+
+
+def dynamic(name: str = "slot1_1@a", **said: Any) -> Record:
+    """Return the ad of a dynamic slot that a schedd `here` has."""
+    plain = {"slottype": "Dynamic", "dynamicslot": True, "state": "Claimed", "activity": "Busy"}
+    return static(name, **(plain | {"remotescheddname": "here"} | said))
+
+
+def slots(*ads: Record, **settings: Any) -> list[Slot]:
+    """Return the slots of ads."""
+    return slots_of(ads, CondorSettings(**settings))
+
+
+def machine(*ads: Record, **settings: Any) -> Machine:
+    """Return the machine of ads, in the order of a first look."""
+    return machine_of(Roster().update(slots(*ads, **settings), NOW, forgetful=False))
+
+
+def test_a_static_slot_is_one_row_of_its_name() -> None:
+    """Rows are in the natural order of machines and slots, whatever the collector's order."""
+    names = ["slot10@b", "slot2@b", "slot1@n10", "slot1@n9"]
+    rows = machine(*map(static, names))
+    nodes = rows.nodes
+    assert nodes.texts("name") == ["slot2@b", "slot10@b", "slot1@n9", "slot1@n10"]
+    assert nodes.texts("host") == rows.slots.texts("machine") == ["b", "b", "n9", "n10"]
+    assert set(nodes.cores) == {1}
+    assert set(nodes.memory) == {512 * MB}
+    assert rows.first == {name: row for row, name in enumerate(nodes.names("name"))}
+
+
+def test_a_partitionable_slot_is_as_many_rows_as_it_has_units() -> None:
+    """What does not fill a unit is left over; memory is divided in whole steps of 128 MB."""
+    rows = machine(partitionable(cpus=1, memory=100), static("slot2@a"), unit_cpus=3)
+    assert rows.nodes.texts("name") == ["slot1@a#0", "slot1@a#1", "slot2@a"]
+    assert rows.slots.texts("name") == ["slot1@a", "slot1@a", "slot2@a"]
+    assert rows.nodes.cores.tolist() == rows.slots.cpus.tolist() == [3, 3, 1]
+    assert rows.nodes.memory.tolist() == [1920 * MB, 1920 * MB, 512 * MB]
+    assert rows.first == {"slot1@a": 0, "slot2@a": 2}
+    assert slots(partitionable(), unit_cpus=9) == []
+
+
+def test_dynamic_and_backfill_slots_have_no_rows() -> None:
+    """Their CPUs are those of other slots."""
+    ads = [partitionable(), dynamic(), static("slot9@a", backfillslot=True), {"machine": "a"}]
+    assert [slot.name for slot in slots(*ads)] == ["slot1@a"]
+
+
+def test_classes_make_partitions() -> None:
+    """A slot's RtClass and its sizes say in which partitions it is."""
+    rows = machine(static("slot1@a", rtclass="fast"), static("slot2@a", cpus=2))
+    assert rows.masks[rows.parts.of("fast", 1, 0)].tolist() == [True, False]
+    assert rows.masks[rows.parts.of("", 1, 0)].tolist() == [True, True]
+    assert rows.masks[rows.parts.of("", 2, 0)].tolist() == [False, True]
+
+
+def test_a_speed_goes_by_name_machine_class_and_attribute() -> None:
+    """The first of them that says a speed counts; nonsense is 1."""
+    speeds = {"slot1@a": 5.0, "b": 4.0, "fast": 3.0}
+    ads = [
+        static("slot1@a", rtclass="fast", rtspeed=2.0),
+        static("slot1@b", rtclass="fast"),
+        static("slot1@c", rtclass="fast"),
+        static("slot1@d", rtspeed=2),
+        static("slot1@e", rtspeed=-1.0),
+        static("slot1@f", rtspeed="quick"),
+    ]
+    assert machine(*ads, speeds=speeds).nodes.speed.tolist() == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
+
+
+def test_who_takes_no_jobs_is_drained() -> None:
+    """Owner is what HTCondor calls a slot whose START is false for every job."""
+    away = [
+        static(state="Owner"),
+        static(state="Drained"),
+        static(state="Claimed", activity="Retiring"),
+        static(offline=True),
+        static(slotbrokenreason="a disk died"),
+    ]
+    assert {slot.state for slot in slots(*away)} == {NodeState.DRAINED}
+    up = [static(state=state) for state in ("Unclaimed", "Claimed", "Matched", "Preempting")]
+    assert {slot.state for slot in slots(*up)} == {NodeState.UP}
+
+
+def test_a_slot_that_is_gone_is_down_and_then_forgotten() -> None:
+    """A machine that comes back finds its row in place."""
+    roster = Roster()
+    both, one = slots(static("slot1@a"), static("slot1@b")), slots(static("slot1@b"))
+    states = [
+        [(slot.name, slot.state) for slot in roster.update(shown, NOW + at, forgetful=False)]
+        for shown, at in ((both, 0), (one, 10), (both, 20), (one, 20 + FORGET_S), (one, 2000))
+    ]
+    up = [("slot1@a", NodeState.UP), ("slot1@b", NodeState.UP)]
+    down = [("slot1@a", NodeState.DOWN), up[1]]
+    assert states == [up, down, up, down, up[1:]]
+
+
+def test_a_collector_that_has_just_started_makes_nothing_down() -> None:
+    """It has not heard of all slots yet; they stay as they were."""
+    roster = Roster()
+    both = roster.update(
+        slots(static("slot1@a"), static("slot2@a", offline=True)), 0.0, forgetful=False
+    )
+    assert roster.update([], 100.0, forgetful=True) == both
+    assert roster.update([], 100.0 + FORGET_S, forgetful=True) == both
+    gone = roster.update([], 110.0 + FORGET_S, forgetful=False)
+    assert {slot.state for slot in gone} == {NodeState.DOWN}
+
+
+def test_claims_say_who_has_what() -> None:
+    """Dynamic slots count for their parents; what nobody has is no claim."""
+    ads = [
+        partitionable(state="Claimed"),
+        dynamic("slot1_12@a", cpus=2, memory=100),
+        static("slot2@a", state="Preempting", globaljobid="there#12.0#5"),
+        static("slot3@a"),
+        static("slot4@a", state="Claimed"),
+    ]
+    found = [(claim.name, claim.slot, claim.cpus, claim.schedd) for claim in claims_of(ads)]
+    assert found == [
+        ("slot1_12@a", "slot1@a", 2, "here"),
+        ("slot2@a", "slot2@a", 1, "there"),
+        ("slot4@a", "slot4@a", 1, ""),
+    ]
+
+
+def test_names_of_parents() -> None:
+    """Names that a site gives its startds and its kinds of slots stay."""
+    assert parent_of("slot1_2@host_3.org") == "slot1@host_3.org"
+    assert parent_of("big1_10@x@host") == "big1@x@host"
+    assert parent_of("slot1@host") == "slot1@host"
+
+
+def test_rows_of_others_are_drained() -> None:
+    """The machine's own states stay; a row that is down is not made better."""
+    rows = machine(static("slot1@a"), static("slot2@a", state="Owner"), static("slot3@a"))
+    cluster = rows.cluster(np.array([0]), 7)
+    assert cluster.nodes.state.tolist() == [NodeState.DRAINED, NodeState.DRAINED, NodeState.UP]
+    assert rows.nodes.state.tolist() == [NodeState.UP, NodeState.DRAINED, NodeState.UP]
+    assert cluster.version == 7
+
+
+ROWS = {"p": Slot("p", "a", cpus=2, memory=1000, units=4), "s": Slot("s", "a")}
+
+
+def sit(seats: Seats, *sitters: Sitter) -> list[tuple[int, ...]]:
+    """Return the rows that sitters get."""
+    taken = seats.taken(sitters, ROWS)
+    return [taken[sitter.key][1] for sitter in sitters]
+
+
+def sitter(number: int, cpus: int = 2, memory: int = -1, *, first: bool = False) -> Sitter:
+    """Return somebody on the partitionable slot."""
+    return Sitter((number, ""), "p", cpus, memory, first)
+
+
+def test_jobs_keep_their_seats() -> None:
+    """Whoever comes, goes or grows beside them; promised jobs sit in front, others behind."""
+    seats = Seats()
+    assert sit(seats, sitter(1), sitter(2, first=True)) == [(3,), (0,)]
+    assert sit(seats, sitter(3, 4), sitter(2, 6, first=True), sitter(1)) == [(1, 2), (0,), (3,)]
+    assert sit(seats, sitter(4, 4, first=True), sitter(1)) == [(0, 1), (3,)]
+
+
+def test_small_jobs_share_a_row() -> None:
+    """One of 1 CPU leaves room for another on a row of 2, but not for a third."""
+    seats = Seats()
+    assert sit(seats, sitter(1, 1), sitter(2, 1), sitter(3, 1)) == [(3,), (3,), (2,)]
+    assert sit(seats, sitter(2, 1), sitter(4, 1), sitter(5, 2)) == [(3,), (3,), (2,)]
+
+
+def test_memory_takes_rows_too() -> None:
+    """A job of 1 CPU and the memory of two rows leaves only two others."""
+    assert sit(Seats(), sitter(1, 1, 2000), sitter(2, 4)) == [(2, 3), (0, 1)]
+
+
+def test_static_and_unknown_slots() -> None:
+    """A static slot is one row for whomever; sitters on slots that are not known have none."""
+    taken = Seats().taken([Sitter((1, ""), "s", 5, -1), Sitter((2, ""), "gone", 1, -1)], ROWS)
+    assert taken == {(1, ""): ("s", (0,))}
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 9), st.integers(1, 20), st.integers(-1, 9000))),
+        max_size=5,
+    )
+)
+def test_any_crowd_finds_seats(looks: Sequence[Sequence[tuple[int, int, int]]]) -> None:
+    """Everybody has at least one row, all of them exist, and nobody moves from look to look."""
+    seats = Seats()
+    before: dict[int, tuple[int, ...]] = {}
+    for look in looks:
+        people = {number: sitter(number, cpus, memory) for number, cpus, memory in look}
+        rows = dict(zip(people, sit(seats, *people.values()), strict=True))
+        for number, some in rows.items():
+            assert some
+            assert set(some) <= set(range(4))
+            assert before.get(number, some) == some
+        before = rows
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "name",
+                    "machine",
+                    "cpus",
+                    "memory",
+                    "totalslotcpus",
+                    "totalslotmemory",
+                    "state",
+                    "partitionableslot",
+                    "dynamicslot",
+                    "rtspeed",
+                    "rtclass",
+                    "offline",
+                ]
+            ),
+            st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+        )
+    )
+)
+def test_no_ad_breaks_the_reading(ads: list[Record]) -> None:
+    """Whatever a startd advertises, the rest is read."""
+    found = Roster().update(slots_of(ads, CondorSettings()), NOW, forgetful=False)
+    claims_of(ads)
+    assert len(row_names(Slot("x", "y", units=3))) == 3
+    if sum(slot.rows for slot in found) < 1000:
+        machine_of(found)
