@@ -5,5 +5,6 @@ Sources: HTCondor's manual (htcondor2 and classad2, job and machine attributes, 
 
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.submission import CondorTranslator
+from rtsched.adapters.condor.system import CondorSystem
 
-__all__ = ["CondorSettings", "CondorTranslator"]
+__all__ = ["CondorSettings", "CondorSystem", "CondorTranslator"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.live import Sight
@@ -17,8 +21,9 @@ if TYPE_CHECKING:
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 """JobStatus."""
 
-PARKED, UNJUDGED = "parked", "unjudged"
-"""What RtAdmission says in place of a token."""
+PARKED, UNJUDGED, JUDGED = "parked", "unjudged", "judged"
+"""What RtAdmission says in place of a token; the last of a job that was promised something later:
+it starts by its node set, as one with a token does."""
 
 
 class Procs(Table):
@@ -43,6 +48,7 @@ class Procs(Table):
     slot = Text("RemoteHost: the slot that it runs on.")
     admission = Text("RtAdmission.")
     node_set = Text("RtNodeSet.")
+    rank_set = Text("RtRankSet.")
 
 
 class Slots(Table):
@@ -79,3 +85,13 @@ class View:
     sight: Sight
     facts: CondorFacts
     factors: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Row of the queue by job."""
+        return {job: at for at, job in enumerate(self.sight.queued.id.tolist())}
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """Cluster and proc of each row of `procs` in one, int64[n]."""
+        return self.procs.cluster << PROC_BITS | self.procs.proc

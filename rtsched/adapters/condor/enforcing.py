@@ -1,0 +1,47 @@
+"""Stated run times: jobs that outlive theirs are ended where HTCondor's own policy did not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.classads import number
+from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.orders import Act, change
+from rtsched.adapters.condor.view import RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rtsched.adapters.condor.memory import Memory
+    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor.view import View
+    from rtsched.adapters.live import Change
+
+
+def overrun_changes(
+    view: View, settings: CondorSettings, memory: Memory, now: float
+) -> Iterator[Change]:
+    """Yield which jobs end since they have run for longer than stated or planned, and the overrun.
+
+    `now` is in seconds since the epoch.
+    """
+    if settings.overruns == "leave":
+        return
+    procs = view.procs
+    limit = procs.run_time.copy()
+    for row, ad in view.ads.items():
+        planned = number(ad, "rtlimit")
+        if planned > 0:
+            limit[row] = min(limit[row], planned)
+    over = procs.start + limit + settings.overrun_s
+    for row in np.flatnonzero((procs.status == RUNNING) & (over < now)).tolist():
+        proc = int(view.numbers[row])
+        if memory.urged_lately(proc, now):
+            continue
+        why = f"rtsched: run time of {limit[row]:.0f} s is over"
+        removes = settings.overruns == "remove"
+        says = f"{'remove' if removes else 'vacate'} job {name_of(proc)}: {why}"
+        act = Act("Remove" if removes else "VacateFast", (proc,), why)
+        yield change("cancel" if removes else "requeue", int(procs.job[row]), says, act)

@@ -1,0 +1,92 @@
+"""What the writing side keeps in mind from one cycle to the next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, SetFactor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rtsched.adapters.condor.table import SlotTable, Steps
+    from rtsched.adapters.live import Done
+
+
+PATIENCE_S = 60.0
+"""Seconds until a job that was told to end is told again."""
+
+_ENDS = ("Remove", "Vacate", "VacateFast")
+
+
+@dataclass
+class Memory:
+    """What was asked of HTCondor and cannot be read back.
+
+    Attributes
+    ----------
+    table : SlotTable or None
+        The table as it was written last, and `written` when, seconds since the epoch.
+    kept : mapping of str to steps
+        What the last plan keeps of slots, written or not.
+    planned : frozenset of int
+        Jobs of the last plan.
+    delays : mapping of str to float
+        Delay factors that a plug-in gave slots.
+    negotiated : float
+        When a negotiation was asked for last, seconds since the epoch.
+    own : dict of int to int
+        JobPrio that users gave the jobs whose JobPrio was changed, by cluster and proc in one.
+    urged : dict of int to float
+        When jobs were told to end, by cluster and proc in one, seconds since the epoch.
+    no_factors : bool
+        The negotiator lets this user set no priority factors.
+    """
+
+    table: SlotTable | None = None
+    written: float = -math.inf
+    kept: Mapping[str, Steps] = field(default_factory=dict)
+    planned: frozenset[int] = frozenset()
+    delays: Mapping[str, float] = field(default_factory=dict)
+    negotiated: float = -math.inf
+    own: dict[int, int] = field(default_factory=dict)
+    urged: dict[int, float] = field(default_factory=dict)
+    no_factors: bool = False
+
+    def keep_only(self, jobs: set[int]) -> None:
+        """Forget all other jobs, cluster and proc in one."""
+        self.own = {job: value for job, value in self.own.items() if job in jobs}
+        self.urged = {job: value for job, value in self.urged.items() if job in jobs}
+
+    def urged_lately(self, job: int, now: float) -> bool:
+        """Return whether a job was told to end a short while ago; cluster and proc in one."""
+        return now - self.urged.get(job, -math.inf) < PATIENCE_S
+
+    def remember(self, done: Done, present: Mapping[int, int], now: float) -> None:
+        """Keep in mind what became of a change.
+
+        Parameters
+        ----------
+        done : Done
+            A change of ours.
+        present : mapping of int to int
+            JobPrio by cluster and proc in one, as the last look showed it.
+        now : float
+            Seconds since the epoch.
+        """
+        for step in done.change.order or ():
+            if isinstance(step, SetFactor) and done.outcome == "refused":
+                self.no_factors = True
+            if isinstance(step, Negotiate):
+                self.negotiated = now
+            elif isinstance(step, Act) and step.deed in _ENDS:
+                self.urged |= dict.fromkeys(step.jobs, now)
+            elif done.outcome != "done":
+                continue
+            elif isinstance(step, Publish):
+                self.table, self.written = step.table, now
+            elif isinstance(step, Edit) and step.attribute == "JobPrio":
+                for job in step.jobs:
+                    self.own.setdefault(job, present.get(job, 0))

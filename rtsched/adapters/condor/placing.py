@@ -1,0 +1,127 @@
+"""Which promised jobs may start where: node sets for those whose turn it is; pure.
+
+A promised job starts on the slots of its node set and nowhere else. It gets one when it is the
+first on all its planned rows and waits for no other job; from then on it starts as soon as these
+slots are free, which is no later than planned. When the plan moves it, its node set is taken back.
+
+On a partitionable slot any free CPUs will do, also those that another planned start counts on. So
+a job gets a node set there only when its own rows are free, or when no other start on that slot is
+earlier: then its row comes free before anybody else needs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.condor.view import IDLE
+from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.planned import first_everywhere, first_starts
+from rtsched.model.jobs import Kind
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.condor.view import View
+    from rtsched.model.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A job that may start.
+
+    Attributes
+    ----------
+    job : int
+        Its id in the models.
+    entry : int
+        Its row in the plan.
+    procs : tuple of int
+        Rows of `View.procs`: one per chunk of a divisible load, in sending order.
+    slots : tuple of tuple of str
+        By proc, the slots on which it may start.
+    lengths : tuple of float
+        By proc, for how many seconds its slots are planned, the margin included.
+    """
+
+    job: int
+    entry: int
+    procs: tuple[int, ...]
+    slots: tuple[tuple[str, ...], ...]
+    lengths: tuple[float, ...]
+
+
+def waiting_procs(view: View, jobs: NDArray[np.int64]) -> dict[int, list[int]]:
+    """Return the idle procs of each of some jobs, rows of `View.procs` in order of proc."""
+    found: dict[int, list[int]] = {job: [] for job in jobs.tolist()}
+    rows = np.flatnonzero(np.isin(view.procs.job, jobs) & (view.procs.status == IDLE))
+    for row, job in zip(rows.tolist(), view.procs.job[rows].tolist(), strict=True):
+        found[job].append(row)
+    return found
+
+
+def bindings_of(plan: Schedule, view: View, now: float) -> tuple[list[Binding], list[int]]:
+    """Return which jobs get which slots, and those that have fewer procs than planned.
+
+    Parameters
+    ----------
+    plan : Schedule
+        Planned starts of jobs that wait.
+    view : View
+        The last look.
+    now : float
+        Seconds since the epoch.
+    """
+    turn = np.flatnonzero(their_turn(plan, view, now))
+    jobs = plan.entries.job[turn]
+    idle, names = waiting_procs(view, jobs), view.slots.texts("name")
+    place, _ = places(view.sight.queued.id, jobs)
+    starts, found, short = plan.starts(), [], []
+    for entry, job, at in zip(turn.tolist(), jobs.tolist(), place.tolist(), strict=True):
+        within = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
+        slots = [names[row] or "" for row in plan.nodes[within].tolist()]
+        lengths = (float(plan.entries.end[entry]) - starts[within]).tolist()
+        divided = view.sight.queued.kind[at] == Kind.DIVISIBLE
+        procs = idle[job]
+        if divided and len(procs) < len(slots):
+            short.append(job)
+        elif divided:
+            each = tuple((slot,) for slot in slots)
+            found.append(Binding(job, entry, tuple(procs[: len(slots)]), each, tuple(lengths)))
+        elif procs:
+            wide = len(procs)
+            together = (tuple(dict.fromkeys(slots)),) * wide
+            found.append(Binding(job, entry, tuple(procs), together, (max(lengths),) * wide))
+    return found, short
+
+
+def their_turn(plan: Schedule, view: View, now: float) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries of a plan may have their node sets now."""
+    jobs, queued = plan.entries.job, view.sight.queued
+    turn = first_everywhere(plan, len(view.slots)) & (jobs < FIRST_OWN_ID)
+    edges = view.sight.edges
+    unfinished = np.isin(edges.before, queued.id) | np.isin(edges.before, view.sight.running.id)
+    turn &= ~np.isin(jobs, edges.after[unfinished])
+    place, known = places(queued.id, jobs)
+    turn &= known
+    if known.any():
+        turn[known] &= queued.begin[place[known]] <= now + view.facts.margin
+    return turn & ~_in_the_way(plan, view)
+
+
+def _in_the_way(plan: Schedule, view: View) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries could take CPUs on which an earlier start counts."""
+    start = first_starts(plan, len(view.slots))
+    slot = view.slots.column("name")
+    earliest = np.full(len(view.slots.names("name")), np.inf)
+    np.minimum.at(earliest, slot, start)
+    busy = np.zeros(len(view.slots), np.bool_)
+    busy[view.sight.allocations.nodes] = True
+    risky = busy & (start > earliest[slot])
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    blocked = np.zeros(len(plan), np.bool_)
+    blocked[entry[risky[plan.nodes]]] = True
+    return blocked

@@ -1,0 +1,279 @@
+"""From a plan to the table of slots, and to jobs that may start on theirs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.classads import text
+from rtsched.adapters.condor.environment import is_told, variables, with_variables
+from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.orders import (
+    UNDEFINED,
+    Act,
+    Edit,
+    Negotiate,
+    Publish,
+    Rank,
+    change,
+)
+from rtsched.adapters.condor.placing import Binding, bindings_of
+from rtsched.adapters.condor.pool import literal
+from rtsched.adapters.condor.shape import hosts
+from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
+from rtsched.adapters.condor.view import HELD, IDLE, PARKED, UNJUDGED
+from rtsched.adapters.planned import waiting
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.memory import Memory
+    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor.view import View
+    from rtsched.adapters.live import Change
+    from rtsched.model.schedule import Schedule
+
+NEGOTIATE_S = 10.0
+"""Seconds between two requests for a negotiation."""
+
+FIRST_PRIORITY = 1 << 29
+"""JobPrio of promised jobs is this, less the minutes of their deadline since the epoch."""
+
+SURPLUS = "rtsched: the load was divided among fewer procs; this one is not needed"
+
+_PLANNED = ("RtNode", "RtFraction", "RtLimit")
+"""What a job carries of its plan, besides its node set."""
+
+
+def reserve_changes(
+    plan: Schedule, view: View, settings: CondorSettings, memory: Memory, now: float
+) -> list[Change]:
+    """Return what a plan asks for: the table, node sets, the order of promised jobs."""
+    plan = waiting(plan, view.sight.queued.id)
+    memory.planned = frozenset(plan.entries.job.tolist())
+    ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
+    memory.kept = kept_of(plan, view.slots, lead=view.facts.margin, horizon=now + ahead)
+    bindings, short = bindings_of(plan, view, now)
+    bound = [each for binding in bindings for each in _bound(binding, plan, view)]
+    return [
+        *table_changes(view, settings, memory, now),
+        *bound,
+        *_short(short),
+        *_taken_back(plan, bindings, view),
+        *_let_go(plan, view),
+        *_rest_of_loads(view),
+        *_orders(plan, view, memory),
+        *_negotiation(bindings, bound, plan, view, memory, now),
+    ]
+
+
+def table_changes(
+    view: View, settings: CondorSettings, memory: Memory, now: float
+) -> Iterator[Change]:
+    """Yield the new table, where it is another one or the old one is getting stale.
+
+    Where no plug-in says how much a slot delays, that follows from its speed.
+    """
+    nodes = view.sight.cluster.nodes
+    fastest = nodes.speed.max(initial=1.0)
+    delays = delays_of(view.slots, fastest / nodes.speed)
+    delays |= {name: memory.delays[name] for name in delays.keys() & memory.delays.keys()}
+    table = SlotTable(memory.kept, delays)
+    if table != memory.table or now - memory.written >= settings.table_valid_s / 3:
+        text = f"write {settings.table}: {len(delays)} slots, {len(memory.kept)} kept for starts"
+        yield change("reserve", -1, text, Publish(table))
+
+
+def _bound(binding: Binding, plan: Schedule, view: View) -> Iterator[Change]:
+    """Yield what gives a job its node set, with all that it must carry before it may start."""
+    steps: list[Edit] = []
+    for at, (row, slots) in enumerate(zip(binding.procs, binding.slots, strict=True)):
+        job, ad = (int(view.numbers[row]),), view.ads.get(row, {})
+        marks = _differing(_carried(binding, at, plan, view), ad)
+        wanted, present = ",".join(slots), text_of(view, "node_set", row)
+        if present and (marks or present != wanted):
+            steps.append(Edit(Rank.TAKE, job, "RtNodeSet", UNDEFINED))
+        steps += [Edit(Rank.MARK, job, name, value) for name, value in marks.items()]
+        if marks or present != wanted:
+            steps.append(Edit(Rank.BIND, job, "RtNodeSet", literal(wanted)))
+        told = _differing(_told(binding, plan, view), ad)
+        steps += [Edit(Rank.JOB, job, name, value) for name, value in told.items()]
+    if steps:
+        first, more = binding.slots[0][0], len({s for each in binding.slots for s in each}) - 1
+        on = f"{first} and {more} more" if more else first
+        yield change("reserve", binding.job, f"bind job {name_of(binding.job)} to {on}", *steps)
+
+
+def _carried(binding: Binding, at: int, plan: Schedule, view: View) -> dict[str, str | float]:
+    """Return what a proc must carry when it starts: its share of a load, its hosts, its limit."""
+    row, size = binding.procs[at], int(plan.entries.size[binding.entry])
+    kind = Kind(int(view.sight.queued.kind[view.place[binding.job]]))
+    if kind == Kind.RIGID:
+        return {}
+    ad, marks = view.ads.get(row, {}), dict[str, str | float]()
+    marks["RtLimit"] = max(1, math.ceil(binding.lengths[at] - view.facts.margin))
+    if kind == Kind.MOLDABLE:
+        least, most = hosts(ad)
+        return {"RtHosts": f"{least}-{most}", **marks, "MinHosts": size, "MaxHosts": size}
+    shares = plan.shares()[plan.indptr[binding.entry] : plan.indptr[binding.entry + 1]].tolist()
+    deadline, node = _deadline(binding.job, view), binding.slots[at][0]
+    values = variables(shares, at, node, deadline if math.isfinite(deadline) else None)
+    marks["RtFraction"], marks["RtNode"] = float(values["RTSCHED_FRACTION"]), node
+    marks["Environment"] = with_variables(text(ad, "environment") or "", values)
+    return marks
+
+
+def _told(binding: Binding, plan: Schedule, view: View) -> dict[str, str | float]:
+    """Return what a proc's user can read of its promise, seconds since the epoch."""
+    told: dict[str, str | float] = {"RtPlannedStart": math.floor(plan.entries.start[binding.entry])}
+    deadline = _deadline(binding.job, view)
+    return told | ({"RtPromise": math.floor(deadline)} if math.isfinite(deadline) else {})
+
+
+def _differing(wanted: Mapping[str, str | float], ad: Record) -> dict[str, str]:
+    """Return the attributes that are not so yet, as ClassAd literals."""
+    return {name: literal(value) for name, value in wanted.items() if ad.get(name.lower()) != value}
+
+
+def _short(jobs: list[int]) -> Iterator[Change]:
+    """Yield which loads cannot start as planned, since procs of theirs are gone."""
+    for job in jobs:
+        text = f"job {name_of(job)} has fewer procs that wait than its load is divided into"
+        yield change("reserve", job, text)
+
+
+def _taken_back(plan: Schedule, bindings: list[Binding], view: View) -> Iterator[Change]:
+    """Yield which planned jobs must not start any more: others are before them now."""
+    bound = {row for binding in bindings for row in binding.procs}
+    waits = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(view.procs.job, plan.entries.job)
+    for row in np.flatnonzero(waits).tolist():
+        steps = _undone(view, row) if row not in bound else []
+        if steps:
+            job = int(view.procs.job[row])
+            name = name_of(int(view.numbers[row]))
+            yield change("reserve", job, f"have job {name} wait for its planned start", *steps)
+
+
+def _undone(view: View, row: int) -> list[Edit]:
+    """Return what takes from a proc all that it carries of a plan."""
+    job, ad = (int(view.numbers[row]),), view.ads.get(row, {})
+    steps = []
+    if text_of(view, "node_set", row):
+        steps.append(Edit(Rank.TAKE, job, "RtNodeSet", UNDEFINED))
+    steps += [Edit(Rank.MARK, job, n, UNDEFINED) for n in _PLANNED if ad.get(n.lower()) is not None]
+    environment = text(ad, "environment") or ""
+    if is_told(environment):
+        clean = literal(with_variables(environment, {}))
+        steps.append(Edit(Rank.MARK, job, "Environment", clean))
+    if text(ad, "rthosts"):
+        least, most = hosts(ad)
+        own = {"MinHosts": str(least), "MaxHosts": str(most), "RtHosts": UNDEFINED}
+        steps += [Edit(Rank.MARK, job, name, value) for name, value in own.items()]
+    return steps
+
+
+def _let_go(plan: Schedule, view: View) -> Iterator[Change]:
+    """Yield which jobs start as any other from now on: nothing is promised to them any more."""
+    jobs = view.procs.job
+    rows = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(jobs, view.sight.queued.id)
+    rows &= ~np.isin(jobs, plan.entries.job) & judged(view)
+    for row in np.flatnonzero(rows).tolist():
+        yield _freed(view, row)
+
+
+def _freed(view: View, row: int) -> Change:
+    """Return the change by which a proc becomes a best-effort one."""
+    proc = int(view.numbers[row])
+    admission = Edit(Rank.JOB, (proc,), "RtAdmission", literal(UNJUDGED))
+    text = f"let job {name_of(proc)} start as any other: nothing is promised to it"
+    return change("release", int(view.procs.job[row]), text, *_undone(view, row), admission)
+
+
+def judged(view: View) -> NDArray[np.bool_]:
+    """Return bool[n]: which procs carry an admission, and so start by their node sets only."""
+    names = view.procs.names("admission")
+    says = np.array([*(name not in {"", PARKED, UNJUDGED} for name in names), False], np.bool_)
+    return np.asarray(says[view.procs.column("admission")])
+
+
+def _rest_of_loads(view: View) -> Iterator[Change]:
+    """Yield what becomes of the waiting procs of divisible loads of which a part runs.
+
+    The plan knows them no longer. Chunks keep their slots, and start elsewhere only if those are
+    lost. Procs that got no share are not needed.
+    """
+    running = view.sight.running
+    loads = running.id[running.kind == Kind.DIVISIBLE]
+    if not len(loads):
+        return
+    rows = (view.procs.status == IDLE) & np.isin(view.procs.job, loads) & judged(view)
+    up = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
+    usable = {name for name, one in zip(view.slots.texts("name"), up.tolist(), strict=True) if one}
+    for row in np.flatnonzero(rows).tolist():
+        node, proc = text(view.ads.get(row, {}), "rtnode"), int(view.numbers[row])
+        if node is None:
+            says = f"remove job {name_of(proc)}: its load needs fewer procs"
+            yield change("reserve", int(view.procs.job[row]), says, Act("Remove", (proc,), SURPLUS))
+        elif node not in usable:
+            yield _freed(view, row)
+        elif text_of(view, "node_set", row) != node:
+            step = Edit(Rank.BIND, (proc,), "RtNodeSet", literal(node))
+            says = f"bind job {name_of(proc)} to {node}"
+            yield change("reserve", int(view.procs.job[row]), says, step)
+
+
+def _orders(plan: Schedule, view: View, memory: Memory) -> Iterator[Change]:
+    """Yield which jobs come before all others of their users, the earliest deadline first.
+
+    Those that left the plan get their own priority back.
+    """
+    entries, half = plan.entries, FIRST_PRIORITY >> 1
+    some = np.isin(view.procs.job, entries.job) | (view.procs.priority >= half)
+    rows = np.flatnonzero(some & np.isin(view.procs.status, (IDLE, HELD)))
+    wanted = {}
+    for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):
+        if job in view.place:
+            deadline = _deadline(job, view)
+            minutes = (deadline if math.isfinite(deadline) else end) // 60.0
+            wanted[job] = FIRST_PRIORITY - int(minutes)
+    columns = view.procs.job[rows].tolist(), view.procs.priority[rows].tolist()
+    for row, job, present in zip(rows.tolist(), *columns, strict=True):
+        proc = int(view.numbers[row])
+        priority = wanted.get(job, memory.own.get(proc, 0))
+        if priority != present:
+            says = f"set the priority of job {name_of(proc)} to {priority}"
+            step = Edit(Rank.JOB, (proc,), "JobPrio", str(priority))
+            yield change("set-priority", job, says, step)
+
+
+def _negotiation(
+    bindings: list[Binding],
+    bound: list[Change],
+    plan: Schedule,
+    view: View,
+    memory: Memory,
+    now: float,
+) -> Iterator[Change]:
+    """Yield a request for a negotiation, where bound jobs wait whose time has come."""
+    soon = now + view.facts.margin
+    due = sum(plan.entries.start[each.entry] <= soon for each in bindings)
+    if (due or bound) and now - memory.negotiated >= NEGOTIATE_S:
+        yield change("reserve", -1, "ask for a negotiation: promised jobs may start", Negotiate())
+
+
+def _deadline(job: int, view: View) -> float:
+    """Return a waiting job's deadline, seconds since the epoch; inf: none."""
+    return float(view.sight.queued.deadline[view.place[job]])
+
+
+def text_of(view: View, column: str, row: int) -> str:
+    """Return a text of a proc; empty if it has none."""
+    code = int(view.procs.column(column)[row])
+    return view.procs.names(column)[code] if code >= 0 else ""

@@ -1,0 +1,306 @@
+"""From actions on single jobs, users and slots to what HTCondor is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.classads import number, text
+from rtsched.adapters.condor.factors import differing, factors_of
+from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.orders import Act, Edit, Rank, SetFactor, change
+from rtsched.adapters.condor.pool import literal
+from rtsched.adapters.condor.reserving import table_changes, text_of
+from rtsched.adapters.condor.shape import hosts
+from rtsched.adapters.condor.table import delays_of
+from rtsched.adapters.condor.view import (
+    HELD,
+    IDLE,
+    JUDGED,
+    PARKED,
+    RUNNING,
+    SUSPENDED,
+    TRANSFERRING,
+    UNJUDGED,
+)
+from rtsched.adapters.live import Change
+from rtsched.model.actions import (
+    Action,
+    Admit,
+    Cancel,
+    Hold,
+    Move,
+    Place,
+    Reject,
+    Release,
+    Requeue,
+    Reserve,
+    SetNodeWeight,
+    SetPriority,
+    Tell,
+)
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.condor.memory import Memory
+    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor.view import View
+
+LONGEST = 1000
+"""Characters of a text for a user."""
+
+PER_VALUE = 1000.0
+"""JobPrio is the value of the fair-share plug-ins times this."""
+
+HIGHEST = 1 << 20
+"""JobPrio of jobs without a promise, at the most."""
+
+_ALIVE = (IDLE, HELD, RUNNING, TRANSFERRING, SUSPENDED)
+
+
+def steer_changes(
+    action: Action, view: View, settings: CondorSettings, memory: Memory, now: float
+) -> Iterator[Change]:
+    """Yield what one action other than `Reserve` asks for and is not so yet."""
+    if isinstance(action, SetPriority):
+        yield from _priorities(action, view, settings, memory)
+        yield from _factors(action, view, settings, memory)
+    elif isinstance(action, Place):
+        yield from _sizes(action, view, settings, memory)
+        yield from _rank_sets(action, view, settings)
+    elif isinstance(action, SetNodeWeight):
+        memory.delays = delays_of(view.slots, np.asarray(action.weight, np.float64))
+        yield from table_changes(view, settings, memory, now)
+    elif isinstance(action, Cancel | Reject):
+        for job, why in zip(action.job.tolist(), action.text, strict=True):
+            yield from _cancel(job, why, view)
+    elif isinstance(action, Tell):
+        for job, why in zip(action.job.tolist(), action.text, strict=True):
+            yield from _tell(job, why, view)
+    elif isinstance(action, Hold):
+        yield from _holds(action, view)
+    elif isinstance(action, Release):
+        yield from _releases(action, view, memory)
+    elif isinstance(action, Requeue | Move):
+        yield from _requeues(action, view, memory, now)
+    elif not isinstance(action, Admit | Reserve):
+        for job in action.job.tolist():
+            yield Change(_kind(action), job, f"{_kind(action)} job {name_of(job)}")
+
+
+def _kind(action: Action) -> str:
+    """Return the name of an action, such as `set-priority`."""
+    name = type(action).__name__
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+def _rows(view: View, jobs: Sequence[int], *states: int) -> dict[int, list[int]]:
+    """Return the procs of some jobs that are in one of these states, rows of `View.procs`."""
+    found: dict[int, list[int]] = {job: [] for job in jobs}
+    wanted = np.isin(view.procs.job, jobs) & np.isin(view.procs.status, states)
+    rows = np.flatnonzero(wanted)
+    for row, job in zip(rows.tolist(), view.procs.job[rows].tolist(), strict=True):
+        found[job].append(row)
+    return found
+
+
+def _waiting(
+    view: View, jobs: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
+    """Return the idle procs of some jobs: their rows, where their jobs stand, and their numbers."""
+    at, known = places(jobs, view.procs.job)
+    rows = np.flatnonzero(known & (view.procs.status == IDLE))
+    return rows, at[rows], view.numbers[rows].tolist()
+
+
+def _priorities(
+    action: SetPriority, view: View, settings: CondorSettings, memory: Memory
+) -> Iterator[Change]:
+    """Yield JobPrio of jobs whose users have jobs of different values, the farthest off first.
+
+    A user whose jobs all have the same value keeps the priorities that the user gave them.
+    """
+    rows, at, procs = _waiting(view, action.job)
+    if not len(rows):
+        return
+    value = np.round(np.nan_to_num(action.value)[at] * PER_VALUE)
+    wanted = np.clip(value, -HIGHEST, HIGHEST).astype(np.int64)
+    submitter = view.procs.column("submitter")[rows] + 1
+    least, most = (np.full(submitter.max() + 1, end) for end in (HIGHEST + 1, -HIGHEST - 1))
+    np.minimum.at(least, submitter, wanted)
+    np.maximum.at(most, submitter, wanted)
+    present = view.procs.priority[rows].astype(np.int64)
+    own = [memory.own.get(proc, kept) for proc, kept in zip(procs, present.tolist(), strict=True)]
+    wanted = np.where((least < most)[submitter], wanted, np.array(own, np.int64))
+    off = np.abs(wanted - present)
+    order = np.argsort(-off, kind="stable")[: settings.priorities_per_cycle]
+    for i in order[off[order] > 0].tolist():
+        says = f"set the priority of job {name_of(procs[i])} to {wanted[i]}"
+        step = Edit(Rank.JOB, (procs[i],), "JobPrio", str(wanted[i]))
+        yield change("set-priority", int(view.procs.job[rows[i]]), says, step)
+
+
+def _factors(
+    action: SetPriority, view: View, settings: CondorSettings, memory: Memory
+) -> Iterator[Change]:
+    """Yield the priority factors of users that are off by a step at least."""
+    if not settings.factors or memory.no_factors:
+        return
+    at, known = places(view.procs.job, action.job)
+    names = view.procs.take(at[known]).texts("submitter")
+    charged = np.array([name is not None for name in names], np.bool_)
+    value = action.value[known][charged]
+    wanted = factors_of([name for name in names if name], value, settings.factor_range)
+    for name, factor in differing(wanted, view.factors, settings.factor_step).items():
+        says = f"set the priority factor of {name} to {factor:.6g}"
+        yield change("set-priority", -1, says, SetFactor(name, factor))
+
+
+def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) -> Iterator[Change]:
+    """Yield host counts of best-effort parallel jobs that left them open.
+
+    A size is what fits now. A job that has to wait gets its own range back: when slots come free,
+    HTCondor may start it before the next look, on as many as there are.
+    """
+    placement, idle = action.placement, _idle_nodes(view, memory)
+    waits, left = _rows(view, action.job.tolist(), IDLE), settings.sizes_per_cycle
+    sizes = placement.size.tolist()
+    for job, size, code in zip(
+        action.job.tolist(), sizes, placement.node_set.tolist(), strict=True
+    ):
+        if size <= 0 or left == 0 or len(waits[job]) != 1 or job not in view.place:
+            continue
+        if view.sight.queued.kind[view.place[job]] != Kind.MOLDABLE:
+            continue
+        ad, proc = view.ads.get(waits[job][0], {}), int(view.numbers[waits[job][0]])
+        present = (number(ad, "minhosts"), number(ad, "maxhosts"))
+        own = hosts(ad)
+        nodes = placement.node_sets[code] if code >= 0 else np.arange(len(idle))
+        free = nodes[idle[nodes]]
+        wanted = (size, size) if len(free) >= size else own
+        idle[free[: size if wanted != own else 0]] = False
+        if wanted == present:
+            continue
+        left -= 1
+        said = [("MinHosts", str(wanted[0])), ("MaxHosts", str(wanted[1]))]
+        if not text(ad, "rthosts"):
+            said.insert(0, ("RtHosts", literal(f"{own[0]}-{own[1]}")))
+        steps = [Edit(Rank.JOB, (proc,), name, value) for name, value in said]
+        says = f"set the host count of job {name_of(job)} to {wanted[0]}-{wanted[1]}"
+        yield change("place", job, says, *steps)
+
+
+def _idle_nodes(view: View, memory: Memory) -> NDArray[np.bool_]:
+    """Return bool[m]: rows that take jobs, run none, and are not kept for a promise."""
+    idle = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
+    idle[view.sight.allocations.nodes] = False
+    free = np.array([name not in memory.kept for name in view.slots.texts("name")], np.bool_)
+    return idle & free
+
+
+def _rank_sets(action: Place, view: View, settings: CondorSettings) -> Iterator[Change]:
+    """Yield on which slots jobs would best start, of the first jobs in the queue.
+
+    A wish, which the negotiator's rank reads. Where all jobs have the same set it tells nothing of
+    any of them: the delay factors in the table order the slots then.
+    """
+    placement = action.placement
+    rows, at, procs = _waiting(view, action.job)
+    codes = placement.node_set[at]
+    if len(np.unique(codes[codes >= 0])) < 2:
+        return
+    names, sizes = view.slots.texts("name"), view.sight.queued.size
+    present, left = view.procs.take(rows).texts("rank_set"), settings.priorities_per_cycle
+    order = np.lexsort((view.procs.job[rows], view.procs.submit[rows])).tolist()
+    for i in order:
+        job, code = int(action.job[at[i]]), int(codes[i])
+        nodes = placement.node_sets[code] if code >= 0 else np.empty(0, np.int32)
+        if left == 0 or not len(nodes) or job not in view.place:
+            continue
+        first = nodes[: int(sizes[view.place[job]])].tolist()
+        wanted = ",".join(dict.fromkeys(names[node] or "" for node in first))
+        if wanted == present[i]:
+            continue
+        left -= 1
+        step = Edit(Rank.JOB, (procs[i],), "RtRankSet", literal(wanted))
+        yield change("place", job, f"prefer {wanted} for job {name_of(procs[i])}", step)
+
+
+def _cancel(job: int, why: str, view: View) -> Iterator[Change]:
+    """Yield what removes a job, its user told before; the end comes whatever became of that."""
+    rows = _rows(view, [job], *_ALIVE)[job]
+    if rows:
+        yield from _tell(job, why, view)
+        said, procs = " ".join(why.split())[:LONGEST], tuple(view.numbers[rows].tolist())
+        text = f"remove job {name_of(job)}: {said}"
+        yield change("cancel", job, text, Act("Remove", procs, said))
+
+
+def _tell(job: int, why: str, view: View) -> Iterator[Change]:
+    """Yield what tells a job's user something: RtWhy."""
+    said = " ".join(why.split())[:LONGEST]
+    rows = _rows(view, [job], *_ALIVE)[job]
+    untold = [row for row in rows if view.ads.get(row, {}).get("rtwhy") != said]
+    if said and untold:
+        step = Edit(Rank.JOB, tuple(view.numbers[untold].tolist()), "RtWhy", literal(said))
+        yield change("tell", job, f"set RtWhy of job {name_of(job)}: {said}", step)
+
+
+def _holds(action: Hold, view: View) -> Iterator[Change]:
+    """Yield which waiting jobs are held; one that is parked waits without."""
+    for job, rows in _rows(view, action.job.tolist(), IDLE).items():
+        free = [row for row in rows if text_of(view, "admission", row) != PARKED]
+        if free:
+            act = Act("Hold", tuple(view.numbers[free].tolist()), "rtsched: to be judged later")
+            yield change("hold", job, f"hold job {name_of(job)}", act)
+
+
+def _releases(action: Release, view: View, memory: Memory) -> Iterator[Change]:
+    """Yield which jobs are let go: parked ones by what they carry, held ones by a release.
+
+    A parked job that has been promised something goes on to start by its node set only.
+    """
+    for job, rows in _rows(view, action.job.tolist(), IDLE, HELD).items():
+        parked = [row for row in rows if text_of(view, "admission", row) == PARKED]
+        held = [row for row in rows if view.procs.status[row] == HELD]
+        if parked:
+            word = JUDGED if job in memory.planned else UNJUDGED
+            procs = tuple(view.numbers[parked].tolist())
+            step = Edit(Rank.JOB, procs, "RtAdmission", literal(word))
+            yield change("release", job, f"set RtAdmission of job {name_of(job)}: {word}", step)
+        if held:
+            act = Act("Release", tuple(view.numbers[held].tolist()), "rtsched: judged")
+            yield change("release", job, f"release job {name_of(job)}", act)
+
+
+def _requeues(action: Requeue | Move, view: View, memory: Memory, now: float) -> Iterator[Change]:
+    """Yield which running jobs are vacated, of those that may be.
+
+    A job is moved only if it says that it keeps checkpoints, and has its time to write one; what
+    it did so far would be lost else.
+    """
+    moves = isinstance(action, Move)
+    why = "keeps no checkpoints" if moves else "is not to be vacated"
+    marks, first = view.sight.marks, len(view.sight.queued)
+    running = {job: at for at, job in enumerate(view.sight.running.id.tolist())}
+    for job, rows in _rows(view, action.job.tolist(), RUNNING).items():
+        at = running.get(job, -1)
+        procs = tuple(view.numbers[rows].tolist())
+        if at < 0 or not procs or all(memory.urged_lately(proc, now) for proc in procs):
+            continue
+        able = bool(marks.requeues[first + at])
+        if moves:
+            able = able and bool(view.sight.running.checkpoints[at])
+        if not able:
+            yield Change(_kind(action), job, f"job {name_of(job)} {why}; it stays")
+            continue
+        said = "rtsched: it goes on elsewhere" if moves else "rtsched: it makes way for a promise"
+        act = Act("Vacate" if moves else "VacateFast", procs, said)
+        yield change(_kind(action), job, f"vacate job {name_of(job)}", act)

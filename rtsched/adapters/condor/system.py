@@ -1,0 +1,105 @@
+"""HTCondor as a live system."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.condor.enforcing import overrun_changes
+from rtsched.adapters.condor.memory import Memory
+from rtsched.adapters.condor.observer import Observer
+from rtsched.adapters.condor.orders import Reply, carried_out
+from rtsched.adapters.condor.pool import Pool
+from rtsched.adapters.condor.reserving import reserve_changes
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.steering import steer_changes
+from rtsched.adapters.condor.table import SlotTable, write
+from rtsched.model.actions import Reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.condor.view import View
+    from rtsched.adapters.live import Change, Done, Ended, Sight
+    from rtsched.model.actions import Action
+
+
+class CondorSystem:
+    """An HTCondor pool that runs.
+
+    Parameters
+    ----------
+    settings : CondorSettings
+        The `[condor]` table.
+
+    Raises
+    ------
+    AdapterError
+        If HTCondor's Python bindings cannot be loaded, or its configuration cannot be read.
+    """
+
+    name = "condor"
+
+    def __init__(self, settings: CondorSettings | None = None) -> None:
+        self.settings = settings or CondorSettings()
+        self._pool = Pool(self.settings)
+        self._observer = Observer(self.settings, self._pool)
+        self._memory = Memory()
+        self._view: View | None = None
+
+    def look(self) -> Sight:
+        """Return the pool's present state.
+
+        Raises
+        ------
+        AdapterError
+            If collector, schedd or negotiator does not answer.
+        """
+        self._view = self._observer.look()
+        self._memory.keep_only(set(self._view.numbers.tolist()))
+        return self._view.sight
+
+    def ended(self, jobs: Sequence[int]) -> Ended:
+        """Return how jobs ended that left the queue, of those that the history still has.
+
+        Raises
+        ------
+        AdapterError
+            If the schedd does not answer.
+        """
+        return self._observer.ended(jobs)
+
+    def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
+        """Return what of the actions is not so yet, by the last look."""
+        if self._view is None:
+            self.look()
+        view = self._view
+        assert view is not None  # noqa: S101 -- a look sets it
+        now, settings, memory = time.time(), self.settings, self._memory
+        changes: list[Change] = []
+        for action in actions:
+            if isinstance(action, Reserve):
+                changes += reserve_changes(action.plan, view, settings, memory, now)
+                changes += overrun_changes(view, settings, memory, now)
+            changes += steer_changes(action, view, settings, memory, now)
+        return changes
+
+    def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
+        """Do it, and return for each change what became of it; never raises for one of them."""
+        done = carried_out(self._pool, self._publish, changes)
+        view, now = self._view, time.time()
+        columns = (view.numbers.tolist(), view.procs.priority.tolist()) if view else ((), ())
+        priorities = dict(zip(*columns, strict=True))
+        for each in done:
+            self._memory.remember(each, priorities, now)
+        return done
+
+    def _publish(self, table: SlotTable) -> Reply:
+        """Write the table of slots; return what became of it."""
+        path = self.settings.table
+        try:
+            write(path, table.text(time.time(), self.settings.table_valid_s))
+        except OSError as error:
+            why = f"{path} cannot be written ({error.strerror}); its directory must be the daemon's"
+            return "failed", why
+        return "done", ""

@@ -1,0 +1,170 @@
+"""What looks at small pools show, made by hand, and a pool that only notes what it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.shape import PARALLEL, shape_of
+from rtsched.adapters.condor.view import IDLE, RUNNING, Procs, Slots, View
+from rtsched.adapters.live import Marks, Sight
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.adapters.condor.orders import Deed, Reply
+
+NOW = 1_800_000_000.0
+MARGIN = 30.0
+
+
+def plan_of(*entries: tuple[int, float, list[int]], length: float = 600.0) -> Schedule:
+    """Return a plan of (job, start after now, rows), all of one length."""
+    sizes = [len(rows) for _, _, rows in entries]
+    start = np.array([NOW + start for _, start, _ in entries])
+    return Schedule.build(
+        np.array([job for job, _, _ in entries], np.int64),
+        start,
+        start + length,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.array([row for _, _, rows in entries for row in rows], np.int32),
+    )
+
+
+def ad(cluster: int, proc: int = 0, **attributes: Any) -> dict[str, Any]:
+    """Return the ad of a proc that waits, names in lower case."""
+    plain: dict[str, Any] = {
+        "clusterid": cluster,
+        "procid": proc,
+        "jobstatus": IDLE,
+        "jobuniverse": 5,
+    }
+    plain |= {"owner": "alice", "rtruntime": 600.0, "jobprio": 0, "submitter": "alice@pool"}
+    return {**plain, **attributes}
+
+
+def view_of(
+    *ads: dict[str, Any],
+    slots: Sequence[str] = ("s1", "s2", "s3", "s4"),
+    edges: Sequence[tuple[int, int]] = (),
+    down: Sequence[int] = (),
+    speeds: Sequence[float] = (),
+    factors: Mapping[str, float] | None = None,
+) -> View:
+    """Return what a look at these procs shows; running ones name the rows they have as `on`."""
+    facts = CondorFacts(margin=MARGIN)
+    whole = [one["jobuniverse"] == PARALLEL or "rtsigma" in one for one in ads]
+    jobs = [
+        job_id(one["clusterid"], 0 if all_one else one["procid"])
+        for one, all_one in zip(ads, whole, strict=True)
+    ]
+    names = {name: [one.get(name) for one in ads] for name in ("rtadmission", "rtnodeset")}
+    procs = Procs.build(
+        len(ads),
+        job=np.array(jobs, np.int64),
+        cluster=np.array([one["clusterid"] for one in ads], np.int64),
+        proc=np.array([one["procid"] for one in ads], np.int64),
+        status=np.array([one["jobstatus"] for one in ads], np.int8),
+        universe=np.array([one["jobuniverse"] for one in ads], np.int8),
+        submit=np.full(len(ads), NOW - 100.0),
+        start=np.array([one.get("start", np.nan) for one in ads], np.float64),
+        run_time=np.array([one.get("rtruntime", np.inf) for one in ads], np.float64),
+        priority=np.array([one["jobprio"] for one in ads], np.int32),
+        submitter=[one["submitter"] for one in ads],
+        admission=names["rtadmission"],
+        node_set=names["rtnodeset"],
+        rank_set=[one.get("rtrankset") for one in ads],
+    )
+    running = {job for job, one in zip(jobs, ads, strict=True) if one["jobstatus"] == RUNNING}
+    first = dict(reversed(list(zip(jobs, ads, strict=True))))
+    waits = jobs_of({job: one for job, one in first.items() if job not in running}, facts)
+    runs = jobs_of({job: one for job, one in first.items() if job in running}, facts)
+    taken = [(job, one["on"]) for job, one in zip(jobs, ads, strict=True) if "on" in one]
+    cluster = Cluster(
+        Nodes.build(
+            len(slots),
+            name=list(slots),
+            speed=np.array(speeds or [1.0] * len(slots)),
+            state=np.array([2 if row in down else 0 for row in range(len(slots))], np.int8),
+        )
+    )
+    ids = [*waits.id.tolist(), *runs.id.tolist()]
+    sight = Sight(
+        NOW,
+        cluster,
+        waits,
+        runs,
+        plan_of(*((job, -10.0, rows) for job, rows in taken)),
+        Marks.build(len(ids), job=np.array(ids, np.int64), requeues=np.ones(len(ids), np.bool_)),
+        edges=Edges.build(
+            len(edges),
+            before=np.array([before for before, _ in edges], np.int64),
+            after=np.array([after for _, after in edges], np.int64),
+        ),
+    )
+    rows = dict(enumerate(ads))
+    table = Slots.build(len(slots), name=list(slots))
+    return View(procs, rows, table, sight, facts, dict(factors or {}))
+
+
+def jobs_of(ads: Mapping[int, dict[str, Any]], facts: CondorFacts) -> Jobs:
+    """Return the rows of the jobs with these ads."""
+    shapes = [shape_of(one, facts, fresh=False) for one in ads.values()]
+    return Jobs.build(
+        len(shapes),
+        id=np.array(list(ads), np.int64),
+        submit=np.full(len(shapes), NOW - 100.0),
+        begin=np.array([one.get("begin", -np.inf) for one in ads.values()], np.float64),
+        deadline=np.array([shape.deadline for shape in shapes]),
+        kind=np.array([shape.kind for shape in shapes], np.int8),
+        size=np.array([shape.size for shape in shapes], np.int32),
+        checkpoints=np.array([shape.checkpoint for shape in shapes], np.bool_),
+    )
+
+
+@dataclass
+class Noted:
+    """A pool that notes what it is asked, and refuses what it is told to.
+
+    Attributes
+    ----------
+    asked : list
+        Requests in order.
+    replies : dict of str to Reply
+        By attribute, deed, submitter or "Negotiate", what is not done.
+    """
+
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    replies: dict[str, Reply] = field(default_factory=dict)
+
+    def edit(self, jobs: Sequence[int], attribute: str, value: str) -> list[Reply]:
+        """Set an attribute."""
+        self.asked.append((attribute, value, tuple(jobs)))
+        return [self.replies.get(attribute, ("done", ""))] * len(jobs)
+
+    def act(self, deed: Deed, jobs: Sequence[int], reason: str = "") -> Reply:
+        """Do something with jobs."""
+        self.asked.append((deed, reason, tuple(jobs)))
+        return self.replies.get(deed, ("done", ""))
+
+    def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
+        """Set factors."""
+        self.asked.append(("factors", dict(factors)))
+        return {name: self.replies.get(name, ("done", "")) for name in factors}
+
+    def reschedule(self) -> Reply:
+        """Ask for a negotiation."""
+        self.asked.append(("negotiate",))
+        return self.replies.get("Negotiate", ("done", ""))
+
+    def publish(self, table: Any) -> Reply:
+        """Write a table."""
+        self.asked.append(("table", table))
+        return self.replies.get("table", ("done", ""))

@@ -1,0 +1,307 @@
+"""From actions on jobs, users and slots to what HTCondor is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from condor_views import NOW, Noted, ad, view_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.condor.enforcing import overrun_changes
+from rtsched.adapters.condor.factors import differing, factors_of
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.memory import Memory
+from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, carried_out, change
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.steering import steer_changes
+from rtsched.adapters.condor.view import HELD, RUNNING, View
+from rtsched.model.actions import (
+    Admit,
+    Cancel,
+    Hold,
+    Move,
+    Place,
+    Release,
+    Requeue,
+    SetNodeWeight,
+    SetPriority,
+    Suspend,
+    Tell,
+)
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+
+if TYPE_CHECKING:
+    from rtsched.adapters.live import Change
+
+WIDE = {"jobuniverse": 11, "minhosts": 2, "maxhosts": 4, "rtspeedup": "linear"}
+
+
+def ids(*clusters: int) -> Any:
+    """Return the jobs of these clusters."""
+    return np.array([job_id(cluster, 0) for cluster in clusters], np.int64)
+
+
+def steered(action: Any, view: View, memory: Memory | None = None, **settings: Any) -> list[Change]:
+    """Return what an action comes to."""
+    made = steer_changes(action, view, CondorSettings(**settings), memory or Memory(), NOW)
+    return list(made)
+
+
+def texts(changes: list[Change]) -> list[str]:
+    """Return the texts of changes."""
+    return [one.text for one in changes]
+
+
+def placed(*wishes: tuple[int, int, list[int]]) -> Place:
+    """Return what gives these clusters sizes and sets."""
+    return Place(
+        ids(*(cluster for cluster, _, _ in wishes)),
+        Placement(
+            np.array([size for _, size, _ in wishes], np.int32),
+            np.arange(len(wishes), dtype=np.int32),
+            tuple(np.array(nodes, np.int32) for _, _, nodes in wishes),
+        ),
+    )
+
+
+def test_the_farthest_off_priorities_change_first() -> None:
+    """Only so many in a cycle; a job that stands right is left alone."""
+    view = view_of(ad(1), ad(2), ad(3, jobprio=250), ad(4))
+    action = SetPriority(ids(1, 2, 3, 4), np.array([0.001, 0.5, 0.25, -2.0]))
+    changes = steered(action, view, factors=False, priorities_per_cycle=2)
+    assert texts(changes) == [
+        "set the priority of job 4.0 to -2000",
+        "set the priority of job 2.0 to 500",
+    ]
+    assert [one.order[0].attribute for one in changes] == ["JobPrio", "JobPrio"]
+
+
+def test_a_user_whose_jobs_are_alike_orders_them_alone() -> None:
+    """The user's own priorities stay, and come back where ours are no longer needed."""
+    view = view_of(ad(1, jobprio=7), ad(2, jobprio=-7), ad(3, jobprio=900))
+    action = SetPriority(ids(1, 2, 3), np.full(3, 0.4))
+    assert not steered(action, view, factors=False)
+    memory = Memory(own={job_id(3, 0): 3})
+    changes = steered(action, view, memory, factors=False)
+    assert texts(changes) == ["set the priority of job 3.0 to 3"]
+
+
+def test_users_with_higher_values_get_lower_factors() -> None:
+    """Factors that stand right, but for a step, are not set again."""
+    view = view_of(
+        ad(1),
+        ad(2, submitter="bob@pool"),
+        ad(3, submitter="carol@pool"),
+        factors={"alice@pool": 1.0, "bob@pool": 9.8, "carol@pool": 1000.0},
+    )
+    action = SetPriority(ids(1, 2, 3), np.array([0.9, 0.4, -7.0]))
+    changes = steered(action, view, factor_range=(1.0, 100.0), priorities_per_cycle=0)
+    assert texts(changes) == ["set the priority factor of carol@pool to 100"]
+    assert not steered(action, view, factors=False, priorities_per_cycle=0)
+
+
+def test_who_may_set_no_factors_tries_once() -> None:
+    """The negotiator's refusal is reported, and holds until the daemon is started anew."""
+    view, memory = view_of(ad(1)), Memory()
+    action = SetPriority(ids(1), np.array([0.5]))
+    pool = Noted(replies={"alice@pool": ("refused", "no")})
+    (done,) = carried_out(pool, pool.publish, steered(action, view, memory))
+    memory.remember(done, {}, NOW)
+    assert done.outcome == "refused"
+    assert not steered(action, view, memory)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(-5, 5)), min_size=1),
+    st.floats(1, 10),
+    st.floats(10, 1e6),
+)
+def test_factors_follow_the_best_job_of_each_user(
+    jobs: list[tuple[str, float]], low: float, high: float
+) -> None:
+    """The best user has the least factor, a better one never a greater, all are within limits."""
+    names, values = [name for name, _ in jobs], np.array([value for _, value in jobs])
+    found = factors_of(names, values, (low, high))
+    best = {name: max(v for n, v in jobs if n == name) for name in names}
+    ranked = sorted(best, key=lambda name: -best[name])
+    assert found[ranked[0]] == low
+    in_order = [found[name] for name in ranked]
+    assert in_order == sorted(in_order)
+    assert all(low <= factor <= high * (1 + 1e-9) for factor in in_order)
+    assert not differing(found, found, 0.01)
+    assert differing(found, {}, 0.01) == found
+
+
+def test_what_no_value_says_counts_as_none() -> None:
+    """A plug-in without an opinion moves nobody."""
+    assert factors_of(["a", "b"], np.array([np.nan, 0.0]), (1.0, 10.0)) == {"a": 1.0, "b": 1.0}
+    assert factors_of([], np.empty(0), (1.0, 10.0)) == {}
+
+
+def test_parallel_jobs_get_the_size_that_fits_now() -> None:
+    """Another that has to wait keeps its own range, also when it had got a size before."""
+    later = WIDE | {"minhosts": 3, "maxhosts": 3, "rthosts": "1-3"}
+    view = view_of(ad(1, **WIDE), ad(2, **later))
+    changes = steered(placed((1, 3, [0, 1, 2, 3]), (2, 2, [0, 1, 2, 3])), view)
+    assert [[(s.attribute, s.value) for s in one.order] for one in changes[:2]] == [
+        [("RtHosts", '"2-4"'), ("MinHosts", "3"), ("MaxHosts", "3")],
+        [("MinHosts", "1"), ("MaxHosts", "3")],
+    ]
+
+
+def test_slots_that_are_taken_or_kept_fit_nobody() -> None:
+    """A size that needs them is not given."""
+    view = view_of(ad(1, **WIDE), ad(9, jobstatus=RUNNING, on=[0]), down=[2])
+    kept = Memory(kept={"s2": ((0, 1),)})
+    assert not steered(placed((1, 2, [0, 1, 2, 3])), view, kept)
+    changes = steered(placed((1, 2, [0, 1, 2, 3])), view)
+    assert texts(changes) == ["set the host count of job 1.0 to 2-2"]
+    assert not steered(placed((1, 2, [0, 1, 2, 3])), view, sizes_per_cycle=0)
+
+
+def test_only_moldable_jobs_get_a_size() -> None:
+    """Others run on what they asked for."""
+    view = view_of(ad(1), ad(2, jobuniverse=11, minhosts=2, maxhosts=2))
+    assert not steered(placed((1, 1, [0])), view)
+    assert not steered(placed((2, 3, [0])), view)
+
+
+def test_jobs_prefer_the_slots_they_are_for() -> None:
+    """As many of the first ones as they need; a wish that stands is not said again."""
+    wide = ad(3, jobuniverse=11, minhosts=2, maxhosts=2)
+    view = view_of(ad(1), ad(2, rtrankset="s2"), wide, ad(4))
+    action = placed((1, 0, [2, 3]), (2, 0, [1, 2]), (3, 0, [3, 0, 1]), (4, 0, []))
+    assert texts(steered(action, view)) == [
+        "prefer s3 for job 1.0",
+        "prefer s4,s1 for job 3.0",
+    ]
+    assert len(steered(action, view, priorities_per_cycle=1)) == 1
+
+
+def test_one_set_for_all_is_no_wish_of_any() -> None:
+    """The delay factors of the table order the slots for everybody."""
+    view = view_of(ad(1), ad(2))
+    nodes = (np.array([1, 0], np.int32),)
+    placement = Placement(np.zeros(2, np.int32), np.zeros(2, np.int32), nodes)
+    assert not steered(Place(ids(1, 2), placement), view)
+
+
+def test_weights_become_delay_factors() -> None:
+    """They stand beside what the last plan keeps, and until others are given."""
+    view, memory = view_of(), Memory(kept={"s1": ((5, 1),)})
+    weight = np.array([1.0, 2.0, np.inf, 1.5])
+    (one,) = steered(SetNodeWeight(np.empty(0, np.int64), weight), view, memory)
+    table = one.order[0].table
+    assert table.delay == {"s1": 1.0, "s2": 2.0, "s3": 1e6, "s4": 1.5}
+    assert table.kept == memory.kept
+    memory.remember(carried_out(Noted(), Noted().publish, [one])[0], {}, NOW)
+    assert not steered(SetNodeWeight(np.empty(0, np.int64), weight), view, memory)
+
+
+def test_who_is_removed_is_told_why() -> None:
+    """In the job and as the reason; also of a load all procs."""
+    view = view_of(ad(1, 0, rtsigma=1.0, rtcms=0.1, rtcps=1.0), ad(1, 1, rtsigma=1.0), ad(2))
+    changes = steered(Cancel(ids(1, 3), ("too\nlate", "gone")), view)
+    procs = (job_id(1, 0), job_id(1, 1))
+    assert [one.order[0] for one in changes] == [
+        replace(changes[0].order[0], jobs=procs, attribute="RtWhy", value='"too late"'),
+        Act("Remove", procs, "too late"),
+    ]
+
+
+def test_nobody_is_told_the_same_twice() -> None:
+    """RtWhy that stands already is no change."""
+    assert not steered(Tell(ids(1), ("so",)), view_of(ad(1, rtwhy="so")))
+    assert texts(steered(Tell(ids(1), ("so",)), view_of(ad(1)))) == ["set RtWhy of job 1.0: so"]
+
+
+@pytest.mark.parametrize(("planned", "word"), [(True, '"judged"'), (False, '"unjudged"')])
+def test_a_parked_job_is_let_go_by_what_it_carries(planned: bool, word: str) -> None:
+    """One that was promised something still starts by its node set only."""
+    memory = Memory(planned=frozenset({job_id(1, 0)} if planned else ()))
+    view = view_of(ad(1, rtadmission="parked"))
+    (one,) = steered(Release(ids(1)), view, memory)
+    assert (one.order[0].attribute, one.order[0].value) == ("RtAdmission", word)
+
+
+def test_holds_and_releases() -> None:
+    """A parked job waits without being held; one that its user held is released."""
+    view = view_of(ad(1), ad(2, rtadmission="parked"), ad(3, jobstatus=HELD))
+    hold = steered(Hold(ids(1, 2, 3), np.full(3, -np.inf)), view)
+    assert texts(hold) == ["hold job 1.0"]
+    assert texts(steered(Release(ids(1, 3)), view)) == ["release job 3.0"]
+
+
+def test_only_jobs_with_checkpoints_are_moved() -> None:
+    """They have the time to write one; a job that makes way has not."""
+    runs = {"jobstatus": RUNNING, "rtdeadline": NOW + 9e3}
+    view = view_of(ad(1, **runs, on=[0]), ad(2, **runs, rtcheckpoint=True, on=[1]))
+    moves = steered(Move(ids(1, 2), Schedule.empty()), view)
+    assert [one.order for one in moves] == [
+        None,
+        (Act("Vacate", (job_id(2, 0),), "rtsched: it goes on elsewhere"),),
+    ]
+    (one,) = steered(Requeue(ids(1)), view)
+    assert one.order[0].deed == "VacateFast"
+    memory = Memory()
+    memory.remember(carried_out(Noted(), Noted().publish, [one])[0], {}, NOW)
+    assert not steered(Requeue(ids(1)), view, memory)
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    """An action that HTCondor's adapter does not know is reported, an admission is none."""
+    (one,) = steered(Suspend(ids(1)), view_of(ad(1)))
+    assert (one.kind, one.order) == ("suspend", None)
+    assert not steered(Admit(ids(1), np.full(1, np.inf)), view_of(ad(1)))
+
+
+@pytest.mark.parametrize("overruns", ["vacate", "remove", "leave"])
+def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
+    """By the overrun they may; what the plan gave a chunk counts too."""
+    start = NOW - 600.0 - 31.0
+    view = view_of(
+        ad(1, jobstatus=RUNNING, start=start),
+        ad(2, jobstatus=RUNNING, start=start + 70.0),
+        ad(3, jobstatus=RUNNING, start=NOW - 200.0, rtlimit=100),
+        ad(4, jobstatus=RUNNING, start=start, rtruntime=np.inf),
+        ad(5),
+    )
+    settings, memory = CondorSettings(overruns=overruns), Memory()
+    changes = list(overrun_changes(view, settings, memory, NOW))
+    if overruns == "leave":
+        assert not changes
+        return
+    deed = "Remove" if overruns == "remove" else "VacateFast"
+    assert [one.order[0] for one in changes] == [
+        Act(deed, (job_id(1, 0),), "rtsched: run time of 600 s is over"),
+        Act(deed, (job_id(3, 0),), "rtsched: run time of 100 s is over"),
+    ]
+    pool = Noted()
+    for done in carried_out(pool, pool.publish, changes):
+        memory.remember(done, {}, NOW)
+    assert not list(overrun_changes(view, settings, memory, NOW + 59.0))
+    assert len(list(overrun_changes(view, settings, memory, NOW + 61.0))) >= 2
+
+
+def test_what_is_remembered() -> None:
+    """The table as written, when a negotiation was asked for, and the users' own priorities."""
+    memory, pool = Memory(), Noted(replies={"RtWhy": ("failed", "?")})
+    view = view_of()
+    changes = [
+        *steered(SetNodeWeight(np.empty(0, np.int64), np.ones(4)), view, memory),
+        change("reserve", -1, "ask", Negotiate()),
+        change("set-priority", 1, "p", Edit(4, (1, 2), "JobPrio", "9")),
+        change("tell", 1, "t", Edit(4, (3,), "RtWhy", '"9"')),
+    ]
+    for done in carried_out(pool, pool.publish, changes):
+        memory.remember(done, {1: 5}, NOW)
+    assert isinstance(changes[0].order[0], Publish)
+    assert (memory.table, memory.written) == (changes[0].order[0].table, NOW)
+    assert (memory.negotiated, memory.own) == (NOW, {1: 5, 2: 0})
+    memory.keep_only({2})
+    assert memory.own == {2: 0}
