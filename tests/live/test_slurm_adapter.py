@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from slurm_remote import Remote
+from remote import Remote
 from testbed import Cluster
 from testbed.slurm import SlurmOptions
 

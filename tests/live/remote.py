@@ -1,28 +1,29 @@
-"""A live system that runs inside a cluster, as the daemon's user, driven from outside."""
+"""A live system that runs inside a cluster or pool, as the daemon's user, driven from outside."""
 
 from __future__ import annotations
 
 import subprocess
 from typing import TYPE_CHECKING, Any, Self
 
+from rtsched.adapters.condor import CondorSettings, CondorSystem
+from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
 from rtsched.daemon.child import receive, send
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from testbed import Cluster
+    from testbed import Box
 
     from rtsched.adapters.live import Change, Done, Ended, Sight
-    from rtsched.adapters.slurm import SlurmSettings
     from rtsched.model.actions import Action
 
 _FAR_SIDE = """
 import sys
-from rtsched.adapters.slurm import SlurmSystem
 from rtsched.daemon.child import receive, send
 from rtsched.errors import AdapterError
-system = SlurmSystem(receive(sys.stdin.buffer))
+kind, settings = receive(sys.stdin.buffer)
+system = kind(settings)
 while True:
     try:
         name, arguments = receive(sys.stdin.buffer)
@@ -36,12 +37,16 @@ while True:
 
 
 class Remote:
-    """A `SlurmSystem` on a cluster."""
+    """A `SlurmSystem` or `CondorSystem`, by its settings, on a cluster or pool."""
 
-    def __init__(self, cluster: Cluster, settings: SlurmSettings, user: str = "rtsched") -> None:
+    def __init__(
+        self, box: Box, settings: SlurmSettings | CondorSettings, user: str = "rtsched"
+    ) -> None:
         argv = ["/opt/rtsched/bin/python", "-c", _FAR_SIDE]
-        self._process = cluster.popen(argv, user=user, stdin=subprocess.PIPE)
-        self._send(settings)
+        self._process = box.popen(argv, user=user, stdin=subprocess.PIPE)
+        self._send(
+            (CondorSystem if isinstance(settings, CondorSettings) else SlurmSystem, settings)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +59,7 @@ class Remote:
         return self._call("look")
 
     def ended(self, *jobs: int) -> Ended:
-        """Return how jobs ended, by accounting."""
+        """Return how jobs ended, by the batch system's records."""
         return self._call("ended", jobs)
 
     def changes(self, *actions: Action) -> Sequence[Change]:
