@@ -104,6 +104,7 @@ def site_page() -> str:
     kinds = {
         "Top level": LiveSite,
         "[system]": type(policies.Policy().system),
+        "[system.negotiator]": type(policies.Policy().system.negotiator),
         "[[plugin]]": config.PluginTable,
         "[workload]": type(policies.Site().workload),
         "[policy.NAME]": policies.Policy,
@@ -130,7 +131,7 @@ def policy_page() -> str:
     rows = [(f"[`{name}`](#{name})", policy.description) for name, policy in presets.items()]
     parts = []
     for name, policy in presets.items():
-        parts += [f"## {name}", f"{policy.description.capitalize()}."]
+        parts += [f"## {name}", f"{policy.description[:1].upper()}{policy.description[1:]}."]
         parts += [block(_policy_toml(policy), "toml site")]
     return page(
         "Policies",

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rtsched.kernels.pool_claims import take_over, vacate
 from rtsched.kernels.pool_compiling import part
 from rtsched.kernels.pool_heap import push
+from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +26,7 @@ FUTURE, ASKED, QUEUED, SLEEPING, HELD, PLANNED, RUNNING, ENDED = 0, 1, 2, 3, 4, 
 REJECTED, CANCELLED, LOST, TOO_WIDE = 8, 9, 10, 11
 
 # The loops (STATE.loop).
-FCFS, EASY, CONSERVATIVE, SERIAL = 0, 1, 2, 3
+FCFS, EASY, CONSERVATIVE, SERIAL, NEGOTIATOR = 0, 1, 2, 3, 4
 
 # Why the loop stopped: bits; 0 is the end.
 ASK_ARRIVALS, ASK_PASS, ASK_EARLY_END, ASK_NODES, FULL, PAUSED = 1, 2, 4, 8, 16, 32
@@ -40,15 +42,7 @@ UP, DRAINED, DOWN = 0, 1, 2
 GONE = 2**31 - 1
 
 
-def _record(*fields: tuple[str, str]) -> np.dtype[Any]:
-    """Return an aligned record type whose rows have attributes.
-
-    A field must not be named like an attribute of numpy's own records, such as `size`.
-    """
-    return np.dtype((np.record, np.dtype(list(fields), align=True)))
-
-
-JOB = _record(
+JOB = record_type(
     ("submit", "f8"),
     ("run", "f8"),
     ("wall", "f8"),
@@ -60,10 +54,10 @@ JOB = _record(
 )
 """One per job: 56 bytes. `first` is where the list of its nodes begins, later the lowest."""
 
-MORE = _record(("key", "f8"), ("begin", "f8"), ("group", "i4"), ("restarts", "i4"))
+MORE = record_type(("key", "f8"), ("begin", "f8"), ("group", "i4"), ("restarts", "i4"))
 """One per job where a run needs it, else a single row: queue key, begin time, node set."""
 
-NODE = _record(
+NODE = record_type(
     ("speed", "f8"),
     ("window", "f8"),
     ("limit", "f8"),
@@ -82,16 +76,18 @@ NODE = _record(
 whether the job in question may use it, and `kept` whether the head of the queue needs it.
 """
 
-SLOT = _record(("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("width", "i4"))
+SLOT = record_type(
+    ("key", "f8"), ("wall", "f8"), ("reserved", "f8"), ("row", "i4"), ("width", "i4")
+)
 """One place in the queue, in order of (key, row); width `GONE`: emptied."""
 
-TIMED = _record(("time", "f8"), ("row", "i4"), ("width", "i4"))
+TIMED = record_type(("time", "f8"), ("row", "i4"), ("width", "i4"))
 """A row and a time: entry of a heap, of the running list, of the node events."""
 
-EVENT = _record(("time", "f8"), ("row", "i4"), ("width", "i4"), ("node", "i4"), ("kind", "i1"))
+EVENT = record_type(("time", "f8"), ("row", "i4"), ("width", "i4"), ("node", "i4"), ("kind", "i1"))
 """One thing that happened."""
 
-PLANNED_START = _record(
+PLANNED_START = record_type(
     ("start", "f8"),
     ("run", "f8"),
     ("wall", "f8"),
@@ -106,20 +102,25 @@ PLANNED_START = _record(
 (`JOINS`), or would have done so if the job were still there (`DROPPED`).
 """
 
-SPAN = _record(("start", "f8"), ("end", "f8"))
+SPAN = record_type(("start", "f8"), ("end", "f8"))
 """One interval reserved on one node."""
 
-_TIMES = "now shadow next_reserved"
+_TIMES = """
+    now shadow next_reserved
+    last_cycle next_cycle interval cycle_delay half_life least_priority worklife
+    asked_memory asked_wall
+"""
 _COUNTS = """
     loop depth by_key extended uneven requeue keeps_shadow node_level
     ask_arrivals ask_passes ask_early ask_nodes pause_at phase
     free extra settled head tail seen waiting upcoming running sleeping again asked
     planned plan_left joining node_event early changed
     steps past tighten rebuild
+    dedicated widest active fresh calm held vacated marked cursor asked_size asked_group
     recording keeping events told logging logged
     ranking calls judged abstained moved observing observed
 """
-STATE = _record(
+STATE = record_type(
     *((name, "f8") for name in _TIMES.split()), *((name, "i8") for name in _COUNTS.split())
 )
 """The scalars of the whole system."""
@@ -188,6 +189,14 @@ class Pool(NamedTuple):
     """Scratch of m entries: nodes chosen for a job."""
     sweep: NDArray[Any]
     """TIMED, scratch: changes in the number of nodes that a job could use."""
+    requests: NDArray[Any]
+    """REQUEST[n] (negotiator only, as all below)."""
+    claims: NDArray[Any]
+    """CLAIM[m]."""
+    offers: NDArray[Any]
+    """OFFER, one per slot, best first."""
+    submitters: NDArray[Any]
+    """SUBMITTER."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)
@@ -334,6 +343,8 @@ def start_job(pool: Pool, row: int, first: int) -> None:
         running[at].row = row
         running[at].width = job.width
     state.running += 1
+    if state.loop == NEGOTIATOR:
+        take_over(pool, row, first)
     if state.logging:
         pool.log_at[row] = state.logged
         node = first
@@ -350,6 +361,8 @@ def release(pool: Pool, row: int) -> None:
     """Free the nodes of a job that stops and forget it in the running list (not in the heap)."""
     state, job = pool.state[0], pool.jobs[row]
     nodes = pool.nodes
+    if state.loop == NEGOTIATOR:
+        vacate(pool, row)
     node = lowest = job.first
     while node >= 0:
         lowest = min(lowest, node)

@@ -28,6 +28,7 @@ from rtsched.kernels.pool import (
     FULL,
     FUTURE,
     HELD,
+    NEGOTIATOR,
     PAUSED,
     REJECTED,
     SERIAL,
@@ -42,7 +43,7 @@ from rtsched.kernels.pool_compiling import entry, part, spliced
 from rtsched.kernels.pool_heap import pop, push
 from rtsched.kernels.pool_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.pool_profile import conservative_pass, give_back
-from rtsched.kernels.pool_queue import close_up, enqueue, rerank
+from rtsched.kernels.pool_queue import enqueue, list_queue, rerank
 from rtsched.kernels.pool_windows import serial_pass, window_pass
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 NEXT, ASK, ACT, PASS = 0, 1, 2, 3
 """Where the loop goes on (STATE.phase)."""
 
-TELL, RANK = 64, 128
-"""Stops at which hooks are called."""
+TELL, RANK, DEAL = 64, 128, 256
+"""Stops at which hooks are called; at which HTCondor's loop makes its pass."""
 
 
 @spliced
@@ -72,6 +73,8 @@ def next_time(pool: Pool) -> float:
         time = min(time, pool.node_events[state.node_event].time)
     if state.loop == CONSERVATIVE:
         time = min(time, max(state.next_reserved, state.now))
+    elif state.loop == NEGOTIATOR:
+        time = min(time, state.next_cycle)
     for i in range(state.planned, len(pool.plan)):
         if pool.plan[i].row >= 0 and pool.plan[i].start > state.now:
             time = min(time, pool.plan[i].start)
@@ -254,7 +257,7 @@ def advance(pool: Pool) -> int:
     """Run until something must be answered; return the questions as bits, 0 at the end.
 
     `TELL` and `RANK` are for `advance_with_hooks`: events wait for the observing hook, waiting jobs
-    for their priorities.
+    for their priorities. `DEAL` is for `rtsched.kernels.pool_negotiation`.
     """
     state = pool.state[0]
     while True:
@@ -275,15 +278,17 @@ def advance(pool: Pool) -> int:
             if state.plan_left > 0:
                 start_planned(pool)
             state.phase = NEXT
-            if state.waiting == 0:
+            if state.waiting == 0 and state.loop != NEGOTIATOR:
                 state.next_reserved = np.inf
                 continue
             if state.free == 0 and state.loop <= EASY:
                 continue
-            if state.ranking:
+            if state.ranking and state.waiting > 0:
                 state.phase = PASS
                 return RANK
         state.phase = NEXT
+        if state.loop == NEGOTIATOR:
+            return DEAL
         start_waiting(pool)
 
 
@@ -355,17 +360,6 @@ def advance_with_hooks(
             state.moved += rerank(pool, pool.values)
         else:
             return stop
-
-
-@part
-def list_queue(pool: Pool) -> int:
-    """Close up the queue, write down its rows with priority 0, and return how many they are."""
-    state = pool.state[0]
-    close_up(pool)
-    for i in range(state.waiting):
-        pool.rows[i] = pool.queue[i].row
-        pool.values[i] = 0.0
-    return int(state.waiting)
 
 
 @compiled_hook(FAIR_SHARE)

@@ -16,6 +16,7 @@ from rtsched.kernels.pool import (
     DROPPED,
     JOINS,
     LOST,
+    NEGOTIATOR,
     NODE_CHANGED,
     PLANNED,
     RUNNING,
@@ -32,6 +33,7 @@ from rtsched.kernels.pool import (
     start_job,
     take_picks,
 )
+from rtsched.kernels.pool_claims import take_over
 from rtsched.kernels.pool_compiling import outline, part, spliced
 from rtsched.kernels.pool_heap import sift
 from rtsched.kernels.pool_queue import enqueue
@@ -217,6 +219,8 @@ def join(pool: Pool, i: int) -> None:
     job.first = node
     job.width += 1
     pool.awaited[row] += state.now - job.start
+    if state.loop == NEGOTIATOR:
+        take_over(pool, row, node)
     if state.keeps_shadow:
         pool.running[place_of(pool.running, state.running, job.start + job.wall, row)].width += 1
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.pool import GONE, QUEUED, Pool
-from rtsched.kernels.pool_compiling import part
+from rtsched.kernels.pool import GONE, NEGOTIATOR, QUEUED, Pool
+from rtsched.kernels.pool_claims import link, unlink
+from rtsched.kernels.pool_compiling import outline, part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +82,8 @@ def enqueue(pool: Pool, row: int) -> None:
     slot.wall = job.wall
     slot.reserved = np.inf
     occupy(pool, state.tail - 1)
+    if state.loop == NEGOTIATOR:
+        link(pool, row)
     if at < state.tail - 1:
         state.settled = 0
         for i in range(at, state.tail - 1):
@@ -91,6 +94,8 @@ def enqueue(pool: Pool, row: int) -> None:
 def leave(pool: Pool, at: int) -> None:
     """Empty one place of the queue; the head moves on to the next job that waits."""
     state, queue = pool.state[0], pool.queue
+    if state.loop == NEGOTIATOR:
+        unlink(pool, queue[at].row)
     queue[at].width = GONE
     queue[at].wall = np.inf
     state.waiting -= 1
@@ -159,5 +164,31 @@ def rerank(pool: Pool, values: NDArray[np.float64]) -> int:
         slot.key, slot.row, slot.width, slot.wall, slot.reserved = key, row, size, wall, reserved
     for i in range(state.tail):
         occupy(pool, i)
+    if state.loop == NEGOTIATOR:
+        link_anew(pool)
     state.settled = 0
     return moved
+
+
+@outline
+def link_anew(pool: Pool) -> None:
+    """Make the submitters' lists of waiting jobs anew, from the closed-up queue."""
+    state = pool.state[0]
+    fresh = state.fresh
+    for who in range(len(pool.submitters)):
+        pool.submitters[who].first = -1
+        pool.submitters[who].last = -1
+    for at in range(state.tail):
+        link(pool, pool.queue[at].row)
+    state.fresh = fresh
+
+
+@part
+def list_queue(pool: Pool) -> int:
+    """Close up the queue, write down its rows with priority 0, and return how many they are."""
+    state = pool.state[0]
+    close_up(pool)
+    for i in range(state.waiting):
+        pool.rows[i] = pool.queue[i].row
+        pool.values[i] = 0.0
+    return int(state.waiting)

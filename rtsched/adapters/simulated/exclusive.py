@@ -32,10 +32,12 @@ from rtsched.adapters.simulated.nodesets import NodeSets
 from rtsched.adapters.simulated.plan import lay_out_plan
 from rtsched.adapters.simulated.rows import RowsById
 from rtsched.adapters.simulated.setup import lay_out
+from rtsched.adapters.simulated.submitters import with_claims
 from rtsched.kernels import pool as kernel
 from rtsched.kernels import pool_commands as command
 from rtsched.kernels.hooks import job_arrays
-from rtsched.kernels.pool_loop import NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
+from rtsched.kernels.pool_loop import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
+from rtsched.kernels.pool_negotiation import negotiate, negotiation_pass
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import (
     Action,
@@ -144,6 +146,8 @@ class ExclusiveNodes:
         self._pool = lay_out(
             jobs, run_time, cluster, settings, asks, settled, node_events, self._sets, self.origin
         )
+        if settings.loop == "negotiator":
+            self._pool = with_claims(self._pool, jobs, cluster, self.accounts, settings.negotiator)
         self._state: Any = kernel.scalars(self._pool)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
         self._ledger = Ledger(jobs.id)
@@ -160,7 +164,8 @@ class ExclusiveNodes:
             self._pool = self._pool._replace(log_at=np.full(len(self.jobs), -1, np.int64))
         if state["ranking"] and len(self._pool.more) != len(self.jobs):
             self._extend()
-        self._loop: Callable[..., int] = advance
+        negotiates = self.settings.loop == "negotiator"
+        self._loop: Callable[..., int] = negotiate if negotiates else advance
         self._hooks: tuple[Any, ...] = ()
         if hooks:
             self._loop = hooked_loop(self._pool)
@@ -180,8 +185,11 @@ class ExclusiveNodes:
         """Run until something must be answered, or after about `most` more arrivals."""
         state = self._state
         state["pause_at"] = len(self.jobs) + 1 if most is None else state["upcoming"] + most
-        while (asks := self._loop(self._pool, *self._hooks)) == kernel.FULL:
-            self._grow()
+        while (asks := self._loop(self._pool, *self._hooks)) in (kernel.FULL, DEAL):
+            if asks == DEAL:
+                negotiation_pass(self._pool)
+            else:
+                self._grow()
         if state["changed"]:
             self._take_node_states()
         return Instant(

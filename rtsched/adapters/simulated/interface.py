@@ -24,6 +24,49 @@ if TYPE_CHECKING:
     from rtsched.model.verdicts import Finding, Placement
 
 
+class NegotiatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Loop `negotiator`: what HTCondor's configuration macros of these meanings say."""
+
+    interval: Annotated[
+        float,
+        Meta(gt=0, description="Seconds between negotiation cycles (NEGOTIATOR_INTERVAL)."),
+    ] = 60.0
+    cycle_delay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds after a cycle before a submission brings about the next one "
+            "(NEGOTIATOR_CYCLE_DELAY).",
+        ),
+    ] = 20.0
+    half_life: Annotated[
+        float,
+        Meta(gt=0, description="Seconds in which a real priority halves (PRIORITY_HALFLIFE)."),
+    ] = 86400.0
+    least_priority: Annotated[
+        float, Meta(gt=0, description="Best real priority; that of a new user.")
+    ] = 0.5
+    default_factor: Annotated[
+        float, Meta(gt=0, description="Priority factor of the others (DEFAULT_PRIO_FACTOR).")
+    ] = 1000.0
+    factors: Annotated[
+        dict[str, Annotated[float, Meta(gt=0)]],
+        Meta(
+            description="Priority factors per `GROUP.USER`, `USER` or `GROUP`, the first that is "
+            "listed; `DedicatedScheduler`: of parallel jobs. Names that are not in the log change "
+            "nothing."
+        ),
+    ] = {}
+    claim_worklife: Annotated[
+        float,
+        Meta(
+            ge=-1,
+            description="Seconds for which a claim takes further jobs of its user without "
+            "negotiation; 0: none; -1: no end (CLAIM_WORKLIFE).",
+        ),
+    ] = 1200.0
+
+
 class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The simulated batch system: its machine, and its own loop."""
 
@@ -39,23 +82,34 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "exclusive"
     loop: Annotated[
         Literal[
-            "fcfs", "easy", "conservative", "serial", "round-robin", "ste", "least-error", "edf"
+            "fcfs",
+            "easy",
+            "conservative",
+            "serial",
+            "negotiator",
+            "round-robin",
+            "ste",
+            "least-error",
+            "edf",
         ],
         Meta(
             description="`fcfs`: in queue order, a job that does not fit holds up the rest. "
             "`easy`: later jobs may pass if the first in the queue is not delayed. "
             "`conservative`: every queued job has a reservation, none is ever delayed. "
-            "`serial`: one job at a time on the whole machine. On machine `sliced` `fcfs` runs "
-            "jobs to their end; `round-robin`: each a quantum in turn; `ste`: by service-time "
-            "error, comparing the first two of the queue; `least-error`: comparing all. Machine "
-            "`preemptive` has `edf` alone."
+            "`serial`: one job at a time on the whole machine. `negotiator`: HTCondor's cycles, "
+            "user priorities and claims. On machine `sliced` `fcfs` runs jobs to their end; "
+            "`round-robin`: each a quantum in turn; `ste`: by service-time error, comparing the "
+            "first two of the queue; `least-error`: comparing all. Machine `preemptive` has `edf` "
+            "alone."
         ),
     ] = "easy"
     order: Annotated[
         Literal["arrival", "deadline", "priority"],
         Meta(
             description="How the queue is ordered: by submission, by the earliest deadline, or by "
-            "the priority that fair-share plug-ins give. Ties: submission, then job id."
+            "the priority that fair-share plug-ins give. Ties: submission, then job id. Loop "
+            "`negotiator` orders the jobs of each user so, `arrival` after the user's own job "
+            "priority."
         ),
     ] = "arrival"
     depth: Annotated[
@@ -92,6 +146,10 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(gt=0, description="Machine `preemptive`: seconds between changes of what runs."),
     ] = 1.0
 
+    negotiator: Annotated[
+        NegotiatorSettings, Meta(description="Loop `negotiator`: its own settings.")
+    ] = NegotiatorSettings()
+
     def __post_init__(self) -> None:
         """Refuse what another machine is for.
 
@@ -103,17 +161,18 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         others = self.of_others()
         for field in msgspec.structs.fields(self):
             if field.name in others and getattr(self, field.name) != field.default:
-                raise ValueError(
-                    f"`{field.name}` is a setting of machine {ONLY_ON[field.name][0]!r}"
-                )
+                machine = ONLY_ON.get(field.name, ("",))[0]
+                owner = f"machine {machine!r}" if machine else f"loop {field.name!r}"
+                raise ValueError(f"`{field.name}` is a setting of {owner}")
         loops = LOOPS_OF.get(self.machine, (self.loop,))
         if self.loop not in loops:
             known = ", ".join(f"`{loop}`" for loop in loops)
             raise ValueError(f"machine {self.machine!r} has no loop `{self.loop}`; it has {known}")
 
     def of_others(self) -> set[str]:
-        """Return the names of the settings that only other machines have."""
-        return {name for name, machines in ONLY_ON.items() if self.machine not in machines}
+        """Return the names of the settings that only other machines or loops have."""
+        others = {name for name, machines in ONLY_ON.items() if self.machine not in machines}
+        return others if self.loop == "negotiator" else others | {"negotiator"}
 
 
 ONLY_ON: dict[str, tuple[str, ...]] = {
@@ -128,7 +187,7 @@ ONLY_ON: dict[str, tuple[str, ...]] = {
 """Settings that not all machines have, and the machines that have them."""
 
 LOOPS_OF: dict[str, tuple[str, ...]] = {
-    "exclusive": ("fcfs", "easy", "conservative", "serial"),
+    "exclusive": ("fcfs", "easy", "conservative", "serial", "negotiator"),
     "sliced": ("fcfs", "round-robin", "ste", "least-error"),
     "time-shared": ("fcfs",),
     "preemptive": ("edf",),

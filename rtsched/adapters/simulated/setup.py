@@ -10,6 +10,7 @@ from rtsched.adapters.simulated.given import check_lengths, check_node_events, c
 from rtsched.adapters.simulated.sizes import fastest, scaled
 from rtsched.errors import ShapeError
 from rtsched.kernels import pool as kernel
+from rtsched.kernels.pool_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ LOOPS = {
     "easy": kernel.EASY,
     "conservative": kernel.CONSERVATIVE,
     "serial": kernel.SERIAL,
+    "negotiator": kernel.NEGOTIATOR,
 }
 
 
@@ -56,6 +58,7 @@ def lay_out(
         group = np.where(placed >= 0, placed, group)
     extended = bool(
         settings.order != "arrival"
+        or settings.loop == "negotiator"
         or len(sets)
         or len(node_events)
         or (len(jobs) and (jobs.begin > jobs.submit).any())
@@ -133,6 +136,10 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
         values=np.zeros(n, np.float64),
         picks=np.zeros(m, np.int64),
         sweep=_zeros(2 * m, kernel.TIMED),
+        requests=_zeros(1, REQUEST),
+        claims=_zeros(1, CLAIM),
+        offers=_zeros(1, OFFER),
+        submitters=_zeros(1, SUBMITTER),
     )
 
 
@@ -185,6 +192,8 @@ def _fill_more(
         more["key"] = jobs.deadline
     elif settings.order == "priority" and settled.priority is not None:
         more["key"] = -settled.priority
+    elif settings.order == "arrival" and settings.loop == "negotiator":
+        more["key"] = jobs.nice
 
 
 def _fill_nodes(pool: kernel.Pool, cluster: Cluster) -> None:
@@ -206,10 +215,10 @@ def _fill_state(pool: kernel.Pool, settings: SystemSettings, asks: Asks, extende
     state = pool.state[0]
     state.loop = LOOPS[settings.loop]
     state.depth = settings.depth
-    state.by_key = settings.order != "arrival"
+    state.by_key = settings.order != "arrival" or settings.loop == "negotiator"
     state.extended = extended
     state.requeue = settings.requeue
-    state.keeps_shadow = 1
+    state.keeps_shadow = settings.loop != "negotiator"
     state.now = -np.inf
     state.next_reserved = np.inf
     state.pause_at = len(pool.jobs) + 1
