@@ -11,8 +11,8 @@ import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.past import endings_of, past, token_of
-from rtsched.adapters.condor.queue import ADMITTED, CONSTRAINT, OF_JOBS, Queue, queue_of
+from rtsched.adapters.condor.past import endings_of, past
+from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, TO_PLACE, Queue, queue_of
 from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.sight import (
     Begun,
@@ -192,19 +192,20 @@ class Observer:
         )
 
     def _add_environments(self, queue: Queue) -> None:
-        """Add the environments of admitted jobs that wait, which are told their plan in it.
+        """Add the environments of jobs that may be promised something: they are told it there.
 
         Those of all jobs would be far more than everything else.
         """
+        procs = queue.procs
         row: dict[object, int] = {
-            (int(queue.procs.cluster[at]), int(queue.procs.proc[at])): at
-            for at, ad in queue.ads.items()
-            if queue.procs.status[at] in {IDLE, HELD} and token_of(ad)
+            (int(procs.cluster[at]), int(procs.proc[at])): at
+            for at, shape in queue.shapes.items()
+            if shape.deadline < math.inf and procs.status[at] in {IDLE, HELD}
         }
         if not row:
             return
         wanted = ("ClusterId", "ProcId", "Environment")
-        for ad in self._pool.jobs(f"({CONSTRAINT}) && ({ADMITTED})", wanted):
+        for ad in self._pool.jobs(f"({CONSTRAINT}) && ({TO_PLACE})", wanted):
             at = row.get((ad.get("clusterid"), ad.get("procid")))
             if at is not None and "environment" in ad:
                 queue.ads[at]["environment"] = ad["environment"]

@@ -14,7 +14,7 @@ from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id, proc_of
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.adapters.condor.shape import PARALLEL
-from rtsched.adapters.condor.view import COMPLETED, PARKED, REMOVED, UNJUDGED
+from rtsched.adapters.condor.view import COMPLETED, JUDGED, PARKED, REMOVED, UNJUDGED
 from rtsched.adapters.live import Ended, Ending
 
 if TYPE_CHECKING:
@@ -88,8 +88,12 @@ _WORSE = (Ending.COMPLETED, Ending.FAILED, Ending.OWN_LIMIT)
 
 def token_of(ad: Record) -> str | None:
     """Return the admission that a job carries."""
-    said = text(ad, "rtadmission")
-    return None if said in {PARKED, UNJUDGED} else said
+    return token_in(text(ad, "rtadmission"))
+
+
+def token_in(admission: str | None) -> str | None:
+    """Return the token that an admission is; None for any other word."""
+    return None if admission in {PARKED, UNJUDGED, JUDGED} else admission
 
 
 def _job(ad: Record) -> int:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 CONSTRAINT = "JobUniverse == 5 || JobUniverse == 10 || JobUniverse == 11 || JobUniverse == 13"
 """Jobs that take slots: vanilla, java, parallel, vm."""
 
-ADMITTED = "RtAdmission =!= undefined && (JobStatus == 1 || JobStatus == 5)"
-"""Jobs that wait and carry an admission, or are to get one."""
+TO_PLACE = "RtDeadline =!= undefined && (JobStatus == 1 || JobStatus == 5)"
+"""Jobs that wait and may be promised something."""
 
 OF_JOBS = (
     *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "QDate", "DeferralTime"),
@@ -91,7 +91,7 @@ class Queue:
 def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
     """Return the queue that the ads of its jobs make; of `facts` all but who is charged."""
     cluster, proc = _whole(records, "clusterid", -1), _whole(records, "procid", -1)
-    known = (cluster >= 0) & (proc >= 0) & (proc < 1 << PROC_BITS)
+    known = (cluster >= 0) & (cluster < 1 << 31) & (proc >= 0) & (proc < 1 << PROC_BITS)
     status = _whole(records, "jobstatus", IDLE)
     placed = np.array(["remotehost" in ad for ad in records], np.bool_)
     over = (status == COMPLETED) | ((status == REMOVED) & ~placed)

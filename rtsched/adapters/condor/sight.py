@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.condor.ids import job_id, name_of
+from rtsched.adapters.condor.past import token_in
 from rtsched.adapters.condor.seats import Sitter
 from rtsched.adapters.condor.shape import LOAD
 from rtsched.adapters.condor.slots import parent_of
@@ -327,7 +328,7 @@ def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
-        token=[None if said in {PARKED, UNJUDGED} else said for said in admission],
+        token=[token_in(said) for said in admission],
         parked=np.array([said == PARKED for said in admission], np.bool_),
         held=(held & ~groups.runs)[which],
         requeues=~np.array(never, np.bool_),

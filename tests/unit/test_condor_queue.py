@@ -1,0 +1,274 @@
+"""From the ads of jobs to the procs of a queue, and how jobs ended."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.classads import Expression
+from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.past import asking_for, endings_of
+from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
+from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING
+from rtsched.adapters.live import Ending
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from rtsched.adapters.classads import Record
+
+MB = 1 << 20
+NOW = 1_800_000_000
+FACTS = CondorFacts(margin=30.0, domain="pool")
+LOAD = {"rtsigma": 100.0, "rtcms": 1.0, "rtcps": 10.0, "rtdeadline": NOW + 5000}
+
+
+def ad(cluster: int = 12, proc: int = 0, **said: Any) -> Record:
+    """Return the ad of a vanilla job that waits."""
+    plain: Record = {"clusterid": cluster, "procid": proc, "jobstatus": IDLE, "jobuniverse": 5}
+    plain |= {"owner": "ann", "user": "ann@pool", "qdate": NOW - 100, "requestcpus": 1}
+    return plain | said
+
+
+def queue(*ads: Record, **facts: Any) -> Queue:
+    """Return the queue of ads."""
+    return queue_of(ads, CondorFacts(**{"margin": 30.0, "domain": "pool", **facts}))
+
+
+def test_what_a_proc_says() -> None:
+    """Units become bytes and seconds; what is not said is missing."""
+    full = ad(
+        3,
+        4,
+        requestcpus=2,
+        requestmemory=100,
+        rtruntime=600,
+        jobprio=-5,
+        acctgroup="hep",
+        accountinggroup="hep.ann",
+        jobbatchname="sweep",
+        jobstatus=RUNNING,
+        jobcurrentstartdate=NOW,
+        remotehost="slot1@a",
+        rtadmission="t1",
+        rtnodeset="slot1@a",
+        deferraltime=NOW + 50,
+    )
+    procs = queue(full, ad(5, cmd="/usr/bin/sleep")).procs
+    assert procs.job.tolist() == [job_id(3, 4), job_id(5, 0)]
+    assert procs.cpus.tolist() == [2, 1]
+    assert procs.memory.tolist() == [100 * MB, -1]
+    assert procs.run_time.tolist() == [600.0, math.inf]
+    assert procs.begin.tolist() == [NOW + 50, -math.inf]
+    assert procs.start[0] == NOW
+    assert procs.priority.tolist() == [-5, 0]
+    assert procs.texts("submitter") == ["hep.ann@pool", "ann@pool"]
+    assert procs.texts("name") == ["sweep", "sleep"]
+    assert procs.texts("slot") == ["slot1@a", None]
+    assert procs.texts("admission") == ["t1", None]
+
+
+def test_procs_are_in_order_whatever_the_schedd_shows_first() -> None:
+    """By cluster and proc."""
+    procs = queue(ad(2, 1), ad(10, 0), ad(2, 0), ad(1, 5)).procs
+    assert list(zip(procs.cluster.tolist(), procs.proc.tolist(), strict=True)) == [
+        (1, 5),
+        (2, 0),
+        (2, 1),
+        (10, 0),
+    ]
+
+
+def test_a_divisible_load_and_a_parallel_job_are_one() -> None:
+    """Their procs share the number of the first; a load that makes no sense is no load."""
+    loads = [ad(7, proc, totalsubmitprocs=3, **LOAD) for proc in (2, 1)]
+    hosts = "slot1@a, slot2@a"
+    parallel = ad(
+        8, jobuniverse=11, minhosts=2, maxhosts=2, remotehost="slot1@a", allremotehosts=hosts
+    )
+    odd = [ad(9, proc, **(LOAD | {"rtsigma": "much"})) for proc in (0, 1)]
+    found = queue(*loads, parallel, *odd)
+    numbers = [(7, 0), (7, 0), (8, 0), (9, 0), (9, 1)]
+    assert found.procs.job.tolist() == [job_id(*number) for number in numbers]
+    assert found.shapes[0] is found.shapes[1]
+    assert found.shapes[0].kind == Kind.DIVISIBLE
+    assert found.procs.texts("slot")[2] == hosts
+    assert found.shapes[3].problem
+
+
+def test_who_wants_something() -> None:
+    """A run time and checkpoints any job may say; what we told a job is kept in view too."""
+    found = queue(
+        ad(1, rtruntime=60),
+        ad(2, rtcheckpoint=True),
+        ad(3, rtdeadline=NOW + 500, rtruntime=60),
+        ad(4, rtwhy="waits"),
+        ad(5, dagmanjobid=77),
+    )
+    assert sorted(found.ads) == [1, 2, 3]
+    assert sorted(found.shapes) == [2]
+    assert found.dag.tolist() == [-1, -1, -1, -1, 77]
+
+
+def test_a_parked_job_is_judged_as_a_new_one() -> None:
+    """What was promised once stays so when slots become fewer; a parked job has no promise yet."""
+    wish = {"rtdeadline": NOW + 500, "requestgpus": 1, "rtruntime": 60}
+    found = queue(ad(1, **wish), ad(2, rtadmission="parked", **wish))
+    assert not found.shapes[0].problem
+    assert "GPU" in found.shapes[1].problem
+
+
+def test_who_is_over_is_not_in_the_queue() -> None:
+    """A removed job that still has its slot runs; one that its user keeps is over."""
+    found = queue(
+        ad(1, jobstatus=COMPLETED),
+        ad(2, jobstatus=REMOVED),
+        ad(3, jobstatus=REMOVED, remotehost="slot1@a"),
+        ad(4, jobstatus=HELD),
+    )
+    assert found.procs.cluster.tolist() == [3, 4]
+    assert [record["clusterid"] for record in found.over] == [1, 2]
+
+
+def test_numbers_that_are_too_great_are_counted() -> None:
+    """A job that has no number in the models is left out, and said to be."""
+    found = queue(ad(1, 1 << 20), {"owner": "ann"}, ad(1 << 31), ad(2))
+    assert found.procs.cluster.tolist() == [2]
+    assert found.skipped == 3
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=6),
+    st.text(max_size=6).map(Expression),
+)
+names = st.sampled_from([name.lower() for name in (*OF_JOBS, *OF_ENDS)])
+
+
+@given(st.lists(st.dictionaries(names, values)), st.dictionaries(names, values))
+def test_no_ad_breaks_the_reading(odd: list[Record], more: Record) -> None:
+    """Whatever users write into their jobs, the others are read."""
+    found = queue(
+        *odd, ad(1 << 20, 0, **{**more, "clusterid": 1 << 20, "procid": 0, "jobstatus": 1})
+    )
+    assert 1 << 20 in found.procs.cluster.tolist()
+    endings_of([*odd, more])
+
+
+def end(cluster: int = 12, proc: int = 0, **said: Any) -> Record:
+    """Return the ad of a job that was completed."""
+    plain = {"jobstatus": COMPLETED, "exitcode": 0, "exitbysignal": False}
+    plain |= {"completiondate": NOW, "enteredcurrentstatus": NOW, "jobcurrentstartdate": NOW - 60}
+    return ad(cluster, proc, **(plain | said))
+
+
+def gone(cluster: int = 12, proc: int = 0, **said: Any) -> Record:
+    """Return the ad of a job that was removed."""
+    return end(cluster, proc, **({"jobstatus": REMOVED, "completiondate": 0} | said))
+
+
+@pytest.mark.parametrize(
+    ("record", "ending"),
+    [
+        (end(), Ending.COMPLETED),
+        (end(exitcode=1), Ending.FAILED),
+        (end(exitbysignal=True), Ending.FAILED),
+        (gone(removereason="via condor_rm (by user ann)"), Ending.FAILED),
+        (gone(removereason="rtsched: run time over"), Ending.OWN_LIMIT),
+        (gone(removereason="rtsched: rejected"), Ending.FAILED),
+        (gone(), Ending.FAILED),
+    ],
+)
+def test_endings(record: Record, ending: Ending) -> None:
+    """Exit codes, signals and removals are told apart, and who removed it for which cause."""
+    found = endings_of([record])
+    assert found.ending.tolist() == [ending]
+    assert found.end.tolist() == [NOW]
+    assert found.start.tolist() == [NOW - 60]
+
+
+def test_a_load_ends_with_its_last_chunk() -> None:
+    """It starts with the first; a chunk that was not needed, or is of another cluster, is none."""
+    spare = gone(7, 3, removereason="rtsched: not needed", jobcurrentstartdate=None, **LOAD)
+    found = endings_of(
+        [
+            end(7, 1, completiondate=NOW + 9, **LOAD),
+            end(7, 0, jobcurrentstartdate=NOW - 99, rtadmission="t1", **LOAD),
+            spare,
+            end(8, 1),
+        ]
+    )
+    assert found.job.tolist() == [job_id(7, 0), job_id(8, 1)]
+    assert found.start.tolist() == [NOW - 99, NOW - 60]
+    assert found.end.tolist() == [NOW + 9, NOW]
+    assert found.ending.tolist() == [Ending.COMPLETED] * 2
+    assert found.texts("token") == ["t1", None]
+    worst = endings_of([end(7, 0, **LOAD), end(7, 1, exitcode=3, **LOAD)])
+    assert worst.ending.tolist() == [Ending.FAILED]
+
+
+def test_a_job_that_never_started_has_no_start() -> None:
+    """Nor has a word in place of a token a meaning."""
+    found = endings_of([gone(jobcurrentstartdate=None, rtadmission="parked")])
+    assert math.isnan(found.start[0])
+    assert found.texts("token") == [None]
+
+
+def test_what_the_history_is_asked() -> None:
+    """A job of proc 0 may be a whole cluster."""
+    assert asking_for([job_id(7, 3)]) == "(ClusterId == 7 && ProcId == 3)"
+    assert "RtSigma" in asking_for([job_id(7, 0)])
+    assert asking_for([]) == "false"
+
+
+def charged(name: str, group: str = "<none>", **said: Any) -> Record:
+    """Return a record of the negotiator's accounting."""
+    return {"name": name, "accountinggroup": group, "priorityfactor": 1000.0, **said}
+
+
+def test_submitters_and_groups_make_a_tree() -> None:
+    """Shares are the site's, by the closest name; a group's use is that of its submitters."""
+    records = [
+        charged("ann@pool", weightedaccumulatedusage=5.0),
+        charged("hep.cms.ann@pool", "hep.cms", weightedaccumulatedusage=7.0),
+        charged("<none>", isaccountinggroup=True, weightedaccumulatedusage=99.0),
+        charged("hep.john.doe@pool", "hep", weightedaccumulatedusage=-1.0),
+    ]
+    shares = {"ann": 3.0, "hep": 2.0, "hep.cms.ann": 4.0}
+    table, rows = accounts_of(records, [("new@pool", ""), ("hep.cms.bob@pool", "hep.cms")], shares)
+    names = table.texts("name")
+    above = [None if up < 0 else names[up] for up in table.parent.tolist()]
+    found = dict(zip(names, zip(above, table.shares, table.usage, strict=True), strict=True))
+    assert found == {
+        "ann@pool": (None, 3.0, 5.0),
+        "hep": (None, 2.0, 7.0),
+        "hep.cms": ("hep", 1.0, 7.0),
+        "hep.cms.ann@pool": ("hep.cms", 4.0, 7.0),
+        "hep.cms.bob@pool": ("hep.cms", 1.0, 0.0),
+        "hep.john.doe@pool": ("hep", 1.0, 0.0),
+        "new@pool": (None, 1.0, 0.0),
+    }
+    assert {name: names[row] for name, row in rows.items()} == {
+        name: name for name in names if name and "@" in name
+    }
+    assert table.is_user.tolist() == ["@" in (name or "") for name in names]
+    assert np.isclose(table.share()[[up < 0 for up in table.parent]].sum(), 1.0)
+
+
+def test_factors_are_the_negotiators() -> None:
+    """Groups have none, nor has who was never charged."""
+    records = [
+        charged("ann@pool", priorityfactor=2.5),
+        charged("hep", isaccountinggroup=True),
+        {"name": "bob@pool"},
+    ]
+    assert factors_of(records) == {"ann@pool": 2.5}

@@ -1,0 +1,387 @@
+"""From a queue and slots to jobs, allocations and marks; looks that follow one another."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.observer import Observer
+from rtsched.adapters.condor.pool import Pool, literal
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
+from rtsched.errors import AdapterError
+from rtsched.kernels.dlt import exec_time
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.classads import Record
+    from rtsched.adapters.condor.view import View
+    from rtsched.model.jobs import Jobs
+
+NOW = 1_800_000_000.0
+MARGIN = 2 * 60 + 10 + 30 + 10
+"""Two negotiation intervals and 10 s, overrun, completing."""
+LOAD = {"rtsigma": 100.0, "rtcms": 1.0, "rtcps": 10.0, "rtdeadline": NOW + 9000}
+
+
+def slot(name: str, **said: Any) -> Record:
+    """Return the ad of a static slot that nobody has."""
+    plain = {"name": name, "machine": name.partition("@")[2], "cpus": 1, "memory": 512}
+    return {**plain, "state": "Unclaimed", "activity": "Idle", **said}
+
+
+def claimed(name: str, schedd: str = "here", **said: Any) -> Record:
+    """Return the ad of a slot that a job has; a dynamic one by its name."""
+    return slot(name, state="Claimed", remotescheddname=schedd, dynamicslot="_" in name, **said)
+
+
+def big(name: str = "slot1@a", cpus: int = 4) -> Record:
+    """Return the ad of a partitionable slot with 512 MB per CPU."""
+    size = {"totalslotcpus": cpus, "totalslotmemory": 512 * cpus}
+    return slot(name, partitionableslot=True, **size)
+
+
+def ad(cluster: int, proc: int = 0, **said: Any) -> Record:
+    """Return the ad of a vanilla job that waits."""
+    plain: Record = {"clusterid": cluster, "procid": proc, "jobstatus": IDLE, "jobuniverse": 5}
+    plain |= {"owner": "root", "user": "root@pool", "qdate": int(NOW) - 1000 + cluster}
+    return plain | {"requestcpus": 1, "rtruntime": 600} | said
+
+
+def runs(cluster: int, proc: int = 0, on: str = "slot1@a", **said: Any) -> Record:
+    """Return the ad of a job that has been running for 100 s."""
+    since = {"jobstatus": RUNNING, "jobcurrentstartdate": int(NOW) - 100, "remotehost": on}
+    return ad(cluster, proc, **(since | said))
+
+
+class Shown:
+    """A pool that shows what it is given."""
+
+    def __init__(self, slots: Sequence[Record], jobs: Sequence[Record] = ()) -> None:
+        self.shown_slots, self.shown_jobs = list(slots), list(jobs)
+        self.up = 1e6
+        self.asked: list[str] = []
+
+    def configure(self) -> None:
+        """Read nothing."""
+
+    def setting(self, name: str, otherwise: float) -> float:
+        """Return what HTCondor itself takes."""
+        return otherwise
+
+    def word(self, name: str) -> str:
+        """Return the name of the domain."""
+        return "pool"
+
+    def schedd(self) -> tuple[str, str]:
+        """Return who it is."""
+        return "here", "25.14.1"
+
+    def collector_up(self) -> float:
+        """Return for how long."""
+        return self.up
+
+    def slots(self, attributes: Sequence[str]) -> list[Record]:
+        """Return what was given."""
+        return self.shown_slots
+
+    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
+        """Return what was given."""
+        self.asked.append(constraint)
+        wanted = {name.lower() for name in attributes}
+        return [{k: v for k, v in ad.items() if k in wanted} for ad in self.shown_jobs]
+
+    def submitters(self) -> list[Record]:
+        """Return nobody."""
+        return []
+
+
+class Looks:
+    """Looks at a pool that shows what it is given, one after the other."""
+
+    def __init__(self, *slots: Record, **settings: Any) -> None:
+        self.pool = Shown(slots)
+        self._observer = Observer(CondorSettings(**settings), self.pool)  # type: ignore[arg-type]
+
+    def __call__(self, *jobs: Record) -> View:
+        """Return the next look, with these jobs in the queue."""
+        self.pool.shown_jobs = list(jobs)
+        return self._observer.look()
+
+
+@pytest.fixture(autouse=True)
+def _still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time pass."""
+    monkeypatch.setattr(observers.time, "time", lambda: NOW)
+
+
+def only(jobs: Jobs) -> dict[str, Any]:
+    """Return the one job."""
+    assert len(jobs) == 1
+    return {name: jobs.column(name)[0] for name in jobs.columns()}
+
+
+def rows_of(view: View, cluster: int, proc: int = 0) -> list[str]:
+    """Return the names of the rows that a running job has."""
+    held = view.sight.allocations
+    at = held.entries.job.tolist().index(job_id(cluster, proc))
+    names = view.sight.cluster.nodes.names("name")
+    return [names[row] for row in held.nodes_of(at).tolist()]
+
+
+def test_waiting_jobs_are_in_order_of_their_submission() -> None:
+    """Wall times contain the margin; who states no run time has no end."""
+    first = ad(9, qdate=int(NOW) - 2000, acctgroup="hep", accountinggroup="hep.root")
+    view = Looks(slot("slot1@a"))(ad(3, 1), ad(3, 0), first, ad(4, rtruntime="long"))
+    queued = view.sight.queued
+    assert queued.labels() == ["9.0", "3.0", "3.1", "4.0"]
+    assert queued.wall_time.tolist() == [600.0 + MARGIN] * 3 + [math.inf]
+    assert queued.names("user") == ("root",)
+    assert queued.texts("account")[:2] == ["hep", None]
+    names = view.sight.accounts.texts("name")
+    assert [names[row] for row in queued.association.tolist()] == ["hep.root@pool"] + [
+        "root@pool"
+    ] * 3
+    assert len(view.sight.running) == len(view.sight.allocations) == 0
+
+
+def test_a_wish_has_its_shape() -> None:
+    """A deadline, a class, a load, a moldable job; one that makes no sense is a plain job."""
+    wish = {"rtdeadline": NOW + 5000}
+    view = Looks(slot("slot1@a", rtclass="fast"), slot("slot2@a"))(
+        ad(1, rtclass="fast", **wish),
+        ad(2, jobuniverse=11, minhosts=1, maxhosts=2, **wish),
+        *(ad(3, proc, totalsubmitprocs=2, **LOAD) for proc in range(2)),
+        ad(4, rtspeedup="fast", **wish),
+    )
+    queued = view.sight.queued
+    assert queued.labels() == ["1.0", "2.0", "3.0", "4.0"]
+    assert queued.kind.tolist() == [Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE, Kind.RIGID]
+    assert queued.size_max.tolist() == [-1, 2, 2, -1]
+    assert queued.deadline.tolist() == [NOW + 5000, NOW + 5000, NOW + 9000, math.inf]
+    assert queued.sigma.tolist()[2] == 100.0
+    mask = view.sight.cluster.partitions[str(queued.texts("partition")[0])]
+    assert mask.tolist() == [True, False]
+
+
+def test_a_running_job_has_its_slot_until_its_end_and_the_margin() -> None:
+    """One that outlives that ends soon, as does one that cleans up; without a run time: never."""
+    names = [f"slot{number}@a" for number in range(1, 7)]
+    view = Looks(*(claimed(name) for name in names))(
+        runs(1),
+        runs(2, on=names[1], rtruntime=5, jobcurrentstartdate=int(NOW) - 5000),
+        runs(3, on=names[2], jobstatus=REMOVED),
+        runs(4, on=names[3], rtruntime="long"),
+        runs(5, on=names[4], jobstatus=SUSPENDED),
+        {name: value for name, value in runs(6, on=names[5]).items() if "startdate" not in name},
+    )
+    held = view.sight.allocations
+    assert (held.entries.end - NOW).tolist() == [
+        500 + MARGIN,
+        MARGIN,
+        MARGIN,
+        math.inf,
+        500 + MARGIN,
+        600 + MARGIN,
+    ]
+    assert [rows_of(view, cluster) for cluster in range(1, 7)] == [[name] for name in names]
+    assert view.sight.running.size.tolist() == [1] * 6
+    assert view.sight.cluster.usable.all()
+
+
+def test_dynamic_slots_have_rows_of_their_parent() -> None:
+    """The same ones as long as they live; as many as they have CPUs."""
+    look = Looks(big(), claimed("slot1_1@a", cpus=2), claimed("slot1_2@a"))
+    pair = runs(1, on="slot1_1@a", requestcpus=2)
+    view = look(pair, runs(2, on="slot1_2@a"))
+    assert rows_of(view, 1) == ["slot1@a#2", "slot1@a#3"]
+    assert rows_of(view, 2) == ["slot1@a#1"]
+    assert view.sight.running.cores.tolist() == [2, 1]
+    look.pool.shown_slots = [big(), claimed("slot1_2@a"), claimed("slot1_3@a")]
+    view = look(runs(2, on="slot1_2@a"), runs(3, on="slot1_3@a"))
+    assert [rows_of(view, cluster) for cluster in (2, 3)] == [["slot1@a#1"], ["slot1@a#3"]]
+
+
+def test_a_promised_job_sits_in_front() -> None:
+    """There planners look for rows first, so that a plan seldom finds its rows taken."""
+    look = Looks(big(), claimed("slot1_1@a"), claimed("slot1_2@a"))
+    view = look(runs(1, on="slot1_1@a"), runs(2, on="slot1_2@a", rtadmission="t1"))
+    assert [rows_of(view, cluster) for cluster in (1, 2)] == [["slot1@a#3"], ["slot1@a#0"]]
+
+
+def test_slots_of_others_are_drained() -> None:
+    """Another schedd's claims take rows; a job of ours that just ended takes none."""
+    look = Looks(
+        big(),
+        claimed("slot1_1@a", "there", cpus=2),
+        claimed("slot2@a", "there"),
+        claimed("slot3@a"),
+        slot("slot4@a"),
+    )
+    view = look()
+    nodes = view.sight.cluster.nodes
+    drained = [
+        name
+        for name, state in zip(nodes.texts("name"), nodes.state.tolist(), strict=True)
+        if state == NodeState.DRAINED
+    ]
+    assert drained == ["slot1@a#2", "slot1@a#3", "slot2@a"]
+    again = look()
+    assert again.sight.cluster is view.sight.cluster
+    look.pool.shown_slots = look.pool.shown_slots[:2]
+    after = look().sight.cluster
+    assert after.version == view.sight.cluster.version + 1
+    assert after.nodes.state.tolist()[-3:] == [NodeState.DOWN] * 3
+
+
+def test_a_parallel_job_has_all_its_slots() -> None:
+    """Its first proc tells them all; it is one job."""
+    hosts = "slot1@a,slot2@b"
+    view = Looks(claimed("slot1@a"), claimed("slot2@b"))(
+        runs(1, jobuniverse=11, minhosts=2, maxhosts=2, allremotehosts=hosts)
+    )
+    assert rows_of(view, 1) == ["slot1@a", "slot2@b"]
+    job = only(view.sight.running)
+    assert (job["size"], job["cores"]) == (2, 2)
+
+
+def chunks(*procs: Record, **said: Any) -> list[Record]:
+    """Return the procs of a load of four."""
+    return [proc | {"totalsubmitprocs": 4, **LOAD, **said} for proc in procs]
+
+
+def test_a_load_runs_as_long_as_one_of_its_chunks_does() -> None:
+    """Chunks that are about to start have the slots that they are bound to."""
+    look = Looks(*(claimed(f"slot{number}@a") for number in range(1, 5)))
+    waiting = ad(1, 1, rtnodeset="slot2@a", rtadmission="t1")
+    view = look(*chunks(runs(1, 0), waiting, ad(1, 2), ad(1, 3)))
+    assert len(view.sight.queued) == 0
+    assert rows_of(view, 1) == ["slot1@a", "slot2@a"]
+    job = only(view.sight.running)
+    assert (job["size"], job["cores"], job["deadline"]) == (2, 2, NOW + 9000)
+
+
+def test_a_load_takes_as_long_as_its_chunks_need() -> None:
+    """With more of them it ends earlier; what has ended counts as one that ran."""
+    look = Looks(*(claimed(f"slot{number}@a") for number in range(1, 5)))
+    two = chunks(runs(1, 0), runs(1, 1, on="slot2@a"), rtruntime=1e6)
+    length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, MARGIN))
+    for procs in (two, two[1:]):
+        held = look(*procs).sight.allocations
+        assert held.entries.end[0] == pytest.approx(NOW - 100 + length)
+    waits = chunks(ad(1, 1), rtruntime=1e6)
+    assert len(look(*waits).sight.running) == 1, "one chunk ended and the other was put back"
+    assert len(Looks(slot("slot1@a"))(*waits).sight.queued) == 1, "nobody saw one run"
+
+
+def test_marks() -> None:
+    """Admissions and the words in their place, holds, and who must not be stopped."""
+    look = Looks(slot("slot1@a"), slot("slot2@a"))
+    view = look(
+        ad(1, rtadmission="t1"),
+        ad(2, rtadmission="parked", jobstatus=HELD),
+        ad(3, rtadmission="unjudged", owner="nobody-at-all"),
+        ad(4, jobstatus=HELD),
+        ad(5, rtcheckpoint=False, rtadmission="judged"),
+        runs(6, rtcheckpoint=True),
+    )
+    marks = view.sight.marks
+    assert marks.texts("token") == ["t1", None, None, None, None, None]
+    assert marks.parked.tolist() == [False, True, False, False, False, False]
+    assert marks.held.tolist() == [False, True, False, True, False, False]
+    assert marks.requeues.tolist() == [True, True, True, True, False, True]
+    assert marks.uid.tolist() == [0, 0, -1, 0, 0, 0]
+    assert only(view.sight.running)["checkpoints"]
+
+
+def test_edges_are_between_jobs_of_the_queue() -> None:
+    """A job that is over keeps nobody waiting."""
+    wish = {"rtafter": "1.0, 2.0 99.0", "rtmessagetime": 3.5, "rtdeadline": NOW + 9000}
+    edges = Looks(slot("slot1@a"))(ad(1), runs(2), ad(3, **wish)).sight.edges
+    assert edges.before.tolist() == [job_id(1, 0), job_id(2, 0)]
+    assert edges.after.tolist() == [job_id(3, 0)] * 2
+    assert edges.message_time.tolist() == [3.5, 3.5]
+
+
+def test_who_is_over_and_kept_in_the_queue_has_ended() -> None:
+    """Unless another chunk of it is still there."""
+    over = {"jobstatus": COMPLETED, "exitcode": 0, "completiondate": int(NOW) - 5}
+    view = Looks(slot("slot1@a"))(ad(1, **over), *chunks(ad(2, 0, **over), ad(2, 1)))
+    assert view.sight.ended.job.tolist() == [job_id(1, 0)]
+    assert view.sight.queued.labels() == ["2.0"]
+
+
+def test_environments_only_of_those_that_may_be_promised_something() -> None:
+    """Those of all jobs would be far more to read than all the rest."""
+    look = Looks(slot("slot1@a"))
+    told = ad(1, rtdeadline=NOW + 9000, environment="A=1")
+    view = look(told, ad(2, environment="B=2", rtwhy="waits"))
+    assert view.ads[0]["environment"] == "A=1"
+    assert "environment" not in view.ads[1]
+    assert len(look.pool.asked) == 2
+    look(ad(2, environment="B=2"))
+    assert len(look.pool.asked) == 3
+
+
+def test_facts() -> None:
+    """Margins by the negotiation interval or the settings, and the site's run time."""
+    facts = Looks(slot("slot1@a"))().facts
+    assert (facts.margin, facts.run_time, facts.domain) == (MARGIN, math.inf, "pool")
+    other = Looks(slot("slot1@a"), start_delay_s=5.0, overrun_s=1.0, completing_s=2.0, run_time_s=9)
+    assert (other().facts.margin, other().facts.run_time) == (8.0, 9.0)
+
+
+def test_a_pool_without_slots_is_an_error() -> None:
+    """It says where to look; a collector that has just started forgets none that we know."""
+    with pytest.raises(AdapterError, match="condor_status"):
+        Looks()()
+    look = Looks(slot("slot1@a"))
+    before = look().sight.cluster
+    look.pool.shown_slots, look.pool.up = [], 20.0
+    assert look().sight.cluster is before
+
+
+def test_ten_thousand_jobs_are_quick_to_read() -> None:
+    """A flood of jobs, each of its own user's making, takes well under a second."""
+    look = Looks(*(slot(f"slot{number}@a") for number in range(30)))
+    jobs = [ad(number // 100, number % 100) for number in range(10_000)]
+    look(*jobs)
+    began = perf_counter()
+    assert len(look(*jobs).sight.queued) == 10_000
+    assert perf_counter() - began < 1.0
+
+
+def test_literals() -> None:
+    """Texts are quoted so that nobody breaks out, and hold no control characters."""
+    assert literal('a "b" \\ c\nd') == '"a \\"b\\" \\\\ c d"'
+    assert [literal(value) for value in (True, 5, 0.5)] == ["true", "5", "0.5"]
+
+
+def mixed(count: int) -> Any:
+    """Return what the bindings make of so many submitters: one record per last digit."""
+    found: dict[str, Record] = {}
+    for number in range(1, count + 1):
+        for name, value in (("Name", f"u{number}"), ("PriorityFactor", float(number))):
+            whole = f"{name}{number}"
+            found.setdefault(whole[-1], {})[whole[:-1]] = value
+    return found.values()
+
+
+def test_more_than_ten_submitters_are_told_apart() -> None:
+    """Whether the bindings mix them up, as those of 25.14 do, or not."""
+    pool: Any = Pool.__new__(Pool)
+    pool._failures, pool._classad = (ValueError,), SimpleNamespace(Value=SimpleNamespace)
+    plain = [{"Name": f"u{number}", "PriorityFactor": float(number)} for number in range(1, 124)]
+    for said in (mixed(123), plain):
+        pool._negotiator = lambda said=said: SimpleNamespace(getPriorities=lambda: said)
+        found = {ad["name"]: ad["priorityfactor"] for ad in pool.submitters()}
+        assert found == {f"u{number}": float(number) for number in range(1, 124)}
