@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from testbed import Pool, PoolOptions, SubmitError
+from testbed import Pool, PoolOptions, SubmitError, TestbedError
+from testbed.condor import fragments
+from testbed.condor_images import stack
 from testbed.images import SUITES
 from testbed.services import wait_for
 
@@ -69,6 +74,73 @@ def test_nothing_is_left() -> None:
     assert not directory.exists()
 
 
+ASK = """
+import htcondor2
+ads = htcondor2.Schedd().query(projection=["ClusterId", "RtDeadline"])
+slots = htcondor2.Collector().query(htcondor2.AdType.Startd)
+print([(ad["ClusterId"], ad["RtDeadline"]) for ad in ads], len(slots))
+"""
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_our_software_is_there(suite: str) -> None:
+    """Our wheel is installed, and the bindings fit the daemons: rtsched is known to them."""
+    with Pool(suite, SMALL) as running:
+        assert running.run(["rtsched", "--version"], user="alice").stdout.startswith("rtsched")
+        job = running.submit(["hold = true", "+RtDeadline = 7"])
+        said = running.run(["python", "-c", ASK], user="rtsched").stdout
+        assert said == f"[({job}, 7)] 2\n"
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_our_library_is_there(suite: str) -> None:
+    """The ClassAd library is compiled against the release, and its daemons and tools load it."""
+    options = PoolOptions(fast=1, slow=0, library=True, config=fragments())
+    with Pool(suite, options, software=False) as running:
+        assert running.path("/usr/lib/rtsched/librtsched_classad.so").exists()
+        shown = running.run(["condor_status", "-af", 'rtschedDelay("a slot", 3.5)'])
+        assert shown.stdout == "3.5\n"
+
+
+def test_start_is_quick() -> None:
+    """With its layers made, a pool of 30 slots is up in less than 15 seconds."""
+    stack("forky").ready()
+    began = time.monotonic()
+    with Pool("forky", software=False):
+        assert time.monotonic() - began < 15
+
+
+def test_two_at_the_same_time() -> None:
+    """A second pool, on the same ports, knows nothing of the first one's jobs."""
+    with Pool("forky", SMALL, software=False) as one, Pool("forky", SMALL, software=False) as other:
+        one.submit(["hold = true"])
+        assert one.run(["condor_q", "-allusers", "-af", "ClusterId"]).stdout == "1\n"
+        assert other.run(["condor_q", "-allusers", "-af", "ClusterId"]).stdout == ""
+
+
+def test_what_a_start_says_when_it_fails() -> None:
+    """A master that refuses its configuration ends the start, with its own words."""
+    options = PoolOptions(fast=1, slow=0, config={"90-wrong.conf": "this is no setting\n"})
+    with pytest.raises(TestbedError, match=r"90-wrong\.conf"):
+        Pool("forky", options, software=False).start()
+
+
+def test_up_run_down() -> None:
+    """A person's pool outlives the command that made it, until `down`."""
+    name = f"test-pool-{os.getpid()}"
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        whole = [Path(__file__).parents[1] / "testbed" / "cluster", "--name", name, *words]
+        return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)
+
+    try:
+        assert "condor_status" in command("up", "--system", "condor", "--bare").stdout
+        slots = command("run", "--user", "carol", "--", "condor_status", "-af", "RtClass")
+        assert slots.stdout.split() == 5 * ["fast"] + 25 * ["slow"]
+    finally:
+        assert command("down").stdout == "The cluster is down.\n"
+
+
 def test_daemons_die_and_come_back() -> None:
     """Collector, negotiator, schedd and startd are killed, stopped and started; jobs stay."""
     with Pool("forky", SMALL, software=False) as running:
@@ -91,7 +163,7 @@ def test_a_machine_dies() -> None:
     """A killed startd takes its job's processes with it; the job runs again on another machine."""
     options = PoolOptions(fast=0, slow=2, startds=True)
     with Pool("forky", options, software=False) as running:
-        job = running.submit(["arguments = 300"])
+        job = running.submit(["arguments = 300", "job_lease_duration = 20"])
         host = running.wait_job(job, 0, "Running")["RemoteHost"]
         wait_for("it sleeps", lambda: "sleep 300" in running.run(["ps", "ax"]).stdout)
         machine = host.removeprefix("slot1@").removesuffix(".testbed")

@@ -1,4 +1,4 @@
-"""A cluster to play with: `PYTHONPATH=tests python -m testbed up`, `shell`, `run`, `down`."""
+"""A batch system to play with: `PYTHONPATH=tests python -m testbed up`, `shell`, `run`, `down`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import sys
 import time
 from pathlib import Path
 
-from testbed import Cluster, SlurmOptions, TestbedError, unavailable
-from testbed.images import SUITES, stack
+from testbed import (
+    Box,
+    Cluster,
+    Pool,
+    PoolOptions,
+    SlurmOptions,
+    TestbedError,
+    condor_images,
+    images,
+    unavailable,
+)
+from testbed.condor import fragments
+from testbed.images import SUITES
 from testbed.layers import cache
 
 ME = "tests/testbed/cluster"
@@ -18,24 +29,31 @@ ME = "tests/testbed/cluster"
 SITE_TOML = """\
 planner = "mcdf"
 
+[daemon]
+system = "{system}"
+
 [[plugin]]
 name = "mcdf"
 """
+ASK = {"slurm": "sinfo", "condor": "condor_status"}
+"""By batch system, a command that shows it."""
 
 
 def main() -> int:
     """Carry out the command; return the exit status."""
-    parser = argparse.ArgumentParser(prog=ME, description="A real Slurm to play with.")
+    parser = argparse.ArgumentParser(prog=ME, description="A real Slurm or HTCondor to play with.")
     parser.add_argument("--name", default="main", help="which one, if there are several")
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start a cluster that stays until `down`")
+    up.add_argument("--system", choices=ASK, default="slurm", help="the batch system: %(default)s")
     up.add_argument("--suite", choices=SUITES, default=SUITES[0], help="Debian release")
-    up.add_argument("--bare", action="store_true", help="Slurm alone, no submit filter")
+    up.add_argument("--bare", action="store_true", help="the batch system alone, no submit filter")
     up.add_argument("--without-daemon", action="store_true", help="do not run `rtsched serve`")
     up.add_argument("--config", type=Path, help="site.toml of the daemon")
     commands.add_parser("down", help="end it, and remove all that it wrote")
     commands.add_parser("status", help="say whether one is up")
     build = commands.add_parser("build", help="make the layers that a cluster needs")
+    build.add_argument("--system", choices=ASK, action="append", help="all, unless named")
     build.add_argument("--suite", choices=SUITES, action="append", help="all, unless named")
     shell = commands.add_parser("shell", help="open a shell on it")
     shell.add_argument("--user", default="root", help="root, rtsched, alice, bob, carol, dave")
@@ -60,22 +78,34 @@ def _up(options: argparse.Namespace) -> None:
         print(f"A cluster of {found.suite} is up already; `{ME} down` ends it.")
         return
     began = time.monotonic()
-    slurm = SlurmOptions() if options.bare else SlurmOptions(job_submit=("rtsched",))
-    cluster = Cluster(options.suite, slurm, detached=True)
+    cluster = _made(options.system, options.suite, options.bare)
     cluster.start()
     _note(cluster, options.name)
     if not (options.bare or options.without_daemon):
+        config = options.config.read_text() if options.config else None
         try:
-            cluster.start_daemon(options.config.read_text() if options.config else SITE_TOML)
+            cluster.start_daemon(config or SITE_TOML.format(system=options.system))
         except TestbedError as error:
             print(f"The daemon did not start; the cluster is up without it.\n{error}")
+    hints = {
+        f"{ME} shell --user alice": "a shell on it, as alice (also bob, carol, dave)",
+        f"{ME} run -- {ASK[options.system]}": "one command, as root",
+        f"{ME} down": "end it",
+    }
     print(
-        f"A cluster of {options.suite} is up after {time.monotonic() - began:.0f} s.\n"
-        f"  {ME} shell --user alice     a shell on it, as alice (also bob, carol, dave)\n"
-        f"  {ME} run -- sinfo           one command, as root\n"
-        f"  {ME} down                   end it\n"
-        f"Its files: {cluster.path('/')}"
+        f"A cluster of {options.suite} is up after {time.monotonic() - began:.0f} s.",
+        *(f"  {words:<45}{meaning}" for words, meaning in hints.items()),
+        f"Its files: {cluster.path('/')}",
+        sep="\n",
     )
+
+
+def _made(system: str, suite: str, bare: bool) -> Box:
+    if system == "slurm":
+        slurm = SlurmOptions() if bare else SlurmOptions(job_submit=("rtsched",))
+        return Cluster(suite, slurm, detached=True)
+    pool = PoolOptions() if bare else PoolOptions(library=True, config=fragments())
+    return Pool(suite, pool, detached=True)
 
 
 def _down(options: argparse.Namespace) -> None:
@@ -95,10 +125,13 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> None:
-    for suite in options.suite or SUITES:
-        began = time.monotonic()
-        stack(suite).ready()
-        print(f"{suite}: ready after {time.monotonic() - began:.0f} s, in {cache()}")
+    stacks = {"slurm": images.stack, "condor": condor_images.stack}
+    for system in options.system or ASK:
+        for suite in options.suite or SUITES:
+            began = time.monotonic()
+            stacks[system](suite).ready()
+            spent = time.monotonic() - began
+            print(f"{system} of {suite}: ready after {spent:.0f} s, in {cache()}")
 
 
 def _shell(options: argparse.Namespace) -> None:
@@ -111,7 +144,7 @@ def _run(options: argparse.Namespace) -> None:
     words, variables = _present(options.name).box.entry(options.user)
     command = options.words[1:] if options.words[:1] == ["--"] else options.words
     if not command:
-        raise TestbedError(f"no command: {ME} run -- sinfo")
+        raise TestbedError(f"no command: {ME} run -- hostname")
     os.execvpe(words[0], [*words, *command], variables)  # noqa: S606 # the caller's own command
 
 
@@ -119,23 +152,24 @@ def _state(name: str) -> Path:
     return cache() / f"cluster-{name}.json"
 
 
-def _note(cluster: Cluster, name: str) -> None:
-    pid = cluster.box.pid
-    facts = {"pid": pid, "started": _started(pid), "suite": cluster.suite}
+def _note(cluster: Box, name: str) -> None:
+    pid, kind = cluster.box.pid, type(cluster).__name__
+    facts = {"pid": pid, "started": _started(pid), "kind": kind, "suite": cluster.suite}
     _state(name).write_text(json.dumps(facts) + "\n")
 
 
-def _find(name: str) -> Cluster | None:
+def _find(name: str) -> Box | None:
     try:
         facts = json.loads(_state(name).read_text())
     except FileNotFoundError:
         return None
     if _started(facts["pid"]) != facts["started"]:
         return None
-    return Cluster.attach(facts["pid"], facts["suite"])
+    kind = Pool if facts["kind"] == "Pool" else Cluster
+    return kind.attach(facts["pid"], facts["suite"])
 
 
-def _present(name: str) -> Cluster:
+def _present(name: str) -> Box:
     found = _find(name)
     if found is None:
         raise TestbedError(f"no cluster is up: {ME} up")

@@ -12,11 +12,13 @@ HTCondor manual, "Configuration Macros" (`SLOT_TYPE_<N>`, `SLOT<N>_...`, `<Daemo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FRAGMENTS = Path(__file__).parents[2] / "rtsched" / "adapters" / "condor" / "config"
 HOST = "head.testbed"
 SPEEDS = {"fast": 2.0, "slow": 1.0}
 
@@ -118,13 +120,11 @@ class PoolOptions:
 
     def files(self) -> dict[str, str]:
         """Return the files of /etc/condor/config.d by name, and /etc/hosts."""
-        lines = [f"{name} = {value}" for name, value in (STANDARD | dict(self.settings)).items()]
+        lines = [*_assigned(STANDARD), *self._slots(), PARALLEL if self.parallel else ""]
         # Before the site's own, which can so say otherwise.
-        found = {"10-testbed.conf": "\n".join([*lines, *self._slots(), ""])}
-        if self.parallel:
-            found["20-parallel.conf"] = PARALLEL
+        found = {"10-testbed.conf": "\n".join([*lines, *_assigned(self.settings), ""])}
+        found |= dict(self.config)
         files = {f"/etc/condor/config.d/{name}": text for name, text in found.items()}
-        files |= {f"/etc/condor/config.d/{name}": text for name, text in self.config.items()}
         names = " ".join(dict.fromkeys([HOST, *self.machines]))
         return files | {"/etc/hosts": f"127.0.0.1 localhost {names} head\n"}
 
@@ -148,6 +148,15 @@ class PoolOptions:
             kind = node.rstrip("0123456789")
             lines += [f'{prefix}RtClass = "{kind}"', f"{prefix}RtSpeed = {SPEEDS[kind]}"]
         return lines
+
+
+def _assigned(settings: Mapping[str, str]) -> list[str]:
+    return [f"{name} = {value}" for name, value in settings.items()]
+
+
+def fragments() -> dict[str, str]:
+    """Return our own configuration files, by name, as `PoolOptions.config` takes them."""
+    return {path.name: path.read_text() for path in sorted(FRAGMENTS.glob("*.conf"))}
 
 
 def _startd(node: str) -> list[str]:

@@ -82,7 +82,7 @@ class CondorDaemon:
         stay : bool
             Leave it down until `start`. Its ads stay in the collector for half a minute
             (CLASSAD_LIFETIME): as long, the negotiator takes its slots for free ones. Its jobs
-            wait again when the shadow gives up, on 23.9 after `job_lease_duration`.
+            wait again when their shadows give up, which takes `job_lease_duration`.
         wait : bool
             Wait until the collector has heard of the next one.
         timeout : float

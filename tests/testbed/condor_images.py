@@ -39,6 +39,7 @@ EXTRAS = ("condor",)
 SAME_VERSION = r"condor_version | sed -n 's/.*CondorVersion: \([0-9]*\)\..*/htcondor==\1.*/p'"
 
 DIRECTORIES = """\
+usermod --append --groups condor rtsched
 install -d -o rtsched -g rtsched -m 755 /var/lib/rtsched
 install -d -m 755 /etc/rtsched /usr/lib/rtsched
 rm -rf /var/log/condor/* /var/lib/condor/execute/* /var/lib/condor/spool/*

@@ -183,8 +183,10 @@ class Pool(Box):
         TestbedError
             With the ends of the logs, if they are not.
         """
-        self.services.start(MASTER, [MASTER, "-f"])
-        self.wait_ready(timeout)
+        try:
+            self.services.start(MASTER, [MASTER, "-f"], ready=self._ready, timeout=timeout)
+        except TestbedError as error:
+            raise TestbedError(f"{error}\n{self.logs()}") from error
 
     def stop_master(self) -> None:
         """Stop the master, and with it all, as systemd would; jobs wait again."""
@@ -204,12 +206,9 @@ class Pool(Box):
         Raises
         ------
         TestbedError
-            With the ends of the logs, if it does not within `timeout` seconds.
+            If it does not within `timeout` seconds.
         """
-        try:
-            wait_for("all slots are known", self._ready, timeout)
-        except TestbedError as error:
-            raise TestbedError(f"{error}\n{self.logs()}") from error
+        wait_for("all slots are known", self._ready, timeout)
 
     def _ready(self) -> bool:
         asked = ["condor_status", "-any", "-af", "MyType", "Name"]
