@@ -23,8 +23,8 @@ constexpr const char *sent[] = {
 
 /* Written by rtsched only: never sent, and no wish. */
 constexpr const char *ours[] = {
-	"RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtPromise",
-	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy",
+	"RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet", "RtPromise",
+	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts",
 };
 
 /* Sent, but no wish: jobs that want no promise say these too. */

@@ -1,10 +1,10 @@
 #include "judge.h"
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <sys/prctl.h>
 #include <unordered_map>
 
 #include "filter.h"
@@ -168,9 +168,9 @@ Ruling as_recorded(const ClassAd &ad)
 
 bool in_schedd()
 {
-	static const bool answer = !strcmp(program_invocation_short_name, "condor_schedd");
+	char name[16] = ""; /* as long as the kernel's may be */
 
-	return answer;
+	return !prctl(PR_GET_NAME, name) && !strcmp(name, "condor_schedd");
 }
 
 } // namespace

@@ -6,15 +6,16 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from classad_workshop import Library, Workshop
 from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM
 from testbed import unavailable
 from testbed.images import SUITES, packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Build = Callable[..., Path]
 
@@ -50,9 +51,13 @@ def headers(suite: str) -> Path:
     if not cause:
         places = [layer / "usr/include" for layer in packages(suite).ready()]
         return next(place for place in places if (place / "slurm/slurm.h").exists())
-    if Path("/usr/include/slurm/slurm.h").exists():
-        return Path("/usr/include")
-    text = f"there are no headers of Slurm (install libslurm-dev), and no test cluster: {cause}"
+    if not Path("/usr/include/slurm/slurm.h").exists():
+        cannot(f"there are no headers of Slurm (install libslurm-dev), nor a test cluster: {cause}")
+    return Path("/usr/include")
+
+
+def cannot(text: str) -> NoReturn:
+    """Skip; where live tests are required, fail."""
     if os.environ.get("CI") == "true" or os.environ.get("RTSCHED_LIVE") == "require":
         pytest.fail(text)
     pytest.skip(text)
@@ -82,3 +87,27 @@ def harness(build: Build, slurm_include: Path) -> Path:
     """Return a program that hands a job to the filter as slurmctld would."""
     flags = (*ADDRESSES, f"-I{slurm_include}")
     return build("harness", PROGRAMS / "harness.c", PROGRAMS / "fake_slurm.c", *FILTER, flags=flags)
+
+
+@pytest.fixture(scope="session")
+def workshop() -> Iterator[Workshop]:
+    """Return a place with the headers of the newest HTCondor that is supported."""
+    if unavailable():
+        cannot(f"no place with HTCondor's headers: {unavailable()}")
+    with Workshop(SUITES[0]) as shop:
+        yield shop
+
+
+@pytest.fixture(scope="session", params=SUITES)
+def each_workshop(request: pytest.FixtureRequest) -> Iterator[Workshop]:
+    """Return a place with the headers of each HTCondor release that is supported."""
+    if unavailable():
+        cannot(f"no place with HTCondor's headers: {unavailable()}")
+    with Workshop(request.param) as shop:
+        yield shop
+
+
+@pytest.fixture
+def library(workshop: Workshop, tmp_path: Path) -> Library:
+    """Return the ClassAd library in a program, with nobody at its socket."""
+    return Library(workshop, workshop.build("harness"), f"/srv/{tmp_path.name}")

@@ -1,0 +1,467 @@
+"""HTCondor's ClassAd library without HTCondor's daemons: verdicts, under sanitizers."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from classad_workshop import LIBRARY, Library, Workshop, ad, plain
+from filter_server import FilterServer, answering, hanging, sending
+from filter_sources import COMMON, ROOT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rtsched.adapters.classads import parse_value
+from rtsched.adapters.condor.shape import OURS
+from rtsched.adapters.wire import Kind, Tag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACCEPTED = ((Tag.VERDICT, 0), (Tag.MESSAGE, "promised"), (Tag.ADMIN_COMMENT, "rtsched:t1"))
+REFUSED = ((Tag.VERDICT, 1), (Tag.MESSAGE, "earliest 14:32"))
+WISH = ad(RtDeadline=2_000_000_000)
+NONE = ("undefined",) * 3
+MATERIALIZED = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', RtDeadline=9)
+FACTORY = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', JobFactoryId=7, RtDeadline=9)
+VERDICT = 'eval rtschedJudge("verdict")'
+ADMISSION = 'eval rtschedJudge("admission")'
+
+
+def sent(server: FilterServer, question: int = 0) -> dict[str, str]:
+    """Return the lines of a question, by name."""
+    kind, fields = server.asked[question]
+    assert (kind, list(fields)) == (Kind.SUBMIT, [Tag.AD])
+    lines = str(fields[Tag.AD]).splitlines()
+    return dict(line.split(" = ", 1) for line in lines)
+
+
+def test_make_builds_a_library_that_htcondor_loads(each_workshop: Workshop) -> None:
+    """`make` builds without a warning; a program with HTCondor's own classes loads the result."""
+    each_workshop.make("/opt/built")
+    made = "/opt/built/librtsched_classad.so"
+    symbols = each_workshop.run(["nm", "-D", "--defined-only", made]).stdout
+    own = re.findall(r" [A-TX-Z] (\w+)$", symbols, re.MULTILINE)
+    assert [name for name in own if not name.startswith("_ZT")] == ["Init"]
+    each_workshop.compile("harness", "/opt/built/harness", "-DSHARED")
+    done = each_workshop.run(
+        ["/opt/built/harness", made],
+        input=f'job {WISH}\n{ADMISSION}\neval rtschedDelay("a")\neval rtschedKept("a", 9)\n',
+    )
+    assert done.stdout.splitlines() == ['"unjudged"', "1.000000000000000E+00", "0"]
+
+
+def test_make_installs_and_uninstalls(workshop: Workshop) -> None:
+    """`make install` puts everything in its place and keeps settings that are there."""
+    settings = workshop.path("/opt/root/etc/rtsched/submit.conf")
+    for text in ("timeout_ms", "mine"):
+        workshop.make("/opt/install", "DESTDIR=/opt/root", "install")
+        assert text in settings.read_text()
+        settings.write_text("# mine\n")
+    assert workshop.path("/opt/root/usr/lib/rtsched/librtsched_classad.so").exists()
+    workshop.make("/opt/install", "DESTDIR=/opt/root", "uninstall")
+    found = workshop.run(["find", "/opt/root", "-type", "f"]).stdout.split()
+    assert found == ["/opt/root/etc/rtsched/submit.conf"]
+
+
+def test_the_example_settings_are_the_defaults(library: Library) -> None:
+    """The lines of submit.conf, uncommented, are read without complaint, and name every setting."""
+    text = (ROOT / "contrib/condor/submit.conf").read_text()
+    library.settings.write_text(re.sub(r"^#(\w+ = )", r"\1", text, flags=re.MULTILINE))
+    library.judge(WISH)
+    assert "the settings stay as they were" not in library.log
+    keys = set(re.findall(r'strcmp\(key, "(\w+)"\)', (COMMON / "rtsched_settings.c").read_text()))
+    assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys - {"reservation_prefix"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        ad(Owner='"alice"', Requirements="true"),
+        ad(RtRunTime=60, RtCheckpoint="true"),
+        ad(RtDeadline="undefined"),
+        ad(RtDeadline="NoSuchThing + 5"),
+        ad(RtAdmission='"forged"', rtverdict='"accept"', RtNodeSet='"slot1@h"'),
+        ad(Rt=5, Artifact=5),
+    ],
+)
+def test_a_job_without_a_wish_is_let_in_unasked(library: Library, job: str) -> None:
+    """A job that says no wish, or only describes itself, is none of the daemon's concern."""
+    with FilterServer(library.socket, answering(*REFUSED)) as server:
+        assert library.judge(job) == NONE
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "job", [WISH, ad(rtdeadline=5), ad(RTSIGMA=1), ad(RtDeadlin=5), ad(RtDag="error")]
+)
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_a_job_with_a_wish_is_judged(library: Library, job: str, in_cluster: bool) -> None:
+    """Any other attribute that begins with Rt is asked about, in the job's ad or its cluster's."""
+    ads = ("[]", job) if in_cluster else (job, "[]")
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.judge(*ads) == ("t1", "accept", "promised")
+    assert len(server.asked) == 1
+
+
+def test_all_jobs_are_judged_where_the_site_says_so(library: Library) -> None:
+    """With judge = all a job without a wish is asked about too; it may stay unmarked."""
+    library.set(judge="all")
+    with FilterServer(library.socket, answering((Tag.VERDICT, 0))) as server:
+        assert library.judge(ad(Owner='"alice"')) == ("undefined", "accept", "undefined")
+    assert sent(server) == {"Owner": '"alice"'}
+
+
+def test_the_daemon_is_told_what_the_job_says(library: Library) -> None:
+    """Expressions are worked out in job and cluster; what is undefined or rtsched's is not sent."""
+    job = ad(
+        ProcId=1,
+        RequestMemory="MemoryUsage ?: 128",
+        RtDeadline="QDate + 3600",
+        RtSelf="RtSelf",
+        RtList="{1, 2}",
+        RtReal="1.5e300",
+        RtTruth="true",
+        RtText=r'"say \"hi\"\n\\"',
+        RtAdmission='"forged"',
+        Environment='"secret"',
+    )
+    cluster = ad(ClusterId=12, Owner='"alice"', QDate=1000, RtDeadline=5, RtCps="10 / 4.0")
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.judge(job, cluster)
+    assert sent(server) == {
+        "ClusterId": "12",
+        "ProcId": "1",
+        "Owner": '"alice"',
+        "QDate": "1000",
+        "RequestMemory": "128",
+        "RtDeadline": "4600",
+        "RtCps": "2.5",
+        "RtList": "error",
+        "RtReal": "1.5e+300",
+        "RtTruth": "true",
+        "RtText": r'"say \"hi\" \\"',
+    }
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)))
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_texts_arrive_as_they_are(library: Library, texts: list[str]) -> None:
+    """The daemon reads back each text, with spaces for control characters."""
+    coded = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    one_line = [re.sub(r"[\n\r]", " ", text) for text in coded]
+    job = ad(RtX=1, **{f"RtT{i}": f'"{text}"' for i, text in enumerate(one_line)})
+    library.socket.unlink(missing_ok=True)
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.judge(job)
+    lines = str(server.asked[0][1][Tag.AD]).split("\n")
+    found = dict(line.split(" = ", 1) for line in lines if line)
+    read = [parse_value(found[f"RtT{i}"]) for i in range(len(texts))]
+    assert read == [re.sub(r"[\x00-\x1f\x7f]", " ", text) for text in texts]
+
+
+def test_the_list_of_what_is_ours_is_the_adapters(library: Library) -> None:
+    """What only rtsched writes is neither a wish nor sent."""
+    job = ad(RtX=1, **{name: '"x"' for name in OURS if name != "RtVerdict"})
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.judge(job)
+    assert sent(server) == {"RtX": "1"}
+
+
+def test_a_rejection_carries_the_daemons_text(library: Library) -> None:
+    """A rejected job has no admission, and its text is one line, whatever the daemon sent."""
+    refused = answering(*ACCEPTED, (Tag.VERDICT, 1), (Tag.MESSAGE, "too late\nearliest\x1b[1m 9"))
+    with FilterServer(library.socket, refused):
+        assert library.judge(WISH) == ("undefined", "reject", "too late earliest [1m 9")
+
+
+def test_a_rejection_without_a_text_has_one(library: Library) -> None:
+    """The user reads something in any case."""
+    with FilterServer(library.socket, answering((Tag.VERDICT, 1))):
+        assert library.judge(WISH) == ("undefined", "reject", "rtsched: refused")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        (Tag.VERDICT, 2),
+        (Tag.VERDICT, -1),
+        (Tag.VERDICT, "0"),
+        (Tag.MESSAGE, 3),
+        (Tag.ADMIN_COMMENT, 3),
+        (Tag.ADMIN_COMMENT, "token"),
+        (Tag.ADMIN_COMMENT, "rtsched:"),
+        (Tag.ADMIN_COMMENT, "rtsched:two words"),
+        (Tag.ADMIN_COMMENT, 'rtsched:"'),
+        (Tag.ADMIN_COMMENT, "rtsched:" + "x" * 201),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_none(
+    library: Library, field: tuple[Tag, int | str]
+) -> None:
+    """One value that cannot be makes the whole answer void."""
+    with FilterServer(library.socket, answering((Tag.VERDICT, 0), field)):
+        assert library.judge(WISH)[:2] == ("unjudged", "accept")
+    assert "its answer makes no sense" in library.log
+
+
+def test_an_answer_may_say_more(library: Library) -> None:
+    """Tags that are not known are skipped."""
+    more = answering((Tag.ENV, "RTSCHED_A=1"), (Tag.DEADLINE, 3), *ACCEPTED)
+    with FilterServer(library.socket, more):
+        assert library.judge(WISH) == ("t1", "accept", "promised")
+
+
+@pytest.mark.parametrize(
+    ("policy", "job", "admission", "verdict"),
+    [
+        ("open", WISH, "unjudged", "accept"),
+        ("hold", WISH, "parked", "accept"),
+        ("closed", WISH, "undefined", "reject"),
+        ("open", ad(Cmd='"x"'), "unjudged", "accept"),
+        ("hold", ad(Cmd='"x"'), "parked", "accept"),
+        ("closed", ad(Cmd='"x"'), "undefined", "accept"),
+        ("open", MATERIALIZED, "unjudged", "accept"),
+        ("hold", MATERIALIZED, "parked", "accept"),
+        ("closed", MATERIALIZED, "parked", "accept"),
+        ("closed", FACTORY, "undefined", "reject"),
+    ],
+)
+@pytest.mark.parametrize("daemon", ["down", "hung", "garbage", "error"])
+def test_without_a_verdict_the_sites_policy_holds(
+    library: Library, policy: str, job: str, admission: str, verdict: str, daemon: str
+) -> None:
+    """Open lets the job in, hold parks it, closed refuses it unless a factory made it."""
+    library.set(on_failure=policy, judge="all", timeout_ms=30)
+    behave = {
+        "hung": hanging,
+        "garbage": sending(b"\0" * 100),
+        "error": answering((Tag.MESSAGE, "starting"), kind=Kind.ERROR),
+    }.get(daemon)
+    if behave:
+        with FilterServer(library.socket, behave):
+            found = library.judge(job)
+    else:
+        found = library.judge(job)
+    assert found[:2] == (admission, verdict)
+    if job == WISH:
+        assert "the scheduler daemon does not answer" in found[2]
+    cause = "starting" if daemon == "error" else ""
+    assert f"rtsched: the daemon could not be asked: {cause}" in library.log
+
+
+def test_three_attributes_are_one_question(library: Library) -> None:
+    """The last answer is kept while the transform writes it, and for two seconds."""
+    asks = [ADMISSION, VERDICT, 'eval rtschedJudge("message")', ADMISSION]
+    marked = ad(RtX=1, RtAdmission='"t1"')
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.run("job [ RtX = 1 ]", *asks, f"job {marked}", *asks)
+        assert len(server.asked) == 1
+        library.run("job [ RtX = 1 ]", VERDICT, "sleep 2100", VERDICT)
+        assert len(server.asked) == 3
+        library.run("job [ RtX = 1 ]", VERDICT, "job [ RtX = 2 ]", VERDICT)
+        assert len(server.asked) == 5
+
+
+@pytest.mark.parametrize(
+    "said", [{"RtSigma": 5}, {"JobUniverse": 11, "RtX": 1}, {"JobFactoryId": 7, "RtX": 1}]
+)
+@pytest.mark.parametrize("answer", [ACCEPTED, REFUSED])
+def test_a_cluster_that_is_one_job_is_one_question(
+    library: Library, said: dict[str, object], answer: tuple[tuple[Tag, int | str], ...]
+) -> None:
+    """Divisible loads, parallel jobs and factories are decided once, for all of their procs."""
+    commands = [f"cluster {ad(ClusterId=7, **said)}"]
+    for proc in range(20):
+        commands += [f"job {ad(ProcId=proc, RtFraction=0.1)}", VERDICT]
+    with FilterServer(library.socket, answering(*answer)) as server:
+        verdicts = library.run(*commands, "sleep 2100", VERDICT)
+        assert len(server.asked) == 1
+        assert len(set(verdicts)) == 1
+        library.run(
+            f"job {ad(ClusterId=7, **said)}", VERDICT, f"job {ad(ClusterId=8, **said)}", VERDICT
+        )
+        assert len(server.asked) == 3
+
+
+def test_a_factorys_answer_holds_for_what_it_makes(library: Library) -> None:
+    """Materialised procs get the cluster's admission unasked, hours later too."""
+    proc = f"job {ad(ProcId=3, JobFactoryId='undefined')}"
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        found = library.run(f"job {FACTORY}", ADMISSION, f"cluster {MATERIALIZED}", proc, ADMISSION)
+    assert found == ['"t1"', '"t1"']
+    assert len(server.asked) == 1
+
+
+def test_what_is_materialised_is_never_refused(library: Library) -> None:
+    """A refusal would stop the factory in silence: the daemon's "no" parks the job."""
+    with FilterServer(library.socket, answering(*REFUSED)) as server:
+        assert library.judge(MATERIALIZED) == ("parked", "accept", "earliest 14:32")
+    assert len(server.asked) == 1
+
+
+def test_a_cluster_that_nobody_judged_is_asked_about_again(library: Library) -> None:
+    """While the daemon is away a cluster is unjudged; soon after it is back, it is judged."""
+    library.set(breaker_ms=1)
+    (first,) = library.run(f"job {MATERIALIZED}", ADMISSION)
+    assert first == '"unjudged"'
+    library.set(breaker_ms=1, socket=f"{library.place}/later")
+    with FilterServer(library.socket.with_name("later"), answering(*ACCEPTED)):
+        library.set(breaker_ms=1, socket=f"{library.place}/none")
+        second = library.run(f"job {MATERIALIZED}", ADMISSION, "sleep 10", ADMISSION)
+        assert second == ['"unjudged"', '"unjudged"']
+        library.set(breaker_ms=1, socket=f"{library.place}/later")
+        assert library.run(f"job {MATERIALIZED}", ADMISSION) == ['"t1"']
+
+
+def test_a_thousand_clusters_are_remembered(library: Library) -> None:
+    """What is remembered is bounded: the oldest cluster goes first."""
+    commands = []
+    for cluster in [*range(1025), 1024, 1, 0]:
+        commands += [f"job {ad(ClusterId=cluster, RtSigma=1)}", VERDICT]
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.run(*commands)
+    assert len(server.asked) == 1026
+
+
+def test_a_judged_job_is_not_asked_about_again(library: Library) -> None:
+    """An expression of a user's own that asks later gets what was ruled at submit."""
+    judged = ad(RtDeadline=9, RtVerdict='"accept"', RtAdmission='"t0"')
+    with FilterServer(library.socket, answering(*REFUSED)) as server:
+        assert library.judge(judged) == ("t0", "accept", "undefined")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("program", ["condor_q", "condor_negotiator", "condor_submit"])
+def test_only_the_schedd_asks(library: Library, program: str) -> None:
+    """In any other program that loads the library nothing is judged."""
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.run(f"as {program}", f"job {WISH}", VERDICT) == ["undefined"]
+    assert server.asked == []
+
+
+def test_nobody_can_ask_in_anothers_name(library: Library) -> None:
+    """An ad within the job's own expressions is not what is judged."""
+    nested = 'eval [ Owner = "bob"; RtDeadline = 5; x = rtschedJudge("verdict") ].x'
+    job = ad(Owner='"alice"', RtDeadline=9)
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.run(f"job {job}", nested) == ['"accept"']
+    assert sent(server) == {"Owner": '"alice"', "RtDeadline": "9"}
+
+
+def test_a_wish_that_asks_itself_ends(library: Library) -> None:
+    """An attribute that calls the function while the job is described is an error, and no crash."""
+    job = ad(RtA='rtschedJudge("verdict")', RtB='[ RtC = 1; x = rtschedJudge("message") ].x')
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.judge(job) == ("t1", "accept", "promised")
+    assert sent(server) == {"RtA": "error", "RtB": "error"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "rtschedJudge()",
+        'rtschedJudge("verdicts")',
+        "rtschedJudge(5)",
+        "rtschedJudge(undefined)",
+        'rtschedJudge("verdict", [ RtDeadline = 5 ])',
+        "rtschedDelay()",
+        'rtschedDelay("a", "b")',
+        'rtschedDelay("a", 1, 2)',
+        'rtschedKept("a")',
+        'rtschedKept("a", 1, 2)',
+    ],
+)
+def test_a_wrong_call_is_an_error(library: Library, call: str) -> None:
+    """Wrong arguments are told as ClassAds tell errors."""
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.run(f"job {WISH}", f"eval {call}") == ["error"]
+    assert server.asked == []
+
+
+def test_a_daemon_that_hangs_is_left_alone(library: Library) -> None:
+    """Of 1,000 jobs two wait for the time-out; then the breaker is open."""
+    library.set(timeout_ms=50)
+    commands = [line for i in range(1000) for line in (f"job {ad(RtDeadline=i)}", ADMISSION)]
+    with FilterServer(library.socket, hanging) as server:
+        begin = time.monotonic()
+        found = library.run(*commands)
+        seconds = time.monotonic() - begin
+    assert set(found) == {'"unjudged"'}
+    assert len(server.asked) == 2
+    assert seconds < 3
+    assert library.log.count("after 2 failures in a row") == 1
+
+
+@pytest.mark.parametrize(("job", "verdict"), [("[]", "reject"), (MATERIALIZED, "accept")])
+def test_a_description_that_is_too_long_is_not_sent(
+    library: Library, job: str, verdict: str
+) -> None:
+    """A job of more than 256 KiB is refused unless a factory made it; the breaker stays closed."""
+    long = ad(RtText='"' + "x" * 300_000 + '"')
+    commands = [line for _ in range(5) for line in (VERDICT, 'eval rtschedJudge("message")')]
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        found = library.run(f"cluster {job}", f"job {long}", *commands)
+    assert {plain(value) for value in found[::2]} == {verdict}
+    assert all("longer than 256 KiB" in value for value in found[1::2])
+    assert server.asked == []
+    assert "error" not in library.log.replace("error: rtsched: there is no user", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("nonsense", "submit.conf:5: a line must be key = value"),
+        ("table = here", "submit.conf:5: table must be a path that begins with /"),
+        ("table = /" + "x" * 300, "table must not be empty, nor that long"),
+        ("tables = 5", "submit.conf:5: tables is not known"),
+    ],
+)
+def test_a_bad_settings_file_is_named_and_left_out(library: Library, line: str, says: str) -> None:
+    """The log names file, line and what is wrong; the defaults hold."""
+    library.settings.write_text(library.settings.read_text() + line + "\n")
+    assert library.judge(WISH)[0] == "unjudged"
+    assert says in library.log
+    assert "the settings stay as they were" in library.log
+
+
+def test_settings_are_read_again_when_they_change(library: Library) -> None:
+    """A change holds within a second or two, without a restart of the schedd."""
+    with library.workshop.popen(
+        [library.program],
+        stdin=-1,
+        env={"RTSCHED_SUBMIT_CONF": f"{library.place}/submit.conf"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for job, policy, verdict in ((1, "closed", "reject"), (2, "open", "accept")):
+            process.stdin.write(f"sleep 1100\njob {ad(RtX=job)}\n{VERDICT}\n")
+            library.set(on_failure=policy)
+            process.stdin.flush()
+            assert process.stdout.readline() == f'"{verdict}"\n'
+        process.communicate()
+
+
+def test_random_input_breaks_nothing(workshop: Workshop) -> None:
+    """A million mutated answers, tables and ads each are read under sanitizers."""
+    seed = str(time.time_ns())
+    program = workshop.build("fuzz")
+    for kind, count in (("answers", "1000000"), ("tables", "1000000"), ("ads", "200000")):
+        done = workshop.run([program, kind, count, seed], check=False, timeout=300)
+        assert done.returncode == 0, f"{kind}, seed {seed}: {done.stderr}"
+
+
+def test_the_readme_names_every_file(library: Library) -> None:
+    """What the sources are is said in the README."""
+    text = (ROOT / "contrib/condor/README.md").read_text()
+    files: list[Path] = sorted((ROOT / "contrib/condor").glob("*.[ch]*"))
+    assert files
+    assert LIBRARY
+    for file in files:
+        assert f"`{file.name}`" in text or f"`{file.stem}.*`" in text, file.name
