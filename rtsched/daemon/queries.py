@@ -131,7 +131,6 @@ class Queries:
         """Return a record with the present plan for it."""
         site = self.daemon.site
         row, snapshot = site.row(record.id), site.snapshot
-        labels = _label(snapshot.queued, record.id) or _label(snapshot.running, record.id)
         start = end = None
         nodes: tuple[str, ...] = ()
         running = entry_of(snapshot.allocations, record.id) >= 0
@@ -140,7 +139,7 @@ class Queries:
             start, end = _span(schedule, entry)
             nodes = _names(site, schedule.nodes_of(entry).tolist())
         return reports.Promise(
-            job=labels,
+            job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
             name=(row.texts("name")[0] or "") if len(row) else "",
             user=record.user,
             standing=record.standing,
@@ -223,7 +222,7 @@ class Queries:
             start, end = _span(site.snapshot.allocations, entry)
         place, there = places(site.marks.job, np.array([job]))
         return reports.JobReport(
-            job=row.labels()[0],
+            job=self.daemon.translator.name_of(job),
             name=row.texts("name")[0] or "",
             user=row.texts("user")[0] or "",
             partition=row.texts("partition")[0] or "",
@@ -315,12 +314,6 @@ def _span(schedule: Schedule, entry: int) -> tuple[float, float]:
 def _names(site: Site, rows: Sequence[int]) -> tuple[str, ...]:
     names = site.snapshot.cluster.nodes.texts("name")
     return tuple(names[row] or str(row) for row in rows)
-
-
-def _label(jobs: Jobs, job: int) -> str:
-    place, there = places(jobs.id, np.array([job]))
-    own = there[0] and job < FIRST_OWN_ID
-    return jobs.take(place).labels()[0] if own else ""
 
 
 def _verdict(decision: Decision, job: str, user: str = "") -> reports.Verdict:
