@@ -1,0 +1,22 @@
+#!/bin/sh
+# Tells the slots of this machine what is kept of them: a STARTD_CRON job of 51-rtsched-execute.conf,
+# for pools without the ClassAd library. Its one argument is the daemon's table; a line of that is
+# `name <tab> delay factor <tab> start:cpus,...`, after `rtsched-slots 1 <written> <valid, s>`.
+#
+# A slot whose line is not there, and every slot once the table is too old, has nothing kept.
+set -eu
+test -r "$1" || exit 0
+exec awk -F '\t' '
+NR == 1 {
+    if (split($0, head, " ") != 4 || head[1] != "rtsched-slots" || head[2] != 1) exit
+    until = head[3] + head[4]
+    next
+}
+NF == 3 && $1 !~ /["\\]/ && $2 ~ /^[0-9.eE+-]+$/ {
+    kept = split($3 == "-" ? "" : $3, steps, ",")
+    split(kept ? steps[1] : "4000000000:0", first, ":")
+    split(kept ? steps[kept] : "4000000000:0", last, ":")
+    printf "SlotMergeConstraint = TARGET.RtSlot == \"%s\"\n", $1
+    printf "RtKeptFrom = %d\nRtKeptCpus = %d\nRtKeptUntil = %d\n", first[1], last[2], until
+    printf "RtDelay = %s\n- %s\n", $2 + 0, $1
+}' "$1"
