@@ -1,4 +1,4 @@
-"""What a run came to: figures from Slurm's accounting, and from the daemon's database."""
+"""What a run came to: figures from accounting, and from the daemon's database."""
 
 from __future__ import annotations
 
@@ -15,21 +15,40 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from playing import Book
-    from testbed import Cluster
+    from testbed import Box
 
 NODES = 30
-MARK = "\x1f"
-COLUMNS = (
-    "JobID,JobIDRaw,JobName,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,"
-    "TimelimitRaw,ReqCPUS,NCPUS,NNodes,State,NodeList,SubmitLine,Extra,Comment"
-)
 DATABASE = "/var/lib/rtsched/rtsched.db"
-MET = "COMPLETED"
+MET, OWN_LIMIT, CANCELLED = "COMPLETED", "TIMEOUT", "CANCELLED"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run of a job, as accounting has it; times since the epoch, nan: never."""
+    """A run of a job, or of a part of it, as accounting has it; times since the epoch, nan: never.
+
+    Attributes
+    ----------
+    job : int
+        Job id.
+    name, user : str
+        As it was submitted.
+    submit, start, end : float
+        Its times.
+    nodes : int
+        How many it had.
+    state : str
+        `MET`, `OWN_LIMIT`, `CANCELLED`, or another.
+    comment : str
+        What its user was told.
+    part : int
+        Which of the parts that run on their own.
+    runs : int
+        How many runs this row stands for; its times are those of the last.
+    on : tuple of str
+        Where it ran.
+    planned : tuple of str
+        Where it was to run; empty: anywhere.
+    """
 
     job: int
     name: str
@@ -40,53 +59,39 @@ class Row:
     nodes: int
     state: str
     comment: str
+    part: int = 0
+    runs: int = 1
+    on: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
 
 
-def sacct(running: Cluster) -> str:
-    """Return the accounting of all jobs as text, each requeued run on its own."""
-    words = ["sacct", "-a", "-X", "-D", "-P", f"--delimiter={MARK}", "-S", "now-2hours"]
-    return running.run([*words, "-o", COLUMNS], env={"SLURM_TIME_FORMAT": "%s"}).stdout
-
-
-def rows_of(text: str) -> list[Row]:
-    """Return the rows of what `sacct` printed."""
-    lines = text.splitlines()
-    names = lines[0].split(MARK)
-    found = []
-    for line in lines[1:]:
-        cells = dict(zip(names, line.split(MARK), strict=True))
-        nodes = int(cells["NNodes"] or 0)
-        start, end = _seconds(cells["Start"]), _seconds(cells["End"])
-        state = cells["State"].split()[0]
-        row = (cells["JobName"], cells["User"], _seconds(cells["Submit"]), start, end, nodes)
-        found.append(Row(int(cells["JobIDRaw"]), *row, state, cells["Comment"]))
+def by_job(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """Return the last run of each part of each job."""
+    last = {(row.job, row.part): row for row in rows}
+    found: dict[int, list[Row]] = {}
+    for row in last.values():
+        found.setdefault(row.job, []).append(row)
     return found
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isdigit() else math.nan
 
 
 def outcomes(book: Book, rows: Iterable[Row]) -> dict[str, float]:
     """Return what became of the jobs with deadlines: counts."""
-    last = {row.job: row for row in rows}
+    known = by_job(rows)
     counts: Counter[str] = Counter()
     for said in book.said:
-        counts["asked"] += 1
-        if not said.job:
-            counts["rejected"] += 1
-            continue
-        counts["admitted"] += 1
-        counts[fate(last.get(said.job), book.begun + said.work.at + said.work.deadline)] += 1
+        deadline = book.begun + said.work.at + said.work.deadline
+        counts["asked"] += said.work.jobs
+        counts["admitted" if said.jobs else "rejected"] += said.work.jobs
+        counts.update(fate(known.get(job, []), deadline) for job in said.jobs)
     names = ("asked", "admitted", "rejected", "met", "missed", "own_limit")
     return {name: counts[name] for name in names}
 
 
-def fate(row: Row | None, deadline: float) -> str:
+def fate(rows: Sequence[Row], deadline: float) -> str:
     """Return `met`, `missed`, or `own_limit`: killed at the limit that it was given."""
-    if row is not None and row.state == "TIMEOUT" and row.end < deadline:
+    if any(row.state == OWN_LIMIT and row.end < deadline for row in rows):
         return "own_limit"
-    met = row is not None and row.state == MET and row.end <= deadline
+    met = bool(rows) and all(row.state == MET and row.end <= deadline for row in rows)
     return "met" if met else "missed"
 
 
@@ -95,13 +100,12 @@ def best_effort(rows: Iterable[Row], begun: float, ended: float) -> dict[str, fl
     ours = [row for row in rows if row.name.startswith("b")]
     done = [row for row in ours if row.state == MET and begun <= row.end <= ended]
     served = sum(_served(row, begun, ended) for row in ours)
-    useful = sum(_served(row, begun, ended) for row in ours if row.state in {MET, "CANCELLED"})
-    ids = Counter(row.job for row in ours)
+    useful = sum(_served(row, begun, ended) for row in ours if row.state in {MET, CANCELLED})
     return {
         "best_effort_jobs": len(done),
         "best_effort_node_s": served,
         "best_effort_useful_node_s": useful,
-        "requeued": sum(count - 1 for count in ids.values()),
+        "requeued": sum(row.runs for row in ours) - len({row.job for row in ours}),
     }
 
 
@@ -117,10 +121,16 @@ def _served(row: Row, begun: float, ended: float) -> float:
     return row.nodes * max(0.0, end - max(row.start, begun))
 
 
-def answers(book: Book) -> dict[str, float]:
-    """Return how long sbatch took, milliseconds."""
+def answers(book: Book, command: str) -> dict[str, float]:
+    """Return how long a command took, milliseconds."""
     times = sorted(said.seconds * 1000 for said in book.said)
-    return {"sbatch_p50_ms": at_share(times, 0.5), "sbatch_p99_ms": at_share(times, 0.99)}
+    return {f"{command}_p50_ms": at_share(times, 0.5), f"{command}_p99_ms": at_share(times, 0.99)}
+
+
+def strays(rows: Iterable[Row]) -> int:
+    """Return how many jobs ran where they were not to."""
+    known = by_job(rows).values()
+    return sum(any(set(row.on) - set(row.planned) for row in job if row.planned) for job in known)
 
 
 def at_share(values: Sequence[float], share: float) -> float:
@@ -147,7 +157,7 @@ class Promise:
     why: str
 
 
-def promises(running: Cluster) -> list[Promise]:
+def promises(running: Box) -> list[Promise]:
     """Return the promises of a daemon, which may run."""
     with tempfile.TemporaryDirectory() as directory:
         for end in ("", "-wal"):

@@ -1,31 +1,25 @@
-"""A stream of jobs, played to a cluster in real time; what each of its users was told."""
+"""A stream of jobs, played to a batch system in real time; what each of its users was told."""
 
 from __future__ import annotations
 
-import re
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from testbed import Cluster, SlurmOptions
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from stream import Work
+    from measure import Row
+    from stream import Extent, Work
+    from testbed import Box
 
-SETTINGS = {
-    "SchedulerParameters": "bf_interval=5,bf_resolution=5,bf_continue,bf_max_job_test=2000",
-    "PriorityCalcPeriod": "0:05",
-    "SlurmdTimeout": "20",
-    "TaskProlog": "/usr/src/rtsched/contrib/slurm/task_prolog.sh",
-}
-"""As a site with jobs of minutes would set Slurm, with and without rtsched."""
-
+USERS = ("alice", "bob", "carol")
+"""Who submits best-effort jobs."""
 FAVOURED = "dave"
-
-FILTER = "timeout_ms = 500\n"
-"""submit.conf: the daemon shares two processors with a hundred others here."""
+"""Who submits jobs with deadlines."""
 
 DAEMON = """
 [daemon]
@@ -43,21 +37,21 @@ class Said:
         What was asked for.
     at : float
         When, seconds since the epoch.
-    job : int
-        Job id; 0: refused.
+    jobs : tuple of int
+        Job ids; none: refused.
     text : str
         What its user read.
     seconds : float
-        How long sbatch took.
+        How long the command took.
     offer : str
-        The deadline that was offered instead.
+        The deadline that was offered instead, in the batch system's words.
     taken : bool or None
-        Whether the same job was accepted with that deadline; None: not tried.
+        Whether the same was accepted with that deadline; None: not tried.
     """
 
     work: Work
     at: float
-    job: int
+    jobs: tuple[int, ...]
     text: str
     seconds: float
     offer: str = ""
@@ -72,40 +66,156 @@ class Book:
     said: list[Said] = field(default_factory=list)
 
     def ids(self) -> dict[str, int]:
-        """Return the job ids by name."""
-        return {said.work.name: said.job for said in self.said if said.job}
+        """Return the first job id by name."""
+        return {said.work.name: said.jobs[0] for said in self.said if said.jobs}
 
 
-def cluster(
-    *, steered: bool, settings: Mapping[str, str] | None = None, admin_level: str = "Operator"
-) -> Cluster:
-    """Return a cluster, not up yet: 30 nodes, the same Slurm whether rtsched steers it or not."""
-    options = SlurmOptions(
-        settings=SETTINGS | dict(settings or {}),
-        job_submit=("rtsched",) if steered else (),
-        admin_level=admin_level,
-    )
-    if not steered:
-        options = SlurmOptions(settings={**options.settings, "TaskProlog": ""})
-    files = {"/etc/rtsched/submit.conf": FILTER}
-    return Cluster("forky", options, software=steered, files=files)
+@dataclass(frozen=True)
+class Setup:
+    """Of what a machine of 30 nodes is set up for.
+
+    Attributes
+    ----------
+    steered : bool
+        Whether rtsched is on it.
+    site : str
+        The site.toml of the daemon.
+    settings : mapping of str to str
+        More of the batch system's own configuration.
+    weights : bool
+        Whether the daemon may weigh nodes.
+    factors : mapping of str to float
+        Priority factors of users.
+    single : bool
+        Whether each node can be killed on its own.
+    """
+
+    steered: bool
+    site: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    weights: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)
+    single: bool = False
 
 
-def give_way(running: Cluster) -> None:
-    """Let the user of the deadlines have the largest share, so that Slurm puts those jobs first."""
-    words = ["sacctmgr", "--immediate", "modify", "user", FAVOURED, "set", "fairshare=100"]
-    running.run(words)
+class Live(ABC):
+    """A batch system of 30 nodes, 5 fast and 25 slow, that runs with rtsched or without.
+
+    Attributes
+    ----------
+    name : str
+        What it is called where it runs alone.
+    command : str
+        What its users submit with.
+    margins : (float, float)
+        Seconds by which a plan lets a job outlive its limit, and the same where its size is open.
+    full, reduced : Extent
+        How much is played to it.
+    planners : mapping of str to tuple of str
+        The kinds of jobs that each planner is given. `edf` is mcdf in the order of deadlines, in
+        which every rejection comes with an offer.
+    wide : bool
+        Whether best-effort jobs have several nodes at a time.
+    slow : float
+        How many times as long its slow nodes take for a stream with deadlines.
+    workload : str
+        How `rtsched replay` is to read the accounting: lines of the `[workload]` table.
+    """
+
+    name: ClassVar[str]
+    command: ClassVar[str]
+    margins: ClassVar[tuple[float, float]]
+    full: ClassVar[Extent]
+    reduced: ClassVar[Extent]
+    planners: ClassVar[Mapping[str, tuple[str, ...]]]
+    wide: ClassVar[bool]
+    slow: ClassVar[float]
+    workload: ClassVar[str]
+
+    def __init__(self, box: Box, setup: Setup) -> None:
+        self.box = box
+        self.setup = setup
+
+    @classmethod
+    @abstractmethod
+    def up(cls, setup: Setup) -> AbstractContextManager[Self]:
+        """Bring one up, the daemon too where there is one."""
+
+    @abstractmethod
+    def favour(self) -> None:
+        """Let the system itself put the jobs with deadlines first."""
+
+    @abstractmethod
+    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Said:
+        """Submit; the stream began at `begun`, its predecessor has the id `before`.
+
+        `deadline` is an offer that is taken.
+        """
+
+    @abstractmethod
+    def cancel(self, jobs: Sequence[int]) -> None:
+        """Cancel jobs, as their users do."""
+
+    @abstractmethod
+    def empty(self, users: Sequence[str]) -> None:
+        """Cancel all jobs of users."""
+
+    @abstractmethod
+    def waiting(self) -> list[str]:
+        """Return the user of each job that waits."""
+
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether any job waits or runs."""
+
+    @abstractmethod
+    def kill_under(self, user: str, spared: Sequence[str]) -> str:
+        """Kill a node that runs a job of a user's, of the latest start; return its name."""
+
+    @abstractmethod
+    def accounting(self) -> str:
+        """Return what the system writes down of all jobs, as text."""
+
+    @staticmethod
+    @abstractmethod
+    def rows(accounting: str) -> list[Row]:
+        """Return each run of each job in such a text."""
+
+    @staticmethod
+    def named(job: int) -> str:
+        """Return what the system calls a job."""
+        return str(job)
+
+    @abstractmethod
+    def machine(self) -> str:
+        """Return the nodes, as a file that `rtsched replay --cluster` reads."""
+
+    @abstractmethod
+    def save(self, directory: Path) -> None:
+        """Keep logs, and what the system still knows."""
+
+    def recur(self, extent: Extent, begun: float) -> None:  # noqa: B027
+        """Set up recurring work, where the system has it."""
+
+    def recurring(self, extent: Extent, begun: float) -> list[dict[str, float]]:
+        """Return the recurring work by node, as columns of `Periodic`."""
+        del extent, begun
+        return []
+
+    def lateness(self, rows: Sequence[Row], extent: Extent, begun: float) -> list[float]:
+        """Return by how many seconds recurring jobs started late."""
+        del rows, extent, begun
+        return []
 
 
-def submit_all(running: Cluster, works: Iterable[Work], begun: float) -> Book:
+def submit_all(live: Live, works: Iterable[Work], begun: float) -> Book:
     """Submit jobs one behind the other, as fast as it goes."""
     book = Book(begun)
-    for work in works:
-        book.said.append(submit(running, work, begun, book.ids() if work.before else {}))
+    book.said += [live.submit(work, begun) for work in works]
     return book
 
 
-def play(running: Cluster, works: Iterable[Work], *, offers: bool) -> Book:
+def play(live: Live, works: Iterable[Work], *, offers: bool) -> Book:
     """Submit each job at its time; with `offers`, take each counter-offer once, and cancel it.
 
     A job whose predecessor was refused is not submitted.
@@ -113,43 +223,21 @@ def play(running: Cluster, works: Iterable[Work], *, offers: bool) -> Book:
     book = Book(time.time())
     for work in works:
         time.sleep(max(0.0, book.begun + work.at - time.time()))
-        ids = book.ids()
-        if work.before and work.before not in ids:
+        before = book.ids().get(work.before, 0)
+        if work.before and not before:
             continue
-        said = submit(running, work, book.begun, ids)
-        if offers and not said.job:
-            said = _take_offer(running, said, book.begun, ids)
+        said = live.submit(work, book.begun, before)
+        if offers and not said.jobs and said.offer:
+            again = live.submit(work, book.begun, before, said.offer)
+            live.cancel(again.jobs)
+            said = replace(said, taken=bool(again.jobs))
         book.said.append(said)
     return book
 
 
-def submit(running: Cluster, work: Work, begun: float, ids: Mapping[str, int]) -> Said:
-    """Submit one job, with its predecessor's id where it has one."""
-    words = work.arguments(begun, ids.get(work.before, 0))
-    return _sbatch(running, work, words)
-
-
-def _sbatch(running: Cluster, work: Work, words: list[str]) -> Said:
-    at = time.time()
-    begun = time.perf_counter()
-    done = running.run(
-        ["sbatch", "--output=/dev/null", *words], user=work.user, input=work.body(), check=False
-    )
-    seconds = time.perf_counter() - begun
-    text = " ".join((done.stderr + done.stdout).split())
-    found = re.search(r"Submitted batch job (\d+)", done.stdout)
-    offer = re.search(r"--deadline=([^ )]+)\)", text)
-    return Said(work, at, int(found[1]) if found else 0, text, seconds, offer[1] if offer else "")
-
-
-def _take_offer(running: Cluster, said: Said, begun: float, ids: Mapping[str, int]) -> Said:
-    """Return what was said, and whether the job was accepted with the offered deadline."""
-    if not said.offer:
-        return said
-    asked = said.work.arguments(begun, ids.get(said.work.before, 0))
-    words = [word for word in asked if not word.startswith(("--deadline=", "--job-name="))]
-    words += [f"--deadline={said.offer}", f"--job-name={said.work.name}-again"]
-    again = _sbatch(running, said.work, words)
-    if again.job:
-        running.run(["scancel", str(again.job)], user=said.work.user)
-    return Said(said.work, said.at, 0, said.text, said.seconds, said.offer, taken=bool(again.job))
+def texts(live: Live, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield those files of a machine that exist, by their last names."""
+    for name in names:
+        source = live.box.path(name)
+        if source.is_file():
+            yield source.name, source.read_bytes()

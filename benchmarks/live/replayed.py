@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from measure import MARK, NODES
+from measure import NODES
 
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
@@ -27,21 +27,13 @@ if TYPE_CHECKING:
 
     from playing import Said
 
-MARGIN = 20.0
-"""Seconds by which a plan on the cluster lets a job outlive its limit: 5 s to start, 5 s KillWait,
-10 s for nodes to complete; the daemon's defaults, and the testbed's KillWait."""
-
-WIDE = MARGIN + 60.0
-"""The same where the limit is rounded up to whole minutes."""
-
 
 def admitted(
     said: Sequence[Said],
     begun: float,
     policy: str,
-    *,
-    margins: bool,
-    periodic: Sequence[Mapping[str, Any]] = (),
+    margins: tuple[float, float],
+    periodic: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, float]:
     """Return what a replay of the same submissions at the same times admits.
 
@@ -53,12 +45,12 @@ def admitted(
         Start of the stream, seconds since the epoch.
     policy : str
         A preset.
-    margins : bool
-        Whether jobs are planned with the margins that a real Slurm needs.
+    margins : (float, float)
+        Seconds by which a plan lets a job outlive its limit, and the same where its size is open.
     periodic : sequence of mapping
         Columns of the recurring work, by node.
     """
-    workload = _workload(said, begun, margins=margins, periodic=periodic)
+    workload = _workload(said, begun, margins, periodic)
     run = replay(workload, policy, presets()[policy])
     values = measure(workload, run.results)
     asked = np.isfinite(workload.jobs.deadline)
@@ -71,11 +63,14 @@ def admitted(
 
 
 def _workload(
-    said: Sequence[Said], begun: float, *, margins: bool, periodic: Sequence[Mapping[str, Any]]
+    said: Sequence[Said],
+    begun: float,
+    margins: tuple[float, float],
+    periodic: Sequence[Mapping[str, float]],
 ) -> Workload:
-    ordered = sorted(said, key=lambda one: one.at)
+    ordered = [one for one in sorted(said, key=lambda one: one.at) for _ in range(one.work.jobs)]
     number = {one.work.name: at + 1 for at, one in enumerate(ordered)}
-    rows = [_row(one, begun, margins=margins) for one in ordered]
+    rows = [_row(one, begun, margins) for one in ordered]
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     run_time = columns.pop("run_time")
     graphs = {name: at for at, name in enumerate(sorted(map(_graph, ordered)))}
@@ -107,10 +102,11 @@ def _graph(said: Said) -> str:
     return said.work.name.rpartition("-")[0]
 
 
-def _row(said: Said, begun: float, *, margins: bool) -> dict[str, float]:
+def _row(said: Said, begun: float, margins: tuple[float, float]) -> dict[str, float]:
     """Return a job's columns; the run time is that on `size` nodes, as the simulation has it."""
     work = said.work
-    narrow, wide = (MARGIN, WIDE) if margins else (0.0, 0.0)
+    narrow, wide = margins
+    part = work.part * work.slow
     deadline = begun + work.at + work.deadline
     row = {
         "submit": said.at,
@@ -120,7 +116,7 @@ def _row(said: Said, begun: float, *, margins: bool) -> dict[str, float]:
         "size_min": -1,
         "size_max": -1,
         "wall_time": work.minutes * 60.0 + narrow,
-        "run_time": work.minutes * 60.0 * work.part,
+        "run_time": work.minutes * 60.0 * part,
         "sigma": math.nan,
         "cms": math.nan,
         "cps": math.nan,
@@ -135,22 +131,31 @@ def _row(said: Said, begun: float, *, margins: bool) -> dict[str, float]:
         row |= {"sigma": work.load.sigma, "cms": work.load.cms, "cps": work.load.cps}
         row["setup_node"] = wide
         row["wall_time"] = work.load.seconds(work.least) + wide
-        row["run_time"] = work.load.seconds(work.least) * work.part
+        row["run_time"] = work.load.seconds(work.least) * part
     return row
 
 
-def accounting(text: str, policy: str) -> dict[str, Any]:
-    """Return what `rtsched replay` says of what `sacct` printed: read, left out, promised."""
+def accounting(text: str, machine: str, workload: str, policy: str) -> dict[str, Any]:
+    """Return what `rtsched replay` says of a run's accounting: read, left out, promised.
+
+    Parameters
+    ----------
+    text, machine : str
+        The log, and the nodes.
+    workload : str
+        Lines of the `[workload]` table.
+    policy : str
+        A preset.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        log, site = Path(directory) / "sacct.txt", Path(directory) / "site.toml"
-        log.write_text(text.replace(MARK, "\t"))
-        site.write_text('[workload]\nunit = "node"\ndeadline_rule = "none"\n')
-        nodes = Path(directory) / "slurm.conf"
-        nodes.write_text("NodeName=fast[1-5] CPUs=4\nNodeName=slow[1-25] CPUs=4\n")
-        words = [sys.executable, "-m", "rtsched", "replay", str(log), "--cluster", str(nodes)]
-        words += ["--policy", policy, "--config", str(site), "--no-out", "--no-report"]
+        files = {"log": text, "nodes": machine}
+        files["site.toml"] = f'[workload]\n{workload}\ndeadline_rule = "none"\n'
+        for name, content in files.items():
+            (Path(directory) / name).write_text(content)
+        words = [sys.executable, "-m", "rtsched", "replay", "log", "--cluster", "nodes"]
+        words += ["--policy", policy, "--config", "site.toml", "--no-out", "--no-report"]
         words += ["--timezone", "UTC", "--no-progress", "--json"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"rtsched replay: {done.stderr.strip()}")
     said = json.loads(done.stdout)

@@ -1,6 +1,7 @@
-"""The proof on a real Slurm: one command, clusters of its own, tables.
+"""The proof on a real batch system: one command, machines of its own, tables.
 
-    python benchmarks/live/run.py --part promises|failures|fair-share|mapping|answers|throughput
+    python benchmarks/live/run.py [--system slurm|condor]
+        --part promises|failures|fair-share|mapping|answers|throughput
         [--planner edf|mcdf|spare] [--reduced] [--json] [--keep DIR]
 
 It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,41 +26,66 @@ import mapping  # noqa: E402
 import promises  # noqa: E402
 import shares  # noqa: E402
 import throughput  # noqa: E402
+from on_condor import Condor  # noqa: E402
+from on_slurm import Slurm  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-PARTS: Mapping[str, Any] = {
+    from playing import Live
+
+SYSTEMS: Mapping[str, type[Live]] = {"slurm": Slurm, "condor": Condor}
+PLAYED: Mapping[str, Any] = {
     "promises": promises,
     "failures": failures,
     "fair-share": shares,
     "mapping": mapping,
-    "answers": answers,
-    "throughput": throughput,
 }
+"""Parts that play jobs to any system."""
+SPEED: Mapping[str, Mapping[str, Any]] = {
+    "slurm": {"answers": answers, "throughput": throughput},
+    "condor": {},
+}
+"""Parts that measure what one system is like."""
 
 
 def main() -> int:
     """Run a part, and print what it came to."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--part", choices=PARTS, required=True)
-    parser.add_argument(
-        "--planner", choices=promises.PLANNERS, default="edf", help="of promises; default: edf"
-    )
-    parser.add_argument("--reduced", action="store_true", help="minutes only")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--keep", type=Path, help="directory in which logs are kept")
-    given = parser.parse_args()
-    part = PARTS[given.part]
-    more = {"planner": given.planner} if given.part == "promises" else {}
-    found = part.run(reduced=given.reduced, keep=given.keep, **more)
-    found["problems"] = part.problems(found)
+    given = arguments()
+    run, problems = part_of(given)
+    found = run(reduced=given.reduced, keep=given.keep)
+    found["problems"] = problems(found)
     text = json.dumps(found, indent=1)
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
         (given.keep / f"{given.part}.json").write_text(text)
     print(text if given.json else "\n".join(table(found)))
     return 1 if found["problems"] else 0
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line says."""
+    parts = {**PLAYED, **{name: part for parts in SPEED.values() for name, part in parts.items()}}
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--system", choices=SYSTEMS, default="slurm", help="default: slurm")
+    parser.add_argument("--part", choices=parts, required=True)
+    parser.add_argument(
+        "--planner", choices=promises.PRESETS, default="edf", help="of promises; default: edf"
+    )
+    parser.add_argument("--reduced", action="store_true", help="minutes only")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--keep", type=Path, help="directory in which logs are kept")
+    return parser.parse_args()
+
+
+def part_of(given: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., list[str]]]:
+    """Return what runs a part, and what finds its problems."""
+    if given.part not in PLAYED:
+        part = SPEED[given.system][given.part]
+        return part.run, part.problems
+    part, system = PLAYED[given.part], SYSTEMS[given.system]
+    more = {"planner": given.planner} if given.part == "promises" else {}
+    return partial(part.run, system, **more), partial(part.problems, system)
 
 
 def table(found: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fair shares: users with shares 1, 2 and 3 on a saturated cluster, by Slurm and by ste."""
+"""Fair shares: users with shares 1, 2 and 3 on a saturated machine, with ste and without."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import measure
 import numpy as np
 import playing
+from playing import USERS, Setup
 from stream import Work
 
 from rtsched.model.accounts import Accounts
@@ -23,6 +25,8 @@ from rtsched.replay.results import Fate, Results, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from playing import Live
+
 SHARES = {"alice": 1.0, "bob": 2.0, "carol": 3.0}
 SEED = 11
 SECONDS = {False: 900, True: 150}
@@ -31,55 +35,73 @@ STE = f"""
 [[plugin]]
 name = "ste"
 settings = {{ scale = 60.0 }}
-[slurm]
-site_factor_step = 1
 {playing.DAEMON}
 """
 """Jobs last half a minute, so an error of one node's minute counts as one of a day's does else."""
 
-SETTINGS = {
-    "slurm": {"PriorityWeightFairshare": "10000", "PriorityWeightAge": "0"},
-    "ste": {"PriorityWeightFairshare": "0", "PriorityWeightAge": "0"},
-}
+
+def setups(system: type[Live]) -> dict[str, Setup]:
+    """Return what is compared."""
+    if system.name == "slurm":
+        alone = {"PriorityWeightFairshare": "10000", "PriorityWeightAge": "0"}
+        ours = {**alone, "PriorityWeightFairshare": "0"}
+        site = f"{STE}[slurm]\nsite_factor_step = 1\n"
+        return {"slurm": Setup(False, settings=alone), "ste": Setup(True, site, ours)}
+    # As long for jobs of half a minute as its default, a day, is for jobs of two hours.
+    brief = {"PRIORITY_HALFLIFE": "360"}
+    by_hand = {user: 1000 * max(SHARES.values()) / share for user, share in SHARES.items()}
+    shares = ", ".join(f"{user} = {share}" for user, share in SHARES.items())
+    return {
+        "condor": Setup(False, settings=brief),
+        "condor by hand": Setup(False, settings=brief, factors=by_hand),
+        "ste": Setup(True, f"{STE}[condor]\nshares = {{ {shares} }}\n", brief),
+    }
 
 
-def works(seconds: float) -> list[Work]:
-    """Return what the users submit: alike, in turn, more than can be done."""
+def works(seconds: float, slow: float = 1.0, *, wide: bool = True) -> list[Work]:
+    """Return what the users submit: alike, in turn, more than can be done.
+
+    Some jobs are `wide`, on two nodes; else all are small, and many are submitted at a time.
+    """
     chance = random.Random(SEED)  # noqa: S311
-    count = math.ceil(measure.NODES * seconds / 40 * 1.2)
+    at_once = 1 if wide else 10
+    count = math.ceil(measure.NODES * seconds / 40 * 1.2 / at_once)
     found: list[Work] = []
     for _ in range(count):
-        size, part = chance.choice((1, 1, 2)), chance.uniform(0.2, 0.8)
+        size, part = chance.choice((1, 1, 2)), chance.uniform(0.2, 0.8) / slow
+        nodes = size if wide else 1
         for user in SHARES:
-            name = f"b{len(found)}"
-            found.append(Work(name, user, 0.0, size, size, 1, part))
+            work = Work(f"b{len(found)}", user, 0.0, nodes, nodes, 1, part, slow=slow)
+            found.append(work if wide else replace(work, kind="several", jobs=at_once * size))
     return found
 
 
-def run(*, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
-    """Saturate two clusters side by side; return the errors of both."""
+def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
+    """Saturate machines side by side; return the errors of each."""
     seconds = SECONDS[reduced]
-    with ThreadPoolExecutor(2) as pool:
-        sides = {name: pool.submit(_side, name, seconds, keep) for name in SETTINGS}
+    compared = setups(system)
+    with ThreadPoolExecutor(len(compared)) as pool:
+        sides = {
+            name: pool.submit(_side, system, setup, seconds, keep / name if keep else None)
+            for name, setup in compared.items()
+        }
         return {"seconds": seconds} | {name: side.result() for name, side in sides.items()}
 
 
-def _side(name: str, seconds: float, keep: Path | None) -> dict[str, Any]:
-    steered = name == "ste"
-    with playing.cluster(steered=steered, settings=SETTINGS[name]) as running:
-        if steered:
-            running.start_daemon(STE, timeout=300)
+def _side(system: type[Live], setup: Setup, seconds: float, keep: Path | None) -> dict[str, Any]:
+    with system.up(setup) as live:
         begun = time.time()
-        playing.submit_all(running, works(seconds), begun)
+        playing.submit_all(live, works(seconds, live.slow, wide=live.wide), begun)
         time.sleep(max(0.0, begun + seconds - time.time()))
         ended = time.time()
-        waiting = running.run(["squeue", "-h", "-t", "PD", "-o", "%u"]).stdout.split()
-        rows = measure.rows_of(measure.sacct(running))
+        waiting = live.waiting()
+        live.empty(USERS)
+        time.sleep(4)
+        text = live.accounting()
         if keep is not None:
-            (keep / name).mkdir(parents=True, exist_ok=True)
-            log = running.path("/var/log/testbed/rtsched.log")
-            (keep / name / "rtsched.log").write_text(log.read_text() if steered else "")
-    found = service(rows, begun, ended)
+            live.save(keep)
+            (keep / "accounting.txt").write_text(text)
+    found = service(live.rows(text), begun, ended)
     return found | {"still_waiting": {user: waiting.count(user) for user in SHARES}}
 
 
@@ -138,10 +160,12 @@ def _as_replayed(ours: list[measure.Row], ended: float) -> tuple[Workload, Resul
     return work, results
 
 
-def problems(found: dict[str, Any]) -> list[str]:
+def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
-    idle = [name for name in SETTINGS if not all(found[name]["still_waiting"].values())]
-    said = [f"{name}: the cluster was not saturated to the end" for name in idle]
-    if found["ste"]["user_error_rms_node_s"] > found["slurm"]["user_error_rms_node_s"]:
+    sides = {name: found[name] for name in setups(system)}
+    idle = [name for name, side in sides.items() if not all(side["still_waiting"].values())]
+    said = [f"{name}: the machine was not saturated to the end" for name in idle]
+    error = {name: side["user_error_rms_node_s"] for name, side in sides.items()}
+    if error["ste"] > error[system.name]:
         said.append("the users' service-time errors are larger with ste than without")
     return said

@@ -1,34 +1,16 @@
-"""Jobs that an experiment submits: streams drawn from a seed, and what sbatch is told of each.
+"""Jobs that an experiment submits: streams drawn from a seed.
 
 All times are seconds; a job's body is a sleep, as long as its model says and somewhat less than it
-asked for, as people do.
+asked for, as people do. How a batch system is told of a job stands with that system.
 """
 
 from __future__ import annotations
 
 import math
 import random
-import time
 from dataclasses import dataclass, replace
 
-KINDS = ("rigid", "moldable", "divisible", "chain")
-
-BODY = """#!/bin/sh
-exec awk -v n="${{RTSCHED_NODES:-$SLURM_JOB_NUM_NODES}}" -v on="$SLURM_JOB_NODELIST" 'BEGIN {{
-    {model}
-    if ({slow} > 1 && on ~ /slow/) t *= {slow}
-    system("sleep " {part} * t)
-}}'
-"""
-MODELS = {
-    "rigid": "t = {seconds}",
-    "chain": "t = {seconds}",
-    "moldable": "t = {seconds} * {least} / n",
-    "divisible": (
-        "b = {cps} / ({cms} + {cps}); t = {sigma} * ({cms} + {cps}) * (1 - b) / (1 - b ^ n)"
-    ),
-}
-"""How long a job of each kind takes on n nodes, as awk says it."""
+KINDS = ("rigid", "several", "moldable", "divisible", "chain")
 
 
 @dataclass(frozen=True)
@@ -47,7 +29,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Work:
-    """A job of a stream.
+    """What one submission of a stream asks for.
 
     Attributes
     ----------
@@ -56,23 +38,25 @@ class Work:
     at : float
         When, after the stream's start.
     least, most : int
-        Nodes.
-    minutes : int
+        Nodes, all at a time.
+    minutes : float
         Time limit on the fewest nodes.
     part : float
-        Of the time that its model says, it really takes this much.
+        Of the time that its model says, it really takes this much, if all its nodes are fast.
     kind : str
         One of `KINDS`.
     deadline : float
         After `at`; inf: best effort.
+    jobs : int
+        How many such jobs it is; all or none of them are accepted.
     load : Load, optional
         Of a divisible job.
     before : str
         Name of the job that it waits for.
     slow : float
         How many times as long it takes if any of its nodes is slow.
-    words : str
-        More for `--extra`.
+    linear : bool
+        Whether twice the nodes are said to halve its run time, though it has no deadline.
     """
 
     name: str
@@ -80,43 +64,15 @@ class Work:
     at: float
     least: int
     most: int
-    minutes: int
+    minutes: float
     part: float
     kind: str = "rigid"
     deadline: float = math.inf
+    jobs: int = 1
     load: Load | None = None
     before: str = ""
     slow: float = 1.0
-    words: str = ""
-
-    def arguments(self, begun: float, before: int = 0) -> list[str]:
-        """Return what sbatch is told, where the stream began at `begun` (since the epoch)."""
-        nodes = str(self.least) if self.least == self.most else f"{self.least}-{self.most}"
-        words = [f"--job-name={self.name}", f"--nodes={nodes}", "--exclusive"]
-        words.append(f"--time={self.minutes}")
-        if math.isfinite(self.deadline):
-            words.append(f"--deadline={moment(begun + self.at + self.deadline)}")
-        if before:
-            words.append(f"--dependency=afterok:{before}")
-        extra = self.words
-        if self.load is not None:
-            extra = f"sigma={self.load.sigma:g},cms={self.load.cms:g},cps={self.load.cps:g}"
-        if self.kind == "chain":
-            extra = f"dag={self.name.rpartition('-')[0]}"
-        return [*words, f"--extra=rtsched:{extra}"] if extra else words
-
-    def body(self) -> str:
-        """Return its script."""
-        given: dict[str, float] = {"seconds": self.minutes * 60, "least": self.least}
-        if self.load is not None:
-            given |= {"sigma": self.load.sigma, "cms": self.load.cms, "cps": self.load.cps}
-        model = MODELS[self.kind].format(**given)
-        return BODY.format(model=model, slow=self.slow, part=self.part)
-
-
-def moment(at: float) -> str:
-    """Return seconds since the epoch as sbatch reads it; the cluster's time zone is UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    linear: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +85,7 @@ class Extent:
         For how long jobs with deadlines arrive.
     gap : float
         Mean seconds between two of them.
-    minutes : tuple of int
+    minutes : tuple of float
         Time limits, of which one is drawn.
     slack : tuple of float
         Least and greatest deadline, as a multiple of the time limit, beyond `lead`.
@@ -143,7 +99,7 @@ class Extent:
 
     seconds: float
     gap: float
-    minutes: tuple[int, ...]
+    minutes: tuple[float, ...]
     slack: tuple[float, float]
     lead: float
     nodes: tuple[int, ...]
@@ -155,8 +111,10 @@ class Extent:
         return self.seconds + self.lead + 60 * max(self.minutes) * self.slack[1]
 
 
-def deadline_stream(seed: int, extent: Extent, kinds: tuple[str, ...], user: str) -> list[Work]:
-    """Return jobs with deadlines, arriving as a Poisson process."""
+def deadline_stream(
+    seed: int, extent: Extent, kinds: tuple[str, ...], user: str, slow: float = 1.0
+) -> list[Work]:
+    """Return jobs with deadlines, arriving as a Poisson process; limits are those of slow nodes."""
     chance = random.Random(seed)  # noqa: S311
     at, found = 0.0, list[Work]()
     while (at := at + chance.expovariate(1 / extent.gap)) < extent.seconds:
@@ -167,9 +125,10 @@ def deadline_stream(seed: int, extent: Extent, kinds: tuple[str, ...], user: str
             least=(least := chance.choice(extent.nodes)),
             most=least,
             minutes=(minutes := chance.choice(extent.minutes)),
-            part=chance.uniform(0.8, 0.97),
+            part=chance.uniform(0.8, 0.97) / slow,
             kind=chance.choice(kinds),
             deadline=extent.lead + 60 * minutes * chance.uniform(*extent.slack),
+            slow=slow,
         )
         found += _of_kind(work, chance)
     return found
@@ -177,6 +136,8 @@ def deadline_stream(seed: int, extent: Extent, kinds: tuple[str, ...], user: str
 
 def _of_kind(work: Work, chance: random.Random) -> list[Work]:
     """Return the jobs that one draw stands for, by its kind."""
+    if work.kind == "several":
+        return [replace(work, jobs=work.least, least=1, most=1)]
     if work.kind == "moldable":
         return [replace(work, most=2 * work.least)]
     if work.kind == "divisible":
@@ -192,22 +153,36 @@ def _of_kind(work: Work, chance: random.Random) -> list[Work]:
     return [work]
 
 
-def flood(seed: int, node_seconds: float, users: tuple[str, ...]) -> list[Work]:
-    """Return best-effort jobs that together ask for so many node-seconds, all at once."""
+def flood(
+    seed: int,
+    node_seconds: float,
+    users: tuple[str, ...],
+    slow: float = 1.0,
+    *,
+    wide: bool = True,
+) -> list[Work]:
+    """Return best-effort jobs that together take so many seconds of slow nodes, all at once.
+
+    Some are `wide`, on several nodes at a time; else they are several jobs.
+    """
     chance = random.Random(seed)  # noqa: S311
     asked, found = 0.0, list[Work]()
     while asked < node_seconds:
         size = chance.choice((1, 1, 1, 2, 3))
         minutes = chance.choice((1, 1, 2, 3))
+        nodes = size if wide else 1
         work = Work(
             name=f"b{len(found)}",
             user=users[len(found) % len(users)],
             at=0.0,
-            least=size,
-            most=size,
+            least=nodes,
+            most=nodes,
             minutes=minutes,
-            part=chance.uniform(0.4, 0.95),
+            part=chance.uniform(0.4, 0.95) / slow,
+            kind="rigid" if nodes == size else "several",
+            jobs=size // nodes,
+            slow=slow,
         )
         found.append(work)
-        asked += size * minutes * 60 * work.part
+        asked += size * minutes * 60 * work.part * slow
     return found

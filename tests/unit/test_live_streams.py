@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "live"))
 
 import measure
+import on_condor
+import on_slurm
 import shares
 from stream import Extent, Load, Work, deadline_stream, flood
 
@@ -21,7 +24,7 @@ KINDS = ("rigid", "moldable", "divisible", "chain")
 
 def slept(work: Work, nodes: int, on: str = "fast1") -> float:
     """Return for how long a job's body would sleep on so many nodes."""
-    script = work.body().replace('system("sleep "', 'print (""')
+    script = on_slurm.body(work).replace('system("sleep "', 'print (""')
     env = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_JOB_NODELIST": on, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=True)
     return float(done.stdout)
@@ -50,10 +53,86 @@ def test_bodies_follow_their_models() -> None:
     assert slept(moldable, 2) == pytest.approx(60.0, rel=1e-3)
     assert slept(moldable, 4) == pytest.approx(30.0, rel=1e-3)
     load = Load(100.0, 0.01, 2.0)
-    divisible = Work("d1", "ann", 0.0, 2, 4, 2, 1.0, "divisible", 300.0, load)
+    divisible = Work("d1", "ann", 0.0, 2, 4, 2, 1.0, "divisible", 300.0, load=load)
     assert slept(divisible, 3) == pytest.approx(load.seconds(3), rel=1e-3)
     parallel = Work("b0", "ann", 0.0, 1, 4, 3, 0.3, "moldable", slow=3.0)
     assert slept(parallel, 2, "slow[1-2]") == pytest.approx(3 * slept(parallel, 2), rel=1e-3)
+
+
+def slept_in_a_pool(work: Work, speed: float, tmp_path: Path, **given: str) -> float:
+    """Return for how long a job's body would sleep on a slot of this speed."""
+    (tmp_path / "ad").write_text(f"RtSpeed = {speed}\n")
+    line = next(x for x in on_condor.submit_file(work, 0.0).splitlines() if "arguments" in x)
+    words = line.split('"')[1].replace("$(Process)", given.pop("process", "0")).split()
+    script = on_condor.BODY.replace('system("sleep " ', 'print ("" ')
+    env = {"_CONDOR_MACHINE_AD": str(tmp_path / "ad"), "PATH": "/usr/bin:/bin", **given}
+    done = subprocess.run(
+        ["sh", "-c", script, "play", *words], env=env, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def test_bodies_of_a_pool_follow_their_models(tmp_path: Path) -> None:
+    """Limits are those of slow slots; all chunks of a load end at the same time, E(sigma, n)."""
+    serial = Work("d0", "ann", 0.0, 1, 1, 2, 0.45, "several", 300.0, slow=2.0)
+    assert slept_in_a_pool(serial, 1.0, tmp_path) == pytest.approx(108)
+    assert slept_in_a_pool(serial, 2.0, tmp_path) == pytest.approx(54)
+    moldable = Work("d1", "ann", 0.0, 2, 4, 2, 0.5, "moldable", 300.0, slow=2.0)
+    found = slept_in_a_pool(moldable, 1.0, tmp_path, _CONDOR_NPROCS="4")
+    assert found == pytest.approx(60)
+    load = Load(100.0, 0.5, 2.0)
+    divisible = Work("d2", "ann", 0.0, 2, 2, 2, 0.5, "divisible", 300.0, load=load, slow=2.0)
+    first = 1 / (1 + load.cps / (load.cms + load.cps))
+    shares = {"0": first, "1": 1 - first}
+    ends = [
+        slept_in_a_pool(divisible, 1.0, tmp_path, RTSCHED_FRACTION=f"{share}", RTSCHED_FROM=start)
+        for start, share in zip(("0", f"{first}"), shares.values(), strict=True)
+    ]
+    assert ends == pytest.approx([load.seconds(2)] * 2, rel=1e-3)
+    alone = slept_in_a_pool(divisible, 1.0, tmp_path, process="1")
+    assert alone == pytest.approx(50 * 2.5 + 50 * 0.5)
+
+
+def test_what_a_pool_is_told() -> None:
+    """Each kind of job is submitted in HTCondor's words."""
+    wide = Work("d0", "ann", 1.0, 2, 4, 1, 0.5, "moldable", 300.0)
+    said = on_condor.submit_file(wide, 1000.0)
+    assert {"universe = parallel", "machine_count = 2", "My.MaxHosts = 4"} <= set(said.split("\n"))
+    assert "+RtDeadline=1301" in said
+    several = Work("d1", "ann", 1.0, 1, 1, 1, 0.5, "several", 300.0, jobs=3)
+    assert on_condor.submit_file(several, 0.0, deadline="+RtDeadline=7").endswith("queue 3\n")
+    load = Work("d2", "ann", 1.0, 2, 6, 1, 0.5, "divisible", 300.0, load=Load(9.0, 1.0, 2.0))
+    assert on_condor.submit_file(load, 0.0).endswith("queue 6\n")
+
+
+@pytest.mark.parametrize(
+    ("ad", "state"),
+    [
+        ({"JobStatus": 4, "ExitCode": 0}, "COMPLETED"),
+        ({"JobStatus": 4, "ExitCode": 3}, "FAILED"),
+        ({"JobStatus": 3, "RemoveReason": "via condor_rm"}, "CANCELLED"),
+        ({"JobStatus": 3, "RemoveReason": "rtsched: run time of 60 s is over"}, "TIMEOUT"),
+        ({"JobStatus": 1}, "PENDING"),
+    ],
+)
+def test_what_became_of_a_job_of_a_pool(ad: dict[str, object], state: str) -> None:
+    """History is told in the words that all systems share."""
+    more = {"ClusterId": 7, "ProcId": 2, "Owner": "ann", "QDate": 10, "JobCurrentStartDate": 20}
+    more |= {"CompletionDate": 0, "EnteredCurrentStatus": 90, "LastJobStatus": 2}
+    text = json.dumps([{"JobUniverse": 5, **more, **ad}])
+    (row,) = on_condor.Condor.rows(text)
+    assert (row.job, row.state) == (on_condor.job_id(7, 2), state)
+    assert math.isnan(row.end) == (state == "PENDING")
+
+
+def test_chunks_that_were_not_needed_are_no_misses() -> None:
+    """A load is met when all chunks that ran are; those that were taken away never count."""
+    common = {"ClusterId": 7, "Owner": "ann", "QDate": 10, "JobUniverse": 5, "RtSigma": 9.0}
+    ran = {"JobStatus": 4, "ExitCode": 0, "JobCurrentStartDate": 20, "CompletionDate": 60}
+    gone = {"JobStatus": 3, "RemoveReason": "rtsched: not needed", "EnteredCurrentStatus": 30}
+    ads = [common | ran | {"ProcId": 0, "EnteredCurrentStatus": 60}, common | gone | {"ProcId": 1}]
+    rows = on_condor.Condor.rows(json.dumps(ads))
+    assert measure.fate(measure.by_job(rows)[on_condor.job_id(7, 0)], 60.0) == "met"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +148,7 @@ def test_bodies_follow_their_models() -> None:
 def test_what_became_of_a_job(state: str, end: float, fate: str) -> None:
     """Only a job that completed in time met its deadline; its own limit is counted apart."""
     row = measure.Row(1, "d0", "ann", 0.0, 10.0, end, 2, state, "")
-    assert measure.fate(row, 100.0) == fate
+    assert measure.fate([row], 100.0) == fate
 
 
 def test_service_counts_what_lies_in_the_window() -> None:
