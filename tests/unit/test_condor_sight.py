@@ -362,7 +362,7 @@ def test_ten_thousand_jobs_are_quick_to_read() -> None:
 
 def test_literals() -> None:
     """Texts are quoted so that nobody breaks out, and hold no control characters."""
-    assert literal('a "b" \\ c\nd') == '"a \\"b\\" \\\\ c d"'
+    assert literal('a "b" \\ c\nd') == '"a \\"b\\" \\ c d"'
     assert [literal(value) for value in (True, 5, 0.5)] == ["true", "5", "0.5"]
 
 

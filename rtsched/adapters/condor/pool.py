@@ -49,12 +49,15 @@ _REMEDIES = {
 
 
 def literal(value: str | float) -> str:
-    """Return a value as a ClassAd literal; control characters of a text become blanks."""
+    """Return a value as a ClassAd literal; control characters of a text become blanks.
+
+    The schedd reads the old syntax of ClassAds, in which a backslash is one, but before a quote.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):
         return str(value)
-    escaped = _CONTROL.sub(" ", value).replace("\\", "\\\\").replace('"', '\\"')
+    escaped = _CONTROL.sub(" ", value).replace('"', '\\"')
     return f'"{escaped}"'
 
 
