@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.adapters import slurm_conf
+from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.adapters.slurm_setup import PLUGIN, PROLOG, Setup
 from rtsched.errors import AdapterError
@@ -61,10 +61,10 @@ def look(
         plugin_version=built_for(plugin) if plugin else "",
         prolog=Path(PROLOG).exists(),
         user=settings.user,
-        user_exists=_user_exists(settings.user),
+        user_exists=user_exists(settings.user),
         level=_level(commands, settings.user),
         run=run,
-        run_owner=_owner(run),
+        run_owner=owner_of(run),
         filters=tuple(filters),
         submit_path=submit_path,
         submit=submit_settings(submit_path),
@@ -112,14 +112,6 @@ def built_for(plugin: Path) -> str:
     return f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
 
 
-def _user_exists(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
-
-
 def _level(commands: Commands, user: str) -> str:
     """Return a user's AdminLevel; empty if the accounting database does not tell."""
     try:
@@ -129,24 +121,3 @@ def _level(commands: Commands, user: str) -> str:
     rows = [line.split("|") for line in said.output.splitlines()]
     levels = [row[1] for row in rows if len(row) == 2 and row[0] == user]
     return levels[0] if levels else ("" if said.status else "None")
-
-
-def _owner(path: Path) -> str:
-    try:
-        uid = path.stat().st_uid
-    except OSError:
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def submit_settings(path: Path) -> dict[str, str]:
-    """Return what the submit filter's settings say; a file that is not there says nothing."""
-    try:
-        lines = path.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition("=") for line in map(str.strip, lines) if line and line[0] != "#")
-    return {key.strip(): value.strip() for key, _, value in pairs}

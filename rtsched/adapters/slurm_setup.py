@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
-from rtsched.adapters import slurm_conf
+from rtsched.adapters import readiness, slurm_conf
+from rtsched.adapters.readiness import Finding, socket_findings, user_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,28 +21,7 @@ FLAGS = ("job_comment", "job_extra")
 MOST_SKEW = 5.0
 """Seconds that the controller's clock may differ."""
 
-SUBMIT_KEYS = {
-    *("socket", "timeout_ms", "on_failure", "breaker_failures", "breaker_ms"),
-    *("judge", "daemon_user", "reservation_prefix"),
-}
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    state : {"good", "note", "wrong"}
-        `note`: it works, with a limit worth knowing.
-    what : str
-        What was found.
-    remedy : str
-        What to do; empty where all is good.
-    """
-
-    state: Literal["good", "note", "wrong"]
-    what: str
-    remedy: str = ""
+SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"reservation_prefix"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +113,7 @@ def findings(setup: Setup) -> list[Finding]:
         *_lines(setup),
         *_controller(setup),
         *_permissions(setup),
-        *_sockets(setup),
+        *socket_findings(setup, SUBMIT_KEYS),
     ]
 
 
@@ -223,12 +203,7 @@ def _controller(setup: Setup) -> Iterator[Finding]:
 
 def _permissions(setup: Setup) -> Iterator[Finding]:
     user = setup.user
-    if not setup.user_exists:
-        yield Finding(
-            "wrong",
-            f"there is no user {user} on this machine",
-            f"`useradd --system {user}`, or install the package's sysusers file",
-        )
+    yield from user_findings(setup)
     owner = (setup.running or {}).get("slurmuser", "").partition("(")[0]
     if user in {owner, "root"}:
         yield Finding("good", f"{user} is SlurmUser or root, who may do everything")
@@ -247,39 +222,4 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
             f"the accounting database does not tell what {user} may do",
             "without slurmdbd only SlurmUser and root may change jobs of others: run the daemon "
             "as SlurmUser",
-        )
-
-
-def _sockets(setup: Setup) -> Iterator[Finding]:
-    if not setup.run_owner:
-        yield Finding(
-            "wrong",
-            f"{setup.run} is not there",
-            "systemd makes it with the unit's RuntimeDirectory; start the daemon",
-        )
-    elif setup.run_owner != setup.user:
-        yield Finding(
-            "wrong",
-            f"{setup.run} belongs to {setup.run_owner}",
-            f"`chown {setup.user}: {setup.run}`",
-        )
-    else:
-        yield Finding("good", f"{setup.run} belongs to {setup.user}")
-    wanted_socket = str(setup.run / "submit.sock")
-    asked = setup.submit.get("socket", "/run/rtsched/submit.sock")
-    if asked != wanted_socket:
-        yield Finding(
-            "wrong",
-            f"the submit filter asks {asked}, the daemon listens on {wanted_socket}",
-            f"set socket = {wanted_socket} in {setup.submit_path}",
-        )
-    if (user := setup.submit.get("daemon_user", "rtsched")) != setup.user:
-        yield Finding(
-            "wrong",
-            f"the submit filter trusts {user}, the daemon runs as {setup.user}",
-            f"set daemon_user = {setup.user} in {setup.submit_path}",
-        )
-    for key in sorted(set(setup.submit) - SUBMIT_KEYS):
-        yield Finding(
-            "wrong", f"{setup.submit_path}: {key!r} is not known", "correct or remove that line"
         )

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import time
-from contextlib import suppress
-from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import Exit, console, debug_option, indented, say
-from rtsched.errors import ConfigError, OutputError, RtschedError
+from rtsched.cli.common import debug_option, say
+from rtsched.cli.ready import (
+    UNCHANGED,
+    apply_option,
+    config_option,
+    daemon_findings,
+    json_option,
+    path_option,
+    replace_file,
+    report,
+    show_change,
+    show_left,
+    site_settings,
+    submit_option,
+)
+from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rich.console import Console
-
-    from rtsched.adapters.slurm_setup import Finding, Setup
+    from rtsched.adapters.readiness import Finding
+    from rtsched.adapters.slurm_setup import Setup
 
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
-SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
-SITE = Path("/etc/rtsched/site.toml")
-STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
+TROUBLE = "docs/slurm/troubleshooting.md"
 
 AFTER_INSTALL = """\
 Nothing was restarted. When all else that `rtsched slurm check` names is done:
@@ -42,31 +47,14 @@ def _slurm_conf() -> Path:
     return Path(os.environ.get("SLURM_CONF") or SLURM_CONF)
 
 
-def _option(name: str, metavar: str, text: str, default: Any) -> Callable[[Any], Any]:
-    kind = click.Path(path_type=Path)
-    return click.option(
-        name,
-        metavar=metavar,
-        type=kind,
-        default=default,
-        show_default=not callable(default),
-        help=text,
-    )
-
-
-slurm_conf_option = _option(
+slurm_conf_option = path_option(
     "--slurm-conf",
     "FILE",
     "Slurm's own file. Default: SLURM_CONF of the environment, else /etc/slurm/slurm.conf.",
     _slurm_conf,
 )
-config_option = _option("--config", "SITE.TOML", "The site's settings.", SITE)
-submit_option = _option("--submit-conf", "FILE", "Settings of the submit filter.", SUBMIT_CONF)
-plugin_option = _option(
+plugin_option = path_option(
     "--plugin-dir", "DIR", "Where job_submit_rtsched.so is, if not in Slurm's PluginDir.", None
-)
-apply_option: Callable[[Any], Any] = click.option(
-    "--apply", "really", is_flag=True, help="Change the file; without it only say how."
 )
 
 
@@ -85,7 +73,7 @@ def command() -> None:
 @config_option
 @submit_option
 @plugin_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead.")
+@json_option
 @debug_option
 @click.pass_context
 def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
@@ -98,15 +86,8 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     from rtsched.adapters.slurm_setup import findings
 
     setup, found = looked(**where)
-    found += [*findings(setup), *daemon_findings(setup.run / "query.sock")]
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode([each._asdict() for each in found]).decode())
-    else:
-        show(console(), found)
-    wrong = any(each.state == "wrong" for each in found)
-    ctx.exit(Exit.FINDINGS if wrong else Exit.GOOD)
+    query = setup.run / "query.sock"
+    report(ctx, [*found, *findings(setup), *daemon_findings(query, TROUBLE)], as_json)
 
 
 @command.command("install")
@@ -136,11 +117,7 @@ def install(really: bool, **where: Any) -> None:
     _change(setup.path, old, new, AFTER_INSTALL if really else "")
     lines = f"{setup.path}: "
     left = [f for f in (*found, *findings(setup)) if f.state == "wrong"]
-    left = [f for f in left if not f.what.startswith(lines)]
-    if left:
-        out = console()
-        out.print("\nStill to be done:")
-        show(out, left)
+    show_left([f for f in left if not f.what.startswith(lines)])
 
 
 def refuse(setup: Setup, why: str) -> None:
@@ -170,51 +147,11 @@ def looked(
 ) -> tuple[Setup, list[Finding]]:
     """Return what there is, and what is wrong with the site's settings."""
     from rtsched.adapters.slurm_look import look
-    from rtsched.adapters.slurm_setup import Finding
-    from rtsched.cli.check import load_checked
-    from rtsched.daemon.settings import LiveSite
-    from rtsched.plugins import discover
 
-    found: list[Finding] = []
-    site = LiveSite()
-    try:
-        if config.exists():
-            site = load_checked(config, discover())
-        else:
-            what = f"{config} is not there: defaults hold, and no plug-in"
-            found.append(Finding("wrong", what, "write one; `rtsched check` reads it"))
-    except RtschedError as error:
-        found.append(Finding("wrong", str(error), "`rtsched check` tells more"))
+    site, found = site_settings(config)
     run, users = Path(site.daemon.run), site.daemon.asking_users()
     setup = look(slurm_conf, site.slurm, run, users, plugin_dir, submit_conf)
     return setup, found
-
-
-def daemon_findings(path: Path) -> list[Finding]:
-    """Return whether a daemon answers on a socket, and of what problems it tells."""
-    from rtsched.adapters.slurm_setup import Finding
-    from rtsched.daemon.ask import ask
-    from rtsched.daemon.reports import Status
-
-    try:
-        report = ask(Status(), str(path))
-    except RtschedError as error:
-        return [Finding("wrong", str(error), "`systemctl start rtsched`; its log says what fails")]
-    told = [
-        Finding("wrong", f"the daemon tells: {problem}", "docs/slurm/troubleshooting.md")
-        for problem in report.problems
-    ]
-    dry = Finding("note", "the daemon is on a dry-run: it promises and changes nothing")
-    state = [dry] if report.mode == "dry-run" else []
-    return [*state, *told] or [Finding("good", "the daemon answers, and tells of no problem")]
-
-
-def show(out: Console, found: Sequence[Finding]) -> None:
-    """Print findings, each with its remedy."""
-    for each in found:
-        indented(out, each.what, 7, STYLES[each.state], lead=each.state)
-        if each.remedy:
-            indented(out, each.remedy, 7)
 
 
 def _change(path: Path, old: str, new: str, after: str) -> None:
@@ -222,54 +159,9 @@ def _change(path: Path, old: str, new: str, after: str) -> None:
     if new == old:
         click.echo(f"{path}: nothing to change")
         return
-    lines = unified_diff(
-        old.splitlines(), new.splitlines(), str(path), f"{path} (new)", lineterm=""
-    )
-    click.echo("\n".join(lines).encode("utf-8", "backslashreplace").decode())
+    show_change(path, old, new)
     if not after:
-        say("rtsched: nothing was changed; --apply does it")
+        say(UNCHANGED)
         return
     backup = replace_file(path, old, new)
     say(f"rtsched: {path} was changed; what it was is in {backup}\n{after}")
-
-
-def replace_file(path: Path, old: str, new: str) -> Path:
-    """Write a file anew, in one step, with its owner and mode; return the path of the backup.
-
-    Raises
-    ------
-    OutputError
-        If the file changed meanwhile, or cannot be written.
-    """
-    path = path.resolve()
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    backup = path.with_name(f"{path.name}.rtsched-{stamp}")
-    try:
-        _write_like(path, backup, old)
-        if path.read_bytes() != old.encode("utf-8", "surrogateescape"):
-            backup.unlink()
-            raise OutputError(path, "was changed by somebody else just now; try again")
-        _write_like(path, path, new)
-    except OSError as error:
-        raise OutputError(
-            path, f"cannot be written ({error.strerror}); run this as root"
-        ) from error
-    return backup
-
-
-def _write_like(model: Path, path: Path, text: str) -> None:
-    """Write a file in one step, with the owner and mode of another."""
-    status = model.stat()
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), status.st_mode & 0o7777)
-            os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            file.write(text.encode("utf-8", "surrogateescape"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise

@@ -1,0 +1,145 @@
+"""Whether a batch system is ready for rtsched: findings, and what is looked at on all of them."""
+
+from __future__ import annotations
+
+import pwd
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+SUBMIT_KEYS = {
+    *("socket", "timeout_ms", "on_failure", "breaker_failures", "breaker_ms"),
+    *("judge", "daemon_user"),
+}
+"""Settings of a submit filter that all batch systems share."""
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    state : {"good", "note", "wrong"}
+        `note`: it works, with a limit worth knowing.
+    what : str
+        What was found.
+    remedy : str
+        What to do; empty where all is good.
+    """
+
+    state: Literal["good", "note", "wrong"]
+    what: str
+    remedy: str = ""
+
+
+class Meeting(Protocol):
+    """Where the daemon and the submit filter meet.
+
+    Attributes
+    ----------
+    user, user_exists : str, bool
+        The daemon's user.
+    run : Path
+        Directory of the sockets.
+    run_owner : str
+        Whose that is; empty: it is not there.
+    submit_path : Path
+        Settings of the submit filter.
+    submit : mapping of str to str
+        What they say.
+    """
+
+    @property
+    def user(self) -> str: ...  # noqa: D102
+    @property
+    def user_exists(self) -> bool: ...  # noqa: D102
+    @property
+    def run(self) -> Path: ...  # noqa: D102
+    @property
+    def run_owner(self) -> str: ...  # noqa: D102
+    @property
+    def submit_path(self) -> Path: ...  # noqa: D102
+    @property
+    def submit(self) -> Mapping[str, str]: ...  # noqa: D102
+
+
+def user_findings(setup: Meeting) -> Iterator[Finding]:
+    """Tell of a daemon's user that is not there."""
+    if not setup.user_exists:
+        yield Finding(
+            "wrong",
+            f"there is no user {setup.user} on this machine",
+            f"`useradd --system {setup.user}`, or install the package's sysusers file",
+        )
+
+
+def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[Finding]:
+    """Tell whether daemon and filter name the same socket and user; `keys`: settings there are."""
+    if not setup.run_owner:
+        yield Finding(
+            "wrong",
+            f"{setup.run} is not there",
+            "systemd makes it with the unit's RuntimeDirectory; start the daemon",
+        )
+    elif setup.run_owner != setup.user:
+        yield Finding(
+            "wrong",
+            f"{setup.run} belongs to {setup.run_owner}",
+            f"`chown {setup.user}: {setup.run}`",
+        )
+    else:
+        yield Finding("good", f"{setup.run} belongs to {setup.user}")
+    wanted = str(setup.run / "submit.sock")
+    asked = setup.submit.get("socket", "/run/rtsched/submit.sock")
+    if asked != wanted:
+        yield Finding(
+            "wrong",
+            f"the submit filter asks {asked}, the daemon listens on {wanted}",
+            f"set socket = {wanted} in {setup.submit_path}",
+        )
+    if (user := setup.submit.get("daemon_user", "rtsched")) != setup.user:
+        yield Finding(
+            "wrong",
+            f"the submit filter trusts {user}, the daemon runs as {setup.user}",
+            f"set daemon_user = {setup.user} in {setup.submit_path}",
+        )
+    for key in sorted(set(setup.submit) - set(keys)):
+        yield Finding(
+            "wrong", f"{setup.submit_path}: {key!r} is not known", "correct or remove that line"
+        )
+
+
+# --- looks ----------------------------------------------------------------------------------------
+
+
+def user_exists(name: str) -> bool:
+    """Return whether this machine has a user of that name."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def owner_of(path: Path) -> str:
+    """Return whose a file or directory is; empty: it is not there."""
+    try:
+        uid = path.stat().st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def submit_settings(path: Path) -> dict[str, str]:
+    """Return what the submit filter's settings say; a file that is not there says nothing."""
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in map(str.strip, lines) if line and line[0] != "#")
+    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,0 +1,216 @@
+"""What `rtsched slurm` and `rtsched condor` share: findings shown, files shown and changed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.adapters.readiness import Finding
+from rtsched.cli.common import Exit, console, indented
+from rtsched.errors import OutputError, RtschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from rtsched.daemon.settings import LiveSite
+
+SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
+SITE = Path("/etc/rtsched/site.toml")
+STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
+UNCHANGED = "rtsched: nothing was changed; --apply does it"
+
+
+def path_option(name: str, metavar: str, text: str, default: Any) -> Callable[[Any], Any]:
+    """Return an option that names a file or a directory."""
+    return click.option(
+        name,
+        metavar=metavar,
+        type=click.Path(path_type=Path),
+        default=default,
+        show_default=not callable(default),
+        help=text,
+    )
+
+
+config_option = path_option("--config", "SITE.TOML", "The site's settings.", SITE)
+submit_option = path_option("--submit-conf", "FILE", "Settings of the submit filter.", SUBMIT_CONF)
+json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON array instead."
+)
+apply_option: Callable[[Any], Any] = click.option(
+    "--apply", "really", is_flag=True, help="Change files; without it only say how."
+)
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def site_settings(config: Path) -> tuple[LiveSite, list[Finding]]:
+    """Return the site's settings, and what is wrong with them; then they are the defaults."""
+    from rtsched.cli.check import load_checked
+    from rtsched.daemon.settings import LiveSite
+    from rtsched.plugins import discover
+
+    try:
+        if config.exists():
+            return load_checked(config, discover()), []
+    except RtschedError as error:
+        return LiveSite(), [Finding("wrong", str(error), "`rtsched check` tells more")]
+    what = f"{config} is not there: defaults hold, and no plug-in"
+    return LiveSite(), [Finding("wrong", what, "write one; `rtsched check` reads it")]
+
+
+def daemon_findings(path: Path, page: str) -> list[Finding]:
+    """Return whether a daemon answers on a socket, and of what problems it tells.
+
+    Parameters
+    ----------
+    path : Path
+        The socket for questions.
+    page : str
+        Where the docs say what to do about problems.
+    """
+    from rtsched.daemon.ask import ask
+    from rtsched.daemon.reports import Status
+
+    try:
+        report = ask(Status(), str(path))
+    except RtschedError as error:
+        return [Finding("wrong", str(error), "`systemctl start rtsched`; its log says what fails")]
+    told = [Finding("wrong", f"the daemon tells: {problem}", page) for problem in report.problems]
+    dry = Finding("note", "the daemon is on a dry-run: it promises and changes nothing")
+    state = [dry] if report.mode == "dry-run" else []
+    return [*state, *told] or [Finding("good", "the daemon answers, and tells of no problem")]
+
+
+def report(ctx: click.Context, found: Sequence[Finding], as_json: bool) -> None:
+    """Print findings and end: status 1 if something is wrong."""
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode([each._asdict() for each in found]).decode())
+    else:
+        show(console(), found)
+    wrong = any(each.state == "wrong" for each in found)
+    ctx.exit(Exit.FINDINGS if wrong else Exit.GOOD)
+
+
+def show(out: Console, found: Sequence[Finding]) -> None:
+    """Print findings, each with its remedy."""
+    for each in found:
+        indented(out, each.what, 7, STYLES[each.state], lead=each.state)
+        if each.remedy:
+            indented(out, each.remedy, 7)
+
+
+def show_left(found: Sequence[Finding]) -> None:
+    """Print what is still wrong after an installation, if anything is."""
+    if found:
+        out = console()
+        out.print("\nStill to be done:")
+        show(out, found)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def show_change(path: Path, old: str, new: str) -> None:
+    """Print how a file changes; an empty text: it is not there."""
+    before, after = (str(path) if old else "/dev/null"), (f"{path} (new)" if new else "/dev/null")
+    lines = unified_diff(old.splitlines(), new.splitlines(), before, after, lineterm="")
+    click.echo("\n".join(lines).encode("utf-8", "backslashreplace").decode())
+
+
+def replace_file(path: Path, old: str, new: str, ending: str = "") -> Path:
+    """Write a file anew, in one step, with its owner and mode; return the path of the backup.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    old, new : str
+        What it holds, and is to hold.
+    ending : str
+        What the backup's name ends with.
+
+    Raises
+    ------
+    OutputError
+        If the file changed meanwhile, or cannot be written.
+    """
+    path = path.resolve()
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    backup = path.with_name(f"{path.name}.rtsched-{stamp}{ending}")
+    try:
+        _write_like(path, backup, old)
+        if path.read_bytes() != old.encode("utf-8", "surrogateescape"):
+            backup.unlink()
+            raise OutputError(path, "was changed by somebody else just now; try again")
+        _write_like(path, path, new)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return backup
+
+
+def write_file(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file that is ours alone, in one step; its directory is made where it is missing.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, text, mode, (os.geteuid(), os.getegid()))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file that is ours alone.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(path, f"cannot be written ({error.strerror}); run this as root")
+
+
+def _write_like(model: Path, path: Path, text: str) -> None:
+    """Write a file in one step, with the owner and mode of another."""
+    status = model.stat()
+    _write(path, text, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
+
+
+def _write(path: Path, text: str, mode: int, owner: tuple[int, int]) -> None:
+    """Write a file in one step."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            os.fchown(file.fileno(), *owner)
+            file.write(text.encode("utf-8", "surrogateescape"))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
