@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rtsched.adapters.condor import CondorSystem, CondorTranslator
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
 from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import Kind
@@ -65,6 +66,8 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Polic
 
 def system_of(live: LiveSite) -> tuple[Callable[[], LiveSystem], Translator]:
     """Return how to make the site's batch system, in another process, and its translator."""
+    if live.daemon.system == "condor":
+        return partial(CondorSystem, live.condor), CondorTranslator(live.condor)
     return partial(SlurmSystem, live.slurm), SlurmTranslator(live.slurm)
 
 
