@@ -134,9 +134,11 @@ def serve(pool: Pool, who: int, limit: float) -> float:
     Returns the CPUs they take. The first job may be larger than the slice. A submitter whose jobs
     have all been looked at is done; one that comes to the end of its slice is not.
     """
-    taken = 0.0
+    state, taken = pool.state[0], 0.0
     row = int(pool.submitters[who].first)
     while row >= 0:
+        if state.free <= state.held:
+            return taken
         after = int(pool.requests[row].after)
         size = int(pool.jobs[row].width)
         if pick(pool, row, size):

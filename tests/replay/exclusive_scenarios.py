@@ -120,12 +120,33 @@ def appended(system: ExclusiveNodes, plan: Schedule, row: int) -> Schedule:
     return Schedule.build([jobs.id[row]], [start], [start + jobs.wall_time[row]], offsets, nodes)
 
 
+def assert_no_overlap(system: ExclusiveNodes) -> None:
+    """Check that each job ran on as many nodes as it has, and no node ran two jobs at a time.
+
+    Of jobs that were killed and never started again nothing is known.
+    """
+    course = system.course()
+    offsets, nodes = system.node_rows()
+    ran = np.isfinite(course.start)
+    assert (np.diff(offsets)[ran] == course.size[ran]).all()
+    owner = np.repeat(np.arange(len(ran)), np.diff(offsets))
+    nodes, owner = nodes[ran[owner]], owner[ran[owner]]
+    order = np.lexsort((course.start[owner], nodes))
+    same = nodes[order][1:] == nodes[order][:-1]
+    before, after = owner[order][:-1][same], owner[order][1:][same]
+    assert (course.end[before] <= course.start[after]).all()
+    for row in np.flatnonzero(ran):
+        mine = nodes[owner == row]
+        assert len(set(mine.tolist())) == len(mine)
+        assert course.first_node[row] == mine.min()
+
+
 def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
     """Return named systems that have run to their end."""
     nodes = 40
     cluster = Cluster.uniform(nodes)
     jobs, run = random_jobs(1, 120, nodes)
-    for loop in ("fcfs", "easy", "conservative", "serial"):
+    for loop in ("fcfs", "easy", "conservative", "serial", "negotiator"):
         for order in ("arrival", "deadline"):
             for depth in (0, 3):
                 settings = SystemSettings(loop=loop, order=order, depth=depth)  # type: ignore[arg-type]
@@ -133,7 +154,7 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
                 system.advance()
                 yield f"{loop} {order} {depth}", system
     events = [NodeEvent(ORIGIN + 40.0 * k, k % 7, (2, 0, 1, 0)[k % 4]) for k in range(24)]
-    for loop in ("fcfs", "easy", "conservative"):
+    for loop in ("fcfs", "easy", "conservative", "negotiator"):
         settings = SystemSettings(loop=loop, order="priority")  # type: ignore[arg-type]
         system = ExclusiveNodes(
             jobs, run, cluster, settings, compiled=hooks(), record_nodes=True, record_events=True

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from exclusive_scenarios import ORIGIN, answer, appended, hooks, random_jobs, report, scenarios
+from exclusive_scenarios import (
+    ORIGIN,
+    answer,
+    appended,
+    assert_no_overlap,
+    hooks,
+    random_jobs,
+    report,
+    scenarios,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_loops import Work, conservative, head_starts, simulate
@@ -88,23 +97,6 @@ def run(work: list[Work], loop: str = "easy", nodes: int = NODES, **more: Any) -
 def starts(system: ExclusiveNodes) -> list[float]:
     """Return when each job started, relative to the origin."""
     return (system.course().start - ORIGIN).tolist()
-
-
-def assert_no_overlap(system: ExclusiveNodes) -> None:
-    """Check that each job ran on as many nodes as it has, and no node ran two jobs at a time."""
-    course = system.course()
-    offsets, nodes = system.node_rows()
-    ran = np.isfinite(course.start)
-    assert (np.diff(offsets)[ran] == course.size[ran]).all()
-    owner = np.repeat(np.arange(len(ran)), np.diff(offsets))
-    order = np.lexsort((course.start[owner], nodes))
-    same = nodes[order][1:] == nodes[order][:-1]
-    before, after = owner[order][:-1][same], owner[order][1:][same]
-    assert (course.end[before] <= course.start[after]).all()
-    for row in np.flatnonzero(ran):
-        mine = nodes[offsets[row] : offsets[row + 1]]
-        assert len(set(mine.tolist())) == len(mine)
-        assert course.first_node[row] == mine.min()
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy"])
@@ -584,7 +576,7 @@ def test_events_tell_every_start_and_end_once() -> None:
         )
 
 
-@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative", "serial"])
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative", "serial", "negotiator"])
 def test_nothing_to_do_is_done_at_once(loop: str) -> None:
     """An empty workload, and jobs that no machine holds, come to an end."""
     assert run([], loop).course().start.tolist() == []

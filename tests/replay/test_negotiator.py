@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
+import pytest
+from exclusive_scenarios import ORIGIN, answer, assert_no_overlap, random_jobs
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_negotiator import Ask, Plain, Rules
 
 from rtsched.adapters.simulated.exclusive import ExclusiveNodes
-from rtsched.adapters.simulated.interface import NegotiatorSettings, SystemSettings
+from rtsched.adapters.simulated.interface import (
+    Asks,
+    NegotiatorSettings,
+    NodeEvent,
+    SystemSettings,
+)
+from rtsched.adapters.simulated.submitters import _slots
+from rtsched.kernels import pool as kernel
+from rtsched.kernels.compiling import plain
+from rtsched.kernels.pool_claims import age
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
+from rtsched.replay.engine import replay
+from rtsched.replay.policies import presets
+from rtsched.replay.synth import Lublin
+from rtsched.replay.workload import WorkloadOptions, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ORIGIN = 1_000_000_000.0
 USERS = ("a", "b", "c")
 FACTORS = {"a": 1000.0, "b": 1370.0, "c": 2117.0, "DedicatedScheduler": 977.0}
 """Factors of which no two users' effective priorities are ever equal, so that none needs a tie."""
@@ -62,6 +77,15 @@ def system(
     work: Sequence[Ask], cluster: Cluster, rules: Rules | None = None, **more: Any
 ) -> ExclusiveNodes:
     """Return a pool that has run to its end."""
+    made = begun(work, cluster, rules, **more)
+    assert made.advance().done
+    return made
+
+
+def begun(
+    work: Sequence[Ask], cluster: Cluster, rules: Rules | None = None, **more: Any
+) -> ExclusiveNodes:
+    """Return a pool before its first instant."""
     rules = rules or Rules()
     settings = NegotiatorSettings(
         interval=rules.interval,
@@ -70,7 +94,7 @@ def system(
         claim_worklife=rules.worklife,
         factors=rules.factors,
     )
-    made = ExclusiveNodes(
+    return ExclusiveNodes(
         *table(work),
         cluster,
         SystemSettings(loop="negotiator", negotiator=settings),
@@ -78,8 +102,6 @@ def system(
         record_nodes=True,
         **more,
     )
-    assert made.advance().done
-    return made
 
 
 def starts(made: ExclusiveNodes) -> list[float]:
@@ -133,3 +155,285 @@ def test_the_loop_starts_jobs_as_a_plainly_written_one_does(
     work = [job._replace(size=min(job.size, most)) for job in work]
     made = system(work, machine(slots), rules)
     np.testing.assert_allclose(starts(made), Plain(work, slots, rules).run(), rtol=0, atol=1e-6)
+
+
+def assert_books_agree(made: ExclusiveNodes) -> None:
+    """Check that claims, slots, submitters and lists of waiting jobs tell the same story."""
+    pool, m = made._pool, len(made.cluster)
+    state, claims = kernel.scalars(pool), pool.claims[:m]
+    owner, busy = claims["owner"], pool.nodes["row"][:m]
+    for who, submitter in enumerate(pool.submitters):
+        assert submitter["used"] == np.count_nonzero(owner == who)
+    whole = with_claims_of(made)
+    for place, offer in enumerate(pool.offers):
+        mine = claims[(claims["slot"] == place) & (owner >= 0)]
+        assert offer["free"] == offer["count"] - len(mine)
+        assert offer["memory"] == whole[place]["memory"] - mine["memory"].sum()
+        assert offer["memory"] >= 0
+    assert (owner[busy >= 0] == pool.requests["owner"][busy[busy >= 0]]).all()
+    held = claims["held"] == 1
+    assert state["held"] == held.sum()
+    assert (owner[held] == state["dedicated"]).all()
+    assert (busy[held] < 0).all()
+    assert (owner[(busy < 0) & ~held] < 0).all(), "a claim without a job that nobody holds"
+    assert_lists_are_the_queue(made)
+
+
+def with_claims_of(made: ExclusiveNodes) -> np.ndarray[Any, Any]:
+    """Return the slots of a pool as they were at the start."""
+    return _slots(made.cluster.nodes, len(made._pool.nodes))[0]
+
+
+def assert_lists_are_the_queue(made: ExclusiveNodes) -> None:
+    """Check that each job that waits stands in one list, which is in order both ways."""
+    pool, listed = made._pool, []
+    for submitter in pool.submitters:
+        row, mine = int(submitter["first"]), []
+        while row >= 0:
+            mine.append(row)
+            row = int(pool.requests["after"][row])
+        back, row = [], int(submitter["last"])
+        while row >= 0:
+            back.append(row)
+            row = int(pool.requests["before"][row])
+        assert back == mine[::-1]
+        assert mine == sorted(mine, key=lambda row: (pool.more["key"][row], row))
+        listed += mine
+    assert sorted(listed) == np.flatnonzero(pool.jobs["status"] == kernel.QUEUED).tolist()
+
+
+@given(work=workloads(), slots=pools, rules=rules)
+def test_books_agree_whenever_one_looks(
+    work: list[Ask], slots: list[tuple[int, float]], rules: Rules
+) -> None:
+    """No CPU has two owners, no slot gives more than it has, and nothing is lost or gained."""
+    most = sum(count for count, _ in slots)
+    work = [job._replace(size=min(job.size, most)) for job in work]
+    made = begun(work, machine(slots), rules)
+    while not made.advance(1).done:
+        assert_books_agree(made)
+    assert_books_agree(made)
+    assert_no_overlap(made)
+    if (made.course().fate == 0).all():
+        assert (made._pool.claims["owner"] < 0).all()
+
+
+@given(work=workloads(), slots=pools)
+def test_a_job_of_few_cpus_has_them_in_one_slot(
+    work: list[Ask], slots: list[tuple[int, float]]
+) -> None:
+    """Only what is wider than every slot is spread over several."""
+    most, widest = sum(count for count, _ in slots), max(count for count, _ in slots)
+    work = [job._replace(size=min(job.size, most)) for job in work]
+    cluster = machine(slots)
+    made = system(work, cluster)
+    offsets, nodes = made.node_rows()
+    for row, job in enumerate(work):
+        mine = cluster.nodes.name[nodes[offsets[row] : offsets[row + 1]]]
+        if job.size <= widest:
+            assert len(set(mine.tolist())) <= 1
+
+
+@given(seed=st.integers(0, 2**16), slots=pools)
+def test_books_agree_whatever_is_asked_of_the_system(
+    seed: int, slots: list[tuple[int, float]]
+) -> None:
+    """Plans, holds, priorities, node sets and nodes that fail leave claims in order."""
+    rng = np.random.default_rng(seed)
+    cluster = machine([*slots, (4, 16.0)])
+    jobs, run = random_jobs(seed, 25, len(cluster), memory=rng.integers(0, 3, 25))
+    settings = SystemSettings(loop="negotiator", order="priority")
+    events = [
+        NodeEvent(ORIGIN + 30.0 * k, int(rng.integers(0, len(cluster))), (2, 0, 1, 0)[k % 4])
+        for k in range(12)
+    ]
+    made = ExclusiveNodes(
+        jobs,
+        run,
+        cluster,
+        settings,
+        asks=Asks(True, True, True, True),
+        node_events=events,
+        record_nodes=True,
+    )
+    answer(made, rng)
+    assert_lists_are_the_queue(made)
+    assert_no_overlap(made)
+    used = made._pool.submitters["used"]
+    owner = made._pool.claims["owner"]
+    assert used.tolist() == [np.count_nonzero(owner == who) for who in range(len(used))]
+
+
+def test_real_priority_follows_the_cpus_in_use_with_a_half_life() -> None:
+    """The manual's example: ten CPUs for long make 10, a day later it is 5, then 2.5."""
+    day = 86400.0
+    work = [Ask(0.0, 40 * day, user="a") for _ in range(10)]
+    work += [Ask(40 * day + day, 1.0, user="a"), Ask(40 * day + 2 * day, 1.0, user="a")]
+    made = begun(work, machine([(1, 1.0)] * 10))
+    priority = [priority_of(made, "a")]
+    while not made.advance(1).done:
+        priority.append(priority_of(made, "a"))
+    assert priority[0] == 0.5
+    assert priority[-2:] == pytest.approx([5.0, 2.5], rel=1e-4)
+    made = system([Ask(0.0, 40 * day, user="a")] * 10, machine([(1, 1.0)] * 10))
+    assert priority_of(made, "a") == pytest.approx(10.0, rel=1e-6)
+
+
+def priority_of(made: ExclusiveNodes, user: str) -> float:
+    """Return a user's real priority as of when it was last looked at."""
+    return float(made._pool.submitters["priority"][USERS.index(user)])
+
+
+@given(
+    before=st.floats(0.5, 1000.0),
+    used=st.integers(0, 1000),
+    spans=st.lists(st.floats(0.0, 1e6), min_size=1, max_size=6),
+)
+def test_priority_does_not_depend_on_how_often_it_is_worked_out(
+    before: float, used: int, spans: list[float]
+) -> None:
+    """While usage stays the same, many small steps and one large step agree."""
+    made = begun([Ask(0.0, 1.0)], machine([(1, 1.0)]))
+    state, submitter = kernel.scalars(made._pool), made._pool.submitters[:1]
+    results = []
+    for steps in (spans, [sum(spans)]):
+        state["now"] = submitter["at"] = 0.0
+        submitter["priority"], submitter["used"] = before, used
+        for step in steps:
+            state["now"] += step
+            plain(age)(made._pool, 0)
+        results.append(float(submitter["priority"][0]))
+    assert results[0] == pytest.approx(results[1], rel=1e-9)
+    assert 0.5 <= results[0] <= max(before, used) + 1e-9
+
+
+@pytest.mark.parametrize(("factor", "ratio"), [(1.0, 1.0), (2.0, 2.0**0.5), (4.0, 2.0)])
+def test_long_run_shares_go_with_one_over_the_root_of_the_factor(
+    factor: float, ratio: float
+) -> None:
+    """The slice goes with 1 / (CPUs in use x factor), so a factor of 4 halves what a user gets."""
+    rng = np.random.default_rng(1)
+    hours, cpus = 48, 60
+    run = rng.integers(300, 900, 2 * cpus * hours * 8)
+    work = [Ask(0.0, float(t), user="ab"[k % 2]) for k, t in enumerate(run)]
+    rules = Rules(half_life=3600.0, factors={"a": 1000.0, "b": 1000.0 * factor})
+    made = system(work, machine([(1, 1.0)] * cpus), rules)
+    course = made.course()
+    first, last = ORIGIN + 12 * 3600.0, ORIGIN + hours * 3600.0
+    span = np.clip(course.end, first, last) - np.clip(course.start, first, last)
+    of_a = np.arange(len(work)) % 2 == 0
+    assert span.sum() == pytest.approx(cpus * (last - first), rel=0.1)
+    assert span[of_a].sum() / span[~of_a].sum() == pytest.approx(ratio, rel=0.05)
+
+
+def test_at_first_slices_go_with_one_over_the_factor() -> None:
+    """Two new users, factors 1 to 2: the first cycle gives them 20 and 10 of 30 CPUs."""
+    work = [Ask(0.0, 1e5, user="ab"[k % 2]) for k in range(80)]
+    made = system(work, machine([(1, 1.0)] * 30), Rules(factors={"a": 500.0}))
+    begun_at_once = np.array(starts(made)) == 0.0
+    assert [begun_at_once[0::2].sum(), begun_at_once[1::2].sum()] == [20, 10]
+
+
+def test_cycles_come_at_the_interval_and_on_submission_after_the_delay() -> None:
+    """The first job starts at once, the next at 20 s, what finds no slot with a later cycle."""
+    work = [
+        Ask(0.0, 1000.0),
+        Ask(5.0, 1000.0, user="b"),
+        Ask(30.0, 45.0, user="c"),
+        Ask(31.0, 5.0, user="c"),
+    ]
+    made = system(work, machine([(1, 1.0)] * 3), Rules(worklife=0.0))
+    assert starts(made) == [0.0, 20.0, 40.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("worklife", "expected"),
+    [(1200.0, [0.0, 50.0, 100.0]), (0.0, [0.0, 60.0, 120.0]), (60.0, [0.0, 50.0, 120.0])],
+)
+def test_a_claim_takes_the_next_job_until_its_work_life_is_over(
+    worklife: float, expected: list[float]
+) -> None:
+    """A claim is used again at once; after that the next job waits for a cycle."""
+    work = [Ask(0.0, 50.0)] * 3
+    assert starts(system(work, machine([(1, 1.0)]), Rules(worklife=worklife))) == expected
+
+
+def test_a_claim_passes_to_its_own_user_only() -> None:
+    """Another user's job, however old, gets the CPU by negotiation."""
+    work = [Ask(0.0, 50.0), Ask(1.0, 5.0, user="b"), Ask(2.0, 5.0)]
+    assert starts(system(work, machine([(1, 1.0)]))) == [0.0, 80.0, 50.0]
+
+
+def test_a_job_that_fits_nowhere_holds_up_nobody() -> None:
+    """One whose memory no slot has waits for ever; later ones of the same user start."""
+    work = [Ask(0.0, 5.0, memory=9.0), Ask(0.0, 5.0, memory=1.0)]
+    made = system(work, machine([(1, 4.0)]))
+    assert made.course().fate.tolist() == [2, 0]
+
+
+def test_wide_jobs_start_first_come_first_served_on_cpus_held_for_them() -> None:
+    """The first wide job collects CPUs as they come free; a narrower one does not pass it."""
+    work = [
+        Ask(0.0, 100.0),
+        Ask(0.0, 200.0),
+        Ask(1.0, 10.0, size=3, user="b"),
+        Ask(2.0, 10.0, size=2, user="c"),
+    ]
+    rules = Rules(factors={"DedicatedScheduler": 1.0})
+    made = system(work, machine([(1, 1.0)] * 3), rules)
+    assert starts(made) == [0.0, 0.0, 200.0, 210.0]
+
+
+def test_the_fastest_slot_is_taken_first() -> None:
+    """Of slots with room the fastest one is the best, then the first."""
+    cluster = machine([(1, 1.0)] * 4, speed=np.array([1.0, 2.0, 1.0, 2.0]))
+    made = system([Ask(0.0, 50.0, user=user) for user in "abc"], cluster)
+    assert made.course().first_node.tolist() == [1, 3, 0]
+
+
+def test_a_user_orders_the_own_jobs() -> None:
+    """Job priority counts among one user's jobs, then the order of submission."""
+    work = [Ask(0.0, 10.0), Ask(0.0, 10.0, priority=5), Ask(0.0, 10.0, priority=5)]
+    assert starts(system(work, machine([(1, 1.0)]))) == [20.0, 0.0, 10.0]
+
+
+def test_factors_are_found_by_group_and_user() -> None:
+    """`GROUP.USER` counts before `USER`, and that before `GROUP`."""
+    accounts = Accounts.build(
+        4, name=["g", "x", "y", "x"], parent=np.array([-1, 0, 0, -1], np.int32)
+    )
+    jobs, run = table([Ask(0.0, 1.0)])
+    factors = {"g.x": 2.0, "x": 3.0, "g": 5.0, "DedicatedScheduler": 7.0}
+    made = ExclusiveNodes(
+        jobs,
+        run,
+        Cluster.uniform(1),
+        SystemSettings(loop="negotiator", negotiator=NegotiatorSettings(factors=factors)),
+        accounts=accounts,
+    )
+    assert made._pool.submitters["factor"].tolist() == [5.0, 2.0, 5.0, 3.0, 1000.0, 7.0]
+
+
+def test_the_loops_settings_belong_to_it() -> None:
+    """Another loop refuses them, and says whose they are."""
+    with pytest.raises(ValueError, match="`negotiator` is a setting of loop 'negotiator'"):
+        SystemSettings(loop="easy", negotiator=NegotiatorSettings(interval=5.0))
+    with pytest.raises(ValueError, match="has no loop `negotiator`"):
+        SystemSettings(machine="sliced", loop="negotiator")
+
+
+@pytest.mark.parametrize("loop", ["easy", "negotiator"])
+def test_promises_are_kept_on_a_pool(loop: str) -> None:
+    """With a planner, best-effort jobs of the pool's own loop never delay a promised one."""
+    log = Lublin(jobs=400, nodes=24, seed=5, load=0.9, users=6, accounts=2).log()
+    workload = prepare(log, WorkloadOptions(deadline_rule="slowdown:4", deadline_fraction=0.4))
+    chosen = msgspec.structs.replace(
+        presets()["mcdf"],
+        system=SystemSettings(loop=loop),  # type: ignore[arg-type]
+    )
+    run = replay(workload, loop, chosen, record_nodes=False)
+    promised = np.isfinite(run.results.promise)
+    assert promised.sum() > 50
+    assert (run.results.end[promised] <= run.results.promise[promised] + 1e-6).all()
+    free = np.isinf(workload.jobs.deadline)
+    assert (run.results.fate[free] == 0).all()
