@@ -73,6 +73,7 @@ class Observer:
         self._machine: Machine | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
+        self._submitters: list[Record] = []
         self._read = -math.inf
 
     def look(self) -> View:
@@ -81,7 +82,7 @@ class Observer:
         Raises
         ------
         AdapterError
-            If collector, schedd or negotiator does not answer, or there are no slots.
+            If collector or schedd does not answer, or there are no slots.
         """
         now = time.time()
         if now - self._read > CONFIG_EVERY_S:
@@ -93,8 +94,8 @@ class Observer:
         facts = self._facts(machine, version)
         queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
         self._add_environments(queue)
-        submitters = self._pool.submitters()
-        accounts, facts = self._charged(submitters, queue, facts)
+        problems = _problems(queue) + self._read_submitters()
+        accounts, facts = self._charged(queue, facts)
         begun = self._begun.update(queue)
         groups = groups_of(queue, begun)
         taken = self._taken(queue, groups, machine, claims_of(ads), schedd)
@@ -112,9 +113,9 @@ class Observer:
             accounts,
             edges_of(queue, groups),
             facts=facts,
-            problems=_problems(queue),
+            problems=problems,
         )
-        factors = factors_of(submitters)
+        factors = factors_of(self._submitters)
         return View(queue.procs, queue.ads, machine.slots, sight, facts, factors)
 
     def ended(self, jobs: Sequence[int]) -> Ended:
@@ -210,15 +211,24 @@ class Observer:
             if at is not None and "environment" in ad:
                 queue.ads[at]["environment"] = ad["environment"]
 
-    def _charged(
-        self, submitters: Sequence[Record], queue: Queue, facts: CondorFacts
-    ) -> tuple[Accounts, CondorFacts]:
+    def _read_submitters(self) -> tuple[str, ...]:
+        """Read the negotiator's accounting; return what is wrong with it.
+
+        Without a negotiator jobs run on, and promises are given; none starts.
+        """
+        try:
+            self._submitters = self._pool.submitters()
+        except AdapterError as error:
+            return (f"{error}; shares and factors are those of the last time",)
+        return ()
+
+    def _charged(self, queue: Queue, facts: CondorFacts) -> tuple[Accounts, CondorFacts]:
         """Return the accounts, and the facts with the row of each submitter."""
         procs = queue.procs
         pairs = set(zip(procs.submitter.tolist(), procs.account.tolist(), strict=True))
         names, groups = procs.names("submitter"), (*procs.names("account"), "")
         queued = sorted((names[name], groups[group]) for name, group in pairs if name >= 0)
-        accounts, rows = accounts_of(submitters, queued, self._settings.shares)
+        accounts, rows = accounts_of(self._submitters, queued, self._settings.shares)
         return accounts, replace(facts, associations=rows)
 
 

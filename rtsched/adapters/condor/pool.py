@@ -12,6 +12,7 @@ import importlib
 import math
 import re
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from rtsched.adapters.classads import Expression, Record, number
@@ -34,6 +35,9 @@ Deed = Literal["Hold", "Release", "Remove", "Vacate", "VacateFast", "Suspend", "
 
 _WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus")
 """Attributes of jobs that HTCondor itself often sets to expressions."""
+
+TRIES = 2
+"""How often a question is put at the most."""
 
 _PLAIN = frozenset({str, int, float, bool})
 
@@ -86,6 +90,7 @@ class Pool:
             ) from error
         self._settings = settings
         self._failures = (self._condor.HTCondorException, ValueError, OSError, RuntimeError)
+        self._places: dict[str, Any] = {}
         self._read = False
         self.configure()
 
@@ -99,12 +104,13 @@ class Pool:
         AdapterError
             If it cannot be read.
         """
+        patience = self._settings.query_timeout_s / TRIES
         try:
             if self._read:
                 self._condor.reload_config()
             self._read = True
             for name in ("QUERY_TIMEOUT", "Q_QUERY_TIMEOUT", "TOOL_TIMEOUT"):
-                self._condor.param[name] = str(max(1, round(self._settings.query_timeout_s)))
+                self._condor.param[name] = str(max(1, round(patience)))
         except self._failures as error:
             raise AdapterError(
                 f"HTCondor's configuration cannot be read ({error}); see condor_config_val -summary"
@@ -182,7 +188,8 @@ class Pool:
         """Set an attribute of jobs to a ClassAd expression; return one reply per job.
 
         They are changed in one transaction. Where that fails, as it does when one of them is no
-        longer there, each is changed by itself.
+        longer there, each is changed by itself. HTCondor 23 says of a job that is no longer there
+        that it was done.
         """
         names = [name_of(job) for job in jobs]
         reply = self._edited(names, attribute, value)
@@ -247,28 +254,44 @@ class Pool:
         return self._condor.Collector(self._settings.collector or None)
 
     def _schedd_ad(self) -> Any:
-        kind, name = self._condor.DaemonType.Schedd, self._settings.schedd
-        ad = self._collector().locate(kind, name) if name else self._local().locate(kind)
-        if ad is None:
-            raise AdapterError(f"the collector knows no schedd {name!r}; {_REMEDIES['schedd']}")
-        return ad
+        name = self._settings.schedd
+        where = self._collector() if name else self._condor.Collector()
+        return self._located("schedd", where, self._condor.DaemonType.Schedd, name)
 
     def _schedd(self) -> Any:
         return self._condor.Schedd(self._schedd_ad())
 
     def _negotiator(self) -> Any:
-        ad = self._collector().locate(self._condor.DaemonType.Negotiator)
-        if ad is None:
-            raise AdapterError(f"the collector knows no negotiator; {_REMEDIES['negotiator']}")
-        return self._condor.Negotiator(ad)
+        kind = self._condor.DaemonType.Negotiator
+        return self._condor.Negotiator(self._located("negotiator", self._collector(), kind))
 
-    def _local(self) -> Any:
-        return self._condor.Collector()
+    def _located(self, daemon: str, collector: Any, kind: Any, name: str = "") -> Any:
+        """Return the ad that says where a daemon is; the last one known if there is none.
+
+        A collector that has just been started may not have heard of it yet.
+        """
+        try:
+            ad = collector.locate(kind, name) if name else collector.locate(kind)
+        except self._failures:
+            ad = None
+            if daemon not in self._places:
+                raise
+        ad = self._places.get(daemon) if ad is None else ad
+        if ad is None:
+            raise AdapterError(f"the collector knows no {daemon} {name}; {_REMEDIES[daemon]}")
+        self._places[daemon] = ad
+        return ad
 
     # Ads
 
     def _ask(self, daemon: str, call: Callable[[], T]) -> T:
-        """Return what a call of the bindings returns; its error is ours."""
+        """Return what a call of the bindings returns; its error is ours.
+
+        A daemon that was started anew refuses the session that it had with us, once.
+        """
+        for _ in range(TRIES - 1):
+            with suppress(*self._failures):
+                return call()
         try:
             return call()
         except self._failures as error:

@@ -69,9 +69,10 @@ class Queue:
     procs : Procs
         All procs that are not over.
     ads : dict of int to Record
-        By row of `procs`, the ads of those that want something of rtsched or were told something.
+        By row of `procs`, the ads of those that want something of rtsched or were told something,
+        and of parallel jobs.
     shapes : dict of int to Shape
-        By row of `procs`, what those are that want something.
+        By row of `procs`, what those are that want something, and parallel jobs.
     dag : int64[n]
         Key of each proc's task graph; -1: none.
     over : list of Record
@@ -98,10 +99,10 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
     order = np.lexsort((proc, cluster))
     order = order[(known & ~over)[order]]
     ads = [records[i] for i in order.tolist()]
-    rows = {i: ad for i, ad in enumerate(ads) if not _OF_OURS.isdisjoint(ad)}
+    whole = _whole(ads, "jobuniverse", 5) == PARALLEL
+    rows = {i: ad for i, ad in enumerate(ads) if whole[i] or not _OF_OURS.isdisjoint(ad)}
     shapes = _shapes(rows, cluster[order].tolist(), facts)
     job = (cluster << PROC_BITS | proc)[order]
-    whole = _whole(ads, "jobuniverse", 5) == PARALLEL
     whole[[i for i, shape in shapes.items() if shape.whole]] = True
     dag = np.maximum(_whole(ads, "dagmanjobid", -1), -1)
     for i, shape in shapes.items():
@@ -123,7 +124,7 @@ def _shapes(
     shapes: dict[int, Shape] = {}
     loads: dict[tuple[int, bool], Shape] = {}
     for i, ad in rows.items():
-        if not wishes(ad):
+        if not wishes(ad) and ad.get("jobuniverse") != PARALLEL:
             continue
         parked = ad.get("rtadmission") == PARKED
         known = loads.get((cluster[i], parked)) if "rtsigma" in ad else None

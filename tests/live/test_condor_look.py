@@ -1,0 +1,376 @@
+"""Looking at real pools of both releases, as the daemon's user: slots, jobs, ends, and requests."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from remote import Remote
+from testbed import Pool, PoolOptions
+from testbed.services import wait_for
+
+from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.live import Ending
+from rtsched.errors import AdapterError
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rtsched.adapters.live import Sight
+
+MARGIN = 2 * 5 + 10 + 30 + 10
+"""Two negotiation intervals of the testbed and 10 s, overrun, completing."""
+SLEEP = ["executable = /bin/sleep", "arguments = 600", "request_memory = 64"]
+HOSTILE = 'x\\ny; $(id) \\"z'
+
+OTHER = {
+    "DAEMON_LIST": "$(DAEMON_LIST), SCHEDD_OTHER",
+    "SCHEDD_OTHER": "$(SCHEDD)",
+    "SCHEDD_OTHER_ARGS": "-f -local-name other",
+    "other.SCHEDD_NAME": "other",
+    "other.SPOOL": "/var/lib/condor/spool/other",
+    "other.SCHEDD_LOG": "$(LOG)/SchedLog.other",
+    "other.SCHEDD_ADDRESS_FILE": "$(LOG)/.schedd_address.other",
+    "other.SCHEDD_DAEMON_AD_FILE": "$(LOG)/.schedd_ad.other",
+}
+"""A second schedd on the same machine."""
+
+
+@pytest.fixture(scope="module", params=["forky", "trixie"])
+def static(request: pytest.FixtureRequest, testbed: None) -> Iterator[Pool]:
+    """Run a pool of six static slots that takes parallel jobs."""
+    settings = {"QUEUE_SUPER_USERS": "$(QUEUE_SUPER_USERS), dave"}
+    options = PoolOptions(fast=2, slow=4, parallel=True, settings=settings)
+    with Pool(request.param, options) as running:
+        running.run(["condor_qusers", "-add", "dave@testbed"], check=False)
+        yield running
+
+
+@pytest.fixture
+def pool(static: Pool) -> Iterator[Pool]:
+    """Leave no job behind."""
+    yield static
+    static.run(["condor_qedit", "-constraint", "true", "LeaveJobInQueue=false"], check=False)
+    static.run(["condor_rm", "-all"], check=False)
+    wait_for(
+        "the queue is empty",
+        lambda: not static.run(["condor_q", "-allusers", "-af", "ClusterId"]).stdout,
+    )
+
+
+@pytest.fixture
+def remote(pool: Pool) -> Iterator[Remote]:
+    """Look as the daemon's user, who has no rights but to read."""
+    with Remote(pool, CondorSettings()) as system:
+        yield system
+
+
+def until(remote: Remote, what: str, shown: Callable[[Sight], bool], timeout: float = 60) -> Sight:
+    """Look until something is shown; return that look."""
+    last: list[Sight] = []
+
+    def reached() -> bool:
+        last[:] = [remote.look()]
+        return shown(last[0])
+
+    wait_for(what, reached, timeout)
+    return last[0]
+
+
+def row(sight: Sight, cluster: int, proc: int = 0) -> int:
+    """Return the row of a running job; -1 if it does not run."""
+    jobs = sight.running.id.tolist()
+    job = job_id(cluster, proc)
+    return jobs.index(job) if job in jobs else -1
+
+
+def rows_of(sight: Sight, cluster: int, proc: int = 0) -> list[str]:
+    """Return the names of the rows that a running job has."""
+    names = sight.cluster.nodes.names("name")
+    return [names[at] for at in sight.allocations.nodes_of(row(sight, cluster, proc)).tolist()]
+
+
+def runs(*clusters: int) -> Callable[[Sight], bool]:
+    """Return whether these jobs run."""
+    return lambda sight: all(row(sight, cluster) >= 0 for cluster in clusters)
+
+
+def test_slots(pool: Pool, remote: Remote) -> None:
+    """Names, sizes, speeds and classes of static slots; a look at the same has the same version."""
+    sight = remote.look()
+    nodes = sight.cluster.nodes
+    assert nodes.texts("name") == pool.options.slots
+    assert nodes.speed.tolist() == [2.0] * 2 + [1.0] * 4
+    assert set(nodes.memory.tolist()) == {512 << 20}
+    assert sight.cluster.usable.all()
+    parts = sight.facts.parts
+    fast = sight.cluster.partitions[parts.of("fast", 1, 0)]
+    assert fast.tolist() == [True] * 2 + [False] * 4
+    assert sight.facts.version.split(".")[0] in {"23", "25"}
+    assert sight.facts.margin == MARGIN
+    assert sight.facts.domain == "testbed"
+    assert remote.look().cluster.version == sight.cluster.version
+    assert sight.problems == ()
+
+
+def test_jobs_wait_run_and_end(pool: Pool, remote: Remote) -> None:
+    """Each is shown where it is, with its limits; how it ended is in the history."""
+    good = pool.submit(["executable = /bin/true", "+RtRunTime = 60"], user="alice")
+    bad = pool.submit(["executable = /bin/false"], user="bob")
+    long = pool.submit([*SLEEP, "+RtRunTime = 10 * 60", f'+RtWhy = "{HOSTILE}"'], user="alice")
+    timed = pool.submit(SLEEP, user="bob")
+    held = pool.submit([*SLEEP, "hold = true", "batch_name = night run"], user="carol")
+    kept = pool.submit(["executable = /bin/true", "leave_in_queue = true"], user="alice")
+    sight = until(
+        remote,
+        "two run, one is kept, two are gone",
+        lambda sight: (
+            runs(long, timed)(sight)
+            and len(sight.running) == 2
+            and sight.ended.job.tolist() == [job_id(kept, 0)]
+        ),
+    )
+    assert sight.queued.labels() == [f"{held}.0"]
+    assert sight.queued.texts("name") == ["night run"]
+    assert sight.marks.held.tolist() == [True, False, False]
+    assert sight.marks.uid.tolist() == [2003, 2001, 2002]
+    at = row(sight, long)
+    assert sight.running.wall_time[at] == 600 + MARGIN
+    entries = sight.allocations.entries
+    assert 0 <= sight.time - entries.start[at] < 60
+    assert entries.end[at] - entries.start[at] == 600 + MARGIN
+    assert math.isinf(entries.end[row(sight, timed)])
+    assert len({*rows_of(sight, long), *rows_of(sight, timed)}) == 2
+    names = sight.accounts.texts("name")
+    users = [names[owner] for owner in sight.running.association.tolist()]
+    assert users == ["alice@testbed", "bob@testbed"]
+    pool.run(["condor_rm", f"{long}.0"], user="alice")
+    over = "rtsched: run time of 60 s is over"
+    code = (
+        f"import htcondor2 as h\nh.Schedd().act(h.JobAction.Remove, ['{timed}.0'], ({over!r}, 0))"
+    )
+    pool.run(["/opt/rtsched/bin/python", "-c", code])
+    until(remote, "both are gone", lambda sight: len(sight.running) == 0)
+    asked = [job_id(cluster, 0) for cluster in (good, bad, long, timed, held, 99999)]
+    ended = remote.ended(*asked)
+    assert ended.job.tolist() == asked[:4]
+    assert ended.ending.tolist() == [
+        Ending.COMPLETED,
+        Ending.FAILED,
+        Ending.FAILED,
+        Ending.OWN_LIMIT,
+    ]
+    assert (ended.end >= ended.start).all()
+    assert abs(ended.end - time.time()).max() < 120
+
+
+def test_a_parallel_job_has_all_its_slots(pool: Pool, remote: Remote) -> None:
+    """It is one job, running on as many rows as it has machines."""
+    lines = ["universe = parallel", "machine_count = 3", "hold = true", *SLEEP]
+    wide = pool.submit(lines, user="carol")
+    assert remote.look().queued.size.tolist() == [3]
+    pool.run(["condor_release", str(wide)], user="carol")
+    sight = until(remote, "it runs", runs(wide))
+    assert len(rows_of(sight, wide)) == 3
+    assert (sight.running.size.tolist(), sight.running.cores.tolist()) == ([3], [3])
+
+
+def test_a_load_is_one_job(pool: Pool, remote: Remote) -> None:
+    """A cluster with RtSigma waits, runs and ends as one, whatever its number of procs."""
+    load = ["+RtSigma = 100.0", "+RtCms = 0.1", "+RtCps = 1.0", "queue 3"]
+    wish = f"+RtDeadline = {int(time.time()) + 5000}"
+    held = ["executable = /bin/sleep", "arguments = 3", "hold = true", wish, *load]
+    cluster = pool.submit(held, user="alice")
+    sight = remote.look()
+    assert sight.queued.labels() == [f"{cluster}.0"]
+    assert sight.queued.kind.tolist() == [Kind.DIVISIBLE]
+    assert sight.queued.size_max.tolist() == [3]
+    pool.run(["condor_release", f"{cluster}.2"], user="alice")
+    sight = until(remote, "a chunk runs", runs(cluster))
+    assert (len(sight.queued), len(rows_of(sight, cluster))) == (0, 1)
+    until(remote, "it is over", lambda sight: not sight.allocations.indptr[-1])
+    sight = remote.look()
+    assert runs(cluster)(sight), "the others have not run yet"
+    pool.run(["condor_release", str(cluster)], user="alice")
+    until(remote, "all is over", lambda sight: len(sight.running) + len(sight.queued) == 0)
+    ended = remote.ended(job_id(cluster, 0))
+    assert ended.job.tolist() == [job_id(cluster, 0)]
+    assert ended.ending.tolist() == [Ending.COMPLETED]
+    assert ended.end[0] - ended.start[0] >= 6
+
+
+def test_ads_that_are_no_text_at_all(pool: Pool, remote: Remote) -> None:
+    """A user's bytes and expressions without end hide nobody's job, her own included."""
+    lines = [
+        b"executable = /bin/sleep",
+        b"hold = true",
+        b'batch_name = "a\xff\xfe"',
+        b"+RtDeadline = foo(bar)",
+        b"+RtSigma = {1, 2}",
+        b"request_memory = Nothing * 2",
+        b"queue",
+    ]
+    pool.path("/home/bob/odd.sub").write_bytes(b"\n".join([*lines, b""]))
+    pool.run(["condor_submit", "/home/bob/odd.sub"], user="bob")
+    other = pool.submit([*SLEEP, "hold = true"], user="alice")
+    queued = remote.look().queued
+    assert queued.labels()[-1] == f"{other}.0"
+    assert queued.texts("user") == ["bob", "alice"]
+    assert queued.deadline.tolist() == [math.inf] * 2
+
+
+REQUESTS = """
+import json, sys
+from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.pool import Pool
+pool = Pool(CondorSettings())
+job, gone = json.loads(sys.argv[1])
+said = {
+    "edit": pool.edit([job], "RtFoo", '"a"'),
+    "edits": pool.edit([job, gone], "RtFoo", '"b"'),
+    "hold": pool.act("Hold", [job], "rtsched: wait"),
+    "again": pool.act("Hold", [job], "rtsched: wait"),
+    "gone": pool.act("Hold", [gone], "rtsched: wait"),
+    "vacate": pool.act("Vacate", [job], "rtsched: wait"),
+    "reschedule": pool.reschedule(),
+    "factors": pool.set_factors({"alice@testbed": 12.5, "new@testbed": 3.0}),
+}
+print(json.dumps(said))
+"""
+
+
+def requests(pool: Pool, user: str, *jobs: int) -> dict[str, Any]:
+    """Return what becomes of requests of a user."""
+    words = ["/opt/rtsched/bin/python", "-c", REQUESTS, json.dumps(jobs)]
+    found: dict[str, Any] = json.loads(pool.run(words, user=user).stdout)
+    return found
+
+
+def test_requests(pool: Pool) -> None:
+    """Who may is answered so, one by one; who may not is refused, and nothing is changed."""
+    cluster = pool.submit([*SLEEP, "hold = true"], user="alice")
+    job, gone = job_id(cluster, 0), job_id(99999, 0)
+    said = requests(pool, "rtsched", job, gone)
+    assert (said["edit"][0][0], said["hold"][0]) == ("refused", "refused")
+    if pool.suite == "forky":
+        assert [reply[0] for reply in said["edits"]] == ["refused", "failed"]
+    assert {reply[0] for reply in said["factors"].values()} == {"refused"}
+    assert "RtFoo" not in pool.job(cluster)
+    pool.run(["condor_release", str(cluster)], user="alice")
+    pool.wait_job(cluster, 0, "Running")
+    said = requests(pool, "dave", job, gone)
+    assert said["edit"] == [["done", ""]]
+    last = "failed" if pool.suite == "forky" else "done"
+    assert [reply[0] for reply in said["edits"]] == ["done", last]
+    assert [said[name][0] for name in ("hold", "again", "gone", "vacate")] == [
+        "done",
+        "done",
+        "failed",
+        "failed",
+    ]
+    assert said["reschedule"][0] == "done"
+    ad = pool.wait_job(cluster, 0, "Held")
+    assert ad["RtFoo"] == "b"
+    assert ad["HoldReason"].startswith("rtsched: wait")
+    said = requests(pool, "root", job, gone)
+    assert said["factors"] == {"alice@testbed": ["done", ""], "new@testbed": ["done", ""]}
+
+
+def test_daemons_that_are_away(pool: Pool, remote: Remote) -> None:
+    """A look says which one does not answer, and finds it again at its new place."""
+    before = remote.look()
+    pool.daemon("schedd").stop()
+    with pytest.raises(AdapterError, match="schedd does not answer"):
+        remote.look()
+    pool.daemon("schedd").start()
+    remote.look()
+    pool.daemon("negotiator").stop()
+    sight = remote.look()
+    assert "negotiator" in sight.problems[0]
+    assert sight.accounts.equals(before.accounts)
+    pool.daemon("negotiator").start()
+    pool.daemon("collector").stop()
+    with pytest.raises(AdapterError, match="collector does not answer"):
+        remote.look()
+    pool.daemon("collector").start()
+    sight = remote.look()
+    assert sight.cluster.version == before.cluster.version
+    assert sight.problems == ()
+    pool.wait_ready()
+
+
+def test_ten_thousand_waiting_jobs(pool: Pool, remote: Remote) -> None:
+    """A look at them takes less than a second."""
+    pool.submit([*SLEEP, "hold = true", "+RtRunTime = 600", "queue 10000"], user="bob", timeout=120)
+    assert len(remote.look().queued) == 10_000
+    began = time.monotonic()
+    remote.look()
+    assert time.monotonic() - began < 1.0
+
+
+@pytest.fixture(scope="module")
+def shared(testbed: None) -> Iterator[Pool]:
+    """Run a pool of two partitionable slots and two schedds."""
+    with Pool("forky", PoolOptions(partitionable=(4, 2), settings=OTHER)) as running:
+        yield running
+
+
+def test_dynamic_slots_and_those_of_others(shared: Pool) -> None:
+    """Jobs keep their rows; another schedd's claims, and nobody else's, take rows away."""
+    with Remote(shared, CondorSettings()) as remote:
+        sight = remote.look()
+        assert len(sight.cluster) == 8
+        assert sight.cluster.nodes.names("name")[:2] == (
+            "slot1@head.testbed#0",
+            "slot1@head.testbed#1",
+        )
+        wide = shared.submit([*SLEEP, "request_cpus = 3"], user="alice")
+        small = shared.submit(SLEEP, user="bob")
+        sight = until(remote, "both run", runs(wide, small))
+        before = rows_of(sight, wide), rows_of(sight, small)
+        assert [len(rows) for rows in before] == [3, 1]
+        assert sight.cluster.usable.all()
+        shared.submit(
+            [*SLEEP, "request_cpus = 2"], user="carol", args=["-name", "other@head.testbed"]
+        )
+        sight = until(remote, "others have a slot", lambda sight: not sight.cluster.usable.all())
+        away = [
+            sight.cluster.nodes.names("name")[at] for at in (~sight.cluster.usable).nonzero()[0]
+        ]
+        assert len(away) == 2
+        assert not {*away} & {*before[0], *before[1]}
+        shared.run(["condor_rm", str(wide)], user="alice")
+        until(remote, "one is gone", lambda sight: len(sight.running) == 1)
+        third = shared.submit([*SLEEP, "request_memory = 1100"], user="alice")
+        sight = until(remote, "another runs", runs(third))
+        assert rows_of(sight, small) == before[1]
+        assert len(rows_of(sight, third)) == 3, "its memory is that of three rows"
+        with Remote(shared, CondorSettings(schedd="other@head.testbed", unit_cpus=2)) as theirs:
+            sight = theirs.look()
+            assert len(sight.running) == 1
+            assert len(sight.cluster) == 4
+            assert sight.running.texts("user") == ["carol"]
+
+
+def test_a_machine_that_dies_and_comes_back() -> None:
+    """Its row is down, and then up again, in the same place."""
+    options = PoolOptions(fast=1, slow=2, startds=True)
+    with Pool("forky", options) as running, Remote(running, CondorSettings()) as remote:
+        names = remote.look().cluster.nodes.texts("name")
+        assert names == running.options.slots
+        running.daemon("startd_slow1").stop()
+        sight = until(remote, "it is down", lambda sight: not sight.cluster.usable.all())
+        assert sight.cluster.nodes.texts("name") == names
+        assert sight.cluster.nodes.state.tolist() == [NodeState.UP, NodeState.DOWN, NodeState.UP]
+        running.daemon("startd_slow1").start()
+        sight = until(remote, "it is back", lambda sight: bool(sight.cluster.usable.all()))
+        assert sight.cluster.nodes.texts("name") == names
+        running.run(["condor_drain", "slow2.testbed"])
+        sight = until(remote, "it drains", lambda sight: not sight.cluster.usable.all())
+        assert sight.cluster.nodes.state.tolist() == [NodeState.UP, NodeState.UP, NodeState.DRAINED]
