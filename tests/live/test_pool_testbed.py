@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from testbed import Pool, PoolOptions, SubmitError, TestbedError
-from testbed.condor import fragments
+from testbed import Pool, PoolOptions, SubmitError, TestbedError, fragments
 from testbed.condor_images import stack
 from testbed.images import SUITES
 from testbed.services import wait_for
@@ -94,12 +93,17 @@ def test_our_software_is_there(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_our_library_is_there(suite: str) -> None:
-    """The ClassAd library is compiled against the release, and its daemons and tools load it."""
+    """The ClassAd library is compiled and loaded; rtsched may write what others may not."""
     options = PoolOptions(fast=1, slow=0, library=True, config=fragments())
     with Pool(suite, options, software=False) as running:
         assert running.path("/usr/lib/rtsched/librtsched_classad.so").exists()
         shown = running.run(["condor_status", "-af", 'rtschedDelay("a slot", 3.5)'])
         assert shown.stdout == "3.5\n"
+        job = running.submit(["hold = true"], user="alice")
+        edit = ["condor_qedit", str(job), "RtNodeSet", '"a"']
+        assert running.run(edit, user="alice", check=False).returncode != 0
+        running.run(edit, user="rtsched")
+        assert running.job(job)["RtNodeSet"] == "a"
 
 
 def test_start_is_quick() -> None:

@@ -8,7 +8,7 @@ HTCondor's do.
 
 from testbed.box import Box, SubmitError
 from testbed.cluster import Cluster
-from testbed.condor import PoolOptions
+from testbed.condor import PoolOptions, fragments
 from testbed.images import unavailable
 from testbed.pool import Pool
 from testbed.sandbox import Sandbox, TestbedError
@@ -23,5 +23,6 @@ __all__ = [
     "SlurmOptions",
     "SubmitError",
     "TestbedError",
+    "fragments",
     "unavailable",
 ]

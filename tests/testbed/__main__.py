@@ -17,10 +17,10 @@ from testbed import (
     SlurmOptions,
     TestbedError,
     condor_images,
+    fragments,
     images,
     unavailable,
 )
-from testbed.condor import fragments
 from testbed.images import SUITES
 from testbed.layers import cache
 

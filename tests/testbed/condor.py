@@ -84,7 +84,8 @@ class PoolOptions:
     settings : mapping of str to str
         Lines of the configuration in place of, or beside, the standard ones.
     config : mapping of str to str
-        Names and texts of further files in /etc/condor/config.d, such as 50-rtsched.conf.
+        Names and texts of further files in /etc/condor/config.d, such as our `fragments`; with
+        50-rtsched.conf the schedd comes to know the user rtsched (on trixie by job 1, removed).
     library : bool
         Compile contrib/condor and install it; naming it in CLASSAD_USER_LIBS is left to `config`.
     """

@@ -77,6 +77,16 @@ class Pool(Box):
 
     def _start_all(self) -> None:
         self.start_master()
+        if "50-rtsched.conf" in self.options.config:
+            self._make_known("rtsched")
+
+    def _make_known(self, user: str) -> None:
+        """Have the schedd know a user: super users whom it does not know may do nothing."""
+        self.run(["condor_qusers", "-add", f"{user}@testbed"])
+        if f"{user}@testbed" not in self.run(["condor_qusers", "-af", "User"]).stdout.split():
+            # 23.9 knows those who have submitted a job.
+            job = self.submit(["hold = true"], user=user)
+            self.run(["condor_rm", str(job)], user=user)
 
     # Jobs
 
