@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": "Print the plan behind all promises.",
     "chunk": "Print what was planned for a promised job, for its own use.",
     "slurm": "Prepare or check a Slurm for rtsched.",
+    "condor": "Prepare or check an HTCondor for rtsched.",
     "check": "Check a site.toml and say what it would do.",
     "plugins": "List the plug-ins that are installed, with their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",

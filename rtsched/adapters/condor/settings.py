@@ -20,6 +20,7 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schedd: Annotated[
         str, Meta(description="Name of the schedd whose jobs are judged; empty: the local one.")
     ] = ""
+    user: Annotated[str, Meta(description="The unix user that the daemon runs as.")] = "rtsched"
     table: Annotated[
         str,
         Meta(

@@ -1,0 +1,248 @@
+"""What there is of HTCondor and rtsched here, for `rtsched condor`; nothing is changed."""
+
+from __future__ import annotations
+
+import grp
+import importlib
+import json
+import os
+import pwd
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rtsched.adapters import condor_conf
+from rtsched.adapters.condor_setup import NEGOTIATOR, SCHEDD, Setup
+from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rtsched.adapters.condor.settings import CondorSettings
+
+SECONDS = 20.0
+"""How long one of HTCondor's tools may take."""
+
+CONFIG = Path("/etc/condor/config.d")
+_VERSION = re.compile(r"CondorVersion: (\d+\.\d+\.\d+)")
+_ASKED = {
+    "schedd": (*SCHEDD, "QUEUE_SUPER_USERS"),
+    "negotiator": (*NEGOTIATOR, "NEGOTIATOR_CONSIDER_PREEMPTION", "PREEMPTION_REQUIREMENTS"),
+}
+
+
+class Said(NamedTuple):
+    """What a tool said: whether it went well, its output, and its complaint."""
+
+    good: bool
+    output: str
+    errors: str
+
+
+class Site(NamedTuple):
+    """What the site's settings say, beside the `[condor]` table.
+
+    Attributes
+    ----------
+    run : Path
+        Directory of the sockets.
+    filters : sequence of str
+        Who may ask for verdicts.
+    group : str
+        Who may connect; empty: everybody.
+    submit_path : Path
+        Settings of the library.
+    """
+
+    run: Path = Path("/run/rtsched")
+    filters: Sequence[str] = ("condor", "root")
+    group: str = "condor"
+    submit_path: Path = Path("/etc/rtsched/submit.conf")
+
+
+def look(
+    settings: CondorSettings,
+    site: Site,
+    *,
+    directory: Path | None = None,
+    roles: Iterable[str] = (),
+    native: bool | None = None,
+) -> Setup:
+    """Return what there is on this machine, and in its pool.
+
+    Parameters
+    ----------
+    settings : CondorSettings
+        The `[condor]` table.
+    site : Site
+        The rest of the site's settings.
+    directory : Path, optional
+        Where HTCondor reads our files from; by default the last of its LOCAL_CONFIG_DIR.
+    roles : iterable of {"access", "execute"}
+        What this machine is; by default what DAEMON_LIST says.
+    native : bool, optional
+        Whether the library is wanted; by default what our files say.
+    """
+    directory = directory or config_directory()
+    names = tuple(_names(roles))
+    present = _texts(directory, names)
+    chosen = condor_conf.choices(present.get(names[0], "")) if names else {}
+    script = Path(chosen.get("RTSCHED_SCRIPT") or Setup.script)
+    if script.exists():
+        present[condor_conf.SCRIPT] = _text(script)
+    library = Path(chosen.get("RTSCHED_LIBRARY") or Setup.library)
+    version = _VERSION.search(run("condor_version").output)
+    setup = Setup(
+        directory=directory,
+        script=script,
+        names=names,
+        present=present,
+        settings=settings,
+        native=_native(present) if native is None else native,
+        version=version[1] if version else "",
+        library=library,
+        library_time=library.stat().st_mtime if library.exists() else None,
+        user=settings.user,
+        user_exists=user_exists(settings.user),
+        groups=_groups(settings.user),
+        group=site.group,
+        run=site.run,
+        run_owner=owner_of(site.run),
+        filters=tuple(site.filters),
+        submit_path=site.submit_path,
+        submit=submit_settings(site.submit_path),
+    )
+    return _with_pool(setup, settings.schedd) if setup.access and setup.version else setup
+
+
+def config_directory() -> Path:
+    """Return the last directory from which HTCondor reads its configuration."""
+    said = run("condor_config_val", "LOCAL_CONFIG_DIR")
+    found = [part.strip() for part in said.output.split(",") if part.strip()]
+    return Path(found[-1]) if said.good and found else CONFIG
+
+
+def _with_pool(setup: Setup, schedd: str) -> Setup:
+    """Return the same with what the pool's daemons say."""
+    named = ("-name", schedd) if schedd else ()
+    schedd_values, silence = _values("schedd", named)
+    negotiator_values, unheard = _values("negotiator", ())
+    delay = 'rtschedDelay("-")'
+    shown = run("condor_status", "-schedd", *schedd.split(), "-af", delay, "DaemonStartTime").output
+    words = shown.split()
+    slots = _slots()
+    users = run("condor_qusers", *named, "-af", "User").output.split()
+    return replace(
+        setup,
+        schedd=schedd_values,
+        negotiator=negotiator_values,
+        silence=silence or unheard,
+        started=float(words[1]) if len(words) > 1 and words[1].isdigit() else 0.0,
+        library_works=bool(words) and words[0] not in {"error", "undefined"},
+        slots=len(slots),
+        gateless=tuple(slot["Name"] for slot in slots if not _gated(slot)),
+        known_user=any(user.partition("@")[0] == setup.user for user in users),
+        schedd_user=_daemons_user(),
+        bindings=_bindings(),
+    )
+
+
+def _values(daemon: str, named: Sequence[str]) -> tuple[Mapping[str, str] | None, str]:
+    """Return what a running daemon uses, and why it does not answer."""
+    found: dict[str, str] = {}
+    for name in _ASKED[daemon]:
+        said = run("condor_config_val", *named, f"-{daemon}", name)
+        if not said.good:
+            return None, said.errors
+        found[name] = "" if said.output.startswith("Not defined") else said.output.strip()
+    return found, ""
+
+
+def _slots() -> list[dict[str, Any]]:
+    """Return the slots of the pool that the collector knows, dynamic ones left out."""
+    words = ("-constraint", "DynamicSlot isnt true", "-json", "-attributes", "Name,Start,RtSlot")
+    said = run("condor_status", *words)
+    try:
+        found = json.loads(said.output) if said.good and said.output.strip() else []
+    except json.JSONDecodeError:
+        return []
+    return [slot for slot in found if "Name" in slot]
+
+
+def _gated(slot: Mapping[str, Any]) -> bool:
+    """Return whether a slot lets only those jobs start that may."""
+    return "RtSlot" in slot and "RtNodeSet" in str(slot.get("Start"))
+
+
+def _names(roles: Iterable[str]) -> Iterable[str]:
+    """Return which of our files a machine needs."""
+    said = run("condor_config_val", "DAEMON_LIST").output
+    daemons = {word.partition("_")[0] for word in said.replace(",", " ").upper().split()}
+    known = set(roles) or {
+        role
+        for role, of in {"access": {"SCHEDD", "NEGOTIATOR"}, "execute": {"STARTD"}}.items()
+        if daemons & of
+    }
+    if "access" in known:
+        yield condor_conf.ACCESS
+    if "execute" in known:
+        yield condor_conf.EXECUTE
+
+
+def _texts(directory: Path, names: Iterable[str]) -> dict[str, str]:
+    return {name: _text(directory / name) for name in names if (directory / name).exists()}
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _native(present: Mapping[str, str]) -> bool:
+    names = (condor_conf.ACCESS, condor_conf.EXECUTE)
+    return all(condor_conf.is_native(present[name]) for name in names if name in present)
+
+
+def _groups(user: str) -> tuple[str, ...]:
+    """Return the names of a user's groups; none if there is no such user."""
+    try:
+        numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+        return tuple(grp.getgrgid(number).gr_name for number in numbers)
+    except KeyError:
+        return ()
+
+
+def _daemons_user() -> str:
+    """Return whom HTCondor's daemons run as, when root started them."""
+    numbers = run("condor_config_val", "CONDOR_IDS").output.strip().partition(".")
+    try:
+        return pwd.getpwuid(int(numbers[0])).pw_name
+    except (KeyError, ValueError):
+        return "condor"
+
+
+def _bindings() -> str:
+    """Return why HTCondor's Python bindings cannot be used; empty: they can."""
+    try:
+        importlib.import_module("htcondor2")
+    except ImportError as error:
+        return f"HTCondor's Python bindings cannot be loaded ({error})"
+    return ""
+
+
+def run(*words: str) -> Said:
+    """Run one of HTCondor's tools; one that fails or is missing is no error here."""
+    try:
+        done = subprocess.run(  # noqa: S603 -- an argument list; no shell
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Said(False, "", str(error))
+    return Said(done.returncode == 0, done.stdout, " ".join(done.stderr.split())[-300:])

@@ -1,0 +1,189 @@
+"""`rtsched condor check|install|uninstall`: an HTCondor made ready for rtsched, or left again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rtsched.cli.common import debug_option, say
+from rtsched.cli.ready import (
+    UNCHANGED,
+    apply_option,
+    config_option,
+    daemon_findings,
+    json_option,
+    path_option,
+    remove_file,
+    replace_file,
+    report,
+    show_change,
+    show_left,
+    site_settings,
+    submit_option,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.adapters.condor_setup import Setup
+    from rtsched.adapters.readiness import Finding
+
+TROUBLE = "docs/condor/troubleshooting.md"
+
+AFTER_INSTALL = """\
+Nothing was restarted. When all else that `rtsched condor check` names is done:
+  condor_reconfig                 on each machine whose files changed, or -all
+  rtsched condor check"""
+
+AFTER_UNINSTALL = """\
+Nothing was restarted. In this order:
+  condor_reconfig                 on each machine whose files changed, or -all
+  systemctl disable --now rtsched
+  condor_restart -schedd; condor_restart -negotiator     when the library is to go too"""
+
+directory_option = path_option(
+    "--config-dir", "DIR", "Where our files go. Default: the last of LOCAL_CONFIG_DIR.", None
+)
+role_option: Callable[[Any], Any] = click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(["access", "execute"]),
+    help="What this machine is: with the queue or the negotiator (access), or with slots "
+    "(execute); may be given twice. Default: what DAEMON_LIST says.",
+)
+
+
+@click.group("condor", no_args_is_help=True)
+@debug_option
+def command() -> None:
+    """Prepare an HTCondor for rtsched, check whether it is ready, or undo it.
+
+    Run it as root on the access point; on other machines of the pool it only brings their files.
+    Without --apply nothing is changed, and nothing is ever restarted.
+    """
+
+
+@command.command("check")
+@directory_option
+@config_option
+@submit_option
+@role_option
+@json_option
+@debug_option
+@click.pass_context
+def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
+    """Say what is ready and what is not, each with its remedy.
+
+    It looks at the ClassAd library, our files, what the running schedd and negotiator make of
+    them, all slots of the pool, the permissions of the daemon's user, sockets, the library's
+    settings, and the daemon. The status is 1 if something is wrong.
+    """
+    from rtsched.adapters.condor_setup import findings
+
+    setup, found = looked(**where, native=None)
+    asked = daemon_findings(setup.run / "query.sock", TROUBLE) if setup.access else []
+    report(ctx, [*found, *findings(setup), *asked], as_json)
+
+
+@command.command("install")
+@directory_option
+@config_option
+@submit_option
+@role_option
+@click.option(
+    "--library/--no-library",
+    "native",
+    default=None,
+    help="With the ClassAd library, or without any native code of ours. Default: as it is, else "
+    "with it.",
+)
+@apply_option
+@debug_option
+def install(really: bool, **where: Any) -> None:
+    """Put our files into HTCondor's configuration, filled in from the site's settings.
+
+    Without --apply they are only shown. A file that somebody changed is kept beside the new one,
+    under a name that HTCondor does not read. What stands elsewhere (the library, users,
+    permissions) is checked, not changed.
+    """
+    from rtsched.adapters.condor_setup import findings, path_of, wanted
+
+    setup, found = looked(**where)
+    texts = {path_of(setup, name): text for name, text in wanted(setup).items()}
+    present = {path_of(setup, name): text for name, text in setup.present.items()}
+    change(present, texts, AFTER_INSTALL if really else "")
+    ours = tuple(map(str, texts))
+    left = [f for f in (*found, *findings(setup)) if f.state == "wrong"]
+    show_left([f for f in left if not f.what.startswith(ours)])
+
+
+@command.command("uninstall")
+@directory_option
+@apply_option
+@debug_option
+def uninstall(config_dir: Path | None, really: bool) -> None:
+    """Take our files out of HTCondor's configuration again."""
+    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor_look import Site, look
+    from rtsched.adapters.condor_setup import path_of
+
+    both = ("access", "execute")
+    setup = look(CondorSettings(), Site(), directory=config_dir, roles=both)
+    present = {path_of(setup, name): text for name, text in setup.present.items()}
+    change(present, dict.fromkeys(present, ""), AFTER_UNINSTALL if really else "")
+
+
+def looked(
+    config_dir: Path | None,
+    config: Path,
+    submit_conf: Path,
+    roles: tuple[str, ...],
+    native: bool | None,
+) -> tuple[Setup, list[Finding]]:
+    """Return what there is, and what is wrong with the site's settings."""
+    from rtsched.adapters.condor_look import Site, look
+
+    site, found = site_settings(config)
+    daemon = site.daemon
+    of_site = Site(Path(daemon.run), daemon.asking_users(), daemon.asking_group(), submit_conf)
+    setup = look(site.condor, of_site, directory=config_dir, roles=roles, native=native)
+    if found and not setup.access:
+        found = []  # an execute machine has no settings of ours
+    elif not found and daemon.system != "condor":
+        from rtsched.adapters.readiness import Finding
+
+        what = f'{config}: system is "{daemon.system}"'
+        found = [Finding("wrong", what, 'set system = "condor" in the [daemon] table')]
+    return setup, found
+
+
+def change(present: dict[Path, str], texts: dict[Path, str], after: str) -> None:
+    """Show how files change, an empty text meaning none; where `after` is said, change them."""
+    todo = [path for path, text in texts.items() if present.get(path, "") != text]
+    for path in todo:
+        show_change(path, present.get(path, ""), texts[path])
+    if not todo:
+        click.echo("nothing to change")
+        return
+    if not after:
+        say(UNCHANGED)
+        return
+    for path in todo:
+        _change_one(path, present.get(path, ""), texts[path])
+    say(after)
+
+
+def _change_one(path: Path, old: str, new: str) -> None:
+    if not new:
+        remove_file(path)
+        say(f"rtsched: {path} was removed")
+    elif old:
+        backup = replace_file(path, old, new, "~")
+        say(f"rtsched: {path} was changed; what it was is in {backup}")
+    else:
+        write_file(path, new, 0o755 if path.suffix == ".sh" else 0o644)
+        say(f"rtsched: {path} was written")

@@ -1,0 +1,71 @@
+"""`rtsched condor` on a real pool that knows nothing of us: ready, and back again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from testbed import Pool, PoolOptions
+from testbed.images import SUITES
+from testbed.services import wait_for
+
+SITE = """\
+planner = "mcdf"
+
+[[plugin]]
+name = "mcdf"
+
+[daemon]
+system = "condor"
+
+[condor]
+run_time_s = 600
+overruns = "remove"
+"""
+DIRECTORY = "/etc/condor/config.d"
+
+
+def check(pool):
+    """Return exit status and findings of `rtsched condor check`."""
+    done = pool.run(["rtsched", "condor", "check", "--json"], check=False, timeout=60)
+    assert done.returncode in {0, 1}, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def wrong(found):
+    """Return what is wrong."""
+    return [each["what"] for each in found if each["state"] == "wrong"]
+
+
+def ours(pool):
+    """Return our files in HTCondor's configuration."""
+    return sorted(path.name for path in pool.path(DIRECTORY).glob("5?-rtsched*"))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_from_bare_to_ready_and_back(suite):
+    """What check names is put right step by step, and uninstall leaves no trace."""
+    options = PoolOptions(fast=1, slow=1, library=True)
+    with Pool(suite, options, files={"/etc/rtsched/site.toml": SITE}) as pool:
+        status, found = check(pool)
+        assert status == 1
+        assert any("50-rtsched.conf is not there" in what for what in wrong(found))
+        assert any("2 of 2 slots let jobs start" in what for what in wrong(found))
+        shown = pool.run(["rtsched", "condor", "install"], timeout=60)
+        assert "+RTSCHED_RUN_TIME = 600" in shown.stdout
+        assert ours(pool) == []
+        pool.run(["rtsched", "condor", "install", "--apply"], timeout=60)
+        assert ours(pool) == ["50-rtsched.conf", "51-rtsched-execute.conf"]
+        pool.run(["condor_reconfig"])
+        pool.run(["condor_qusers", "-add", "rtsched@testbed"])
+        pool.run(["usermod", "-aG", "condor", "rtsched"])
+        wait_for(
+            "the gate", lambda: not any("let jobs start" in x for x in wrong(check(pool)[1])), 30
+        )
+        status, found = check(pool)
+        assert ["no daemon answers" in what for what in wrong(found)] == [True], found
+        pool.start_daemon()
+        status, found = check(pool)
+        assert status == 0, wrong(found)
+        pool.run(["rtsched", "condor", "uninstall", "--apply"], timeout=60)
+        assert ours(pool) == []
