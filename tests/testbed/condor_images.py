@@ -1,7 +1,7 @@
 """What the layers of an HTCondor pool hold: Debian, HTCondor, Python, users, our library.
 
 The Python bindings are PyPI's `htcondor`, of the daemons' own major version: Debian packages none
-for 25.14, and later clients refuse the FS authentication of daemons older than 23.10.
+for 25.14, and clients of 24 and 25 refuse the FS authentication of daemons of 23.9.
 """
 
 from __future__ import annotations
