@@ -21,7 +21,7 @@ from rtsched.adapters.condor.orders import (
 )
 from rtsched.adapters.condor.placing import Binding, bindings_of
 from rtsched.adapters.condor.pool import literal
-from rtsched.adapters.condor.shape import hosts
+from rtsched.adapters.condor.shape import hosts, is_whole
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.condor.view import HELD, IDLE, PARKED, UNJUDGED
 from rtsched.adapters.planned import waiting
@@ -209,14 +209,12 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
     The plan knows them no longer. Chunks keep their slots, and start elsewhere only if those are
     lost. Procs that got no share are not needed.
     """
-    running = view.sight.running
-    loads = running.id[running.kind == Kind.DIVISIBLE]
-    if not len(loads):
-        return
-    rows = (view.procs.status == IDLE) & np.isin(view.procs.job, loads) & judged(view)
+    parts = np.isin(view.procs.job, view.sight.running.id) & judged(view)
+    rows = np.flatnonzero(parts & (view.procs.status == IDLE)).tolist()
+    rows = [row for row in rows if is_whole(view.ads.get(row, {}))]
     up = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
     usable = {name for name, one in zip(view.slots.texts("name"), up.tolist(), strict=True) if one}
-    for row in np.flatnonzero(rows).tolist():
+    for row in rows:
         node, proc = text(view.ads.get(row, {}), "rtnode"), int(view.numbers[row])
         if node is None:
             says = f"remove job {name_of(proc)}: its load needs fewer procs"

@@ -1,0 +1,340 @@
+"""What the adapter does to a real pool, as the unprivileged user `rtsched`, without a daemon.
+
+Nobody answers the library, so jobs that want something are parked: they start only when the test
+has them released.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from remote import Remote
+from testbed import Pool, PoolOptions
+from testbed.services import wait_for
+
+from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.errors import AdapterError
+from rtsched.model.actions import (
+    Cancel,
+    Hold,
+    Move,
+    Place,
+    Release,
+    Requeue,
+    Reserve,
+    SetNodeWeight,
+    SetPriority,
+    Tell,
+)
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rtsched.adapters.live import Done
+
+FRAGMENTS = Path(__file__).parents[2] / "rtsched" / "adapters" / "condor" / "config"
+OURS = {path.name: path.read_text() for path in sorted(FRAGMENTS.glob("*.conf"))}
+PARKING = {"/etc/rtsched/submit.conf": "on_failure = hold\n"}
+MARGIN = 7.0
+SETTINGS = CondorSettings(start_delay_s=3.0, completing_s=2.0, overrun_s=2.0)
+SLOTS = [f"slot{number}@head.testbed" for number in range(1, 7)]
+FAR = 86400.0
+
+
+@pytest.fixture(scope="module")
+def pool(testbed: None) -> Iterator[Pool]:
+    """Run two fast and four slow slots, for parallel jobs too."""
+    settings = {"UNUSED_CLAIM_TIMEOUT": "1"}
+    options = PoolOptions(2, 4, parallel=True, settings=settings, config=OURS, library=True)
+    with Pool("forky", options, files=PARKING) as running:
+        running.run(["condor_qusers", "-add", "rtsched@testbed"])
+        yield running
+
+
+@pytest.fixture
+def remote(pool: Pool) -> Iterator[Remote]:
+    """Let the adapter act; afterwards nothing waits, runs or is kept."""
+    with Remote(pool, SETTINGS) as system:
+        yield system
+        pool.run(["condor_rm", "-all"], check=False)
+        wait_for("the queue is empty", lambda: not queue(pool))
+        system.apply(reserve())
+        wait_for("all slots are free", lambda: system.look().cluster.usable.all())
+
+
+def queue(pool: Pool) -> str:
+    """Return the jobs of the queue."""
+    return pool.run(["condor_q", "-allusers", "-af:j", "JobStatus"]).stdout
+
+
+def reserve(*entries: tuple[int, float, list[int]], length: float = FAR) -> Reserve:
+    """Return the action that plans (job, start after now, rows)."""
+    sizes = [len(rows) for _, _, rows in entries]
+    start = np.array([time.time() + start for _, start, _ in entries])
+    job = np.array([job for job, _, _ in entries], np.int64)
+    rows = np.array([row for _, _, rows in entries for row in rows], np.int32)
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Reserve(job, Schedule.build(job, start, start + length, indptr, rows))
+
+
+def ids(*clusters: int) -> Any:
+    """Return the jobs of these clusters."""
+    return np.array([job_id(cluster, 0) for cluster in clusters], np.int64)
+
+
+def done(dones: Any) -> list[Done]:
+    """Return what became of changes, all of which were carried out."""
+    assert {one.outcome for one in dones} <= {"done"}, [one.text for one in dones]
+    return list(dones)
+
+
+def promised(pool: Pool, *lines: str, seconds: int = 60) -> int:
+    """Submit a job with a deadline far off; it waits."""
+    words = [f"arguments = {seconds}", f"+RtRunTime = {seconds}"]
+    deadline = f"+RtDeadline = {time.time() + FAR:.0f}"
+    cluster = pool.submit([*words, deadline, *lines])
+    assert pool.job(cluster)["RtAdmission"] == "parked"
+    return cluster
+
+
+def where(pool: Pool, cluster: int, proc: int = 0) -> str:
+    """Wait until a job runs; return its slot."""
+    return str(pool.wait_job(cluster, proc, "Running")["RemoteHost"])
+
+
+def test_a_promised_job_starts_on_its_slot(pool: Pool, remote: Remote) -> None:
+    """It waits until it is bound, carries its promise, and comes before its user's others."""
+    cluster = promised(pool)
+    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [4])), Release(ids(cluster))))
+    assert where(pool, cluster) == SLOTS[4]
+    ad = pool.job(cluster)
+    assert (ad["RtAdmission"], ad["RtNodeSet"]) == ("judged", SLOTS[4])
+    assert ad["RtPromise"] == ad["RtDeadline"]
+    assert abs(ad["RtPlannedStart"] - time.time()) < 60
+    assert ad["JobPrio"] > 1 << 28
+
+
+def test_nothing_is_asked_for_twice(pool: Pool, remote: Remote) -> None:
+    """A second look shows all that was done for a job whose slot is busy."""
+    blocker = pool.submit(["arguments = 300", "+RtRunTime = 300"])
+    row = SLOTS.index(where(pool, blocker))
+    cluster = promised(pool)
+    plan = reserve((job_id(cluster, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [5]))
+    assert len(done(remote.apply(plan, Release(ids(cluster))))) == 5
+    remote.look()
+    assert not remote.changes(plan, Release(ids(cluster)))
+
+
+def test_best_effort_jobs_leave_slots_free_for_planned_starts(pool: Pool, remote: Remote) -> None:
+    """What would end too late waits, what ends before starts, and a promised job starts there."""
+    done(remote.apply(reserve((FIRST_OWN_ID, 40.0, list(range(6))))))
+    long = pool.submit(["arguments = 2", "+RtRunTime = 100"])
+    endless = pool.submit(["arguments = 2"])
+    short = pool.submit(["arguments = 1", "+RtRunTime = 5"])
+    pool.wait_job(short)
+    assert [pool.job(each)["JobStatus"] for each in (long, endless)] == [1, 1]
+    cluster = promised(pool, seconds=20)
+    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [2])), Release(ids(cluster))))
+    pool.wait_job(long)
+    pool.wait_job(endless)
+    assert where(pool, cluster) == SLOTS[2]
+
+
+def test_a_job_that_is_planned_elsewhere_moves(pool: Pool, remote: Remote) -> None:
+    """Its node set is another one; one that is no longer promised anything starts anywhere."""
+    blocker = pool.submit(["arguments = 300", "+RtRunTime = 300", "queue 6"])
+    pool.wait_job(blocker, 5, "Running")
+    slots = [where(pool, blocker, proc) for proc in range(6)]
+    first, second = promised(pool), promised(pool)
+    rows = [SLOTS.index(slots[proc]) for proc in (0, 1)]
+    jobs = [job_id(first, 0), job_id(second, 0)]
+    plan = reserve((jobs[0], 300.0, [rows[0]]), (jobs[1], 300.0, [rows[1]]))
+    done(remote.apply(plan, Release(ids(first, second))))
+    done(remote.apply(reserve((jobs[0], 300.0, [rows[1]]))))
+    assert pool.job(first)["RtNodeSet"] == slots[1]
+    assert pool.job(second)["RtAdmission"] == "unjudged"
+    assert pool.job(second)["RtNodeSet"] is None
+    assert pool.job(second)["JobPrio"] == 0
+    pool.run(["condor_rm", f"{blocker}.1"])
+    assert where(pool, first) == slots[1]
+    pool.run(["condor_rm", f"{blocker}.0"])
+    assert where(pool, second) == slots[0]
+
+
+def test_a_divided_load(pool: Pool, remote: Remote) -> None:
+    """Each chunk runs on its slot and reads its part; procs that got none are removed."""
+    load = ["+RtSigma = 100.0", "+RtCms = 0.01", "+RtCps = 1.0", "executable = /bin/sh"]
+    script = "\"-c 'env | grep RTSCHED_ | sort; sleep 15'\""
+    more = ["environment = \"MINE='a b'\"", "output = chunk.$(Process)", "queue 4"]
+    cluster = promised(pool, *load, f"arguments = {script}", *more)
+    plan = reserve((job_id(cluster, 0), 0.0, [5, 1, 3]), length=600.0)
+    schedule = plan.plan
+    shares = np.array([0.5, 0.25, 0.25])
+    plan = Reserve(plan.job, Schedule(schedule.entries, schedule.indptr, schedule.nodes, shares))
+    done(remote.apply(plan, Release(ids(cluster))))
+    assert [where(pool, cluster, proc) for proc in range(3)] == [SLOTS[row] for row in (5, 1, 3)]
+    assert "MINE=a' 'b" in pool.job(cluster, 1)["Environment"]
+    done(remote.apply(reserve()))
+    gone = pool.wait_job(cluster, 3, "Removed")
+    assert "fewer procs" in gone["RemoveReason"]
+    for proc in range(3):
+        pool.wait_job(cluster, proc)
+    assert pool.path("/home/alice/chunk.1").read_text().split() == [
+        "RTSCHED_CHUNK=1",
+        f"RTSCHED_DEADLINE={pool.job(cluster, 1)['RtDeadline']:.0f}",
+        "RTSCHED_FRACTION=0.250000000",
+        "RTSCHED_FROM=0.5",
+        f"RTSCHED_NODE={SLOTS[1]}",
+        "RTSCHED_NODES=3",
+        "RTSCHED_TO=0.75",
+    ]
+
+
+def test_a_parallel_job_runs_at_its_planned_size(pool: Pool, remote: Remote) -> None:
+    """On its slots; a later plan of another size counts from what its user asked for."""
+    wide = ["universe = parallel", "machine_count = 4", "+MinHosts = 2", '+RtSpeedup = "linear"']
+    cluster = promised(pool, *wide)
+    job = job_id(cluster, 0)
+    done(
+        remote.apply(reserve((FIRST_OWN_ID, 0.0, [5]), (job, 300.0, [5, 0])), Release(ids(cluster)))
+    )
+    assert (pool.job(cluster)["MinHosts"], pool.job(cluster)["MaxHosts"]) == (2, 4)
+    done(remote.apply(reserve((job, 0.0, [4, 0, 2]))))
+    ad = pool.wait_job(cluster, 0, "Running")
+    assert (ad["MaxHosts"], ad["RtHosts"]) == (3, "2-4")
+    assert sorted(ad["AllRemoteHosts"].split(",")) == [SLOTS[row] for row in (0, 2, 4)]
+
+
+def test_a_size_that_fits_now(pool: Pool, remote: Remote) -> None:
+    """A best-effort parallel job gets it, and starts with it."""
+    wide = ["universe = parallel", "machine_count = 5", "+MinHosts = 1", '+RtSpeedup = "linear"']
+    cluster = pool.submit([*wide, "+RtRunTime = 60", "arguments = 60"])
+    placement = Placement(np.array([2], np.int32), np.array([-1], np.int32))
+    done(remote.apply(Place(ids(cluster), placement), Release(ids(cluster))))
+    ad = pool.wait_job(cluster, 0, "Running")
+    assert len(ad["AllRemoteHosts"].split(",")) == 2
+
+
+def test_users_read_why(pool: Pool, remote: Remote) -> None:
+    """In the queue and in the history."""
+    cluster = promised(pool)
+    done(remote.apply(Tell(ids(cluster), ('rtsched: so "it" is\n\\ there',))))
+    assert pool.job(cluster)["RtWhy"] == 'rtsched: so "it" is \\ there'
+    done(remote.apply(Cancel(ids(cluster), ("rtsched: it cannot end by then",))))
+    ad = pool.wait_job(cluster, 0, "Removed")
+    assert ad["RemoveReason"].startswith("rtsched: it cannot end by then")
+    assert ad["RtWhy"] == "rtsched: it cannot end by then"
+
+
+def test_holds_and_releases(pool: Pool, remote: Remote) -> None:
+    """A job is held until it is released; a parked one starts when it is let go."""
+    done(remote.apply(reserve((FIRST_OWN_ID, 0.0, list(range(6))))))
+    plain, parked = pool.submit(["arguments = 1"]), promised(pool, seconds=1)
+    both = ids(plain, parked)
+    done(remote.apply(Hold(both, np.full(2, -np.inf))))
+    assert [pool.job(each)["JobStatus"] for each in (plain, parked)] == [5, 1]
+    done(remote.apply(reserve(), Release(both)))
+    pool.wait_job(plain)
+    pool.wait_job(parked)
+    assert pool.job(parked)["RtAdmission"] == "unjudged"
+
+
+def test_users_and_jobs_are_ordered(pool: Pool, remote: Remote) -> None:
+    """The negotiator's factors and JobPrio follow the values, and are set but once."""
+    done(remote.apply(reserve((FIRST_OWN_ID, 0.0, list(range(6))))))
+    clusters = [pool.submit(user=user) for user in ("alice", "alice", "bob")]
+    action = SetPriority(ids(*clusters), np.array([0.1, 0.6, 0.1]))
+    done(remote.apply(action))
+    assert [pool.job(each)["JobPrio"] for each in clusters] == [100, 600, 0]
+    said = pool.run(["condor_userprio", "-allusers", "-af", "Name", "PriorityFactor"]).stdout
+    factors = dict(line.split() for line in said.splitlines() if "@testbed" in line)
+    assert float(factors["alice@testbed"]) == 1.0
+    assert abs(float(factors["bob@testbed"]) - 1000.0) < 1.0
+    remote.look()
+    assert not remote.changes(action)
+
+
+def test_jobs_make_way(pool: Pool, remote: Remote) -> None:
+    """A running job is vacated; one without a checkpoint is not moved."""
+    cluster = pool.submit(["arguments = 300", "+RtRunTime = 300"])
+    where(pool, cluster)
+    (kept,) = remote.apply(Move(ids(cluster), Schedule.empty()))
+    assert kept.outcome == "unsupported"
+    done(remote.apply(reserve((FIRST_OWN_ID, 0.0, list(range(6)))), Requeue(ids(cluster))))
+    pool.wait_job(cluster, 0, "Idle")
+    assert pool.job(cluster)["NumJobStarts"] == 1
+
+
+def test_jobs_that_outlive_their_run_time(pool: Pool) -> None:
+    """Where HTCondor's own policy has not ended one yet, the adapter does."""
+    settings = CondorSettings(start_delay_s=3.0, overrun_s=0.0, overruns="remove")
+    cluster = pool.submit(["arguments = 300", "+RtRunTime = 3"])
+    where(pool, cluster)
+    time.sleep(4.0)
+    with Remote(pool, settings) as system:
+        done(system.apply(reserve()))
+        ad = pool.wait_job(cluster, 0, "Removed")
+    assert "rtsched: run time of 3 s is over" in ad["RemoveReason"]
+
+
+def test_slots_are_ranked(pool: Pool, remote: Remote) -> None:
+    """By the wish of a job first, then by delay: by speed, until a plug-in says otherwise."""
+    waits = ["arguments = 30", "+RtRunTime = 30", "+Ready = false", "requirements = MY.Ready"]
+    jobs = [pool.submit(waits) for _ in range(3)]
+    sets = tuple(np.array(rows, np.int32) for rows in ([3, 0, 1], [0, 1, 2]))
+    placement = Placement(np.zeros(2, np.int32), np.array([0, 1], np.int32), sets)
+    done(remote.apply(Place(ids(*jobs[:2]), placement)))
+    assert pool.job(jobs[0])["RtRankSet"] == SLOTS[3]
+    weight = SetNodeWeight(np.empty(0, np.int64), np.array([3.0, 3.0, 3.0, 3.0, 3.0, 1.0]))
+    done(remote.apply(weight))
+    time.sleep(1.5)  # the library looks at the table once a second
+    pool.run(["condor_qedit", "-constraint", "true", "Ready", "true"], user="alice")
+    assert [where(pool, job) for job in jobs] == [SLOTS[row] for row in (3, 0, 5)]
+
+
+def test_who_is_nobody_changes_nothing(pool: Pool) -> None:
+    """A user who is no queue super user is refused, and one refusal stops no other change."""
+    cluster = promised(pool)
+    settings = CondorSettings(table="/run/rtsched/none/slots")
+    with Remote(pool, settings, user="bob") as nobody:
+        plan = reserve((job_id(cluster, 0), 0.0, [1]))
+        nobody.look()
+        changes = nobody.changes(plan, Cancel(ids(cluster), ("no",)), Release(ids(cluster)))
+        dones = nobody.carry_out([*changes, *nobody.changes(SetPriority(ids(cluster), np.ones(1)))])
+    outcomes = {(one.change.kind, one.outcome) for one in dones}
+    assert ("reserve", "failed") in outcomes
+    assert "cannot be written" in next(one.text for one in dones if one.outcome == "failed")
+    refused = {"cancel", "release", "set-priority", "tell"}
+    assert {kind for kind, outcome in outcomes if outcome == "refused"} >= refused
+    ad = pool.job(cluster)
+    assert (ad["JobStatus"], ad["RtAdmission"]) == (1, "parked")
+    pool.run(["condor_rm", str(cluster)])
+
+
+def test_a_schedd_that_is_gone_fails_every_change(pool: Pool, remote: Remote) -> None:
+    """Each says so, at once; the table is written all the same."""
+    clusters = [promised(pool) for _ in range(3)]
+    plan = reserve(*((job_id(each, 0), 0.0, [at]) for at, each in enumerate(clusters)))
+    remote.look()
+    changes = remote.changes(plan, Release(ids(*clusters)))
+    schedd = pool.daemon("schedd")
+    schedd.stop()
+    try:
+        began = time.monotonic()
+        dones = remote.carry_out(changes)
+        assert time.monotonic() - began < 30.0
+    finally:
+        schedd.start()
+        with suppress(AdapterError):  # the session with the one before
+            remote.look()
+    went_well = [one.change.text.split()[0] for one in dones if one.outcome != "failed"]
+    assert went_well in (["write"], ["write", "ask"])  # nobody answers the last one anyway
