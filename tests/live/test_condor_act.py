@@ -338,3 +338,23 @@ def test_a_schedd_that_is_gone_fails_every_change(pool: Pool, remote: Remote) ->
             remote.look()
     went_well = [one.change.text.split()[0] for one in dones if one.outcome != "failed"]
     assert went_well in (["write"], ["write", "ask"])  # nobody answers the last one anyway
+
+
+def test_partitionable_slots_keep_some_of_their_cpus(testbed: None) -> None:
+    """Long best-effort jobs take what is left beside planned starts, which find their CPUs free."""
+    options = PoolOptions(partitionable=(4, 2), config=OURS, library=True)
+    with Pool("forky", options, files=PARKING) as pool, Remote(pool, SETTINGS) as remote:
+        pool.run(["condor_qusers", "-add", "rtsched@testbed"])
+        done(remote.apply(reserve((FIRST_OWN_ID, 60.0, [2]), (FIRST_OWN_ID + 1, 50.0, [1]))))
+        flood = pool.submit(["arguments = 300", "+RtRunTime = 300", "queue 8"])
+        for proc in range(6):
+            pool.wait_job(flood, proc, "Running")
+        one = promised(pool, seconds=300)
+        plan = reserve((job_id(one, 0), 60.0, [2]), (FIRST_OWN_ID + 1, 70.0, [1]))
+        done(remote.apply(plan, Release(ids(one))))
+        assert where(pool, one).startswith("slot1_")
+        done(remote.apply(reserve((FIRST_OWN_ID + 1, 70.0, [1]))))
+        time.sleep(8)  # a negotiation, and more
+        hosts = [pool.job(flood, proc).get("RemoteHost") or "" for proc in range(8)]
+        assert sum(host.startswith("slot1_") for host in hosts) == 2
+        assert hosts.count("") == 2
