@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed import Cluster, TestbedError
+from testbed import Box, Cluster, TestbedError
 from testbed.services import wait_for
 
 if TYPE_CHECKING:
@@ -78,11 +78,68 @@ class Kept:
 
 
 @dataclass
-class Live:
+class Watched:
+    """A batch system with our daemon beside it, as its users see it.
+
+    Attributes
+    ----------
+    box : Box
+        The cluster or pool.
+    said : list of Said
+        All that users were told at the prompt.
+    """
+
+    box: Box
+    said: list[Said] = field(default_factory=list)
+
+    def tokens(self) -> dict[int, str]:
+        """Return the admissions that jobs carry, by job id."""
+        raise NotImplementedError
+
+    def command(self, *words: str, user: str = "alice") -> str:
+        """Run a command; return its exit status and what its user reads."""
+        done = self.box.run(list(words), user=user, check=False)
+        return f"{done.returncode} {done.stdout}{done.stderr}"
+
+    def ask(self, *words: str, user: str = "alice") -> Any:
+        """Return the JSON that `rtsched` prints; exit status 1 means that something is wrong."""
+        done = self.box.run(["rtsched", *words, "--json"], user=user, check=False)
+        if done.returncode > 1:
+            raise TestbedError(done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def kept(self) -> list[Kept]:
+        """Return what the database holds, closed promises and offers too."""
+        done = self.box.run(["python3", "-c", READ, DATABASE], user="rtsched")
+        return [Kept(*row) for row in json.loads(done.stdout)]
+
+    def standing(self, job: int) -> str:
+        """Return how a job's promise stands; empty: it has none."""
+        return next((kept.standing for kept in self.kept() if kept.id == job), "")
+
+    def wait_standing(self, job: int, *standings: str, seconds: float = 20) -> str:
+        """Wait until a job's promise stands so; return how."""
+        eventually(
+            lambda: self.standing(job) in standings,
+            seconds,
+            lambda: f"job {job} {' or '.join(standings)}; it is {self.standing(job)!r}",
+        )
+        return self.standing(job)
+
+    def slowest(self, said: Sequence[Said] | None = None) -> float:
+        """Return how long the slowest submission took, in seconds."""
+        return max(each.seconds for each in (self.said if said is None else said))
+
+
+@dataclass
+class Live(Watched):
     """A running cluster with filter and daemon."""
 
-    cluster: Cluster
-    said: list[Said] = field(default_factory=list)
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        assert isinstance(self.box, Cluster)
+        return self.box
 
     def submit(self, *args: str, user: str = "alice", script: str = "sleep 30") -> Said:
         """Submit a script; return what its user read."""
@@ -104,36 +161,6 @@ class Live:
         said = self.submit(*args, user=user, script=script)
         assert said.promised, said.text
         return said.job
-
-    def command(self, *words: str, user: str = "alice") -> str:
-        """Run a command; return its exit status and what its user reads."""
-        done = self.cluster.run(list(words), user=user, check=False)
-        return f"{done.returncode} {done.stdout}{done.stderr}"
-
-    def ask(self, *words: str, user: str = "alice") -> Any:
-        """Return the JSON that `rtsched` prints; exit status 1 means that something is wrong."""
-        done = self.cluster.run(["rtsched", *words, "--json"], user=user, check=False)
-        if done.returncode > 1:
-            raise TestbedError(done.stdout + done.stderr)
-        return json.loads(done.stdout)
-
-    def kept(self) -> list[Kept]:
-        """Return what the database holds, closed promises and offers too."""
-        done = self.cluster.run(["python3", "-c", READ, DATABASE], user="rtsched")
-        return [Kept(*row) for row in json.loads(done.stdout)]
-
-    def standing(self, job: int) -> str:
-        """Return how a job's promise stands; empty: it has none."""
-        return next((kept.standing for kept in self.kept() if kept.id == job), "")
-
-    def wait_standing(self, job: int, *standings: str, seconds: float = 20) -> str:
-        """Wait until a job's promise stands so; return how."""
-        eventually(
-            lambda: self.standing(job) in standings,
-            seconds,
-            lambda: f"job {job} {' or '.join(standings)}; it is {self.standing(job)!r}",
-        )
-        return self.standing(job)
 
     def reservations(self) -> dict[str, dict[str, str]]:
         """Return all reservations by name."""
@@ -159,10 +186,6 @@ class Live:
         if self.cluster.services.alive("rtsched"):
             eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
 
-    def slowest(self, said: Sequence[Said] | None = None) -> float:
-        """Return how long the slowest submission took, in seconds."""
-        return max(each.seconds for each in (self.said if said is None else said))
-
 
 def eventually(
     claim: Callable[[], Any], seconds: float = 20, what: Callable[[], str] | None = None
@@ -182,7 +205,7 @@ def in_minutes(minutes: float) -> str:
 
 
 def lost_and_invented(
-    live: Live, promised: Sequence[Said], before: Collection[str] | None = None
+    live: Watched, promised: Sequence[Said], before: Collection[str] | None = None
 ) -> list[str]:
     """Return what is wrong between what users read, what the jobs carry, and what is written down.
 

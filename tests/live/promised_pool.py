@@ -1,0 +1,167 @@
+"""An HTCondor pool whose users get promises: what they read, and what is written down."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from promising import OPEN, Said, Watched, eventually
+from testbed import Pool, PoolOptions, fragments
+
+from rtsched.adapters.condor.ids import job_id, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SUBMIT_CONF = "/etc/rtsched/submit.conf"
+QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
+TABLE = "/run/rtsched/slots"
+MARGIN = 15.0
+"""Seconds by which a job may outlive its run time, with `SITE` and `SITES_OWN`."""
+
+SITE = """
+planner = "mcdf"
+
+[[plugin]]
+name = "mcdf"
+
+[daemon]
+system = "condor"
+cycle = 1
+patience = 10
+lapse = 8
+offer = 8
+admins = ["carol"]
+
+[condor]
+start_delay_s = 8
+overrun_s = 3
+completing_s = 4
+"""
+SITES_OWN = {
+    "60-sites-own.conf": "RTSCHED_OVERRUN = 3\nRTSCHED_VACATE_TIME = 4\n",
+}
+"""What `SITE` says differently from our fragments of the configuration."""
+
+STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "sending"}
+
+
+@dataclass
+class LivePool(Watched):
+    """A running pool with the ClassAd library and the daemon; jobs are named by their numbers."""
+
+    @property
+    def pool(self) -> Pool:
+        """The pool."""
+        assert isinstance(self.box, Pool)
+        return self.box
+
+    def submit(self, *lines: str, user: str = "alice", seconds: float = 30) -> Said:
+        """Submit a job that sleeps so long, with more lines for its submit file."""
+        begun = time.monotonic()
+        done = self.pool.run(
+            ["condor_submit"], user=user, input=submit_file(*lines, seconds=seconds), check=False
+        )
+        taken = time.monotonic() - begun
+        found = re.search(r"submitted to cluster (\d+)", done.stdout)
+        said = Said(job_id(int(found[1]), 0) if found else 0, done.stdout + done.stderr, taken)
+        self.said.append(said)
+        return said
+
+    def promise(self, *lines: str, user: str = "alice", seconds: float = 30) -> int:
+        """Submit a job that must be promised its deadline; return its number."""
+        said = self.submit(*lines, user=user, seconds=seconds)
+        assert said.promised, said.text
+        return said.job
+
+    def ads(self, constraint: str = "true") -> dict[int, dict[str, Any]]:
+        """Return the jobs in the queue, by number."""
+        done = self.pool.run(["condor_q", "-allusers", "-json", "-constraint", constraint])
+        return _by_number(done.stdout)
+
+    def past(self, constraint: str = "true") -> dict[int, dict[str, Any]]:
+        """Return the jobs in the history, by number."""
+        return _by_number(
+            self.pool.run(["condor_history", "-json", "-constraint", constraint]).stdout
+        )
+
+    def ad(self, job: int) -> dict[str, Any]:
+        """Return a job's ad, from the queue or the history; {} when neither has it."""
+        return self.pool.job(*map(int, name_of(job).split(".")))
+
+    def status(self, job: int) -> str:
+        """Return whether a job is idle, running, held, completed, ..."""
+        return STATUS.get(self.ad(job).get("JobStatus", 0), "unknown")
+
+    def wait_status(self, job: int, *words: str, seconds: float = 40) -> dict[str, Any]:
+        """Wait until a job is one of that; return its ad."""
+        eventually(
+            lambda: self.status(job) in words,
+            seconds,
+            lambda: f"job {name_of(job)} {' or '.join(words)}; it is {self.status(job)}",
+        )
+        return self.ad(job)
+
+    def tokens(self) -> dict[int, str]:
+        """Return the admissions that jobs carry, of those in the queue and in the history."""
+        known = self.past("RtAdmission =!= undefined") | self.ads("RtAdmission =!= undefined")
+        return {job: ad["RtAdmission"] for job, ad in known.items()}
+
+    def kept_slots(self) -> dict[str, str]:
+        """Return what the daemon's table says is kept of slots, by name."""
+        lines = self.pool.path(TABLE).read_text().splitlines()[1:]
+        rows = [line.split("\t") for line in lines]
+        return {name: kept for name, _, kept in rows if kept != "-"}
+
+    def fill(self, count: int, seconds: float = 10, user: str = "bob") -> int:
+        """Submit best-effort jobs that state their run time; return their cluster's first job."""
+        return self.submit(
+            f"+RtRunTime = {seconds + 5:.0f}", f"queue {count}", user=user, seconds=seconds
+        ).job
+
+    def cancel_all(self) -> None:
+        """Cancel all jobs, and wait until their promises are closed."""
+        self.pool.run(["condor_rm", "-all"], check=False)
+        eventually(lambda: not self.ads(), 40, lambda: str(self.ads()))
+        if self.pool.services.alive("rtsched"):
+            eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
+
+
+def submit_file(*lines: str, seconds: float = 30) -> str:
+    """Return a submit file with these lines, by default of one job that sleeps."""
+    said = {re.split(r"[\s=]", line.strip().lower(), maxsplit=1)[0] for line in lines}
+    text = list(lines)
+    if "executable" not in said:
+        text = ["executable = /bin/sleep", f"arguments = {seconds:g}", *text]
+    if "queue" not in said:
+        text.append("queue")
+    return "\n".join([*text, ""])
+
+
+def within(seconds: float, run_time: float = 20) -> tuple[str, str]:
+    """Return the lines that ask for a deadline so far from now, and state a run time."""
+    return (f"+RtDeadline = {time.time() + seconds:.0f}", f"+RtRunTime = {run_time:.0f}")
+
+
+@contextmanager
+def live_pool(
+    site: str = SITE,
+    *,
+    files: Mapping[str, str] | None = None,
+    suite: str = "forky",
+    **options: Any,
+) -> Iterator[LivePool]:
+    """Give a pool of six slots, or as `options` say, with the library and the daemon."""
+    own = {"fast": 2, "slow": 4, "library": True, "config": fragments() | SITES_OWN} | options
+    with Pool(suite, PoolOptions(**own), files={SUBMIT_CONF: QUICK} | dict(files or {})) as pool:
+        pool.start_daemon(site)
+        yield LivePool(pool)
+
+
+def _by_number(text: str) -> dict[int, dict[str, Any]]:
+    ads = json.loads(text) if text.strip() else []
+    return {job_id(ad["ClusterId"], ad["ProcId"]): ad for ad in ads}
