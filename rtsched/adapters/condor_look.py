@@ -143,15 +143,10 @@ def _with_pool(setup: Setup, schedd: str) -> Setup:
         library_works=bool(words) and words[0] not in {"error", "undefined"},
         slots=len(slots),
         gateless=tuple(slot["Name"] for slot in slots if not _gated(slot)),
-        known_user=_makes_users(setup) or any(u.partition("@")[0] == setup.user for u in users),
+        known_user=any(user.partition("@")[0] == setup.user for user in users),
         schedd_user=_daemons_user(),
         bindings=_bindings(),
     )
-
-
-def _makes_users(setup: Setup) -> bool:
-    """Return whether the schedd takes up a new user by itself, as 23.x does and 25.x does not."""
-    return int(setup.version.partition(".")[0]) < 24
 
 
 def _values(daemon: str, named: Sequence[str]) -> tuple[Mapping[str, str] | None, str]:
