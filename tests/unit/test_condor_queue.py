@@ -14,13 +14,15 @@ from rtsched.adapters.classads import Expression
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.past import asking_for, endings_of
+from rtsched.adapters.condor.past import AT_A_TIME, endings_of, past
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
 from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING
 from rtsched.adapters.live import Ending
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rtsched.adapters.classads import Record
 
 MB = 1 << 20
@@ -223,11 +225,32 @@ def test_a_job_that_never_started_has_no_start() -> None:
     assert found.texts("token") == [None]
 
 
+class History:
+    """A history that returns what it is given, and notes what it is asked."""
+
+    def __init__(self, *records: Record) -> None:
+        self.records, self.asked = records, list[str]()
+
+    def history(self, constraint: str, attributes: Sequence[str], most: int) -> Sequence[Record]:
+        """Return everything, in the first answer."""
+        self.asked.append(constraint)
+        return self.records if len(self.asked) == 1 else ()
+
+
 def test_what_the_history_is_asked() -> None:
-    """A job of proc 0 may be a whole cluster."""
-    assert asking_for([job_id(7, 3)]) == "(ClusterId == 7 && ProcId == 3)"
-    assert "RtSigma" in asking_for([job_id(7, 0)])
-    assert asking_for([]) == "false"
+    """Not more at once than it can bear; what it returns besides is left out."""
+    pool: Any = History(end(7, 3), end(7, 4), end(7, 5))
+    found = past(pool, [job_id(7, 5), job_id(7, 3), job_id(9, 9)])
+    assert found.job.tolist() == [job_id(7, 3), job_id(7, 5)]
+    assert pool.asked == [
+        "member(ClusterId, {7, 9}) && "
+        "((ProcId >= 3 && ProcId <= 9) || RtSigma =!= undefined || JobUniverse == 11)"
+    ]
+    many: Any = History()
+    assert len(past(many, [job_id(number, 0) for number in range(AT_A_TIME + 1)])) == 0
+    assert len(many.asked) == 2
+    assert len(past(many, [])) == 0
+    assert len(many.asked) == 2
 
 
 def charged(name: str, group: str = "<none>", **said: Any) -> Record:

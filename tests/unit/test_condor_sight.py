@@ -360,6 +360,14 @@ def test_ten_thousand_jobs_are_quick_to_read() -> None:
     assert perf_counter() - began < 1.0
 
 
+def test_problems_are_told() -> None:
+    """What is left out is counted."""
+    view = Looks(slot("slot1@a"), big("slot2@a"), unit_cpus=5)(ad(1, 1 << 20))
+    small, great = view.sight.problems
+    assert small.endswith("unit_cpus, which no promise uses: 1")
+    assert great.endswith("too great: 1")
+
+
 def test_literals() -> None:
     """Texts are quoted so that nobody breaks out, and hold no control characters."""
     assert literal('a "b" \\ c\nd') == '"a \\"b\\" \\ c d"'

@@ -52,7 +52,7 @@ def dynamic(name: str = "slot1_1@a", **said: Any) -> Record:
 
 def slots(*ads: Record, **settings: Any) -> list[Slot]:
     """Return the slots of ads."""
-    return slots_of(ads, CondorSettings(**settings))
+    return slots_of(ads, CondorSettings(**settings))[0]
 
 
 def machine(*ads: Record, **settings: Any) -> Machine:
@@ -80,7 +80,7 @@ def test_a_partitionable_slot_is_as_many_rows_as_it_has_units() -> None:
     assert rows.nodes.cores.tolist() == rows.slots.cpus.tolist() == [3, 3, 1]
     assert rows.nodes.memory.tolist() == [1920 * MB, 1920 * MB, 512 * MB]
     assert rows.first == {"slot1@a": 0, "slot2@a": 2}
-    assert slots(partitionable(), unit_cpus=9) == []
+    assert slots_of([partitionable()], CondorSettings(unit_cpus=9)) == ([], 1)
 
 
 def test_dynamic_and_backfill_slots_have_no_rows() -> None:
@@ -268,7 +268,7 @@ def test_any_crowd_finds_seats(looks: Sequence[Sequence[tuple[int, int, int]]]) 
 )
 def test_no_ad_breaks_the_reading(ads: list[Record]) -> None:
     """Whatever a startd advertises, the rest is read."""
-    found = Roster().update(slots_of(ads, CondorSettings()), NOW, forgetful=False)
+    found = Roster().update(slots(*ads), NOW, forgetful=False)
     claims_of(ads)
     assert len(row_names(Slot("x", "y", units=3))) == 3
     if sum(slot.rows for slot in found) < 1000:

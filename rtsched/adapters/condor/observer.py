@@ -30,6 +30,7 @@ from rtsched.adapters.condor.slots import (
     Claim,
     Machine,
     Roster,
+    Slot,
     claims_of,
     machine_of,
     slots_of,
@@ -90,31 +91,15 @@ class Observer:
             self._read = now
         schedd, version = self._pool.schedd()
         ads = self._pool.slots(OF_SLOTS)
-        machine = self._machine_now(ads, now)
+        shown, small = slots_of(ads, self._settings)
+        machine = self._machine_now(shown, now)
         facts = self._facts(machine, version)
         queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
         self._add_environments(queue)
-        problems = _problems(queue) + self._read_submitters()
+        problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
-        begun = self._begun.update(queue)
-        groups = groups_of(queue, begun)
-        taken = self._taken(queue, groups, machine, claims_of(ads), schedd)
-        allocations = allocations_of(queue, groups, taken.rows, begun, facts, now)
-        waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
-        ended = endings_of(queue.over)
-        sight = Sight(
-            now,
-            self._cluster_now(machine, taken.others),
-            jobs_of(queue, groups, waits, facts),
-            jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
-            allocations,
-            marks_of(queue, groups, np.concatenate([waits, runs])),
-            ended.take(~np.isin(ended.job, groups.job)),
-            accounts,
-            edges_of(queue, groups),
-            facts=facts,
-            problems=problems,
-        )
+        sight = self._sight(queue, machine, claims_of(ads), schedd, facts, now)
+        sight = replace(sight, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)
         return View(queue.procs, queue.ads, machine.slots, sight, facts, factors)
 
@@ -128,14 +113,41 @@ class Observer:
         """
         return past(self._pool, jobs)
 
-    def _machine_now(self, ads: Sequence[Record], now: float) -> Machine:
+    def _sight(
+        self,
+        queue: Queue,
+        machine: Machine,
+        claims: Sequence[Claim],
+        schedd: str,
+        facts: CondorFacts,
+        now: float,
+    ) -> Sight:
+        """Return what is seen of slots and jobs."""
+        begun = self._begun.update(queue)
+        groups = groups_of(queue, begun)
+        taken = self._taken(queue, groups, machine, claims, schedd)
+        allocations = allocations_of(queue, groups, taken.rows, begun, facts, now)
+        waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
+        ended = endings_of(queue.over)
+        return Sight(
+            now,
+            self._cluster_now(machine, taken.others),
+            jobs_of(queue, groups, waits, facts),
+            jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
+            allocations,
+            marks_of(queue, groups, np.concatenate([waits, runs])),
+            ended.take(~np.isin(ended.job, groups.job)),
+            edges=edges_of(queue, groups),
+        )
+
+    def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:
         """Return the machine; the same object as before if nothing changed.
 
         A collector that was just started has not heard of all slots.
         """
         heard = self._pool.setting("UPDATE_INTERVAL", 300.0) + HEARD_S
         forgetful = self._pool.collector_up() < heard
-        slots = self._roster.update(slots_of(ads, self._settings), now, forgetful=forgetful)
+        slots = self._roster.update(shown, now, forgetful=forgetful)
         if not slots:
             raise AdapterError(
                 "the collector shows no slot that is large enough; see condor_status, and "
@@ -241,8 +253,8 @@ class _Taken:
     others: NDArray[np.int64]
 
 
-def _problems(queue: Queue) -> tuple[str, ...]:
+def _problems(jobs: int, slots: int) -> tuple[str, ...]:
     """Return what could not be read."""
-    if not queue.skipped:
-        return ()
-    return (f"{queue.skipped} jobs have numbers that are too great, and are left out",)
+    small = f"slots with fewer CPUs than [condor] unit_cpus, which no promise uses: {slots}"
+    great = f"jobs left out since their numbers are too great: {jobs}"
+    return (small,) * bool(slots) + (great,) * bool(jobs)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.pool import Pool
 
-AT_A_TIME = 200
-"""Clusters that the history is searched for at once."""
+AT_A_TIME = 1000
+"""Jobs that the history is searched for at once."""
 
 MOST = 100_000
 """Records that one search may return."""
@@ -41,23 +41,23 @@ def past(pool: Pool, jobs: Sequence[int]) -> Ended:
     AdapterError
         If the schedd does not answer.
     """
-    found: list[Record] = []
-    for at in range(0, len(jobs), AT_A_TIME):
-        found += pool.history(asking_for(jobs[at : at + AT_A_TIME]), OF_ENDS, MOST)
+    ordered = sorted(jobs)
+    parts = [ordered[at : at + AT_A_TIME] for at in range(0, len(ordered), AT_A_TIME)]
+    found = [ad for part in parts for ad in pool.history(asking_for(part), OF_ENDS, MOST)]
     ended = endings_of(found)
-    return ended.take(np.isin(ended.job, np.array(jobs, np.int64)))
+    return ended.take(np.isin(ended.job, np.array(ordered, np.int64)))
 
 
 def asking_for(jobs: Sequence[int]) -> str:
-    """Return the constraint that finds jobs: with proc 0 the whole cluster, if it is one job."""
-    return " || ".join(_asking_for(cluster_of(job), proc_of(job)) for job in jobs) or "false"
+    """Return a constraint that finds jobs, and some others of their clusters, in few words.
 
-
-def _asking_for(cluster: int, proc: int) -> str:
-    if proc:
-        return f"(ClusterId == {cluster} && ProcId == {proc})"
+    A job of proc 0 may be all procs of its cluster.
+    """
+    clusters = ", ".join(map(str, sorted({cluster_of(job) for job in jobs})))
+    procs = [proc_of(job) for job in jobs]
+    one = f"(ProcId >= {min(procs)} && ProcId <= {max(procs)})"
     whole = f"RtSigma =!= undefined || JobUniverse == {PARALLEL}"
-    return f"(ClusterId == {cluster} && (ProcId == 0 || {whole}))"
+    return f"member(ClusterId, {{{clusters}}}) && ({one} || {whole})"
 
 
 def endings_of(records: Iterable[Record]) -> Ended:

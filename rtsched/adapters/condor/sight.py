@@ -250,49 +250,67 @@ def jobs_of(
     """
     first = groups.first[which]
     procs = queue.procs.take(first)
-    plain: dict[str, Any] = {
-        "wall_time": procs.run_time + facts.margin,
-        "deadline": np.full(len(which), np.inf),
-        "kind": np.zeros(len(which), np.int8),
-        "size": np.ones(len(which), np.int32) if sizes is None else np.maximum(sizes, 1),
-        "size_min": np.full(len(which), -1, np.int32),
-        "size_max": np.full(len(which), -1, np.int32),
-        **{name: np.full(len(which), np.nan if name in _NEEDED else 0.0) for name in LOAD},
-    }
-    part: list[str | None] = [None] * len(which)
-    checkpoints = np.zeros(len(which), np.bool_)
-    for at, row in enumerate(first.tolist()):
-        if row in queue.ads:
-            checkpoints[at] = queue.ads[row].get("rtcheckpoint") is True
-        shape = queue.shapes.get(row)
-        if shape is not None and not shape.problem:
-            plain["deadline"][at], part[at] = shape.deadline, shape.part or None
-            if sizes is None:
-                _put(plain, at, shape)
-    charged = np.array([facts.associations.get(n, -1) for n in procs.names("submitter")], np.int32)
+    shaped = _shaped(queue, first, procs, facts, sizes)
+    counts = shaped["size"] if slots is None else np.maximum(slots, 1)
+    charged = [facts.associations.get(name, -1) for name in procs.names("submitter")]
     return Jobs.build(
         len(which),
-        **plain,
+        **shaped,
         names={name: procs.names(name) for name in _TEXTS},
         **{name: procs.column(name) for name in _TEXTS},
         id=groups.job[which],
         label=[name_of(job) for job in groups.job[which].tolist()],
         submit=procs.submit,
         begin=procs.begin,
-        cores=_capped(
-            procs.cpus.astype(np.int64) * (plain["size"] if slots is None else np.maximum(slots, 1))
-        ),
+        cores=_capped(procs.cpus.astype(np.int64) * counts),
         memory=procs.memory,
-        partition=part,
-        association=np.append(charged, np.int32(-1))[procs.submitter],
+        association=np.array([*charged, -1], np.int32)[procs.submitter],
         nice=0.0,
         dag=queue.dag[first],
-        checkpoints=checkpoints,
+        checkpoints=_declares(queue, first, True),
     )
 
 
 _TEXTS = ("name", "user", "account")
 _NEEDED = ("sigma", "cms", "cps")
+
+
+def _shaped(
+    queue: Queue,
+    first: NDArray[np.int64],
+    procs: Procs,
+    facts: CondorFacts,
+    sizes: NDArray[np.int32] | None,
+) -> dict[str, Any]:
+    """Return the columns that a job's wishes shape; one that runs has the shape that it runs in.
+
+    One whose wishes make no sense, or cannot be had, is a job like any other.
+    """
+    count = len(first)
+    columns: dict[str, Any] = {
+        "wall_time": procs.run_time + facts.margin,
+        "deadline": np.full(count, np.inf),
+        "kind": np.zeros(count, np.int8),
+        "size": np.ones(count, np.int32) if sizes is None else np.maximum(sizes, 1),
+        "size_min": np.full(count, -1, np.int32),
+        "size_max": np.full(count, -1, np.int32),
+        "partition": [None] * count,
+        **{name: np.full(count, np.nan if name in _NEEDED else 0.0) for name in LOAD},
+    }
+    for at, row in enumerate(first.tolist()):
+        shape = queue.shapes.get(row)
+        if shape is not None and not shape.problem:
+            columns["deadline"][at] = shape.deadline
+            columns["partition"][at] = shape.part or None
+            if sizes is None:
+                _put(columns, at, shape)
+    return columns
+
+
+def _declares(queue: Queue, first: NDArray[np.int64], value: bool) -> NDArray[np.bool_]:
+    """Return which jobs say that RtCheckpoint is so."""
+    ads = (queue.ads.get(row, {}) for row in first.tolist())
+    return np.array([ad.get("rtcheckpoint") is value for ad in ads], np.bool_)
 
 
 def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -321,9 +339,6 @@ def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[queue.procs.status == HELD]] = True
     admission = procs.texts("admission")
-    never = [
-        row in queue.ads and queue.ads[row].get("rtcheckpoint") is False for row in first.tolist()
-    ]
     return Marks.build(
         len(which),
         job=groups.job[which],
@@ -331,7 +346,7 @@ def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
         token=[token_in(said) for said in admission],
         parked=np.array([said == PARKED for said in admission], np.bool_),
         held=(held & ~groups.runs)[which],
-        requeues=~np.array(never, np.bool_),
+        requeues=~_declares(queue, first, False),
     )
 
 

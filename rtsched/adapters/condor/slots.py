@@ -169,10 +169,10 @@ class Roster:
         return sorted(slots, key=lambda slot: (_natural(slot.machine), _natural(slot.name)))
 
 
-def slots_of(ads: Sequence[Record], settings: CondorSettings) -> list[Slot]:
-    """Return the static and the partitionable slots among the ads of slots."""
+def slots_of(ads: Sequence[Record], settings: CondorSettings) -> tuple[list[Slot], int]:
+    """Return the static and the partitionable slots, and how many were too small for one row."""
     found = [_slot(ad, settings) for ad in ads if _counts(ad) and not _is_dynamic(ad)]
-    return [slot for slot in found if slot is not None]
+    return [slot for slot in found if slot is not None], found.count(None)
 
 
 def claims_of(ads: Sequence[Record]) -> list[Claim]:
