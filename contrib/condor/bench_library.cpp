@@ -34,7 +34,7 @@ extern "C" classad::ClassAdFunctionMapping *Init(void);
 namespace {
 
 constexpr int JOBS = 5000;
-constexpr const char *words[] = {"verdict", "admission", "verdict", "message"};
+constexpr const char *words[] = {"wanted", "admission", "message", "verdict"};
 
 std::string place; /* a directory of our own */
 
@@ -124,7 +124,7 @@ struct Job {
 			"JobUniverse = 5; RequestCpus = 1; RequestMemory = ifThenElse(MemoryUsage isnt "
 			"undefined, MemoryUsage, (ImageSize + 1023) / 1024); ImageSize = 5000; "
 			"RequestDisk = DiskUsage; DiskUsage = 75; MinHosts = 1; MaxHosts = 1; JobPrio = 0; "
-			"TotalSubmitProcs = 1000; Cmd = \"/home/alice/simulate\"; Requirements = true ]",
+			"TotalSubmitProcs = 1000; RtVerdict = \"open\"; Cmd = \"/home/alice/simulate\"; Requirements = true ]",
 			cluster);
 		for (int i = 0; i < 100; i++)
 			cluster.InsertAttr("Attribute" + std::to_string(i), i);
@@ -234,7 +234,6 @@ int main(int count, char **arguments)
 						   std::to_string(geteuid()) + "\n");
 	setenv("RTSCHED_SUBMIT_CONF", (place + "/submit.conf").c_str(), 1);
 	classad::FunctionCall::RegisterFunctions(Init());
-	prctl(PR_SET_NAME, "condor_schedd");
 	pid_t server = start_server(place + "/s");
 	double asked_us = asked(place + "/s"), judge_us = judged(true, 4);
 	kill(server, SIGKILL);

@@ -143,6 +143,7 @@ long long integer_of(const ClassAd &ad, const char *name)
 JobAd describe(const ClassAd &ad)
 {
 	std::set<std::string, IgnoringCase> names;
+	std::string verdict;
 	bool is_load = false;
 	JobAd job;
 
@@ -162,7 +163,8 @@ JobAd describe(const ClassAd &ad)
 	job.materialized = !is_factory && is_defined(ad, "JobMaterializeDigestFile");
 	job.whole = is_factory || job.materialized || is_load ||
 		    integer_of(ad, "JobUniverse") == PARALLEL;
-	job.judged = is_defined(ad, "RtVerdict");
+	ad.EvaluateAttrString("RtVerdict", verdict);
+	job.open = verdict == "open";
 	return job;
 }
 

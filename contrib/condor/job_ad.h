@@ -14,7 +14,7 @@ struct JobAd {
 	bool wishes = false;	  /* it says something that only the daemon can judge */
 	bool whole = false;	  /* all procs of its cluster are judged as one */
 	bool materialized = false; /* made from a cluster that is in the queue already */
-	bool judged = false;	  /* it carries a verdict */
+	bool open = false;	  /* its transform waits for a verdict */
 };
 
 /* Return what is known of a job; expressions are worked out in the ad. */

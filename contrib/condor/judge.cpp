@@ -1,10 +1,8 @@
 #include "judge.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <mutex>
-#include <sys/prctl.h>
 #include <unordered_map>
 
 #include "filter.h"
@@ -13,7 +11,6 @@
 namespace rtsched {
 
 using classad::ClassAd;
-using classad::Value;
 
 namespace {
 
@@ -153,40 +150,28 @@ Ruling ruled(const struct rtsched_settings &settings, const JobAd &job)
 	return *ruling;
 }
 
-/* What was ruled when the job was submitted. */
-Ruling as_recorded(const ClassAd &ad)
+bool concerns_us(const struct rtsched_settings &settings, const JobAd &job)
 {
-	std::string verdict;
-	Ruling ruling;
-
-	ad.EvaluateAttrString("RtVerdict", verdict);
-	ad.EvaluateAttrString("RtAdmission", ruling.admission);
-	ad.EvaluateAttrString("RtMessage", ruling.message);
-	ruling.rejected = verdict == "reject";
-	return ruling;
-}
-
-bool in_schedd()
-{
-	char name[16] = ""; /* as long as the kernel's may be */
-
-	return !prctl(PR_GET_NAME, name) && !strcmp(name, "condor_schedd");
+	return job.wishes || settings.judge_all;
 }
 
 } // namespace
 
+bool concerns_us(const ClassAd &ad)
+{
+	return concerns_us(rtsched_filter_settings(&filter), describe(ad));
+}
+
 std::optional<Ruling> judge(const ClassAd &ad)
 {
-	if (!in_schedd())
-		return {};
 	const struct rtsched_settings settings = rtsched_filter_settings(&filter);
 	const JobAd job = describe(ad);
 
-	if (!job.wishes && !settings.judge_all)
+	if (!job.open || !concerns_us(settings, job))
 		return {};
 	if (std::optional<Ruling> known = memory.recall(job))
 		return known;
-	return job.judged ? as_recorded(ad) : ruled(settings, job);
+	return ruled(settings, job);
 }
 
 } // namespace rtsched

@@ -10,10 +10,14 @@
 
 namespace rtsched {
 
-/* Return what becomes of a job; nothing: it is none of rtsched's concern.
+/* Return whether a job is to be judged at all; nobody is asked. */
+bool concerns_us(const classad::ClassAd &ad);
+
+/* Return what becomes of a job; nothing: it is not to be judged, or not now.
  *
  * Asks the daemon at most once for a job that is judged several times in a row, and at most once for
- * a cluster that is judged as a whole. Only the schedd asks; elsewhere nothing is judged.
+ * a cluster that is judged as a whole. A job is judged while its RtVerdict is "open", as the
+ * transform sets it: whatever calls later, in whatever program, asks nobody.
  */
 std::optional<Ruling> judge(const classad::ClassAd &ad);
 

@@ -29,29 +29,41 @@ void say(const std::string &text, Value &result)
 		result.SetStringValue(text);
 }
 
-/* rtschedJudge("admission" | "verdict" | "message"), on the job in whose ad it stands */
+/* Put one part of the verdict on a job into `result`; false: there is no such part. */
+bool judge_part(const char *part, const classad::ClassAd &job, Value &result)
+{
+	std::optional<rtsched::Ruling> ruling;
+
+	result.SetUndefinedValue();
+	if (!strcasecmp(part, "wanted")) {
+		result.SetBooleanValue(rtsched::concerns_us(job));
+	} else if (!strcasecmp(part, "admission")) {
+		if ((ruling = rtsched::judge(job)))
+			say(ruling->admission, result);
+	} else if (!strcasecmp(part, "message")) {
+		if ((ruling = rtsched::judge(job)))
+			say(ruling->message, result);
+	} else if (!strcasecmp(part, "verdict")) {
+		if ((ruling = rtsched::judge(job)))
+			say(ruling->rejected ? "reject" : "accept", result);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* rtschedJudge("wanted" | "admission" | "message" | "verdict"), on the job in whose ad it stands */
 void judge(const ArgumentList &arguments, EvalState &state, Value &result)
 {
-	const char *what;
+	const char *part;
 	Value word;
 
 	if (arguments.size() != 1 || !arguments[0]->Evaluate(state, word) ||
-	    !word.IsStringValue(what) || judging)
+	    !word.IsStringValue(part) || judging || !state.rootAd)
 		return result.SetErrorValue();
-	if (strcasecmp(what, "admission") && strcasecmp(what, "verdict") &&
-	    strcasecmp(what, "message"))
-		return result.SetErrorValue();
-	result.SetUndefinedValue();
-	if (!state.rootAd)
-		return;
 	Judging now;
-	std::optional<rtsched::Ruling> ruling = rtsched::judge(*state.rootAd);
-	if (!ruling)
-		return;
-	if (!strcasecmp(what, "verdict"))
-		result.SetStringValue(ruling->rejected ? "reject" : "accept");
-	else
-		say(!strcasecmp(what, "message") ? ruling->message : ruling->admission, result);
+	if (!judge_part(part, *state.rootAd, result))
+		result.SetErrorValue();
 }
 
 /* rtschedDelay(slot [, otherwise]) */

@@ -95,5 +95,9 @@ def plain(value: str) -> str:
 
 
 def ad(**attributes: object) -> str:
-    """Return an ad with these attributes; expressions are text, strings carry their quotes."""
-    return "[ " + " ".join(f"{name} = {value};" for name, value in attributes.items()) + " ]"
+    """Return the ad of a job whose transform waits for a verdict, with these attributes.
+
+    Values are expressions; strings carry their quotes.
+    """
+    said = {"RtVerdict": '"open"'} | attributes
+    return "[ " + " ".join(f"{name} = {value};" for name, value in said.items()) + " ]"

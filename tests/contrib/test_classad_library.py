@@ -28,6 +28,7 @@ MATERIALIZED = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', RtDeadli
 FACTORY = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', JobFactoryId=7, RtDeadline=9)
 VERDICT = 'eval rtschedJudge("verdict")'
 ADMISSION = 'eval rtschedJudge("admission")'
+WANTED = 'eval rtschedJudge("wanted")'
 
 
 def sent(server: FilterServer, question: int = 0) -> dict[str, str]:
@@ -83,7 +84,7 @@ def test_the_example_settings_are_the_defaults(library: Library) -> None:
         ad(RtRunTime=60, RtCheckpoint="true"),
         ad(RtDeadline="undefined"),
         ad(RtDeadline="NoSuchThing + 5"),
-        ad(RtAdmission='"forged"', rtverdict='"accept"', RtNodeSet='"slot1@h"'),
+        ad(RtAdmission='"forged"', RtNodeSet='"slot1@h"'),
         ad(Rt=5, Artifact=5),
     ],
 )
@@ -91,6 +92,7 @@ def test_a_job_without_a_wish_is_let_in_unasked(library: Library, job: str) -> N
     """A job that says no wish, or only describes itself, is none of the daemon's concern."""
     with FilterServer(library.socket, answering(*REFUSED)) as server:
         assert library.judge(job) == NONE
+        assert library.run(f"job {job}", WANTED) == ["false"]
     assert server.asked == []
 
 
@@ -102,6 +104,8 @@ def test_a_job_with_a_wish_is_judged(library: Library, job: str, in_cluster: boo
     """Any other attribute that begins with Rt is asked about, in the job's ad or its cluster's."""
     ads = ("[]", job) if in_cluster else (job, "[]")
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.run(f"job {ads[0]}", f"cluster {ads[1]}", WANTED) == ["true"]
+        assert server.asked == []
         assert library.judge(*ads) == ("t1", "accept", "promised")
     assert len(server.asked) == 1
 
@@ -111,6 +115,7 @@ def test_all_jobs_are_judged_where_the_site_says_so(library: Library) -> None:
     library.set(judge="all")
     with FilterServer(library.socket, answering((Tag.VERDICT, 0))) as server:
         assert library.judge(ad(Owner='"alice"')) == ("undefined", "accept", "undefined")
+        assert library.run("job []", WANTED) == ["true"]
     assert sent(server) == {"Owner": '"alice"'}
 
 
@@ -261,11 +266,11 @@ def test_three_attributes_are_one_question(library: Library) -> None:
     asks = [ADMISSION, VERDICT, 'eval rtschedJudge("message")', ADMISSION]
     marked = ad(RtX=1, RtAdmission='"t1"')
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
-        library.run("job [ RtX = 1 ]", *asks, f"job {marked}", *asks)
+        library.run(f"job {ad(RtX=1)}", *asks, f"job {marked}", *asks)
         assert len(server.asked) == 1
-        library.run("job [ RtX = 1 ]", VERDICT, "sleep 2100", VERDICT)
+        library.run(f"job {ad(RtX=1)}", VERDICT, "sleep 2100", VERDICT)
         assert len(server.asked) == 3
-        library.run("job [ RtX = 1 ]", VERDICT, "job [ RtX = 2 ]", VERDICT)
+        library.run(f"job {ad(RtX=1)}", VERDICT, f"job {ad(RtX=2)}", VERDICT)
         assert len(server.asked) == 5
 
 
@@ -330,19 +335,15 @@ def test_a_thousand_clusters_are_remembered(library: Library) -> None:
     assert len(server.asked) == 1026
 
 
-def test_a_judged_job_is_not_asked_about_again(library: Library) -> None:
-    """An expression of a user's own that asks later gets what was ruled at submit."""
-    judged = ad(RtDeadline=9, RtVerdict='"accept"', RtAdmission='"t0"')
-    with FilterServer(library.socket, answering(*REFUSED)) as server:
-        assert library.judge(judged) == ("t0", "accept", "undefined")
-    assert server.asked == []
-
-
-@pytest.mark.parametrize("program", ["condor_q", "condor_negotiator", "condor_submit"])
-def test_only_the_schedd_asks(library: Library, program: str) -> None:
-    """In any other program that loads the library nothing is judged."""
+@pytest.mark.parametrize("verdict", ["undefined", '"accept"', '"reject"', "error", "5"])
+def test_outside_its_transform_no_job_is_asked_about(library: Library, verdict: str) -> None:
+    """Whatever expression or query calls the function later, nobody is asked."""
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
-        assert library.run(f"as {program}", f"job {WISH}", VERDICT) == ["undefined"]
+        assert library.judge(ad(RtDeadline=9, RtVerdict=verdict, RtAdmission='"t0"')) == NONE
+        open_one = '[ RtVerdict = "open"; RtDeadline = 9; x = rtschedJudge("verdict") ].x'
+        assert library.run(f"job {ad(RtX=9, RtVerdict=verdict)}", f"eval {open_one}") == [
+            "undefined"
+        ]
     assert server.asked == []
 
 

@@ -2,7 +2,6 @@
  *
  * Without LIBRARY, the functions that it is linked with are used. Reads commands, one a line:
  *
- *   as NAME              take the name of another program, such as condor_q
  *   cluster AD           the ad that the job's is chained to: [ Name = value; ... ]
  *   job AD               the job's own
  *   eval EXPRESSION      print its value
@@ -15,7 +14,6 @@
 #include <iostream>
 #include <memory>
 #include <sstream>
-#include <sys/prctl.h>
 #include <thread>
 #include <unistd.h>
 
@@ -110,9 +108,7 @@ static void obey(const std::string &line)
 	else if (command == "threads")
 		words >> count >> times;
 	std::getline(words >> std::ws, rest);
-	if (command == "as")
-		prctl(PR_SET_NAME, rest.c_str());
-	else if (command == "cluster")
+	if (command == "cluster")
 		cluster_text = rest;
 	else if (command == "job")
 		job_text = rest;
@@ -139,7 +135,6 @@ int main(int count, char **words)
 	(void)count;
 	classad::FunctionCall::RegisterFunctions(Init());
 #endif
-	prctl(PR_SET_NAME, "condor_schedd");
 	while (std::getline(std::cin, line))
 		obey(line);
 	return 0;
