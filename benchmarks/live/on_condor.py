@@ -121,7 +121,9 @@ class Condor(Live):
     margins: ClassVar[tuple[float, float]] = (30.0, 30.0)
     """20 s to start (two intervals of the negotiator, and 10), `OVERRUN` and `COMPLETING`."""
     full: ClassVar[Extent] = Extent(480, 14, (2, 3, 4), (1.3, 2.5), 90, (1, 2, 3, 4, 6), 45_000)
-    reduced: ClassVar[Extent] = Extent(50, 4, (0.5,), (1.3, 2.6), 50, (1, 2, 3, 4), 8_000)
+    reduced: ClassVar[Extent] = Extent(
+        60, 4, (0.5,), (1.3, 2.6), 50, (1, 2, 3, 4), 8_000, (0.5, 0.5, 1)
+    )
     planners: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "edf": ("several", "several", "rigid", "moldable", "divisible"),
         "mcdf": ("several", "several", "rigid", "moldable", "divisible"),

@@ -81,7 +81,7 @@ def _played(
     begun = time.time()
     if planner == "spare":
         live.recur(extent, begun)
-    best_effort = flood(SEED + 1, extent.flood, USERS, live.slow, wide=live.wide)
+    best_effort = flood(SEED + 1, extent, USERS, live.slow, wide=live.wide)
     flooding = playing.submit_all(live, best_effort, begun)
     time.sleep(3)
     with ThreadPoolExecutor(1) as pool:

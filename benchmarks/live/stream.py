@@ -95,6 +95,8 @@ class Extent:
         Nodes, of which one is drawn.
     flood : int
         Best-effort node-seconds that wait at the start.
+    filling : tuple of float
+        Time limits of best-effort jobs, of which one is drawn.
     """
 
     seconds: float
@@ -104,6 +106,7 @@ class Extent:
     lead: float
     nodes: tuple[int, ...]
     flood: int
+    filling: tuple[float, ...] = (1, 1, 2, 3)
 
     @property
     def longest(self) -> float:
@@ -155,21 +158,21 @@ def _of_kind(work: Work, chance: random.Random) -> list[Work]:
 
 def flood(
     seed: int,
-    node_seconds: float,
+    extent: Extent,
     users: tuple[str, ...],
     slow: float = 1.0,
     *,
     wide: bool = True,
 ) -> list[Work]:
-    """Return best-effort jobs that together take so many seconds of slow nodes, all at once.
+    """Return best-effort jobs that together take enough seconds of slow nodes, all at once.
 
     Some are `wide`, on several nodes at a time; else they are several jobs.
     """
     chance = random.Random(seed)  # noqa: S311
     asked, found = 0.0, list[Work]()
-    while asked < node_seconds:
+    while asked < extent.flood:
         size = chance.choice((1, 1, 1, 2, 3))
-        minutes = chance.choice((1, 1, 2, 3))
+        minutes = chance.choice(extent.filling)
         nodes = size if wide else 1
         work = Work(
             name=f"b{len(found)}",

@@ -33,7 +33,7 @@ def slept(work: Work, nodes: int, on: str = "fast1") -> float:
 def test_equal_seeds_give_equal_streams() -> None:
     """Both clusters are sent the same jobs."""
     assert deadline_stream(3, EXTENT, KINDS, "ann") == deadline_stream(3, EXTENT, KINDS, "ann")
-    assert flood(4, 9000, ("ann",)) == flood(4, 9000, ("ann",))
+    assert flood(4, EXTENT, ("ann",)) == flood(4, EXTENT, ("ann",))
 
 
 def test_every_job_keeps_its_limit_and_could_meet_its_deadline() -> None:
