@@ -31,9 +31,16 @@ NEVER = 2**31
 """More CPUs than any job asks for."""
 
 REQUEST = record_type(
-    ("memory", "f8"), ("user", "i4"), ("owner", "i4"), ("before", "i4"), ("after", "i4")
+    ("memory", "f8"),
+    ("user", "i4"),
+    ("owner", "i4"),
+    ("before", "i4"),
+    ("after", "i4"),
+    ("hopeless", "i1"),
 )
 """One per job: bytes per CPU, its user, and its place in the list of what waits.
+
+`hopeless`: the slots never have so much memory for all its CPUs.
 
 `owner` is the submitter in whose list it stands: `user`, or of a wide job the dedicated scheduler.
 `before` and `after` are its neighbours in that list, -1: none.

@@ -45,8 +45,9 @@ SLACK = 1e-9
 
 @part
 def possible(pool: Pool, row: int) -> bool:
-    """Return whether enough nodes are in service for a job."""
-    return bool(pool.jobs[row].width <= usable_count(pool, group_of(pool, row)))
+    """Return whether a job could start if nothing else ran."""
+    enough = pool.jobs[row].width <= usable_count(pool, group_of(pool, row))
+    return bool(enough and not pool.requests[row].hopeless)
 
 
 @part

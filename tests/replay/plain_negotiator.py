@@ -167,8 +167,12 @@ class Plain:
 
     def first_wide(self) -> int | None:
         """Return the first wide job that the machine is large enough for."""
-        possible = [row for row in self.queue(WIDE) if self.jobs[row].size <= len(self.cpus)]
-        return possible[0] if possible else None
+        for row in self.queue(WIDE):
+            each = self.jobs[row].memory
+            room = [min(n, memory // each) if each else n for n, memory in self.slots]
+            if self.jobs[row].size <= sum(room):
+                return row
+        return None
 
     def drop_useless(self) -> None:
         """Give up held CPUs that the first wide job cannot use."""

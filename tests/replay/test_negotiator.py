@@ -25,9 +25,11 @@ from rtsched.kernels.compiling import plain
 from rtsched.kernels.pool_claims import age
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
+from rtsched.replay.results import Workload
 from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import WorkloadOptions, prepare
 
@@ -369,6 +371,24 @@ def test_a_job_that_fits_nowhere_holds_up_nobody() -> None:
     work = [Ask(0.0, 5.0, memory=9.0), Ask(0.0, 5.0, memory=1.0)]
     made = system(work, machine([(1, 4.0)]))
     assert made.course().fate.tolist() == [2, 0]
+
+
+def test_a_job_that_no_slot_holds_is_named_with_what_there_is() -> None:
+    """Nothing waits for ever silently: the results say how many CPUs have so much memory."""
+    mega = 2.0**20
+    asks = [(2, 8.0), (3, 8.0), (5, 9.0), (5, 4.0)]
+    jobs, run = table([Ask(0.0, 5.0, size, memory=each * mega) for size, each in asks])
+    cluster = machine([(4, 16 * mega), (4, 16 * mega), (1, 9 * mega)])
+    accounts = Accounts.build(len(USERS), name=list(USERS), is_user=True)
+    outcomes, edges = Outcomes.build(len(jobs)), Edges.build(0)
+    work = Workload(jobs, run, outcomes, cluster, accounts, edges, (), Skipped())
+    done = replay(work, "pool", presets()["negotiator"])
+    assert done.results.fate.tolist() == [0, 2, 2, 0]
+    said = {entry["reason"]: entry["numbers"] for entry in done.decisions}
+    assert said == {
+        "negotiator.no-slot": {"cpus": 3.0, "memory": 8.0, "fits": 2.0},
+        "negotiator.no-slots": {"cpus": 5.0, "memory": 9.0, "fits": 3.0},
+    }
 
 
 def test_wide_jobs_start_first_come_first_served_on_cpus_held_for_them() -> None:

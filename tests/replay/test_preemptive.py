@@ -327,7 +327,9 @@ def test_gaps_before_the_first_occurrence_and_on_fast_nodes_count() -> None:
     assert without_gap(jobs, early, make_cluster(1, speed=1.4))
 
 
-@pytest.mark.parametrize("policy", ["easy", "conservative", "ste", "psts", "spare-uf"])
+@pytest.mark.parametrize(
+    "policy", ["easy", "conservative", "negotiator", "ste", "psts", "spare-uf"]
+)
 @given(st.integers(0, 10_000))
 @settings(max_examples=5, deadline=None)
 def test_no_job_is_lost_silently(policy: str, seed: int) -> None:

@@ -32,7 +32,7 @@ from rtsched.adapters.simulated.nodesets import NodeSets
 from rtsched.adapters.simulated.plan import lay_out_plan
 from rtsched.adapters.simulated.rows import RowsById
 from rtsched.adapters.simulated.setup import lay_out
-from rtsched.adapters.simulated.submitters import with_claims
+from rtsched.adapters.simulated.submitters import never_matched, with_claims
 from rtsched.kernels import pool as kernel
 from rtsched.kernels import pool_commands as command
 from rtsched.kernels.hooks import job_arrays
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
+    from rtsched.model.verdicts import Finding
 
     Rows = NDArray[np.int64]
 
@@ -146,8 +147,10 @@ class ExclusiveNodes:
         self._pool = lay_out(
             jobs, run_time, cluster, settings, asks, settled, node_events, self._sets, self.origin
         )
+        self._found: tuple[Finding, ...] = ()
         if settings.loop == "negotiator":
             self._pool = with_claims(self._pool, jobs, cluster, self.accounts, settings.negotiator)
+            self._found = never_matched(self._pool, jobs)
         self._state: Any = kernel.scalars(self._pool)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
         self._ledger = Ledger(jobs.id)
@@ -257,7 +260,7 @@ class ExclusiveNodes:
 
     def course(self) -> Course:
         """Return what happened to each job so far."""
-        return looks.course(self._pool, self._ledger, self.origin)
+        return looks.course(self._pool, self._ledger, self.origin)._replace(findings=self._found)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k].

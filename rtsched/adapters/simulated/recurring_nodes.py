@@ -185,11 +185,12 @@ class RecurringNodes(ExclusiveNodes):
 
     def course(self) -> Course:
         """Return what happened to each job so far."""
-        columns = super().course()._asdict().items()
+        course = super().course()
         mine: dict[str, Any] = {
-            name: None if every is None else every[: self._count] for name, every in columns
+            name: None if every is None else every[: self._count]
+            for name, every in course._asdict().items()
         }
-        return Course(**mine)._replace(findings=self._findings)
+        return Course(**mine)._replace(findings=self._findings + course.findings)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k]."""
@@ -220,6 +221,7 @@ def _extended(jobs: Jobs, room: int) -> Jobs:
         deadline=np.concatenate([jobs.deadline, np.full(room, np.inf)]),
         size=np.concatenate([jobs.size, np.ones(room, np.int32)]),
         kind=np.concatenate([jobs.kind, np.zeros(room, np.int8)]),
+        memory=np.concatenate([jobs.memory, np.full(room, -1, np.int64)]),
         association=np.concatenate([jobs.association, np.full(room, -1, np.int32)]),
     )
 

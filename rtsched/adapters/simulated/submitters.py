@@ -8,6 +8,7 @@ import numpy as np
 
 from rtsched.kernels import pool as kernel
 from rtsched.kernels.pool_claims import CLAIM, OFFER, REQUEST, SUBMITTER
+from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 DEDICATED = "DedicatedScheduler"
 """HTCondor's name of the submitter of all parallel jobs."""
+NO_SLOT = Reason(
+    "negotiator.no-slot",
+    "asks for {cpus} CPUs with {memory} MB each; no slot has more than {fits} of these",
+)
+NO_SLOTS = Reason(
+    "negotiator.no-slots",
+    "asks for {cpus} CPUs with {memory} MB each; all slots together have {fits} of these",
+)
 
 
 def with_claims(
@@ -58,6 +67,35 @@ def with_claims(
         claims=claims,
         offers=offers,
         submitters=_submitters(users + 2, accounts, settings),
+    )
+
+
+def never_matched(pool: kernel.Pool, jobs: Jobs) -> tuple[Finding, ...]:
+    """Return why jobs would wait for ever: no slot is large enough, or has enough memory.
+
+    Parameters
+    ----------
+    pool : Pool
+        Laid out, before its first instant; such jobs are marked in it.
+    jobs : Jobs
+        `n` rows, at most as wide as the machine.
+    """
+    memory, code = np.unique(pool.requests["memory"][: len(jobs)], return_inverse=True)
+    kinds, times = np.unique(pool.offers[["count", "memory"]], return_counts=True)
+    one, all_ = np.zeros(len(memory)), np.zeros(len(memory))
+    for kind, number in zip(kinds, times, strict=True):
+        room = np.full(len(memory), float(kind["count"]))
+        some = memory > 0
+        room[some] = np.minimum(room[some], np.floor(kind["memory"] / memory[some]))
+        one, all_ = np.maximum(one, room), all_ + number * room
+    wide = jobs.size > kernel.scalars(pool)["widest"]
+    fits = np.where(wide, all_[code], one[code])
+    hopeless = jobs.size > fits
+    pool.requests["hopeless"][: len(jobs)] = hopeless
+    return tuple(
+        Finding.where(mask, reason, cpus=jobs.size, memory=memory[code] / 2**20, fits=fits)
+        for mask, reason in ((hopeless & ~wide, NO_SLOT), (hopeless & wide, NO_SLOTS))
+        if mask.any()
     )
 
 
