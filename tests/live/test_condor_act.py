@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from remote import Remote
-from testbed import Pool, PoolOptions
+from testbed import Pool, PoolOptions, fragments
 from testbed.services import wait_for
 
 from rtsched.adapters.condor import CondorSettings
@@ -22,6 +21,7 @@ from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
+    Admit,
     Cancel,
     Hold,
     Move,
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Done
 
-FRAGMENTS = Path(__file__).parents[2] / "rtsched" / "adapters" / "condor" / "config"
-OURS = {path.name: path.read_text() for path in sorted(FRAGMENTS.glob("*.conf"))}
 PARKING = {"/etc/rtsched/submit.conf": "on_failure = hold\n"}
 MARGIN = 7.0
 SETTINGS = CondorSettings(start_delay_s=3.0, completing_s=2.0, overrun_s=2.0)
@@ -54,9 +52,8 @@ FAR = 86400.0
 def pool(testbed: None) -> Iterator[Pool]:
     """Run two fast and four slow slots, for parallel jobs too."""
     settings = {"UNUSED_CLAIM_TIMEOUT": "1"}
-    options = PoolOptions(2, 4, parallel=True, settings=settings, config=OURS, library=True)
+    options = PoolOptions(2, 4, parallel=True, settings=settings, config=fragments(), library=True)
     with Pool("forky", options, files=PARKING) as running:
-        running.run(["condor_qusers", "-add", "rtsched@testbed"])
         yield running
 
 
@@ -91,6 +88,11 @@ def ids(*clusters: int) -> Any:
     return np.array([job_id(cluster, 0) for cluster in clusters], np.int64)
 
 
+def admit(*clusters: int) -> Admit:
+    """Return the action that parked jobs were promised something."""
+    return Admit(ids(*clusters), np.full(len(clusters), time.time() + FAR))
+
+
 def done(dones: Any) -> list[Done]:
     """Return what became of changes, all of which were carried out."""
     assert {one.outcome for one in dones} <= {"done"}, [one.text for one in dones]
@@ -114,7 +116,7 @@ def where(pool: Pool, cluster: int, proc: int = 0) -> str:
 def test_a_promised_job_starts_on_its_slot(pool: Pool, remote: Remote) -> None:
     """It waits until it is bound, carries its promise, and comes before its user's others."""
     cluster = promised(pool)
-    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [4])), Release(ids(cluster))))
+    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [4])), admit(cluster)))
     assert where(pool, cluster) == SLOTS[4]
     ad = pool.job(cluster)
     assert (ad["RtAdmission"], ad["RtNodeSet"]) == ("judged", SLOTS[4])
@@ -129,9 +131,9 @@ def test_nothing_is_asked_for_twice(pool: Pool, remote: Remote) -> None:
     row = SLOTS.index(where(pool, blocker))
     cluster = promised(pool)
     plan = reserve((job_id(cluster, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [5]))
-    assert len(done(remote.apply(plan, Release(ids(cluster))))) == 5
+    assert len(done(remote.apply(plan, admit(cluster)))) == 5
     remote.look()
-    assert not remote.changes(plan, Release(ids(cluster)))
+    assert not remote.changes(plan, admit(cluster))
 
 
 def test_best_effort_jobs_leave_slots_free_for_planned_starts(pool: Pool, remote: Remote) -> None:
@@ -143,7 +145,7 @@ def test_best_effort_jobs_leave_slots_free_for_planned_starts(pool: Pool, remote
     pool.wait_job(short)
     assert [pool.job(each)["JobStatus"] for each in (long, endless)] == [1, 1]
     cluster = promised(pool, seconds=20)
-    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [2])), Release(ids(cluster))))
+    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [2])), admit(cluster)))
     pool.wait_job(long)
     pool.wait_job(endless)
     assert where(pool, cluster) == SLOTS[2]
@@ -158,7 +160,7 @@ def test_a_job_that_is_planned_elsewhere_moves(pool: Pool, remote: Remote) -> No
     rows = [SLOTS.index(slots[proc]) for proc in (0, 1)]
     jobs = [job_id(first, 0), job_id(second, 0)]
     plan = reserve((jobs[0], 300.0, [rows[0]]), (jobs[1], 300.0, [rows[1]]))
-    done(remote.apply(plan, Release(ids(first, second))))
+    done(remote.apply(plan, admit(first, second)))
     done(remote.apply(reserve((jobs[0], 300.0, [rows[1]]))))
     assert pool.job(first)["RtNodeSet"] == slots[1]
     assert pool.job(second)["RtAdmission"] == "unjudged"
@@ -180,7 +182,7 @@ def test_a_divided_load(pool: Pool, remote: Remote) -> None:
     schedule = plan.plan
     shares = np.array([0.5, 0.25, 0.25])
     plan = Reserve(plan.job, Schedule(schedule.entries, schedule.indptr, schedule.nodes, shares))
-    done(remote.apply(plan, Release(ids(cluster))))
+    done(remote.apply(plan, admit(cluster)))
     assert [where(pool, cluster, proc) for proc in range(3)] == [SLOTS[row] for row in (5, 1, 3)]
     assert "MINE=a' 'b" in pool.job(cluster, 1)["Environment"]
     done(remote.apply(reserve()))
@@ -204,9 +206,7 @@ def test_a_parallel_job_runs_at_its_planned_size(pool: Pool, remote: Remote) -> 
     wide = ["universe = parallel", "machine_count = 4", "+MinHosts = 2", '+RtSpeedup = "linear"']
     cluster = promised(pool, *wide)
     job = job_id(cluster, 0)
-    done(
-        remote.apply(reserve((FIRST_OWN_ID, 0.0, [5]), (job, 300.0, [5, 0])), Release(ids(cluster)))
-    )
+    done(remote.apply(reserve((FIRST_OWN_ID, 0.0, [5]), (job, 300.0, [5, 0])), admit(cluster)))
     assert (pool.job(cluster)["MinHosts"], pool.job(cluster)["MaxHosts"]) == (2, 4)
     done(remote.apply(reserve((job, 0.0, [4, 0, 2]))))
     ad = pool.wait_job(cluster, 0, "Running")
@@ -325,7 +325,7 @@ def test_a_schedd_that_is_gone_fails_every_change(pool: Pool, remote: Remote) ->
     clusters = [promised(pool) for _ in range(3)]
     plan = reserve(*((job_id(each, 0), 0.0, [at]) for at, each in enumerate(clusters)))
     remote.look()
-    changes = remote.changes(plan, Release(ids(*clusters)))
+    changes = remote.changes(plan, admit(*clusters))
     schedd = pool.daemon("schedd")
     schedd.stop()
     try:
@@ -342,19 +342,32 @@ def test_a_schedd_that_is_gone_fails_every_change(pool: Pool, remote: Remote) ->
 
 def test_partitionable_slots_keep_some_of_their_cpus(testbed: None) -> None:
     """Long best-effort jobs take what is left beside planned starts, which find their CPUs free."""
-    options = PoolOptions(partitionable=(4, 2), config=OURS, library=True)
+    options = PoolOptions(partitionable=(4, 2), config=fragments(), library=True)
     with Pool("forky", options, files=PARKING) as pool, Remote(pool, SETTINGS) as remote:
-        pool.run(["condor_qusers", "-add", "rtsched@testbed"])
         done(remote.apply(reserve((FIRST_OWN_ID, 60.0, [2]), (FIRST_OWN_ID + 1, 50.0, [1]))))
         flood = pool.submit(["arguments = 300", "+RtRunTime = 300", "queue 8"])
         for proc in range(6):
             pool.wait_job(flood, proc, "Running")
         one = promised(pool, seconds=300)
         plan = reserve((job_id(one, 0), 60.0, [2]), (FIRST_OWN_ID + 1, 70.0, [1]))
-        done(remote.apply(plan, Release(ids(one))))
+        done(remote.apply(plan, admit(one)))
         assert where(pool, one).startswith("slot1_")
         done(remote.apply(reserve((FIRST_OWN_ID + 1, 70.0, [1]))))
         time.sleep(8)  # a negotiation, and more
         hosts = [pool.job(flood, proc).get("RemoteHost") or "" for proc in range(8)]
         assert sum(host.startswith("slot1_") for host in hosts) == 2
         assert hosts.count("") == 2
+
+
+def test_the_older_release(testbed: None) -> None:
+    """HTCondor 23.9 does the same: a job is bound, another waits for it, factors are set."""
+    options = PoolOptions(fast=1, slow=1, config=fragments(), library=True)
+    with Pool("trixie", options, files=PARKING) as pool, Remote(pool, SETTINGS) as remote:
+        one, other = promised(pool, seconds=300), promised(pool, seconds=300)
+        plan = reserve((job_id(one, 0), 0.0, [1]), (FIRST_OWN_ID, 30.0, [0]))
+        values = SetPriority(ids(one, other), np.array([0.5, 0.1]))
+        done(remote.apply(plan, admit(one), Release(ids(other)), values))
+        assert where(pool, one) == SLOTS[1]
+        done(remote.apply(reserve((FIRST_OWN_ID, 30.0, [0])), Cancel(ids(one), ("no more",))))
+        assert pool.wait_job(one, 0, "Removed")["RemoveReason"].startswith("no more")
+        assert where(pool, other) == SLOTS[1]

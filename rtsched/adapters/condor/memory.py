@@ -31,8 +31,6 @@ class Memory:
         The table as it was written last, and `written` when, seconds since the epoch.
     kept : mapping of str to steps
         What the last plan keeps of slots, written or not.
-    planned : frozenset of int
-        Jobs of the last plan.
     delays : mapping of str to float
         Delay factors that a plug-in gave slots.
     negotiated : float
@@ -48,7 +46,6 @@ class Memory:
     table: SlotTable | None = None
     written: float = -math.inf
     kept: Mapping[str, Steps] = field(default_factory=dict)
-    planned: frozenset[int] = frozenset()
     delays: Mapping[str, float] = field(default_factory=dict)
     negotiated: float = -math.inf
     own: dict[int, int] = field(default_factory=dict)

@@ -46,6 +46,9 @@ NEGOTIATE_S = 10.0
 FIRST_PRIORITY = 1 << 29
 """JobPrio of promised jobs is this, less the minutes of their deadline since the epoch."""
 
+STARTING_S = 5.0
+"""Seconds from the moment at which a best-effort job may start to its start."""
+
 SURPLUS = "rtsched: the load was divided among fewer procs; this one is not needed"
 
 _PLANNED = ("RtNode", "RtFraction", "RtLimit")
@@ -57,11 +60,11 @@ def reserve_changes(
 ) -> list[Change]:
     """Return what a plan asks for: the table, node sets, the order of promised jobs."""
     plan = waiting(plan, view.sight.queued.id)
-    memory.planned = frozenset(plan.entries.job.tolist())
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
-    memory.kept = kept_of(plan, view.slots, lead=view.facts.margin, horizon=now + ahead)
+    lead = view.facts.tail + STARTING_S
+    memory.kept = kept_of(plan, view.slots, _rows_bound(view), lead=lead, horizon=now + ahead)
     bindings, short = bindings_of(plan, view, now)
-    bound = [each for binding in bindings for each in _bound(binding, plan, view)]
+    bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
     return [
         *table_changes(view, settings, memory, now),
         *bound,
@@ -70,7 +73,7 @@ def reserve_changes(
         *_let_go(plan, view),
         *_rest_of_loads(view),
         *_orders(plan, view, memory),
-        *_negotiation(bindings, bound, plan, view, memory, now),
+        *_negotiation(bool(bound), view, memory, now),
     ]
 
 
@@ -91,7 +94,14 @@ def table_changes(
         yield change("reserve", -1, text, Publish(table))
 
 
-def _bound(binding: Binding, plan: Schedule, view: View) -> Iterator[Change]:
+def _rows_bound(view: View) -> NDArray[np.int32]:
+    """Return the rows of jobs that are about to start, int32[k]."""
+    allocations = view.sight.allocations
+    bound = np.isin(allocations.entries.job, np.array(list(view.bound), np.int64))
+    return allocations.nodes[np.repeat(bound, np.diff(allocations.indptr))]
+
+
+def _bound(binding: Binding, plan: Schedule, view: View, now: float) -> Iterator[Change]:
     """Yield what gives a job its node set, with all that it must carry before it may start."""
     steps: list[Edit] = []
     for at, (row, slots) in enumerate(zip(binding.procs, binding.slots, strict=True)):
@@ -103,7 +113,7 @@ def _bound(binding: Binding, plan: Schedule, view: View) -> Iterator[Change]:
         steps += [Edit(Rank.MARK, job, name, value) for name, value in marks.items()]
         if marks or present != wanted:
             steps.append(Edit(Rank.BIND, job, "RtNodeSet", literal(wanted)))
-        told = _differing(_told(binding, plan, view), ad)
+        told = _differing(_told(binding, plan, view, now), ad)
         steps += [Edit(Rank.JOB, job, name, value) for name, value in told.items()]
     if steps:
         first, more = binding.slots[0][0], len({s for each in binding.slots for s in each}) - 1
@@ -130,9 +140,10 @@ def _carried(binding: Binding, at: int, plan: Schedule, view: View) -> dict[str,
     return marks
 
 
-def _told(binding: Binding, plan: Schedule, view: View) -> dict[str, str | float]:
+def _told(binding: Binding, plan: Schedule, view: View, now: float) -> dict[str, str | float]:
     """Return what a proc's user can read of its promise, seconds since the epoch."""
-    told: dict[str, str | float] = {"RtPlannedStart": math.floor(plan.entries.start[binding.entry])}
+    start = min(float(plan.entries.start[binding.entry]), now)
+    told: dict[str, str | float] = {"RtPlannedStart": math.floor(start)}
     deadline = _deadline(binding.job, view)
     return told | ({"RtPromise": math.floor(deadline)} if math.isfinite(deadline) else {})
 
@@ -209,7 +220,8 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
     The plan knows them no longer. Chunks keep their slots, and start elsewhere only if those are
     lost. Procs that got no share are not needed.
     """
-    parts = np.isin(view.procs.job, view.sight.running.id) & judged(view)
+    runs = np.setdiff1d(view.sight.running.id, np.array(list(view.bound), np.int64))
+    parts = np.isin(view.procs.job, runs) & judged(view)
     rows = np.flatnonzero(parts & (view.procs.status == IDLE)).tolist()
     rows = [row for row in rows if is_whole(view.ads.get(row, {}))]
     up = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
@@ -234,6 +246,7 @@ def _orders(plan: Schedule, view: View, memory: Memory) -> Iterator[Change]:
     """
     entries, half = plan.entries, FIRST_PRIORITY >> 1
     some = np.isin(view.procs.job, entries.job) | (view.procs.priority >= half)
+    some &= ~np.isin(view.procs.job, np.array(list(view.bound), np.int64))
     rows = np.flatnonzero(some & np.isin(view.procs.status, (IDLE, HELD)))
     wanted = {}
     for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):
@@ -251,18 +264,9 @@ def _orders(plan: Schedule, view: View, memory: Memory) -> Iterator[Change]:
             yield change("set-priority", job, says, step)
 
 
-def _negotiation(
-    bindings: list[Binding],
-    bound: list[Change],
-    plan: Schedule,
-    view: View,
-    memory: Memory,
-    now: float,
-) -> Iterator[Change]:
-    """Yield a request for a negotiation, where bound jobs wait whose time has come."""
-    soon = now + view.facts.margin
-    due = sum(plan.entries.start[each.entry] <= soon for each in bindings)
-    if (due or bound) and now - memory.negotiated >= NEGOTIATE_S:
+def _negotiation(bound: bool, view: View, memory: Memory, now: float) -> Iterator[Change]:
+    """Yield a request for a negotiation, where jobs have just been `bound` or still wait for one."""
+    if (bound or view.bound) and now - memory.negotiated >= NEGOTIATE_S:
         yield change("reserve", -1, "ask for a negotiation: promised jobs may start", Negotiate())
 
 

@@ -87,10 +87,12 @@ def steer_changes(
     elif isinstance(action, Hold):
         yield from _holds(action, view)
     elif isinstance(action, Release):
-        yield from _releases(action, view, memory)
+        yield from _releases(action, view)
+    elif isinstance(action, Admit):
+        yield from _admits(action, view)
     elif isinstance(action, Requeue | Move):
         yield from _requeues(action, view, memory, now)
-    elif not isinstance(action, Admit | Reserve):
+    elif not isinstance(action, Reserve):
         for job in action.job.tolist():
             yield Change(_kind(action), job, f"{_kind(action)} job {name_of(job)}")
 
@@ -262,22 +264,28 @@ def _holds(action: Hold, view: View) -> Iterator[Change]:
             yield change("hold", job, f"hold job {name_of(job)}", act)
 
 
-def _releases(action: Release, view: View, memory: Memory) -> Iterator[Change]:
-    """Yield which jobs are let go: parked ones by what they carry, held ones by a release.
-
-    A parked job that has been promised something goes on to start by its node set only.
-    """
+def _admits(action: Admit, view: View) -> Iterator[Change]:
+    """Yield which parked jobs were promised something: they start by their node sets only."""
     for job, rows in _rows(view, action.job.tolist(), IDLE, HELD).items():
-        parked = [row for row in rows if text_of(view, "admission", row) == PARKED]
+        yield from _unparked("admit", job, rows, JUDGED, view)
+
+
+def _releases(action: Release, view: View) -> Iterator[Change]:
+    """Yield which jobs are let go: parked ones by what they carry, held ones by a release."""
+    for job, rows in _rows(view, action.job.tolist(), IDLE, HELD).items():
+        yield from _unparked("release", job, rows, UNJUDGED, view)
         held = [row for row in rows if view.procs.status[row] == HELD]
-        if parked:
-            word = JUDGED if job in memory.planned else UNJUDGED
-            procs = tuple(view.numbers[parked].tolist())
-            step = Edit(Rank.JOB, procs, "RtAdmission", literal(word))
-            yield change("release", job, f"set RtAdmission of job {name_of(job)}: {word}", step)
         if held:
             act = Act("Release", tuple(view.numbers[held].tolist()), "rtsched: judged")
             yield change("release", job, f"release job {name_of(job)}", act)
+
+
+def _unparked(kind: str, job: int, rows: list[int], word: str, view: View) -> Iterator[Change]:
+    """Yield what the parked procs among some of a job carry from now on."""
+    parked = [row for row in rows if text_of(view, "admission", row) == PARKED]
+    if parked:
+        step = Edit(Rank.JOB, tuple(view.numbers[parked].tolist()), "RtAdmission", literal(word))
+        yield change(kind, job, f"set RtAdmission of job {name_of(job)}: {word}", step)
 
 
 def _requeues(action: Requeue | Move, view: View, memory: Memory, now: float) -> Iterator[Change]:
