@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,12 @@ from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.memory import Memory
 from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, Rank, carried_out, change
 from rtsched.adapters.condor.placing import bindings_of, their_turn
-from rtsched.adapters.condor.reserving import FIRST_PRIORITY, SURPLUS, reserve_changes
+from rtsched.adapters.condor.reserving import (
+    FIRST_PRIORITY,
+    STARTING_S,
+    SURPLUS,
+    reserve_changes,
+)
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.table import SlotTable
 from rtsched.adapters.condor.view import HELD, IDLE, RUNNING, View
@@ -57,7 +63,7 @@ def test_a_job_that_is_first_on_its_slot_may_start_there() -> None:
     view = view_of(ad(1, **PROMISED), ad(2, **PROMISED))
     changes = reserved(plan_of((A, 100.7, [1]), (B, 900.0, [1])), view)
     assert edits(changes, "RtNodeSet") == {A: '"s2"'}
-    assert edits(changes, "RtPlannedStart") == {A: f"{NOW + 100:.0f}"}
+    assert edits(changes, "RtPlannedStart") == {A: f"{NOW:.0f}"}
     assert edits(changes, "RtPromise") == {A: f"{NOW + 5000:.0f}"}
     minutes = int((NOW + 5000) // 60)
     assert edits(changes, "JobPrio") == dict.fromkeys((A, B), str(FIRST_PRIORITY - minutes))
@@ -65,8 +71,8 @@ def test_a_job_that_is_first_on_its_slot_may_start_there() -> None:
 
 def test_nothing_is_asked_for_twice() -> None:
     """What the look shows already is no change."""
-    plan, memory = plan_of((A, 100.0, [1])), Memory()
-    bound = {"rtnodeset": "s2", "rtplannedstart": NOW + 100, "rtpromise": NOW + 5000}
+    plan, memory = plan_of((A, 100.0, [1])), Memory(negotiated=NOW)
+    bound = {"rtnodeset": "s2", "rtplannedstart": NOW, "rtpromise": NOW + 5000}
     prio = FIRST_PRIORITY - int((NOW + 5000) // 60)
     view = view_of(ad(1, **PROMISED, **bound, jobprio=prio))
     first = changes_of(plan, view, memory)
@@ -96,8 +102,8 @@ def test_the_table_of_a_plan() -> None:
         if isinstance(step, Publish)
     ]
     assert written.kept == {
-        "s1": ((int(NOW + 100 - MARGIN), 1),),
-        "s3": ((int(NOW + 50 - MARGIN), 1),),
+        "s1": ((int(NOW + 100 - MARGIN - STARTING_S), 1),),
+        "s3": ((int(NOW + 50 - MARGIN - STARTING_S), 1),),
     }
     assert written.delay == {"s1": 1.0, "s2": 2.0, "s3": 1.0, "s4": 2.0}
 
@@ -247,25 +253,39 @@ def test_best_effort_and_parked_jobs_are_left_alone() -> None:
         assert not reserved(plan_of(), view_of(ad(1, rtadmission=admission, jobprio=7)))
 
 
-def test_a_negotiation_is_asked_for_when_a_start_is_due() -> None:
-    """Not for later starts, and not again at once."""
-    prio = FIRST_PRIORITY - int((NOW + 5000) // 60)
-    for start, since, wanted in ((MARGIN, 11.0, 1), (MARGIN, 9.0, 0), (MARGIN + 1, 11.0, 0)):
-        bound = {"rtnodeset": "s1", "rtplannedstart": NOW + start, "rtpromise": NOW + 5000}
-        view = view_of(ad(1, **PROMISED, **bound, jobprio=prio))
-        changes = changes_of(plan_of((A, start, [0])), view, Memory(negotiated=NOW - since))
-        asked = [one for one in changes if isinstance(one.order[0], Negotiate)]
-        assert len(asked) == wanted
+def test_a_negotiation_is_asked_for_when_a_job_may_start() -> None:
+    """When it gets its slots, and while it waits on them; not again at once."""
+    for since, wanted in ((11.0, 1), (9.0, 0)):
+        for view, plan in (
+            (view_of(ad(1, **PROMISED)), plan_of((A, 0.0, [0]))),
+            (replace(view_of(), bound=frozenset({A})), plan_of()),
+        ):
+            changes = changes_of(plan, view, Memory(negotiated=NOW - since))
+            asked = [one for one in changes if isinstance(one.order[0], Negotiate)]
+            assert len(asked) == wanted
+    later = changes_of(plan_of(), view_of(), Memory())
+    assert not [one for one in later if isinstance(one.order[0], Negotiate)]
 
 
-def test_on_a_partitionable_slot_nobody_takes_the_cpus_of_an_earlier_start() -> None:
-    """A job whose rows are busy waits for those before it; one whose rows are free does not."""
-    busy = ad(9, jobstatus=RUNNING, on=[0])
-    view = view_of(busy, ad(1, **PROMISED), ad(2, **PROMISED), slots=["p"] * 3)
-    late_on_busy = plan_of((A, 100.0, [0]), (B, 50.0, [1]))
-    assert their_turn(late_on_busy, view, NOW).tolist() == [False, True]
-    early_on_busy = plan_of((A, 50.0, [0]), (B, 100.0, [1]))
-    assert their_turn(early_on_busy, view, NOW).tolist() == [True, True]
+def test_a_job_gets_no_slots_before_all_of_them_are_free() -> None:
+    """Else a plan that finds better ones would have to take them back again and again."""
+    wide = {"jobuniverse": 11, "minhosts": 2, "maxhosts": 2}
+    ads = [ad(9, jobstatus=RUNNING, on=[0]), ad(1, **PROMISED, **wide), ad(2, **PROMISED)]
+    view = view_of(*ads, down=[2])
+    assert not their_turn(plan_of((A, 0.0, [0, 1])), view, NOW).any()
+    assert not their_turn(plan_of((B, 0.0, [2])), view, NOW).any()
+    assert their_turn(plan_of((A, 90.0, [1, 3])), view, NOW).all()
+
+
+def test_a_job_that_is_about_to_start_keeps_what_it_has() -> None:
+    """It is in no plan, and still carries its node set, its priority and its procs."""
+    some = {**PROMISED, **LOAD, "jobprio": FIRST_PRIORITY - 7}
+    view = view_of(
+        ad(1, 0, **some, rtnode="s1", rtnodeset="s1", jobstatus=RUNNING, on=[0]), ad(1, 1, **some)
+    )
+    bound = replace(view, bound=frozenset({A}))
+    assert edits(reserved(plan_of(), bound), "JobPrio") == {}
+    assert [one for one in reserved(plan_of(), bound) if one.kind != "set-priority"] == []
 
 
 @st.composite

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
 
 NOW = 1_800_000_000.0
-MARGIN = 2 * 60 + 10 + 30 + 10
-"""Two negotiation intervals and 10 s, overrun, completing."""
+DELAY, TAIL = 2 * 60 + 10, 30 + 10
+"""Two negotiation intervals and 10 s; overrun and completing."""
+MARGIN = DELAY + TAIL
 LOAD = {"rtsigma": 100.0, "rtcms": 1.0, "rtcps": 10.0, "rtdeadline": NOW + 9000}
 
 
@@ -173,7 +174,7 @@ def test_a_wish_has_its_shape() -> None:
     assert mask.tolist() == [True, False]
 
 
-def test_a_running_job_has_its_slot_until_its_end_and_the_margin() -> None:
+def test_a_running_job_has_its_slot_until_its_end_and_the_overrun() -> None:
     """One that outlives that ends soon, as does one that cleans up; without a run time: never."""
     names = [f"slot{number}@a" for number in range(1, 7)]
     view = Looks(*(claimed(name) for name in names))(
@@ -186,12 +187,12 @@ def test_a_running_job_has_its_slot_until_its_end_and_the_margin() -> None:
     )
     held = view.sight.allocations
     assert (held.entries.end - NOW).tolist() == [
-        500 + MARGIN,
-        MARGIN,
-        MARGIN,
+        500 + TAIL,
+        TAIL,
+        TAIL,
         math.inf,
-        500 + MARGIN,
-        600 + MARGIN,
+        500 + TAIL,
+        600 + TAIL,
     ]
     assert [rows_of(view, cluster) for cluster in range(1, 7)] == [[name] for name in names]
     assert view.sight.running.size.tolist() == [1] * 6
@@ -274,13 +275,63 @@ def test_a_load_takes_as_long_as_its_chunks_need() -> None:
     """With more of them it ends earlier; what has ended counts as one that ran."""
     look = Looks(*(claimed(f"slot{number}@a") for number in range(1, 5)))
     two = chunks(runs(1, 0), runs(1, 1, on="slot2@a"), rtruntime=1e6)
-    length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, MARGIN))
+    length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + TAIL
     for procs in (two, two[1:]):
         held = look(*procs).sight.allocations
         assert held.entries.end[0] == pytest.approx(NOW - 100 + length)
     waits = chunks(ad(1, 1), rtruntime=1e6)
     assert len(look(*waits).sight.running) == 1, "one chunk ended and the other was put back"
     assert len(Looks(slot("slot1@a"))(*waits).sight.queued) == 1, "nobody saw one run"
+
+
+def bound(cluster: int, proc: int = 0, since: float = 5.0, **said: Any) -> Record:
+    """Return the ad of a job that was given slots some seconds ago."""
+    start = {"rtplannedstart": int(NOW - since), "rtadmission": f"t{cluster}"}
+    return ad(cluster, proc, rtdeadline=NOW + 9000, **start, **said)
+
+
+def test_a_job_that_has_its_slots_counts_as_running() -> None:
+    """Nothing may move it any more, though HTCondor has yet to start it."""
+    wide = {"jobuniverse": 11, "minhosts": 2, "maxhosts": 2, "rtnodeset": "slot2@a,slot3@a"}
+    view = Looks(*(slot(f"slot{number}@a") for number in range(1, 4)))(
+        bound(1, rtnodeset="slot1@a"), bound(2, **wide)
+    )
+    assert (len(view.sight.queued), len(view.bound)) == (0, 2)
+    assert rows_of(view, 1) == ["slot1@a"]
+    assert rows_of(view, 2) == ["slot2@a", "slot3@a"]
+    entries = view.sight.allocations.entries
+    assert (entries.start - NOW).tolist() == [-5.0, -5.0]
+    assert (entries.end - NOW).tolist() == [595 + MARGIN] * 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"since": DELAY + 2.0},
+        {"rtnodeset": "slot2@a"},
+        {"rtadmission": "unjudged"},
+        {"rtplannedstart": None},
+        {"jobstatus": HELD},
+    ],
+)
+def test_a_job_that_cannot_start_on_its_slots_waits(said: dict[str, Any]) -> None:
+    """It was given them too long ago, another job has them, or it may start anywhere."""
+    look = Looks(slot("slot1@a"), claimed("slot2@a"))
+    since = said.pop("since", 5.0)
+    waiting = {**bound(1, since=since, rtnodeset="slot1@a"), **said}
+    view = look(waiting, runs(2, on="slot2@a"))
+    assert (view.sight.queued.id.tolist(), view.bound) == ([job_id(1, 0)], frozenset())
+
+
+def test_a_load_that_has_its_slots_counts_as_running() -> None:
+    """All chunks together; the procs that got none belong to it."""
+    look = Looks(*(slot(f"slot{number}@a") for number in range(1, 4)))
+    chunk = {"rtplannedstart": int(NOW), "rtadmission": "t1"}
+    sets = ({"rtnodeset": "slot1@a"}, {"rtnodeset": "slot2@a"}, {})
+    view = look(*chunks(*(ad(1, proc, **chunk, **one) for proc, one in enumerate(sets))))
+    assert (len(view.sight.queued), rows_of(view, 1)) == (0, ["slot1@a", "slot2@a"])
+    length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + MARGIN
+    assert view.sight.allocations.entries.end[0] == pytest.approx(NOW + min(length, 600 + MARGIN))
 
 
 def test_marks() -> None:

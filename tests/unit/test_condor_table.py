@@ -36,9 +36,16 @@ def plan_of(*entries: tuple[int, float, list[int]]) -> Schedule:
     )
 
 
-def kept(plan: Schedule, slots: Slots, lead: float = 0.0, horizon: float = 1e6) -> dict[str, Any]:
+def kept(
+    plan: Schedule,
+    slots: Slots,
+    lead: float = 0.0,
+    horizon: float = 1e6,
+    bound: tuple[int, ...] = (),
+) -> dict[str, Any]:
     """Return what is kept, in seconds after now."""
-    found = kept_of(plan, slots, lead=lead, horizon=NOW + horizon)
+    rows = np.array(bound, np.int32)
+    found = kept_of(plan, slots, rows, lead=lead, horizon=NOW + horizon)
     return {name: [(at - NOW, cpus) for at, cpus in steps] for name, steps in found.items()}
 
 
@@ -57,6 +64,12 @@ def test_a_partitionable_slot_keeps_more_with_every_start() -> None:
     """What ends after the second start must leave the CPUs of both."""
     plan = plan_of((7, 100, [0]), (8, 50, [2]), (9, 100, [1]))
     assert kept(plan, PARTED) == {"slot1@a": [(50, 2), (100, 6)]}
+
+
+def test_slots_of_jobs_that_are_about_to_start_are_kept_at_once() -> None:
+    """Nobody else may start there meanwhile, for however short a time."""
+    plan = plan_of((7, 100, [0]), (8, 50, [2]))
+    assert kept(plan, PARTED, lead=20, bound=(1,)) == {"slot1@a": [(-NOW, 2), (30, 4), (80, 6)]}
 
 
 def test_starts_beyond_the_horizon_keep_nothing() -> None:

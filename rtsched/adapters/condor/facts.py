@@ -19,6 +19,8 @@ class CondorFacts:
     margin : float
         By how much a job outlives its stated run time at the latest, counted from its planned
         start: negotiation, overrun, the slot's way back.
+    start_delay : float
+        Of it, from the planned start to the job's start at the latest.
     parts : Parts
         The partitions of the models: which slots a job of some class and size may have
         (`parts.parts_of` makes them, and the masks of `Cluster.partitions`).
@@ -32,7 +34,13 @@ class CondorFacts:
 
     version: str = ""
     margin: float = 0.0
+    start_delay: float = 0.0
     parts: Parts = field(default_factory=Parts)
     run_time: float = math.inf
     associations: dict[str, int] = field(default_factory=dict)
     domain: str = ""
+
+    @property
+    def tail(self) -> float:
+        """By how much a job that runs outlives its stated run time at the latest."""
+        return self.margin - self.start_delay

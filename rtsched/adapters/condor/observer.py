@@ -16,8 +16,10 @@ from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, TO_PLACE, Queue, 
 from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.sight import (
     Begun,
+    Bound,
     Groups,
     allocations_of,
+    bound_of,
     edges_of,
     groups_of,
     jobs_of,
@@ -40,7 +42,7 @@ from rtsched.adapters.live import Ended, Sight
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -98,10 +100,12 @@ class Observer:
         self._add_environments(queue)
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
-        sight = self._sight(queue, machine, claims_of(ads), schedd, facts, now)
+        bound = bound_of(queue, facts, now)
+        claims = (claims_of(ads), schedd)
+        sight = self._sight(queue, machine, claims, bound, facts, now)
         sight = replace(sight, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)
-        return View(queue.procs, queue.ads, machine.slots, sight, facts, factors)
+        return View(queue.procs, queue.ads, machine.slots, sight, facts, factors, frozenset(bound))
 
     def ended(self, jobs: Sequence[int]) -> Ended:
         """Return how jobs ended that left the queue, of those that the history still has.
@@ -117,16 +121,16 @@ class Observer:
         self,
         queue: Queue,
         machine: Machine,
-        claims: Sequence[Claim],
-        schedd: str,
+        claims: tuple[Sequence[Claim], str],
+        bound: Mapping[int, Bound],
         facts: CondorFacts,
         now: float,
     ) -> Sight:
-        """Return what is seen of slots and jobs."""
-        begun = self._begun.update(queue)
+        """Return what is seen of slots and jobs; `claims` are all, and the name of our schedd."""
+        begun = {job: one.procs for job, one in bound.items()} | self._begun.update(queue)
         groups = groups_of(queue, begun)
-        taken = self._taken(queue, groups, machine, claims, schedd)
-        allocations = allocations_of(queue, groups, taken.rows, begun, facts, now)
+        taken = self._taken(queue, groups, machine, *claims)
+        allocations = allocations_of(queue, groups, taken.rows, begun, bound, facts, now)
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = endings_of(queue.over)
         return Sight(
@@ -199,6 +203,7 @@ class Observer:
         return CondorFacts(
             version=version,
             margin=delay + settings.overrun_s + settings.completing_s,
+            start_delay=delay,
             parts=machine.parts,
             run_time=math.inf if settings.run_time_s is None else settings.run_time_s,
             domain=self._pool.word("UID_DOMAIN"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.live import PART
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -83,4 +85,4 @@ def _steps(values: NDArray[np.int64]) -> tuple[int, ...]:
 
 
 def _name(wanted: str, cores: int, memory: int) -> str:
-    return f"{wanted}/{cores}/{memory}"
+    return f"{wanted}{PART}{cores}{PART}{memory}"

@@ -1,12 +1,10 @@
 """Which promised jobs may start where: node sets for those whose turn it is; pure.
 
 A promised job starts on the slots of its node set and nowhere else. It gets one when it is the
-first on all its planned rows and waits for no other job; from then on it starts as soon as these
-slots are free, which is no later than planned. When the plan moves it, its node set is taken back.
-
-On a partitionable slot any free CPUs will do, also those that another planned start counts on. So
-a job gets a node set there only when its own rows are free, or when no other start on that slot is
-earlier: then its row comes free before anybody else needs one.
+first on all its planned rows, all of these are free, and it waits for no other job. From then on it
+counts as running (`sight.bound_of`): matching takes up to a negotiation's interval, and a plan that
+moved the job meanwhile would have it start nowhere. If it has not started by the time that a start
+may take, it is planned anew.
 """
 
 from __future__ import annotations
@@ -18,7 +16,8 @@ import numpy as np
 
 from rtsched.adapters.condor.view import IDLE
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.adapters.planned import first_everywhere, first_starts
+from rtsched.adapters.planned import first_everywhere
+from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
@@ -109,19 +108,14 @@ def their_turn(plan: Schedule, view: View, now: float) -> NDArray[np.bool_]:
     turn &= known
     if known.any():
         turn[known] &= queued.begin[place[known]] <= now + view.facts.margin
-    return turn & ~_in_the_way(plan, view)
+    return turn & ~_on_busy_rows(plan, view)
 
 
-def _in_the_way(plan: Schedule, view: View) -> NDArray[np.bool_]:
-    """Return bool[n]: which entries could take CPUs on which an earlier start counts."""
-    start = first_starts(plan, len(view.slots))
-    slot = view.slots.column("name")
-    earliest = np.full(len(view.slots.names("name")), np.inf)
-    np.minimum.at(earliest, slot, start)
-    busy = np.zeros(len(view.slots), np.bool_)
-    busy[view.sight.allocations.nodes] = True
-    risky = busy & (start > earliest[slot])
+def _on_busy_rows(plan: Schedule, view: View) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries have rows that are not free."""
+    free = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
+    free[view.sight.allocations.nodes] = False
     entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
     blocked = np.zeros(len(plan), np.bool_)
-    blocked[entry[risky[plan.nodes]]] = True
+    blocked[entry[~free[plan.nodes]]] = True
     return blocked

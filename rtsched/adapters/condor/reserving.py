@@ -265,7 +265,7 @@ def _orders(plan: Schedule, view: View, memory: Memory) -> Iterator[Change]:
 
 
 def _negotiation(bound: bool, view: View, memory: Memory, now: float) -> Iterator[Change]:
-    """Yield a request for a negotiation, where jobs have just been `bound` or still wait for one."""
+    """Yield a request for a negotiation, where jobs were `bound` just now or before."""
     if (bound or view.bound) and now - memory.negotiated >= NEGOTIATE_S:
         yield change("reserve", -1, "ask for a negotiation: promised jobs may start", Negotiate())
 

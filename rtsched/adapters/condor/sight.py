@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import job_id, name_of
 from rtsched.adapters.condor.past import token_in
 from rtsched.adapters.condor.seats import Sitter
@@ -14,6 +15,7 @@ from rtsched.adapters.condor.shape import LOAD
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.condor.view import (
     HELD,
+    IDLE,
     PARKED,
     REMOVED,
     RUNNING,
@@ -64,6 +66,43 @@ class Groups:
     runs: NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class Bound:
+    """A job that may start on slots of its own, and does so with the next negotiation.
+
+    `start` is when, as planned, seconds since the epoch; `procs` how many it has.
+    """
+
+    start: float
+    procs: int
+
+
+def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
+    """Return the jobs that were given slots and are about to start on them.
+
+    They count as running, so that no plan moves them any more. One that has not started within the
+    time that a start may take, or whose slots somebody else has, only waits.
+    """
+    procs, found, wait = queue.procs, dict[int, Bound](), set[int]()
+    taken = {name for slots in procs.take(has_slot(procs)).texts("slot") for name in _words(slots)}
+    rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0))
+    sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
+    for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
+        job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")
+        judged = admission not in {None, PARKED, UNJUDGED}
+        if judged and start + facts.start_delay >= now and taken.isdisjoint(_words(words)):
+            before = found.get(job, Bound(start, 0))
+            found[job] = Bound(min(start, before.start), before.procs + 1)
+        else:
+            wait.add(job)
+    return {job: bound for job, bound in found.items() if job not in wait}
+
+
+def _words(names: str | None) -> list[str]:
+    """Return the names of a list."""
+    return [name.strip() for name in names.split(",")] if names else []
+
+
 class Begun:
     """Which procs of divisible loads have run, from look to look."""
 
@@ -96,7 +135,7 @@ def has_slot(procs: Procs) -> NDArray[np.bool_]:
 
 
 def groups_of(queue: Queue, begun: Mapping[int, int]) -> Groups:
-    """Return the jobs of a queue; `begun` are divisible loads of which procs ran."""
+    """Return the jobs of a queue; `begun` are those that run, though not all of their procs do."""
     procs = queue.procs
     job, first, group = np.unique(procs.job, return_index=True, return_inverse=True)
     runs = np.isin(job, np.array(list(begun), np.int64))
@@ -115,8 +154,8 @@ def sitters_of(
     Parameters
     ----------
     queue, groups
-        What the schedd shows. Of a divisible load that has begun, procs that wait have the slots
-        that they are to start on.
+        What the schedd shows. Of a job that has begun, procs that wait have the slots that they
+        are to start on.
     claims : sequence of Claim
         What the collector shows of the slots that somebody has.
     known : mapping of str
@@ -136,11 +175,11 @@ def sitters_of(
     )
     sitters, of = [], []
     for row, slots, node_set, admission in words:
-        names = (slots or "").split(",") if runs[row] else (node_set or "").split(",")[:1]
+        names = _words(slots if runs[row] else node_set)
         number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
         asked = int(procs.cpus[row]), int(procs.memory[row])
         first = admission not in {None, UNJUDGED}
-        for at, name in enumerate(map(str.strip, names)):
+        for at, name in enumerate(names):
             slot = name if name in known else parent_of(name)
             claim = shown.get(name)
             cpus, memory = (claim.cpus, claim.memory) if claim is not None else asked
@@ -163,6 +202,7 @@ def allocations_of(
     groups: Groups,
     rows: Sequence[tuple[int, int]],
     begun: Mapping[int, int],
+    bound: Mapping[int, Bound],
     facts: CondorFacts,
     now: float,
 ) -> Schedule:
@@ -176,9 +216,11 @@ def allocations_of(
         Pairs of a job of `groups` and a row of the cluster that it has.
     begun : mapping of int to int
         How many procs of a divisible load have run, by its job id.
+    bound : mapping of int to Bound
+        Jobs that are about to start.
     facts : CondorFacts
-        A job outlives its stated run time by the margin. One that is later than that still counts
-        as ending soon, and so does one that was removed and cleans up.
+        A job outlives its stated run time by the margin, one that runs by less. One that is later
+        than that still counts as ending soon, and so does one that was removed and cleans up.
     now : float
         Seconds since the epoch.
     """
@@ -191,14 +233,17 @@ def allocations_of(
         if len(pairs)
         else np.zeros(len(running), np.int64)
     )
-    start = _starts(queue.procs, groups)[running]
+    jobs = groups.job[running]
+    late = np.array([bound[job].start if job in bound else np.nan for job in jobs.tolist()])
+    start = np.fmin(_starts(queue.procs, groups)[running], late)
     start = np.where(np.isnan(start), now, start)
-    end = start + _lengths(queue, groups, running, begun, facts)
+    more = np.where(np.isnan(late), facts.tail, facts.margin)
+    end = start + _lengths(queue, groups, running, begun, facts) + more
     gone = queue.procs.status[groups.first[running]] == REMOVED
-    soon = now + facts.margin
+    soon = now + facts.tail
     end = np.where(gone | (end <= now), soon, end)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Schedule.build(groups.job[running], start, end, indptr, pairs[:, 1].astype(np.int32))
+    return Schedule.build(jobs, start, end, indptr, pairs[:, 1].astype(np.int32))
 
 
 def _starts(procs: Procs, groups: Groups) -> NDArray[np.float64]:
@@ -216,14 +261,18 @@ def _lengths(
     begun: Mapping[int, int],
     facts: CondorFacts,
 ) -> NDArray[np.float64]:
-    """Return how long running jobs have their slots at the latest, seconds."""
-    length = queue.procs.run_time[groups.first[which]] + facts.margin
+    """Return how long running jobs run as stated or planned, seconds."""
+    length = queue.procs.run_time[groups.first[which]]
     for at, group in enumerate(which.tolist()):
-        shape = queue.shapes.get(int(groups.first[group]))
+        row = int(groups.first[group])
+        planned = number(queue.ads.get(row, {}), "rtlimit")
+        shape = queue.shapes.get(row)
         if shape is not None and shape.whole:
             count = begun.get(int(groups.job[group]), 1)
             load = (shape.load[name] for name in LOAD)
-            length[at] = min(length[at], float(exec_time(count, *load)))
+            length[at] = min(length[at], float(exec_time(count, *load)) - facts.margin)
+        elif planned > 0:
+            length[at] = min(length[at], planned)
     return length
 
 

@@ -6,8 +6,8 @@ on a row only the next one needs protection: what ends before it disturbs none o
 a partitionable slot the rows' next starts follow one another, and each keeps its CPUs besides those
 that start before.
 
-A best-effort job may outlive its stated run time by the margin, so a start is published that much
-earlier.
+A best-effort job may start a little after it was allowed to, and outlive its stated run time; a
+planned start is published that much earlier.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class SlotTable:
         return "\n".join([*lines, ""])
 
 
-def kept_of(plan: Schedule, slots: Slots, *, lead: float, horizon: float) -> dict[str, Steps]:
+def kept_of(
+    plan: Schedule, slots: Slots, bound: NDArray[np.int32], *, lead: float, horizon: float
+) -> dict[str, Steps]:
     """Return what has to be kept of each slot for a plan.
 
     Parameters
@@ -73,12 +75,15 @@ def kept_of(plan: Schedule, slots: Slots, *, lead: float, horizon: float) -> dic
         Planned starts of jobs that wait.
     slots : Slots
         The rows of the cluster.
+    bound : int32[k]
+        Rows on which jobs are about to start: kept at once.
     lead : float
         Seconds by which a job may outlive its stated run time.
     horizon : float
         Seconds since the epoch; starts after it keep nothing.
     """
     start = first_starts(plan, len(slots))
+    start[bound] = lead
     rows = np.flatnonzero(np.isfinite(start) & (start <= horizon))
     slot, begin = slots.column("name")[rows], np.floor(start[rows] - lead).astype(np.int64)
     order = np.lexsort((begin, slot))

@@ -77,6 +77,8 @@ class View:
         Margins and limits.
     factors : dict of str to float
         Priority factors by submitter.
+    bound : frozenset of int
+        Jobs that wait and count as running: they have their slots, which are free.
     """
 
     procs: Procs
@@ -85,6 +87,7 @@ class View:
     sight: Sight
     facts: CondorFacts
     factors: dict[str, float] = field(default_factory=dict)
+    bound: frozenset[int] = frozenset()
 
     @cached_property
     def place(self) -> dict[int, int]:
