@@ -29,6 +29,10 @@ FIRST_OWN_ID = 1 << 52
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
 and counter-offers that are held for their users."""
 
+PART = "/"
+"""What stands behind this in a partition's name follows from what a job asks for on each node, and
+from what nodes there are: it changes without its user's doing."""
+
 
 class Ending(IntEnum):
     """How a job ended."""

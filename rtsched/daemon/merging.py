@@ -10,6 +10,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ended, Ending
 from rtsched.daemon import messages
+from rtsched.daemon.altered import LATE, changed_by_users, with_parts
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
 from rtsched.model.actions import Action, Tell
@@ -26,14 +27,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import Record, Standing
     from rtsched.model.cluster import Cluster
 
-LATE = 1.0
-"""Seconds by which a job may end after its deadline and count as in time: the batch system tells
-ends in whole seconds."""
-
 GONE = "the batch system no longer knows the job, and nobody knows how it ended"
-
-REQUEUED = 180.0
-"""Seconds by which the batch system itself puts off a job that it queues again, at the most."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
         records.pop(old, None)
         if record.standing in OPEN:
             records[record.id] = record
-    asked = _of_records(site.asked, names, records)
+    asked = with_parts(_of_records(site.asked, names, records), sight)
     after = _seen(site, sight, names, records, asked, now)
     over = {record.token for record in new if record.standing == "lapsed"}
     lapsed = [record for record in site.records.values() if record.token in over]
@@ -129,7 +123,7 @@ class _Shown:
         place, over = places(sight.ended.job, jobs)
         alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
-        changed = _changed_by_users(site, sight, names)
+        changed = changed_by_users(site, sight, names)
         return cls(sight.time, sight.ended, rows, set(jobs[alive].tolist()), changed)
 
 
@@ -171,72 +165,6 @@ def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:
     if ending == Ending.FAILED:
         return "withdrawn", "the job failed or was cancelled before its deadline"
     return "kept", ""
-
-
-def _changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict[int, str]:
-    """Return what of waiting jobs is no longer as it was promised, by job id."""
-    ids = np.array([names.get(job, job) for job in site.asked.id.tolist()], np.int64)
-    place, there = places(sight.queued.id, ids)
-    asked, seen = site.asked.take(there), sight.queued.take(place[there])
-    fixed = asked.size_min < 0
-    late = np.maximum(asked.begin, sight.time + REQUEUED)
-    causes = {
-        "its deadline was taken away or put off": (seen.deadline > asked.deadline)
-        | ~np.isfinite(seen.deadline),
-        "its deadline was put forward": seen.deadline < asked.deadline - LATE,
-        "it was put off": seen.begin > late,
-        "it is held": _held(sight, ids[there]),
-        "it waits for other jobs than it was promised with": np.isin(
-            ids[there], _newly_waiting(site, sight, names)
-        ),
-        "it was moved to another partition": _moved(seen, asked, "partition"),
-        "it was moved to another QOS": _moved(seen, asked, "qos") & _said(asked, "qos"),
-        "it asks for more nodes than it was promised": fixed & (seen.size > asked.size),
-        "it asks for more time than it was promised": fixed
-        & (seen.wall_time > asked.wall_time + 60.0),
-    }
-    found: dict[int, str] = {}
-    for why, rows in causes.items():
-        for job in ids[there][rows].tolist():
-            found.setdefault(job, why)
-    return found
-
-
-def _moved(seen: Jobs, asked: Jobs, name: str) -> NDArray[np.bool_]:
-    pairs = zip(seen.texts(name), asked.texts(name), strict=True)
-    return np.array([one != other for one, other in pairs], np.bool_)
-
-
-def _said(asked: Jobs, name: str) -> NDArray[np.bool_]:
-    """Return which jobs named one when they were submitted; else the batch system chose it."""
-    return np.array([bool(text) for text in asked.texts(name)], np.bool_)
-
-
-def _held(sight: Sight, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which waiting jobs somebody holds; those that are held for a verdict do not count."""
-    marks = sight.marks
-    return np.isin(jobs, marks.job[marks.held & ~marks.parked])
-
-
-def _newly_waiting(site: Site, sight: Sight, names: Mapping[int, int]) -> NDArray[np.int64]:
-    """Return the jobs that wait for one that they did not wait for before.
-
-    Not those of which that is not known: a look must have shown them, or they were promised
-    something behind other jobs, none of which was guessed.
-    """
-    if not len(sight.edges):
-        return np.empty(0, np.int64)
-    links = [[names.get(job, job) for job in ends.tolist()] for ends in _ends_of(site.links)]
-    old = [ends.tolist() for ends in _ends_of(site.snapshot.edges)]
-    pairs = {*zip(*links, strict=True), *zip(*old, strict=True)}
-    guessed = {job for first, job in pairs if first >= FIRST_OWN_ID}
-    known = {*site.marks.job.tolist(), *links[1]} - guessed
-    new = set(zip(*(ends.tolist() for ends in _ends_of(sight.edges)), strict=True)) - pairs
-    return np.array(sorted({job for _, job in new} & known), np.int64)
-
-
-def _ends_of(edges: Edges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return edges.before, edges.after
 
 
 def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:

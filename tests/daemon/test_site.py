@@ -196,6 +196,30 @@ def test_a_job_that_is_changed_loses_its_promise(look: dict[str, object], why: s
     assert told == ([([7], (text,))] if why else [])
 
 
+@pytest.mark.parametrize(
+    ("asked", "changed", "standing"),
+    [
+        ("fast/1/8", {"partition": "fast/1/4"}, "firm"),
+        ("fast/1/8", {"partition": "slow/1/8"}, "void"),
+        ("/1/8", {"partition": "/2/8", "cores": np.int32(1)}, "firm"),
+        ("/1/8", {"partition": "/2/8", "cores": np.int32(2)}, "void"),
+        ("/1/8", {"partition": ""}, "firm"),
+        ("batch", {"partition": "debug"}, "void"),
+    ],
+)
+def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
+    """Other nodes give a job another part of the pool; that is no doing of its user's."""
+    parts = {asked: (0, 1, 2, 3), str(changed["partition"]): (0, 1)}
+    scene = Scene()
+    scene.look(T0 + 1, partitions=parts)
+    given = {"wall_time": 60.0, "deadline": T0 + HOUR, "partition": asked, "cores": np.int32(1)}
+    token = scene.submit(T0 + 1, size=1, **given).ruling.token
+    settled = scene.look(T0 + 2, queued=((7, token),), changed=changed)
+    assert [r.standing for r in settled.changed] == [standing]
+    if standing == "firm" and changed["partition"]:
+        assert settled.site.row(7).texts("partition") == [changed["partition"]]
+
+
 def test_another_qos_is_no_change_where_none_was_named() -> None:
     """The batch system shows the QOS that it chose; one that was named must stay."""
     for named, standing in ((None, "firm"), ("normal", "firm"), ("high", "void")):

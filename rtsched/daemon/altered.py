@@ -1,0 +1,127 @@
+"""What of promised jobs that wait is no longer as it was promised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.live import FIRST_OWN_ID, PART
+from rtsched.model.snapshot import places
+from rtsched.model.table import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.live import Sight
+    from rtsched.daemon.site import Site
+    from rtsched.model.jobs import Edges, Jobs
+
+LATE = 1.0
+"""Seconds by which a job may end after its deadline and count as in time: the batch system tells
+ends in whole seconds."""
+
+REQUEUED = 180.0
+"""Seconds by which the batch system itself puts off a job that it queues again, at the most."""
+
+
+def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict[int, str]:
+    """Return what of waiting jobs is no longer as it was promised, by job id."""
+    ids = np.array([names.get(job, job) for job in site.asked.id.tolist()], np.int64)
+    place, there = places(sight.queued.id, ids)
+    asked, seen = site.asked.take(there), sight.queued.take(place[there])
+    fixed = asked.size_min < 0
+    late = np.maximum(asked.begin, sight.time + REQUEUED)
+    causes = {
+        "its deadline was taken away or put off": (seen.deadline > asked.deadline)
+        | ~np.isfinite(seen.deadline),
+        "its deadline was put forward": seen.deadline < asked.deadline - LATE,
+        "it was put off": seen.begin > late,
+        "it is held": _held(sight, ids[there]),
+        "it waits for other jobs than it was promised with": np.isin(
+            ids[there], _newly_waiting(site, sight, names)
+        ),
+        "it was moved to another partition": _elsewhere(seen, asked),
+        "it asks for larger nodes than it was promised": _grown(seen, asked),
+        "it was moved to another QOS": _moved(seen, asked, "qos") & _said(asked, "qos"),
+        "it asks for more nodes than it was promised": fixed & (seen.size > asked.size),
+        "it asks for more time than it was promised": fixed
+        & (seen.wall_time > asked.wall_time + 60.0),
+    }
+    found: dict[int, str] = {}
+    for why, rows in causes.items():
+        for job in ids[there][rows].tolist():
+            found.setdefault(job, why)
+    return found
+
+
+def _moved(seen: Jobs, asked: Jobs, name: str) -> NDArray[np.bool_]:
+    pairs = zip(seen.texts(name), asked.texts(name), strict=True)
+    return np.array([one != other for one, other in pairs], np.bool_)
+
+
+def _elsewhere(seen: Jobs, asked: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs were moved to another partition, but for what follows from their sizes."""
+    pairs = zip(seen.texts("partition"), asked.texts("partition"), strict=True)
+    ends = [((one or "").partition(PART), (other or "").partition(PART)) for one, other in pairs]
+    gone = [other[1] != "" and one[0] == one[1] == "" for one, other in ends]  # no node fits now
+    differ = np.array([one[0] != other[0] for one, other in ends], np.bool_)
+    return differ & ~np.array(gone, np.bool_)
+
+
+def _follows(jobs: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs have a partition that follows from their sizes."""
+    return np.array([PART in (text or "") for text in jobs.texts("partition")], np.bool_)
+
+
+def _grown(seen: Jobs, asked: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs ask for more of a node than they did, where that chooses the partition."""
+    return _follows(asked) & ((seen.cores > asked.cores) | (seen.memory > asked.memory))
+
+
+def with_parts(asked: Jobs, sight: Sight) -> Jobs:
+    """Return the jobs in the partitions that follow from their sizes now."""
+    place, there = places(sight.queued.id, asked.id)
+    there &= _follows(asked)
+    if not there.any():
+        return asked
+    now, texts = sight.queued.texts("partition"), asked.texts("partition")
+    new = [
+        (now[at] or text) if known else text
+        for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
+    ]
+    return asked if new == texts else asked.replace_text("partition", *encode(new))
+
+
+def _said(asked: Jobs, name: str) -> NDArray[np.bool_]:
+    """Return which jobs named one when they were submitted; else the batch system chose it."""
+    return np.array([bool(text) for text in asked.texts(name)], np.bool_)
+
+
+def _held(sight: Sight, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which waiting jobs somebody holds; those that are held for a verdict do not count."""
+    marks = sight.marks
+    return np.isin(jobs, marks.job[marks.held & ~marks.parked])
+
+
+def _newly_waiting(site: Site, sight: Sight, names: Mapping[int, int]) -> NDArray[np.int64]:
+    """Return the jobs that wait for one that they did not wait for before.
+
+    Not those of which that is not known: a look must have shown them, or they were promised
+    something behind other jobs, none of which was guessed.
+    """
+    if not len(sight.edges):
+        return np.empty(0, np.int64)
+    links = [[names.get(job, job) for job in ends.tolist()] for ends in _ends_of(site.links)]
+    old = [ends.tolist() for ends in _ends_of(site.snapshot.edges)]
+    pairs = {*zip(*links, strict=True), *zip(*old, strict=True)}
+    guessed = {job for first, job in pairs if first >= FIRST_OWN_ID}
+    known = {*site.marks.job.tolist(), *links[1]} - guessed
+    new = set(zip(*(ends.tolist() for ends in _ends_of(sight.edges)), strict=True)) - pairs
+    return np.array(sorted({job for _, job in new} & known), np.int64)
+
+
+def _ends_of(edges: Edges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return edges.before, edges.after
