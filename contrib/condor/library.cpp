@@ -4,6 +4,7 @@
 
 #include <classad/classad_distribution.h>
 
+#include "filter.h"
 #include "judge.h"
 #include "slots.h"
 
@@ -112,10 +113,28 @@ bool guarded(const char *, const ArgumentList &arguments, EvalState &state, Valu
 	return true;
 }
 
+/* Whether this program's classes are laid out as those that the library was built with. */
+bool fits()
+{
+	int major = 0, minor = 0, patch = 0;
+	std::string found;
+
+	classad::ClassAdLibraryVersion(major, minor, patch);
+	found = std::to_string(major) + "." + std::to_string(minor) + ".";
+	if (std::string(BUILT_FOR ".").starts_with(found))
+		return true;
+	std::string line = "rtsched: the ClassAd library was built for HTCondor " BUILT_FOR
+			   ", this is " +
+			   found + std::to_string(patch) + ": build it again; nothing is judged";
+	rtsched::filter.log(true, line.c_str());
+	return false;
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) classad::ClassAdFunctionMapping *Init(void)
 {
+	static classad::ClassAdFunctionMapping none[] = {{"", nullptr, 0}};
 	static classad::ClassAdFunctionMapping functions[] = {
 		{"rtschedJudge", guarded<judge>, 0},
 		{"rtschedDelay", guarded<delay>, 0},
@@ -123,5 +142,5 @@ extern "C" __attribute__((visibility("default"))) classad::ClassAdFunctionMappin
 		{"", nullptr, 0},
 	};
 
-	return functions;
+	return fits() ? functions : none;
 }

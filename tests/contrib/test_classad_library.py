@@ -26,6 +26,7 @@ WISH = ad(RtDeadline=2_000_000_000)
 NONE = ("undefined",) * 3
 MATERIALIZED = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', RtDeadline=9)
 FACTORY = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', JobFactoryId=7, RtDeadline=9)
+VERSION = re.compile(r".*?CondorVersion: (\d+)\.(\d+)\.(\d+)")
 VERDICT = 'eval rtschedJudge("verdict")'
 ADMISSION = 'eval rtschedJudge("admission")'
 WANTED = 'eval rtschedJudge("wanted")'
@@ -52,6 +53,34 @@ def test_make_builds_a_library_that_htcondor_loads(each_workshop: Workshop) -> N
         input=f'job {WISH}\n{ADMISSION}\neval rtschedDelay("a")\neval rtschedKept("a", 9)\n',
     )
     assert done.stdout.splitlines() == ['"unjudged"', "1.000000000000000E+00", "0"]
+
+
+def test_a_library_for_another_release_does_nothing(workshop: Workshop) -> None:
+    """Where classes may be laid out otherwise nothing is called, and the log says what to do."""
+    major, minor, patch = VERSION.match(workshop.run(["condor_version"]).stdout).groups()
+    workshop.compile("harness", "/opt/shared", "-DSHARED")
+    for version, kept in (
+        (f"{major}.{minor}.{int(patch) + 1}", "0"),
+        (f"{major}.{minor}{minor}.{patch}", "error"),
+        (f"{major}.{int(minor) + 1}.{patch}", "error"),
+        (f"{int(major) + 1}.{minor}.{patch}", "error"),
+    ):
+        place = f"/opt/{version}"
+        workshop.make(place, f"CONDOR_VERSION={version}")
+        words = ["/opt/shared", f"{place}/librtsched_classad.so"]
+        done = workshop.run(words, input='eval rtschedKept("a", 9)\n')
+        assert done.stdout == f"{kept}\n"
+        told = f"built for HTCondor {version}, this is {major}.{minor}.{patch}: build it again"
+        assert (told in done.stderr) == (kept == "error")
+
+
+def test_the_release_to_build_for_must_be_known(workshop: Workshop) -> None:
+    """Where nothing tells the release, make says what to give it."""
+    workshop.run(["mkdir", "-p", "/opt/unknown"])
+    command = ["make", "-C", LIBRARY, "BUILD=/opt/unknown", "CONDOR_VERSION="]
+    done = workshop.run(command, check=False)
+    assert done.returncode
+    assert "say which: make CONDOR_VERSION=" in done.stderr
 
 
 def test_make_installs_and_uninstalls(workshop: Workshop) -> None:
@@ -463,6 +492,5 @@ def test_the_readme_names_every_file(library: Library) -> None:
     text = (ROOT / "contrib/condor/README.md").read_text()
     files: list[Path] = sorted((ROOT / "contrib/condor").glob("*.[ch]*"))
     assert files
-    assert LIBRARY
     for file in files:
         assert f"`{file.name}`" in text or f"`{file.stem}.*`" in text, file.name

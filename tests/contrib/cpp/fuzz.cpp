@@ -88,8 +88,6 @@ static void try_ad(const std::string &bytes)
 	}
 }
 
-static void (*target)(const std::string &) = try_answer;
-
 #ifdef LIBFUZZER
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length)
 {
@@ -97,6 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t length)
 
 	try_answer(input);
 	try_table(input);
+	try_ad(input);
 	return 0;
 }
 #else
@@ -182,6 +181,7 @@ int main(int count, char **words)
 	const char *kind = count > 1 ? words[1] : "answers";
 	long inputs = count > 2 ? atol(words[2]) : 1000000;
 	std::string (*make)() = an_answer;
+	void (*target)(const std::string &) = try_answer;
 
 	if (!strcmp(kind, "tables")) {
 		target = try_table;
