@@ -1,7 +1,7 @@
 """Promised jobs that the batch system has forgotten: how they ended, from who keeps the records.
 
-A batch system remembers jobs that ended for some minutes. After a longer absence of the daemon a
-promise that was missed must not count as one that its user withdrew.
+A batch system remembers jobs that ended for some minutes, or not at all. After a longer absence of
+the daemon a promise that was missed must not count as one that its user withdrew.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ended
+from rtsched.daemon.merging import overlooked
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ log = structlog.get_logger(__name__)
 
 def forgotten(site: Site, sight: Sight) -> tuple[int, ...]:
     """Return the jobs of promises that a look does not show, neither alive nor ended."""
-    jobs = np.array([job for job in site.records if job < FIRST_OWN_ID], np.int64)
+    known = [job for job in site.records if job < FIRST_OWN_ID]
+    jobs = np.array([*known, *overlooked(site, sight).values()], np.int64)
     shown = np.concatenate([sight.queued.id, sight.running.id, sight.ended.job])
     return tuple(jobs[~np.isin(jobs, shown)].tolist())
 

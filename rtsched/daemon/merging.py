@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
 
 GONE = "the batch system no longer knows the job, and nobody knows how it ended"
+NOT_TAKEN = "the batch system did not take the job, or its user took it away at once"
+
+SETTLED = 2.0
+"""Seconds after an admission at which a look shows its job, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,20 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
     after = after.left_unused(lapsed, now) if lapsed else after
     tells, untold = _tells(site, sight, new, now)
     return Merged(replace(after, untold=untold), tuple(new), _events(site, sight), tells)
+
+
+def overlooked(site: Site, sight: Sight) -> dict[int, int]:
+    """Return the numbers of admitted jobs, by our own ids, that a look should have shown.
+
+    The batch system asks about a job within the transaction that brings it in, and shows its queue
+    only after that. So one that a later look does not show was not taken, or is over already.
+    """
+    made = {r.id: r.made_at for r in site.records.values() if r.standing == "provisional"}
+    return {
+        own: job
+        for own, job in site.numbers.items()
+        if own in made and sight.time >= made[own] + SETTLED
+    }
 
 
 def _tells(
@@ -107,6 +125,8 @@ class _Shown:
         All that ended; `row` says where a job stands there.
     there : set of int
         Jobs that wait or run.
+    missing : set of int
+        Our own ids of admissions whose jobs ought to be there.
     changed : dict of int to str
         Waiting jobs that are no longer as they were promised, and what changed.
     """
@@ -115,6 +135,7 @@ class _Shown:
     ended: Ended
     row: dict[int, int]
     there: set[int]
+    missing: set[int]
     changed: dict[int, str]
 
     @classmethod
@@ -124,7 +145,8 @@ class _Shown:
         alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
         changed = changed_by_users(site, sight, names)
-        return cls(sight.time, sight.ended, rows, set(jobs[alive].tolist()), changed)
+        missing = overlooked(site, sight).keys() - names.keys()
+        return cls(sight.time, sight.ended, rows, set(jobs[alive].tolist()), missing, changed)
 
 
 def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float) -> Record | None:
@@ -138,6 +160,8 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
     if record.standing == "offered":
         return became("lapsed", "the offer was not taken") if now >= record.expires else None
     job = names.get(record.id, record.id)
+    if job in shown.missing:
+        return became("withdrawn", NOT_TAKEN)
     if job >= FIRST_OWN_ID:
         gone = min(shown.time, now) >= record.expires
         return became("lapsed", "the job never appeared") if gone else None
@@ -218,6 +242,7 @@ def _seen(
         links=links,
         marks=sight.marks,
         facts=sight.facts,
+        numbers={own: job for own, job in site.numbers.items() if own in records},
         seen=sight.time,
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(sight))),
         declined=_still_there(site.declined, sight),

@@ -56,6 +56,9 @@ class Site:
         When that was, seconds since the epoch; -inf: never.
     next_id : int
         The next job id of our own.
+    numbers : mapping of int to int
+        By our own id, what the batch system numbers jobs of admissions that no look has shown yet,
+        where it told.
     newest : int
         The highest job id that a look has shown; 0: none has.
     declined : mapping of int to str
@@ -78,6 +81,7 @@ class Site:
     facts: Any = None
     seen: float = -np.inf
     next_id: int = FIRST_OWN_ID
+    numbers: Mapping[int, int] = field(default_factory=dict)
     newest: int = 0
     declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)

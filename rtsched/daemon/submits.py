@@ -93,6 +93,14 @@ class Desk:
 
     def judge(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
         """Judge a submission at `now`, seconds since the epoch; nothing is written down."""
+        judged = self._judged(site, submission, user, now)
+        given = [record.id for record in judged.changed if record.standing == "provisional"]
+        if not given or submission.job < 0:
+            return judged
+        numbers = {**judged.site.numbers, **dict.fromkeys(given, submission.job)}
+        return replace(judged, site=replace(judged.site, numbers=numbers))
+
+    def _judged(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
         if submission.problem:
             return self._unusable(site, submission.problem)
         row = submission.jobs.replace(

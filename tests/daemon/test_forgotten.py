@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scene import T0, Scene
+from scene import ANN, T0, WORDS, Scene
 
-from rtsched.adapters.live import Ended, Ending, Sight
+from rtsched.adapters.live import Ended, Ending, Sight, Submission
 from rtsched.daemon.forgotten import recalled
-from rtsched.daemon.merging import GONE
+from rtsched.daemon.merging import GONE, NOT_TAKEN
+from rtsched.daemon.submits import Desk
 from rtsched.daemon.working import settle
 from rtsched.errors import AdapterError
+from rtsched.model.jobs import Edges, Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,3 +76,44 @@ def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
 
     sight = Sight(T0 + 2, scene.cluster, ended=ended)
     assert asyncio.run(recalled(scene.site, sight, nobody)) is sight
+
+
+def numbered(scene: Scene, job: int, now: float) -> str:
+    """Submit a job of which the batch system tells the number; return its token."""
+    one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
+    submission = Submission(one, Edges.build(0), ANN, job=job)
+    judged = Desk(scene.chains.of(one), scene.settings, WORDS).judge(
+        scene.site, submission, "ann", now
+    )
+    scene.site = judged.site
+    return judged.ruling.token
+
+
+def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
+    """A batch system that numbers jobs before it asks shows them in the next look, or never."""
+    scene = Scene()
+    token = numbered(scene, 7, T0)
+    assert scene.look(T0 + 1).changed == (), "the look may have begun before the job was there"
+    (record,) = scene.look(T0 + 3).changed
+    assert (record.token, record.standing, record.why) == (token, "withdrawn", NOT_TAKEN)
+    assert (len(scene.site.snapshot.plan), len(scene.site.numbers)) == (0, 0)
+    assert scene.site.unused_by(ANN, T0 + 3, "provisional") == []
+
+
+def test_a_job_that_was_over_before_a_look_is_asked_for() -> None:
+    """Its promise was kept, though nobody has seen it."""
+    scene = Scene()
+    token = numbered(scene, 7, T0)
+    told = Ended.build(1, job=[7], end=[T0 + 2], token=[token])
+    asked, sight = after_an_absence(scene, told)
+    assert asked == [(7,)]
+    (record,) = settle(scene.site, sight, scene.rules, sight.time).changed
+    assert (record.id, record.standing) == (7, "kept")
+
+
+def test_a_job_that_is_seen_is_not_asked_for() -> None:
+    """It becomes firm as any other."""
+    scene = Scene()
+    token = numbered(scene, 7, T0)
+    (record,) = scene.look(T0 + 3, queued=((7, token),)).changed
+    assert (record.id, record.standing, scene.site.numbers) == (7, "firm", {})
