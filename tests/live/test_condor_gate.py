@@ -16,7 +16,7 @@ from rtsched.adapters.condor.shape import OURS, WISHES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-REUSED = {"CLAIM_WORKLIFE": "1200"}
+REUSED = {"CLAIM_WORKLIFE": "1200", "NEGOTIATOR_INTERVAL": "2", "NEGOTIATOR_CYCLE_DELAY": "1"}
 """A claim may serve several jobs: the gate must hold without the negotiator too."""
 QUICK = {"60-quick.conf": "RTSCHED_OVERRUN = 5\n"}
 STUBBORN = ["executable = /bin/sh", "arguments = \"-c 'trap : TERM; while :; do sleep 1; done'\""]
@@ -85,12 +85,14 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
 
 @pytest.fixture(autouse=True)
 def empty(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave the shared pool without jobs."""
+    """Leave the shared pool without jobs and claims."""
     yield
     if "pool" in request.fixturenames:
         running: Pool = request.getfixturevalue("pool")
         running.run(["condor_rm", "-all"], check=False)
         wait_for("no jobs", lambda: not running.run(["condor_q", "-af", "ClusterId"]).stdout, 40)
+        states = ["condor_status", "-af", "State"]
+        wait_for("free slots", lambda: "Claimed" not in running.run(states).stdout.split(), 40)
 
 
 def test_what_is_kept(pool: Pool) -> None:
