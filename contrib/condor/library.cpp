@@ -1,4 +1,5 @@
 /* The ClassAd functions, as HTCondor's daemons load them (CLASSAD_USER_LIBS). */
+#include <dlfcn.h>
 #include <limits>
 #include <strings.h>
 
@@ -7,6 +8,9 @@
 #include "filter.h"
 #include "judge.h"
 #include "slots.h"
+
+/* classad::ClassAdLibraryVersion(int &, int &, int &), which may be missing. */
+constexpr const char *VERSION = "_ZN7classad21ClassAdLibraryVersionERiS0_S0_";
 
 namespace {
 
@@ -113,13 +117,17 @@ bool guarded(const char *, const ArgumentList &arguments, EvalState &state, Valu
 	return true;
 }
 
-/* Whether this program's classes are laid out as those that the library was built with. */
+/* Whether this program's classes are laid out as those that the library was built with. Programs that
+ * show none of them, such as Python with HTCondor's bindings, cannot have these functions. */
 bool fits()
 {
+	auto version = reinterpret_cast<void (*)(int &, int &, int &)>(dlsym(RTLD_DEFAULT, VERSION));
 	int major = 0, minor = 0, patch = 0;
 	std::string found;
 
-	classad::ClassAdLibraryVersion(major, minor, patch);
+	if (!version)
+		return false;
+	version(major, minor, patch);
 	found = std::to_string(major) + "." + std::to_string(minor) + ".";
 	if (std::string(BUILT_FOR ".").starts_with(found))
 		return true;
