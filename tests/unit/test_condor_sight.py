@@ -339,7 +339,7 @@ def test_marks() -> None:
     look = Looks(slot("slot1@a"), slot("slot2@a"))
     view = look(
         ad(1, rtadmission="t1"),
-        ad(2, rtadmission="parked", jobstatus=HELD),
+        ad(2, rtadmission="parked"),
         ad(3, rtadmission="unjudged", owner="nobody-at-all"),
         ad(4, jobstatus=HELD),
         ad(5, rtcheckpoint=False, rtadmission="judged"),

@@ -377,7 +377,7 @@ def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
 
 
 def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
-    """Return the marks of jobs that wait or run.
+    """Return the marks of jobs that wait or run; START holds those that are parked.
 
     HTCondor may stop and start again any job of these universes, so we may too, unless it says
     RtCheckpoint = false.
@@ -388,13 +388,14 @@ def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[queue.procs.status == HELD]] = True
     admission = procs.texts("admission")
+    parked = np.array([said == PARKED for said in admission], np.bool_)
     return Marks.build(
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
         token=[token_in(said) for said in admission],
-        parked=np.array([said == PARKED for said in admission], np.bool_),
-        held=(held & ~groups.runs)[which],
+        parked=parked,
+        held=(held & ~groups.runs)[which] | parked,
         requeues=~_declares(queue, first, False),
     )
 
