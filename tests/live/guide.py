@@ -1,4 +1,4 @@
-"""The commands of a guide, and what stands in for systemd where they are run.
+"""The commands of a guide, run in order, and what stands in for systemd there.
 
 A fenced block that is to be run has a comment in front of it: `<!-- run: root -->`, or whoever is
 to run it. `<!-- run: alice, fails -->` says that its last command must fail.
@@ -9,8 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from testbed.images import SOURCES, Sources
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from testbed import Box
 
 BLOCK = re.compile(
     r"^<!-- run: (?P<user>\w+)(?P<fails>, fails)? -->\n+```sh\n(?P<text>.*?)^```$",
@@ -51,13 +56,42 @@ def blocks(path: Path) -> list[Block]:
     return found
 
 
+# No network: what pip would fetch is there already, and a wheel is built with it.
+ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin",
+    "PIP_NO_INDEX": "1",
+    "PIP_NO_BUILD_ISOLATION": "false",
+}
+
+
+def unpack(box: Box) -> None:
+    """Put the sources where the guides want them, and in systemd's place what stands in for it."""
+    tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib", "docs/man")
+    Sources(*tops).write(box.path(SOURCES))
+    for name in ("systemctl", "journalctl"):
+        file = box.path(f"/usr/local/bin/{name}")
+        file.write_text(SYSTEMCTL)
+        file.chmod(0o755)
+
+
+def follow(box: Box, found: Sequence[Block]) -> tuple[dict[str, str], str]:
+    """Run blocks in order; return what was printed, by section, of all and of the last one."""
+    said, last = dict[str, str](), ""
+    for block in found:
+        words = ["sh", "-eu", "-c", block.text]
+        done = box.run(words, user=block.user, env=ENV, timeout=450, check=False)
+        last = done.stdout + done.stderr
+        assert (done.returncode != 0) == block.fails, f"{block.text}\n{last}"
+        said[block.section] = said.get(block.section, "") + last
+    return said, last
+
+
 SYSTEMCTL = r'''#!/usr/bin/python3
 """Runs a unit as its file says, as far as the commands of the guide need it."""
 
 import os
 import pathlib
 import pwd
-import grp
 import signal
 import socket
 import subprocess
@@ -66,14 +100,17 @@ import time
 
 UNITS = pathlib.Path("/etc/systemd/system")
 STATE = pathlib.Path("/run/stand-in")
+PRIVATE = ["unshare", "--mount", "sh", "-ec", "mount -t tmpfs none /tmp; exec \"$@\"", "sh"]
 
 
 def settings(name):
     found = {}
-    for line in (UNITS / f"{name}.service").read_text().splitlines():
-        key, given, value = line.partition("=")
-        if given and not line.startswith("#"):
-            found.setdefault(key, []).append(value)
+    unit = UNITS / f"{name}.service"
+    for file in (unit, *sorted(pathlib.Path(f"{unit}.d").glob("*.conf"))):
+        for line in file.read_text().splitlines():
+            key, given, value = line.partition("=")
+            if given and not line.startswith("#"):
+                found.setdefault(key, []).append(value)
     return found
 
 
@@ -101,7 +138,6 @@ def start(name):
     unit = settings(name)
     owner = pwd.getpwnam(unit["User"][0])
     directories(unit, owner)
-    groups = [grp.getgrnam(word).gr_gid for word in " ".join(unit["SupplementaryGroups"]).split()]
     words = dict(pair.split("=", 1) for line in unit["Environment"] for pair in line.split())
     STATE.mkdir(exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -109,12 +145,11 @@ def start(name):
     pathlib.Path(address).unlink(missing_ok=True)
     listener.bind(address)
     os.chmod(address, 0o666)
+    private = PRIVATE if unit["PrivateTmp"][-1] == "yes" else []
+    user = ["setpriv", "--reuid", owner.pw_name, "--regid", unit["Group"][0], "--init-groups"]
     with open(STATE / f"{name}.log", "ab") as log:
         process = subprocess.Popen(
-            unit["ExecStart"][0].split(),
-            user=owner.pw_uid,
-            group=owner.pw_gid,
-            extra_groups=groups,
+            [*private, *user, *unit["ExecStart"][0].split()],
             env={"PATH": "/usr/sbin:/usr/bin", "LANG": "C", "NOTIFY_SOCKET": address, **words},
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -6,18 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from guide import SYSTEMCTL, blocks
+from guide import blocks, follow, unpack
 from testbed import Cluster, SlurmOptions
-from testbed.images import SOURCES, SUITES, Sources
+from testbed.images import SUITES
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "install.md"
-
-# No network: what pip would fetch is there already, and a wheel is built with it.
-ENV = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin",
-    "PIP_NO_INDEX": "1",
-    "PIP_NO_BUILD_ISOLATION": "false",
-}
 
 # As Debian's packages leave them: no user, no word of ours in the accounting.
 FORGET = """
@@ -38,29 +31,6 @@ BARE = SlurmOptions(
 )
 
 
-def bare(cluster):
-    """Make a cluster what it is before anybody thought of rtsched, its sources unpacked."""
-    cluster.run(["sh", "-c", FORGET], check=False)
-    tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib", "docs/man")
-    Sources(*tops).write(cluster.path(SOURCES))
-    for name in ("systemctl", "journalctl"):
-        file = cluster.path(f"/usr/local/bin/{name}")
-        file.write_text(SYSTEMCTL)
-        file.chmod(0o755)
-
-
-def follow(cluster, found):
-    """Run blocks in order; return what was printed, by section, of all and of the last one."""
-    said, last = {}, ""
-    for block in found:
-        words = ["sh", "-eu", "-c", block.text]
-        done = cluster.run(words, user=block.user, env=ENV, timeout=300, check=False)
-        last = done.stdout + done.stderr
-        assert (done.returncode != 0) == block.fails, f"{block.text}\n{last}"
-        said[block.section] = said.get(block.section, "") + last
-    return said, last
-
-
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
     """Its commands work as they stand; the last before the rollback is told a feasible deadline."""
@@ -70,7 +40,8 @@ def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
     assert there
     assert back
     with Cluster(suite, BARE, software=False) as cluster:
-        bare(cluster)
+        cluster.run(["sh", "-c", FORGET], check=False)
+        unpack(cluster)
         conf = cluster.path("/etc/slurm/slurm.conf").read_text()
         said, last = follow(cluster, there)
         assert "portfolio (shadow) would reject it" in said["Shadow"]

@@ -13,7 +13,7 @@ import pytest
 from rtsched.cli.serve import DEFAULT, command
 from rtsched.daemon.settings import DaemonSettings
 
-UNITS = Path(__file__).parents[2] / "contrib" / "slurm" / "systemd"
+UNITS = Path(__file__).parents[2] / "contrib" / "systemd"
 
 
 @pytest.fixture
@@ -31,7 +31,6 @@ def test_paths_agree(service):
     assert f"/run/{service['RuntimeDirectory']}" == settings.run
     assert Path(settings.database).parent == Path("/var/lib", service["StateDirectory"])
     assert f"NUMBA_CACHE_DIR=/var/cache/{service['CacheDirectory']} " in service["Environment"]
-    assert service["SupplementaryGroups"] == settings.filter_group
     made = (UNITS / "rtsched.tmpfiles").read_text()
     for directory in (settings.run, str(Path(settings.database).parent), str(DEFAULT.parent)):
         assert f"d {directory} " in made
@@ -47,12 +46,23 @@ def test_the_command(service):
     assert service["KillMode"] == "mixed"
 
 
+@pytest.mark.parametrize("system", ["slurm", "condor"])
+def test_the_group(service, system):
+    """The groups of the daemon's user count; one of them is who may ask for verdicts."""
+    assert "SupplementaryGroups" not in service
+    group = DaemonSettings(system=system).asking_group()
+    assert f"#m {service['User']} {group}\n" in (UNITS / "rtsched.sysusers").read_text()
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_understands_it(tmp_path):
     """Every directive is known to systemd."""
     text = (UNITS / "rtsched.service").read_text()
     unit = tmp_path / "rtsched.service"
     unit.write_text(text.replace("/opt/rtsched/bin/rtsched", "/bin/true"))
+    more = tmp_path / "rtsched.service.d" / "condor.conf"
+    more.parent.mkdir()
+    more.write_bytes((UNITS / "rtsched-condor.conf").read_bytes())
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True
     )
