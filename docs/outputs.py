@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from installed import TOP
 
-PAGES = (TOP / "README.md", *(TOP / "docs" / name for name in ("tutorial.md", "calibrate.md")))
+NAMES = ("tutorial.md", "calibrate.md", "policies/negotiator.md")
+PAGES = (TOP / "README.md", *(TOP / "docs" / name for name in NAMES))
 BLOCK = re.compile(r"^```console\n\$ (rtsched [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CUT = "...\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_negotiator import Ask, Plain, Rules
 
+from rtsched.adapters.base import read_logs
 from rtsched.adapters.simulated.exclusive import ExclusiveNodes
 from rtsched.adapters.simulated.interface import (
     Asks,
@@ -457,3 +459,37 @@ def test_promises_are_kept_on_a_pool(loop: str) -> None:
     assert (run.results.end[promised] <= run.results.promise[promised] + 1e-6).all()
     free = np.isinf(workload.jobs.deadline)
     assert (run.results.fate[free] == 0).all()
+
+
+TWO_USERS = Path(__file__).parents[1] / "data" / "pools" / "two_users.history.gz"
+"""History of a real pool of 30 slots (HTCondor 25.14): two users submit 300 jobs each at a time.
+
+NEGOTIATOR_INTERVAL 20, NEGOTIATOR_CYCLE_DELAY 10, PRIORITY_HALFLIFE 60, CLAIM_WORKLIFE 60; bob has
+priority factor 4000, alice 1000. Jobs sleep for 15 to 35 s.
+"""
+
+
+def test_a_real_pool_is_replayed_as_it_went() -> None:
+    """Waits and shares of both users are those that the history records, within 10 %."""
+    log = read_logs([TWO_USERS])
+    work = prepare(log, WorkloadOptions(deadline_rule="none"), Cluster.uniform(30))
+    own = NegotiatorSettings(
+        interval=20.0, cycle_delay=10.0, half_life=60.0, claim_worklife=60.0, factors={"bob": 4e3}
+    )
+    chosen = msgspec.structs.replace(
+        presets()["negotiator"], system=SystemSettings(loop="negotiator", negotiator=own)
+    )
+    replayed = replay(work, "negotiator", chosen, record_nodes=False).results
+    of_alice = work.jobs.association == work.accounts.texts("name").index("alice")
+    submit, flood = work.jobs.submit, float(np.median(work.jobs.submit))
+    told = {}
+    for name, rows in (("log", work.outcomes), ("replay", replayed)):
+        within = [np.clip(times, flood + 60, flood + 300) for times in (rows.start, rows.end)]
+        held, wait = within[1] - within[0], rows.start - submit
+        told[name] = [
+            value
+            for mine in (of_alice, ~of_alice)
+            for value in (wait[mine].mean(), held[mine].sum() / 240.0)
+        ]
+    assert told["replay"] == pytest.approx(told["log"], rel=0.1)
+    assert told["log"][1] / told["log"][3] == pytest.approx(2.0, rel=0.1)
