@@ -14,6 +14,8 @@ from writing import block, code, doc_of, field_texts, page, sentences, table
 from rtsched import config
 from rtsched.adapters import condor_history, sacct_lines, swf
 from rtsched.adapters.base import READERS, ReadOptions
+from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.settings import Recurring
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.cli import main
 from rtsched.cli.common import settings_of, toml_text
@@ -111,6 +113,8 @@ def site_page() -> str:
         "[daemon]": DaemonSettings,
         "[[scope]]": Scope,
         "[slurm]": SlurmSettings,
+        "[condor]": CondorSettings,
+        "[[condor.recurring]]": Recurring,
     }
     parts = []
     for title, kind in kinds.items():

@@ -42,10 +42,12 @@ def kept(
     lead: float = 0.0,
     horizon: float = 1e6,
     bound: tuple[int, ...] = (),
+    fixed: float = np.inf,
 ) -> dict[str, Any]:
     """Return what is kept, in seconds after now."""
     rows = np.array(bound, np.int32)
-    found = kept_of(plan, slots, rows, lead=lead, horizon=NOW + horizon)
+    needed = np.full(len(slots), NOW + fixed)
+    found = kept_of(plan, slots, rows, needed, lead=lead, horizon=NOW + horizon)
     return {name: [(at - NOW, cpus) for at, cpus in steps] for name, steps in found.items()}
 
 
@@ -58,6 +60,12 @@ def test_a_static_slot_is_kept_from_its_first_start_on() -> None:
 def test_a_start_is_published_earlier_by_the_margin() -> None:
     """A best-effort job that ends by its stated run time may still be there a margin later."""
     assert kept(plan_of((7, 100.5, [0])), STATIC, lead=20) == {"slot1@a": [(80, 1)]}
+
+
+def test_recurring_work_keeps_slots_as_planned_starts_do() -> None:
+    """What comes first on a row counts; nobody plans into an occurrence."""
+    plan = plan_of((7, 100, [0]))
+    assert kept(plan, STATIC, fixed=80, lead=10) == {"slot1@a": [(70, 1)], "slot1@b": [(70, 4)]}
 
 
 def test_a_partitionable_slot_keeps_more_with_every_start() -> None:

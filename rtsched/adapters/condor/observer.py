@@ -13,6 +13,7 @@ from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.past import endings_of, past
 from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, TO_PLACE, Queue, queue_of
+from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.sight import (
     Begun,
@@ -142,6 +143,7 @@ class Observer:
             marks_of(queue, groups, np.concatenate([waits, runs])),
             ended.take(~np.isin(ended.job, groups.job)),
             edges=edges_of(queue, groups),
+            periodic=periodic_of(self._settings.recurring, machine.slots, now),
         )
 
     def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.view import IDLE
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
@@ -112,10 +113,11 @@ def their_turn(plan: Schedule, view: View, now: float) -> NDArray[np.bool_]:
 
 
 def _on_busy_rows(plan: Schedule, view: View) -> NDArray[np.bool_]:
-    """Return bool[n]: which entries have rows that are not free."""
+    """Return bool[n]: which entries have rows that are not free, or recurring work before them."""
     free = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
     free[view.sight.allocations.nodes] = False
+    before = occurrences(view.sight.periodic, len(view.slots))[plan.nodes] < plan.starts()
     entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
     blocked = np.zeros(len(plan), np.bool_)
-    blocked[entry[~free[plan.nodes]]] = True
+    blocked[entry[~free[plan.nodes] | before]] = True
     return blocked

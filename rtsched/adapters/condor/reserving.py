@@ -21,6 +21,7 @@ from rtsched.adapters.condor.orders import (
 )
 from rtsched.adapters.condor.placing import Binding, bindings_of
 from rtsched.adapters.condor.pool import literal
+from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.shape import hosts, is_whole
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.condor.view import HELD, IDLE, PARKED, UNJUDGED
@@ -62,7 +63,10 @@ def reserve_changes(
     plan = waiting(plan, view.sight.queued.id)
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
     lead = view.facts.tail + STARTING_S
-    memory.kept = kept_of(plan, view.slots, _rows_bound(view), lead=lead, horizon=now + ahead)
+    fixed = occurrences(view.sight.periodic, len(view.slots))
+    memory.kept = kept_of(
+        plan, view.slots, _rows_bound(view), fixed, lead=lead, horizon=now + ahead
+    )
     bindings, short = bindings_of(plan, view, now)
     bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
     return [
@@ -246,7 +250,7 @@ def _orders(plan: Schedule, view: View, memory: Memory) -> Iterator[Change]:
     """
     entries, half = plan.entries, FIRST_PRIORITY >> 1
     some = np.isin(view.procs.job, entries.job) | (view.procs.priority >= half)
-    some &= ~np.isin(view.procs.job, np.array(list(view.bound), np.int64))
+    some &= np.isin(view.procs.job, view.sight.queued.id)
     rows = np.flatnonzero(some & np.isin(view.procs.status, (IDLE, HELD)))
     wanted = {}
     for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,6 +10,34 @@ from msgspec import Meta
 
 Seconds = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
+
+
+class Recurring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[condor.recurring]]` table: slots that belong to other work from time to time.
+
+    No best-effort job that would reach into an occurrence starts there, and no promise is planned
+    into one.
+    """
+
+    slots: Annotated[
+        list[str],
+        Meta(min_length=1, description="Names of slots, or of machines: all their slots."),
+    ]
+    first: Annotated[
+        str, Meta(description="Local time of an occurrence, such as 2026-12-24T02:00.")
+    ]
+    every_s: Annotated[float, Meta(gt=0, description="Seconds from one start to the next.")]
+    length_s: Annotated[float, Meta(gt=0, description="Seconds that an occurrence takes.")]
+
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.first)
+        if self.length_s >= self.every_s:
+            raise ValueError("length_s must be less than every_s")
+
+    @property
+    def begins(self) -> float:
+        """Seconds since the epoch."""
+        return datetime.fromisoformat(self.first).timestamp()
 
 
 class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,6 +144,10 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "others have 1. Priority factors are no shares: rtsched sets them."
         ),
     ] = {}
+    recurring: Annotated[
+        list[Recurring],
+        Meta(description="Work that recurs on slots without being a job of HTCondor's."),
+    ] = []
     query_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one question to HTCondor may take.")
     ] = 20.0

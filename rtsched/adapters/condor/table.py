@@ -65,7 +65,13 @@ class SlotTable:
 
 
 def kept_of(
-    plan: Schedule, slots: Slots, bound: NDArray[np.int32], *, lead: float, horizon: float
+    plan: Schedule,
+    slots: Slots,
+    bound: NDArray[np.int32],
+    fixed: NDArray[np.float64],
+    *,
+    lead: float,
+    horizon: float,
 ) -> dict[str, Steps]:
     """Return what has to be kept of each slot for a plan.
 
@@ -77,12 +83,14 @@ def kept_of(
         The rows of the cluster.
     bound : int32[k]
         Rows on which jobs are about to start: kept at once.
+    fixed : float64[m]
+        When each row is needed by what is no job; inf: never.
     lead : float
         Seconds by which a job may outlive its stated run time.
     horizon : float
         Seconds since the epoch; starts after it keep nothing.
     """
-    start = first_starts(plan, len(slots))
+    start = np.minimum(first_starts(plan, len(slots)), fixed)
     start[bound] = lead
     rows = np.flatnonzero(np.isfinite(start) & (start <= horizon))
     slot, begin = slots.column("name")[rows], np.floor(start[rows] - lead).astype(np.int64)

@@ -1,0 +1,58 @@
+"""Work that recurs on slots without being a job: periodic work, which promises must not disturb."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.jobs import Periodic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.condor.settings import Recurring
+    from rtsched.adapters.condor.view import Slots
+
+
+def periodic_of(recurring: Sequence[Recurring], slots: Slots, now: float) -> Periodic:
+    """Return one row per row of the cluster and recurring work on it.
+
+    Each begins with the occurrence that goes on at `now`, seconds since the epoch, or with the next
+    one.
+    """
+    found = []
+    names, machines = slots.texts("name"), slots.texts("machine")
+    for each in recurring:
+        past = max(0, math.floor((now - each.begins) / each.every_s))
+        start = each.begins + past * each.every_s
+        if start + each.length_s <= now:
+            start += each.every_s
+        left = max(start + each.length_s - now, 0.0) if start <= now else 0.0
+        wanted = set(each.slots)
+        rows = [at for at, both in enumerate(zip(names, machines, strict=True)) if wanted & {*both}]
+        found += [(row, each.length_s, each.every_s, start, left) for row in rows]
+    columns = np.array(found, np.float64).reshape(-1, 5).T
+    return Periodic.build(
+        len(found),
+        id=np.arange(len(found), dtype=np.int64),
+        node=columns[0].astype(np.int32),
+        exec_time=columns[1],
+        period=columns[2],
+        relative_deadline=columns[1],
+        phase=columns[3],
+        left=columns[4],
+    )
+
+
+def occurrences(periodic: Periodic, rows: int) -> NDArray[np.float64]:
+    """Return float64[rows]: when the present or next occurrence begins on each; inf: there is none.
+
+    Seconds since the epoch.
+    """
+    start = np.full(rows, np.inf)
+    np.minimum.at(start, periodic.node, periodic.phase)
+    return start

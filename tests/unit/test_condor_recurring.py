@@ -1,0 +1,77 @@
+"""Work that recurs on slots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import msgspec
+import numpy as np
+import pytest
+from condor_views import NOW, ad, plan_of, view_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.placing import their_turn
+from rtsched.adapters.condor.recurring import occurrences, periodic_of
+from rtsched.adapters.condor.settings import Recurring
+from rtsched.adapters.condor.view import Slots
+
+SLOTS = Slots.build(4, name=["s1", "s2", "s3", "s3"], machine=["a", "a", "b", "b"])
+
+
+def recurring(after: float, every: float, length: float, *slots: str) -> Recurring:
+    """Return work of which an occurrence begins so long after now."""
+    first = datetime.fromtimestamp(NOW + after).isoformat()
+    return Recurring(slots=list(slots), first=first, every_s=every, length_s=length)
+
+
+@given(st.integers(-5000, 0), st.integers(10, 900), st.integers(1, 9))
+def test_the_present_or_the_next_occurrence(after: int, every: int, part: int) -> None:
+    """An occurrence that goes on counts with what is left of it, else the next one."""
+    length = every * part / 10
+    row = periodic_of([recurring(after, every, length, "s2")], SLOTS, NOW)
+    start, left = row.phase[0], row.left[0]
+    assert row.node.tolist() == [1]
+    assert start + length > NOW >= start - every
+    periods = (start - NOW - after) / every
+    assert periods == round(periods) >= 0
+    assert left == pytest.approx(max(start + length - NOW, 0) if start <= NOW else 0)
+
+
+def test_before_the_first_one_there_is_none() -> None:
+    """Work that begins tomorrow did not go on yesterday."""
+    assert periodic_of([recurring(500, 100, 10, "s1")], SLOTS, NOW).phase[0] == NOW + 500
+
+
+def test_machines_and_slots() -> None:
+    """A machine names all its slots, a partitionable slot all its rows; of two the first counts."""
+    both = [recurring(50, 100, 10, "a"), recurring(20, 100, 10, "s3", "s1")]
+    found = occurrences(periodic_of(both, SLOTS, NOW), 4)
+    assert (found - NOW).tolist() == [20, 50, 20, 20]
+    assert np.isinf(occurrences(periodic_of([], SLOTS, NOW), 4)).all()
+
+
+def test_a_promised_job_waits_for_what_is_planned_before_it() -> None:
+    """A slot that is free now, and needed before the planned start, is no place to start on."""
+    view = view_of(ad(1, rtadmission="tok", rtdeadline=NOW + 5000.0))
+    work = periodic_of([recurring(50, 1000, 10, "s1")], view.slots, NOW)
+    later = replace(view, sight=replace(view.sight, periodic=work))
+    job = job_id(1, 0)
+    assert their_turn(plan_of((job, 100, [0])), view, NOW).tolist() == [True]
+    assert their_turn(plan_of((job, 100, [0])), later, NOW).tolist() == [False]
+    assert their_turn(plan_of((job, 100, [1])), later, NOW).tolist() == [True]
+    assert their_turn(plan_of((job, 10, [0]), length=30.0), later, NOW).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"first": "tomorrow"}, {"length_s": 100.0}, {"slots": []}, {"every_s": -1.0}, {"more": 1}],
+)
+def test_what_makes_no_sense(wrong: dict[str, object]) -> None:
+    """A table that makes no sense is refused when it is read."""
+    table = {"slots": ["s1"], "first": "2026-01-01T00:00", "every_s": 100.0, "length_s": 10.0}
+    msgspec.convert(table, Recurring)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(table | wrong, Recurring)
