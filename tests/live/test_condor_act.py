@@ -46,6 +46,8 @@ MARGIN = 7.0
 SETTINGS = CondorSettings(start_delay_s=3.0, completing_s=2.0, overrun_s=2.0)
 SLOTS = [f"slot{number}@head.testbed" for number in range(1, 7)]
 FAR = 86400.0
+UNREADY = ["+Ready = false", "requirements = MY.Ready"]
+"""Of a job that starts nowhere until its user says so."""
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +128,22 @@ def test_a_promised_job_starts_on_its_slot(pool: Pool, remote: Remote) -> None:
 
 
 def test_nothing_is_asked_for_twice(pool: Pool, remote: Remote) -> None:
-    """A second look shows all that was done for a job whose slot is busy."""
+    """A second look shows all that was done for jobs that wait, one for a busy slot."""
     blocker = pool.submit(["arguments = 300", "+RtRunTime = 300"])
     row = SLOTS.index(where(pool, blocker))
-    cluster = promised(pool)
-    plan = reserve((job_id(cluster, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [5]))
-    assert len(done(remote.apply(plan, admit(cluster)))) == 5
+    busy, slow = promised(pool), promised(pool, *UNREADY)
+    plan = reserve(
+        (job_id(busy, 0), 290.0, [row]),
+        (job_id(slow, 0), 0.0, [row - 1]),
+        (FIRST_OWN_ID, 0.0, [row - 2]),
+    )
+    done(remote.apply(plan, admit(busy, slow)))
+    assert pool.job(slow)["RtNodeSet"] == SLOTS[row - 1]
+    assert "RtNodeSet" not in pool.job(busy)
+    plan = reserve((job_id(busy, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [row - 2]))
+    done(remote.apply(plan, admit(busy, slow)))
     remote.look()
-    assert not remote.changes(plan, admit(cluster))
+    assert not remote.changes(plan, admit(busy, slow))
 
 
 def test_best_effort_jobs_leave_slots_free_for_planned_starts(pool: Pool, remote: Remote) -> None:
@@ -151,25 +161,19 @@ def test_best_effort_jobs_leave_slots_free_for_planned_starts(pool: Pool, remote
     assert where(pool, cluster) == SLOTS[2]
 
 
-def test_a_job_that_is_planned_elsewhere_moves(pool: Pool, remote: Remote) -> None:
-    """Its node set is another one; one that is no longer promised anything starts anywhere."""
-    blocker = pool.submit(["arguments = 300", "+RtRunTime = 300", "queue 6"])
-    pool.wait_job(blocker, 5, "Running")
-    slots = [where(pool, blocker, proc) for proc in range(6)]
-    first, second = promised(pool), promised(pool)
-    rows = [SLOTS.index(slots[proc]) for proc in (0, 1)]
+def test_a_job_that_does_not_start_is_planned_anew(pool: Pool, remote: Remote) -> None:
+    """It gets another slot; one that is no longer promised anything starts anywhere."""
+    first, second = promised(pool, *UNREADY), promised(pool, *UNREADY)
     jobs = [job_id(first, 0), job_id(second, 0)]
-    plan = reserve((jobs[0], 300.0, [rows[0]]), (jobs[1], 300.0, [rows[1]]))
-    done(remote.apply(plan, admit(first, second)))
-    done(remote.apply(reserve((jobs[0], 300.0, [rows[1]]))))
-    assert pool.job(first)["RtNodeSet"] == slots[1]
-    assert pool.job(second)["RtAdmission"] == "unjudged"
-    assert pool.job(second)["RtNodeSet"] is None
-    assert pool.job(second)["JobPrio"] == 0
-    pool.run(["condor_rm", f"{blocker}.1"])
-    assert where(pool, first) == slots[1]
-    pool.run(["condor_rm", f"{blocker}.0"])
-    assert where(pool, second) == slots[0]
+    done(remote.apply(reserve((jobs[0], 0.0, [0]), (jobs[1], 0.0, [1])), admit(first, second)))
+    assert sorted(remote.look().running.id.tolist()) == jobs
+    wait_for("they wait again", lambda: remote.look().queued.id.tolist() == jobs)
+    done(remote.apply(reserve((jobs[0], 0.0, [1]), (FIRST_OWN_ID, 0.0, [0, 2, 3, 4]))))
+    assert pool.job(first)["RtNodeSet"] == SLOTS[1]
+    ad = pool.job(second)
+    assert (ad["RtAdmission"], ad["RtNodeSet"], ad["JobPrio"]) == ("unjudged", None, 0)
+    pool.run(["condor_qedit", "-constraint", "true", "Ready", "true"], user="alice")
+    assert [where(pool, first), where(pool, second)] == [SLOTS[1], SLOTS[5]]
 
 
 def test_a_divided_load(pool: Pool, remote: Remote) -> None:
@@ -288,8 +292,7 @@ def test_jobs_that_outlive_their_run_time(pool: Pool) -> None:
 
 def test_slots_are_ranked(pool: Pool, remote: Remote) -> None:
     """By the wish of a job first, then by delay: by speed, until a plug-in says otherwise."""
-    waits = ["arguments = 30", "+RtRunTime = 30", "+Ready = false", "requirements = MY.Ready"]
-    jobs = [pool.submit(waits) for _ in range(3)]
+    jobs = [pool.submit(["arguments = 30", "+RtRunTime = 30", *UNREADY]) for _ in range(3)]
     sets = tuple(np.array(rows, np.int32) for rows in ([3, 0, 1], [0, 1, 2]))
     placement = Placement(np.zeros(2, np.int32), np.array([0, 1], np.int32), sets)
     done(remote.apply(Place(ids(*jobs[:2]), placement)))
@@ -349,10 +352,12 @@ def test_partitionable_slots_keep_some_of_their_cpus(testbed: None) -> None:
         for proc in range(6):
             pool.wait_job(flood, proc, "Running")
         one = promised(pool, seconds=300)
-        plan = reserve((job_id(one, 0), 60.0, [2]), (FIRST_OWN_ID + 1, 70.0, [1]))
-        done(remote.apply(plan, admit(one)))
+        free = sorted(set(range(4)) - set(remote.look().allocations.nodes.tolist()))
+        assert len(free) == 2
+        later = (FIRST_OWN_ID + 1, 70.0, free[1:])
+        done(remote.apply(reserve((job_id(one, 0), 0.0, free[:1]), later), admit(one)))
         assert where(pool, one).startswith("slot1_")
-        done(remote.apply(reserve((FIRST_OWN_ID + 1, 70.0, [1]))))
+        done(remote.apply(reserve(later)))
         time.sleep(8)  # a negotiation, and more
         hosts = [pool.job(flood, proc).get("RemoteHost") or "" for proc in range(8)]
         assert sum(host.startswith("slot1_") for host in hosts) == 2
