@@ -100,7 +100,7 @@ def test_users_with_higher_values_get_lower_factors() -> None:
         factors={"alice@pool": 1.0, "bob@pool": 9.8, "carol@pool": 1000.0},
     )
     action = SetPriority(ids(1, 2, 3), np.array([0.9, 0.4, -7.0]))
-    changes = steered(action, view, factor_range=(1.0, 100.0), priorities_per_cycle=0)
+    changes = steered(action, view, factor_max=100.0, priorities_per_cycle=0)
     assert texts(changes) == ["set the priority factor of carol@pool to 100"]
     assert not steered(action, view, factors=False, priorities_per_cycle=0)
 

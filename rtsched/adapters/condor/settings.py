@@ -113,10 +113,10 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     factor_step: Annotated[
         float, Meta(gt=0, description="A factor is set anew when it differs by this fraction.")
     ] = 0.05
-    factor_range: Annotated[
-        tuple[float, float],
-        Meta(description="Least and greatest priority factor that is set."),
-    ] = (1.0, 1000000.0)
+    factor_min: Annotated[float, Meta(ge=1, description="Least priority factor that is set.")] = 1.0
+    factor_max: Annotated[
+        float, Meta(ge=1, description="Greatest priority factor that is set.")
+    ] = 1000000.0
     priorities_per_cycle: Annotated[
         int, Meta(ge=0, description="Most jobs whose JobPrio changes in one cycle.")
     ] = 1000

@@ -159,7 +159,9 @@ def _factors(
     names = view.procs.take(at[known]).texts("submitter")
     charged = np.array([name is not None for name in names], np.bool_)
     value = action.value[known][charged]
-    wanted = factors_of([name for name in names if name], value, settings.factor_range)
+    wanted = factors_of(
+        [name for name in names if name], value, (settings.factor_min, settings.factor_max)
+    )
     for name, factor in differing(wanted, view.factors, settings.factor_step).items():
         says = f"set the priority factor of {name} to {factor:.6g}"
         yield change("set-priority", -1, says, SetFactor(name, factor))
