@@ -20,7 +20,6 @@ REUSED = {"CLAIM_WORKLIFE": "1200", "NEGOTIATOR_INTERVAL": "2", "NEGOTIATOR_CYCL
 """A claim may serve several jobs: the gate must hold without the negotiator too."""
 QUICK = {"60-quick.conf": "RTSCHED_OVERRUN = 5\n"}
 STUBBORN = ["executable = /bin/sh", "arguments = \"-c 'trap : TERM; while :; do sleep 1; done'\""]
-FOREVER = "4000000000"
 
 
 def slot(number: int) -> str:
@@ -93,6 +92,14 @@ def empty(request: pytest.FixtureRequest) -> Iterator[None]:
         wait_for("no jobs", lambda: not running.run(["condor_q", "-af", "ClusterId"]).stdout, 40)
         states = ["condor_status", "-af", "State"]
         wait_for("free slots", lambda: "Claimed" not in running.run(states).stdout.split(), 40)
+
+
+def test_a_slot_without_a_job(pool: Pool) -> None:
+    """START is not plainly false without a job: slots are the pool's, whatever is kept."""
+    write_table(pool, {1: "0:1", 2: "100:1", 3: ""})
+    time.sleep(12)  # two looks of the startd
+    done = pool.run(["condor_status", "-af", "State", "Start isnt false"])
+    assert done.stdout.splitlines() == ["Unclaimed true"] * 3
 
 
 def test_what_is_kept(pool: Pool) -> None:
