@@ -88,7 +88,7 @@ def look(
     directory = directory or config_directory()
     names = tuple(_names(roles))
     present = _texts(directory, names)
-    chosen = condor_conf.choices(present.get(names[0], "")) if names else {}
+    chosen = {k: v for text in present.values() for k, v in condor_conf.choices(text).items()}
     script = Path(chosen.get("RTSCHED_SCRIPT") or Setup.script)
     if script.exists():
         present[condor_conf.SCRIPT] = _text(script)

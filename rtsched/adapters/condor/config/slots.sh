@@ -17,6 +17,6 @@ NF == 3 && $1 !~ /["\\]/ && $2 ~ /^[0-9.eE+-]+$/ {
     split(kept ? steps[1] : "4000000000:0", first, ":")
     split(kept ? steps[kept] : "4000000000:0", last, ":")
     printf "SlotMergeConstraint = TARGET.RtSlot == \"%s\"\n", $1
-    printf "RtKeptFrom = %d\nRtKeptCpus = %d\nRtKeptUntil = %d\n", first[1], last[2], until
+    printf "RtKeptFrom = %.0f\nRtKeptCpus = %.0f\nRtKeptUntil = %.0f\n", first[1], last[2], until
     printf "RtDelay = %s\n- %s\n", $2 + 0, $1
 }' "$1"

@@ -1,0 +1,215 @@
+"""What our files for HTCondor hold, and what is found wrong with an HTCondor."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.adapters import condor_conf
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.shape import OURS, WISHES
+from rtsched.adapters.condor_conf import ACCESS, EXECUTE, SCRIPT, choices, filled, shipped
+from rtsched.adapters.condor_setup import NEGOTIATOR, SCHEDD, Setup, findings, path_of, wanted
+
+USED = {name: " ".join(words) for name, words in (SCHEDD | NEGOTIATOR).items()}
+PLAIN = Setup(Path("/etc/condor/config.d"))
+GOOD = replace(
+    PLAIN,
+    present=wanted(PLAIN),
+    version="25.14.1",
+    schedd=USED | {"QUEUE_SUPER_USERS": "root, condor, rtsched"},
+    negotiator=USED | {"NEGOTIATOR_CONSIDER_PREEMPTION": "False"},
+    started=2e9,
+    library_time=1e9,
+    library_works=True,
+    slots=3,
+    groups=("rtsched", "condor"),
+    run_owner="rtsched",
+)
+
+
+def test_all_is_good() -> None:
+    """Where all is ready nothing is wrong or worth a note."""
+    assert {each.state for each in findings(GOOD)} == {"good"}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "what", "remedy"),
+    [
+        ({"version": ""}, "wrong", "not installed here", "install condor"),
+        ({"present": {}}, "wrong", f"{EXECUTE} is not there", "install --apply"),
+        ({"settings": CondorSettings(overrun_s=5)}, "wrong", f"{ACCESS} is not what", "--apply"),
+        ({"library_time": None}, "wrong", "librtsched_classad.so is not there", "make -C"),
+        ({"library_works": False}, "wrong", "HTCondor cannot use", "make -C"),
+        ({"started": 5e8}, "note", "newer than the running schedd", "condor_restart"),
+        ({"native": False}, "note", "without the ClassAd library", "--library"),
+        ({"schedd": None, "silence": "no"}, "wrong", "schedd does not answer: no", "start it"),
+        ({"schedd": {}}, "wrong", "JOB_TRANSFORM_NAMES without RtForged", "condor_reconfig"),
+        ({"schedd": USED}, "wrong", "QUEUE_SUPER_USERS without rtsched", "condor_config_val -v"),
+        ({"negotiator": None}, "note", "no negotiator answers", "central manager"),
+        ({"negotiator": {}}, "wrong", "NEGOTIATOR_PRE_JOB_RANK without", "condor_reconfig"),
+        ({"negotiator": USED}, "note", "may end promised jobs", "RtPromise is undefined"),
+        ({"gateless": ("slot1@a",)}, "wrong", "1 of 3 slots let jobs start", EXECUTE),
+        ({"slots": 0}, "note", "knows no slot", "start the execute machines"),
+        ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
+        ({"known_user": False}, "wrong", "does not know the user", "condor_qusers -add rtsched@"),
+        ({"known_user": False, "version": "23.9.6"}, "wrong", "not know the user", "condor_submit"),
+        ({"bindings": "cannot be loaded"}, "wrong", "cannot be loaded", "pip install"),
+        ({"run_owner": ""}, "wrong", "/run/rtsched is not there", "start the daemon"),
+        (
+            {"schedd_user": "cndr"},
+            "wrong",
+            "runs as cndr, who may not",
+            'filters = ["cndr", "root"]',
+        ),
+        (
+            {"groups": ("rtsched",)},
+            "wrong",
+            "not in the group condor",
+            "usermod -aG condor rtsched",
+        ),
+        (
+            {"submit": {"table": "/x"}},
+            "wrong",
+            "library reads /x",
+            "set table = /run/rtsched/slots",
+        ),
+        ({"submit": {"tabel": "x"}}, "wrong", "'tabel' is not known", "correct"),
+    ],
+)
+def test_every_finding_has_a_remedy(change, state, what, remedy) -> None:
+    """Each thing that can be wrong is told with what to do."""
+    found = [each for each in findings(replace(GOOD, **change)) if each.state != "good"]
+    assert any(
+        each.state == state and what in each.what and remedy in each.remedy for each in found
+    ), found
+    assert all(each.remedy for each in found)
+
+
+def test_an_execute_machine() -> None:
+    """It needs its own file, without the library a script too; nothing else is looked at."""
+    setup = Setup(Path("/c"), names=(EXECUTE,), version="25.14.1", native=False)
+    assert set(wanted(setup)) == {EXECUTE, SCRIPT}
+    assert "RTSCHED_NATIVE = False\n" in wanted(setup)[EXECUTE]
+    assert path_of(setup, SCRIPT) == Path("/usr/libexec/rtsched/slots.sh")
+    assert len(findings(setup)) == 2
+
+
+def test_choices_follow_the_settings() -> None:
+    """What the `[condor]` table says is filled in; what it does not say stays as it was."""
+    settings = CondorSettings(
+        run_time_s=3600.0, overruns="remove", overrun_s=7.5, completing_s=3, user="me", table="/t"
+    )
+    setup = replace(PLAIN, settings=settings)
+    mine = shipped(EXECUTE).replace("/usr/libexec/rtsched/slots.sh", "/opt/slots.sh")
+    texts = wanted(replace(setup, present={EXECUTE: mine}))
+    access, execute = choices(texts[ACCESS]), choices(texts[EXECUTE])
+    assert access["RTSCHED_RUN_TIME"] == execute["RTSCHED_RUN_TIME"] == "3600"
+    assert (access["RTSCHED_OVERRUNS"], access["RTSCHED_OVERRUN"]) == ("remove", "7")
+    assert (access["RTSCHED_USER"], execute["RTSCHED_VACATE_TIME"]) == ("me", "3")
+    assert (execute["RTSCHED_TABLE"], execute["RTSCHED_SCRIPT"]) == ("/t", "/opt/slots.sh")
+    with_fraction = condor_conf.from_settings(CondorSettings(run_time_s=0.5))
+    assert with_fraction["RTSCHED_RUN_TIME"] == "0.5"
+
+
+@pytest.mark.parametrize("name", [ACCESS, EXECUTE])
+def test_defaults_agree(name) -> None:
+    """Our files as shipped say what the settings' defaults say."""
+    assert condor_conf.wanted(name, "", condor_conf.from_settings(CondorSettings())) == shipped(
+        name
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(choices(shipped(EXECUTE)))),
+        st.from_regex(r"\w{1,9}", fullmatch=True),
+    )
+)
+def test_filled_and_read_back(values) -> None:
+    """Choices that are filled in are read back, and nothing else of the file changes."""
+    text = filled(shipped(EXECUTE), values)
+    assert choices(text) == choices(shipped(EXECUTE)) | values
+    assert filled(text, choices(shipped(EXECUTE))) == shipped(EXECUTE)
+
+
+def test_a_file_that_is_not_ours() -> None:
+    """A file without our first part has no choices, and is left as it is."""
+    assert choices("START = True\n") == {}
+    assert filled("START = True\n", {"RTSCHED_NATIVE": "x"}) == "START = True\n"
+
+
+def test_every_attribute_is_guarded() -> None:
+    """What only rtsched writes is taken out of submissions; it and all wishes are protected."""
+    text = shipped(ACCESS)
+    assert set(re.findall(r"DELETE (\w+)", text)) == set(OURS)
+    frozen = set(re.findall(r"EVALSET (\w+) \(\1 \?:", text))
+    assert frozen == set(WISHES.values())
+    protected = text.split("PROTECTED_JOB_ATTRS = ")[1].split("\n\n")[0]
+    assert {*OURS, *WISHES.values()} <= set(re.findall(r"\w+", protected))
+
+
+@pytest.mark.parametrize("name", [ACCESS, EXECUTE])
+def test_they_are_read_in_order(name) -> None:
+    """Every macro of ours that a file uses is defined in it."""
+    text = re.sub(r"#.*", "", shipped(name))
+    used = set(re.findall(r"\$\((RTSCHED_\w+)\)", text))
+    assert used <= set(re.findall(r"^(RTSCHED_\w+) =", text, re.MULTILINE))
+
+
+# --- the script -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Return what the script tells of a table."""
+    if shutil.which("awk") is None:
+        pytest.skip("needs awk")
+    script = tmp_path / "slots.sh"
+    script.write_text(shipped(SCRIPT))
+
+    def run(table: str | None) -> str:
+        path = tmp_path / "slots"
+        if table is not None:
+            path.write_text(table)
+        return subprocess.run(
+            ["sh", script, path], capture_output=True, text=True, check=True
+        ).stdout
+
+    return run
+
+
+def test_what_the_script_tells(told) -> None:
+    """The first start and the most that is kept, the delay, and until when it holds."""
+    table = "rtsched-slots 1 1000 60\nslot1@a\t2.5\t2000:1,3000:4\nslot2@a\t1\t-\n"
+    assert told(table).split("\n- ")[0].splitlines() == [
+        'SlotMergeConstraint = TARGET.RtSlot == "slot1@a"',
+        "RtKeptFrom = 2000",
+        "RtKeptCpus = 4",
+        "RtKeptUntil = 1060",
+        "RtDelay = 2.5",
+    ]
+    assert "RtKeptFrom = 4000000000\nRtKeptCpus = 0\n" in told(table)
+    assert told(table).endswith("- slot2@a\n")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [None, "", "rtsched-slots 2 1 1\nslot1@a\t1\t-\n", "rtsched-slots 1 1\nslot1@a\t1\t-\n"],
+)
+def test_a_table_that_makes_no_sense(told, table) -> None:
+    """The script tells nothing of it, and does not fail."""
+    assert told(table) == ""
+
+
+def test_lines_that_make_no_sense(told) -> None:
+    """They are left out: no name can become an expression."""
+    bad = ['slot1@a" || true\t1\t-', "slot1@a\t1; x\t-", "slot1@a\t1", "\\\t1\t-"]
+    assert told("\n".join(["rtsched-slots 1 1 1", *bad, ""])) == ""
