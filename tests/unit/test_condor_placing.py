@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor.environment import is_told, variables, with_variables
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import Memory
+from rtsched.adapters.condor.memory import CLOSED_S, Memory
 from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, Rank, carried_out, change
 from rtsched.adapters.condor.placing import bindings_of, their_turn
 from rtsched.adapters.condor.reserving import (
@@ -31,6 +31,8 @@ from rtsched.model.schedule import Schedule
 A, B, C = (job_id(cluster, 0) for cluster in (1, 2, 3))
 LOAD = {"rtsigma": 100.0, "rtcms": 0.1, "rtcps": 10.0, "totalsubmitprocs": 4}
 PROMISED = {"rtadmission": "tok", "rtdeadline": NOW + 5000.0}
+CLOSED = np.ones(5, np.bool_)
+"""No other job may start anywhere."""
 
 
 def reserved(plan: Schedule, view: View, memory: Memory | None = None, **settings: Any) -> Any:
@@ -43,7 +45,10 @@ def changes_of(
     plan: Schedule, view: View, memory: Memory | None = None, **settings: Any
 ) -> list[Change]:
     """Return all changes that a plan comes to."""
-    return reserve_changes(plan, view, CondorSettings(**settings), memory or Memory(), NOW)
+    memory = memory or Memory()
+    names = view.sight.cluster.nodes.texts("name")
+    memory.closed |= {name or "": NOW - CLOSED_S for name in names}
+    return reserve_changes(plan, view, CondorSettings(**settings), memory, NOW)
 
 
 def edits(changes: list[Change], attribute: str) -> dict[int, str]:
@@ -61,7 +66,7 @@ def edits(changes: list[Change], attribute: str) -> dict[int, str]:
 def test_a_job_that_is_first_on_its_slot_may_start_there() -> None:
     """It is told its promise and its planned start, and comes before its user's other jobs."""
     view = view_of(ad(1, **PROMISED), ad(2, **PROMISED))
-    changes = reserved(plan_of((A, 100.7, [1]), (B, 900.0, [1])), view)
+    changes = reserved(plan_of((A, 20.7, [1]), (B, 900.0, [1])), view)
     assert edits(changes, "RtNodeSet") == {A: '"s2"'}
     assert edits(changes, "RtPlannedStart") == {A: f"{NOW:.0f}"}
     assert edits(changes, "RtPromise") == {A: f"{NOW + 5000:.0f}"}
@@ -71,7 +76,7 @@ def test_a_job_that_is_first_on_its_slot_may_start_there() -> None:
 
 def test_nothing_is_asked_for_twice() -> None:
     """What the look shows already is no change."""
-    plan, memory = plan_of((A, 100.0, [1])), Memory(negotiated=NOW)
+    plan, memory = plan_of((A, 20.0, [1])), Memory(negotiated=NOW)
     bound = {"rtnodeset": "s2", "rtplannedstart": NOW, "rtpromise": NOW + 5000}
     prio = FIRST_PRIORITY - int((NOW + 5000) // 60)
     view = view_of(ad(1, **PROMISED, **bound, jobprio=prio))
@@ -119,7 +124,7 @@ def test_a_job_is_not_sent_long_before_its_begin() -> None:
     """HTCondor would let it take the slot and wait there."""
     for begin, bound in ((NOW + MARGIN + 1, False), (NOW + MARGIN, True)):
         view = view_of(ad(1, **PROMISED, begin=begin))
-        changes = reserved(plan_of((A, 40.0, [0])), view)
+        changes = reserved(plan_of((A, 34.0, [0])), view)
         assert (edits(changes, "RtNodeSet") == {A: '"s1"'}) == bound
 
 
@@ -272,9 +277,26 @@ def test_a_job_gets_no_slots_before_all_of_them_are_free() -> None:
     wide = {"jobuniverse": 11, "minhosts": 2, "maxhosts": 2}
     ads = [ad(9, jobstatus=RUNNING, on=[0]), ad(1, **PROMISED, **wide), ad(2, **PROMISED)]
     view = view_of(*ads, down=[2])
-    assert not their_turn(plan_of((A, 0.0, [0, 1])), view, NOW).any()
-    assert not their_turn(plan_of((B, 0.0, [2])), view, NOW).any()
-    assert their_turn(plan_of((A, 90.0, [1, 3])), view, NOW).all()
+    assert not their_turn(plan_of((A, 0.0, [0, 1])), view, CLOSED[:4], NOW).any()
+    assert not their_turn(plan_of((B, 0.0, [2])), view, CLOSED[:4], NOW).any()
+    assert their_turn(plan_of((A, 90.0, [1, 3])), view, CLOSED[:4], NOW).all()
+
+
+def test_a_job_gets_no_slots_on_which_another_may_be_starting() -> None:
+    """They are closed to others first; what was on its way then shows in the next look."""
+    memory, plan = Memory(), plan_of((A, 0.0, [1]), (B, 60.0, [2]))
+    view = view_of(ad(1, **PROMISED), ad(2, **PROMISED))
+
+    def bound(after: float) -> set[int]:
+        later = replace(view, sight=replace(view.sight, time=NOW + after))
+        made = reserve_changes(plan, later, CondorSettings(), memory, NOW + after + 0.5)
+        return set(edits(made, "RtNodeSet"))
+
+    assert bound(0.0) == bound(CLOSED_S) == set()
+    assert bound(CLOSED_S + 0.5) == {A}
+    assert bound(60.0) == {A}, "the other slot was closed just now"
+    assert bound(60.0 + CLOSED_S + 0.5) == {A, B}
+    assert memory.closed.keys() == {"s2", "s3"}
 
 
 def test_a_job_that_is_about_to_start_keeps_what_it_has() -> None:
@@ -314,7 +336,7 @@ def scenes(draw: Any) -> tuple[Schedule, View]:
 def test_no_two_jobs_are_bound_to_one_row(scene: tuple[Schedule, View]) -> None:
     """Each bound job is the first on all of its rows."""
     plan, view = scene
-    bindings, short = bindings_of(plan, view, NOW)
+    bindings, short = bindings_of(plan, view, CLOSED, NOW)
     rows = [row for each in bindings for row in plan.nodes_of(each.entry).tolist()]
     assert len(rows) == len(set(rows))
     assert not short
@@ -336,7 +358,7 @@ def test_bound_jobs_never_take_what_an_earlier_start_needs(
     """
     plan, view = scene
     owner = view.slots.texts("name")
-    turn = their_turn(plan, view, NOW)
+    turn = their_turn(plan, view, CLOSED, NOW)
     first = [
         at
         for at in range(len(plan))

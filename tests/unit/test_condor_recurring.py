@@ -58,11 +58,11 @@ def test_a_promised_job_waits_for_what_is_planned_before_it() -> None:
     view = view_of(ad(1, rtadmission="tok", rtdeadline=NOW + 5000.0))
     work = periodic_of([recurring(50, 1000, 10, "s1")], view.slots, NOW)
     later = replace(view, sight=replace(view.sight, periodic=work))
-    job = job_id(1, 0)
-    assert their_turn(plan_of((job, 100, [0])), view, NOW).tolist() == [True]
-    assert their_turn(plan_of((job, 100, [0])), later, NOW).tolist() == [False]
-    assert their_turn(plan_of((job, 100, [1])), later, NOW).tolist() == [True]
-    assert their_turn(plan_of((job, 10, [0]), length=30.0), later, NOW).tolist() == [True]
+    job, closed = job_id(1, 0), np.ones(4, np.bool_)
+    assert their_turn(plan_of((job, 100, [0])), view, closed, NOW).tolist() == [True]
+    assert their_turn(plan_of((job, 100, [0])), later, closed, NOW).tolist() == [False]
+    assert their_turn(plan_of((job, 100, [1])), later, closed, NOW).tolist() == [True]
+    assert their_turn(plan_of((job, 10, [0]), length=30.0), later, closed, NOW).tolist() == [True]
 
 
 @pytest.mark.parametrize(

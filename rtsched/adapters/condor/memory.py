@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, SetFactor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rtsched.adapters.condor.table import SlotTable, Steps
     from rtsched.adapters.live import Done
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 """Seconds until a job that was told to end is told again."""
+
+CLOSED_S = 2.0
+"""Seconds after which what was being started on a slot when it was closed shows in a look: the
+library reads the table once a second."""
 
 _ENDS = ("Remove", "Vacate", "VacateFast")
 
@@ -31,6 +35,9 @@ class Memory:
         The table as it was written last, and `written` when, seconds since the epoch.
     kept : mapping of str to steps
         What the last plan keeps of slots, written or not.
+    closed : dict of str to float
+        By row of the cluster, since when no job but those of the plan may start on it, seconds
+        since the epoch.
     delays : mapping of str to float
         Delay factors that a plug-in gave slots.
     negotiated : float
@@ -46,6 +53,7 @@ class Memory:
     table: SlotTable | None = None
     written: float = -math.inf
     kept: Mapping[str, Steps] = field(default_factory=dict)
+    closed: dict[str, float] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
     negotiated: float = -math.inf
     own: dict[int, int] = field(default_factory=dict)
@@ -56,6 +64,14 @@ class Memory:
         """Forget all other jobs, cluster and proc in one."""
         self.own = {job: value for job, value in self.own.items() if job in jobs}
         self.urged = {job: value for job, value in self.urged.items() if job in jobs}
+
+    def close(self, rows: Iterable[str], looked: float, now: float) -> set[str]:
+        """Note which rows are closed from `now` on; return those that were when we looked.
+
+        Both in seconds since the epoch.
+        """
+        self.closed = {row: self.closed.get(row, now) for row in rows}
+        return {row for row, since in self.closed.items() if since + CLOSED_S <= looked}
 
     def urged_lately(self, job: int, now: float) -> bool:
         """Return whether a job was told to end a short while ago; cluster and proc in one."""

@@ -1,7 +1,8 @@
 """Which promised jobs may start where: node sets for those whose turn it is; pure.
 
 A promised job starts on the slots of its node set and nowhere else. It gets one when it is the
-first on all its planned rows, all of these are free, and it waits for no other job. From then on it
+first on all its planned rows, all of these are free and have been closed to other jobs for some
+seconds (so that none is on its way there), and it waits for no other job. From then on it
 counts as running (`sight.bound_of`): matching takes up to a negotiation's interval, and a plan that
 moved the job meanwhile would have it start nowhere. If it has not started by the time that a start
 may take, it is planned anew.
@@ -63,7 +64,9 @@ def waiting_procs(view: View, jobs: NDArray[np.int64]) -> dict[int, list[int]]:
     return found
 
 
-def bindings_of(plan: Schedule, view: View, now: float) -> tuple[list[Binding], list[int]]:
+def bindings_of(
+    plan: Schedule, view: View, closed: NDArray[np.bool_], now: float
+) -> tuple[list[Binding], list[int]]:
     """Return which jobs get which slots, and those that have fewer procs than planned.
 
     Parameters
@@ -72,10 +75,12 @@ def bindings_of(plan: Schedule, view: View, now: float) -> tuple[list[Binding], 
         Planned starts of jobs that wait.
     view : View
         The last look.
+    closed : bool[m]
+        Rows on which no other job may start.
     now : float
         Seconds since the epoch.
     """
-    turn = np.flatnonzero(their_turn(plan, view, now))
+    turn = np.flatnonzero(their_turn(plan, view, closed, now))
     jobs = plan.entries.job[turn]
     idle, names = waiting_procs(view, jobs), view.slots.texts("name")
     place, _ = places(view.sight.queued.id, jobs)
@@ -98,8 +103,10 @@ def bindings_of(plan: Schedule, view: View, now: float) -> tuple[list[Binding], 
     return found, short
 
 
-def their_turn(plan: Schedule, view: View, now: float) -> NDArray[np.bool_]:
-    """Return bool[n]: which entries of a plan may have their node sets now."""
+def their_turn(
+    plan: Schedule, view: View, closed: NDArray[np.bool_], now: float
+) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries of a plan may have their node sets now; see `bindings_of`."""
     jobs, queued = plan.entries.job, view.sight.queued
     turn = first_everywhere(plan, len(view.slots)) & (jobs < FIRST_OWN_ID)
     edges = view.sight.edges
@@ -109,12 +116,12 @@ def their_turn(plan: Schedule, view: View, now: float) -> NDArray[np.bool_]:
     turn &= known
     if known.any():
         turn[known] &= queued.begin[place[known]] <= now + view.facts.margin
-    return turn & ~_on_busy_rows(plan, view)
+    return turn & ~_on_busy_rows(plan, view, closed)
 
 
-def _on_busy_rows(plan: Schedule, view: View) -> NDArray[np.bool_]:
+def _on_busy_rows(plan: Schedule, view: View, closed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return bool[n]: which entries have rows that are not free, or recurring work before them."""
-    free = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
+    free = np.equal(view.sight.cluster.nodes.state, NodeState.UP) & closed
     free[view.sight.allocations.nodes] = False
     before = occurrences(view.sight.periodic, len(view.slots))[plan.nodes] < plan.starts()
     entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))

@@ -25,7 +25,7 @@ from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.shape import hosts, is_whole
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.condor.view import HELD, IDLE, PARKED, UNJUDGED
-from rtsched.adapters.planned import waiting
+from rtsched.adapters.planned import first_starts, waiting
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
@@ -47,6 +47,9 @@ NEGOTIATE_S = 10.0
 FIRST_PRIORITY = 1 << 29
 """JobPrio of promised jobs is this, less the minutes of their deadline since the epoch."""
 
+STARTED_S = 15.0
+"""Seconds after its start at which a job that HTCondor shows as running does run."""
+
 STARTING_S = 5.0
 """Seconds from the moment at which a best-effort job may start to its start."""
 
@@ -64,10 +67,11 @@ def reserve_changes(
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
     lead = view.facts.tail + STARTING_S
     fixed = occurrences(view.sight.periodic, len(view.slots))
-    memory.kept = kept_of(
-        plan, view.slots, _rows_bound(view), fixed, lead=lead, horizon=now + ahead
-    )
-    bindings, short = bindings_of(plan, view, now)
+    starting = _rows_of_starters(view, now)
+    memory.kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=now + ahead)
+    closed = first_starts(plan, len(view.slots)) - lead <= now
+    closed[starting] = True
+    bindings, short = bindings_of(plan, view, _settled(closed, view, memory, now), now)
     bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
     return [
         *table_changes(view, settings, memory, now),
@@ -98,11 +102,26 @@ def table_changes(
         yield change("reserve", -1, text, Publish(table))
 
 
-def _rows_bound(view: View) -> NDArray[np.int32]:
-    """Return the rows of jobs that are about to start, int32[k]."""
+def _rows_of_starters(view: View, now: float) -> NDArray[np.int32]:
+    """Return the rows of judged jobs that are about to start or have just started, int32[k].
+
+    HTCondor may show a job as running and then find that it cannot run.
+    """
     allocations = view.sight.allocations
-    bound = np.isin(allocations.entries.job, np.array(list(view.bound), np.int64))
-    return allocations.nodes[np.repeat(bound, np.diff(allocations.indptr))]
+    jobs, young = allocations.entries.job, allocations.entries.start > now - STARTED_S
+    young &= np.isin(jobs, view.procs.job[judged(view)])
+    young |= np.isin(jobs, np.array(list(view.bound), np.int64))
+    return allocations.nodes[np.repeat(young, np.diff(allocations.indptr))]
+
+
+def _settled(
+    closed: NDArray[np.bool_], view: View, memory: Memory, now: float
+) -> NDArray[np.bool_]:
+    """Return bool[rows]: closed ones on which no other job was being started when we looked."""
+    names = view.sight.cluster.nodes.texts("name")
+    rows = np.flatnonzero(closed).tolist()
+    settled = memory.close([names[row] or "" for row in rows], view.sight.time, now)
+    return np.array([name in settled for name in names], np.bool_)
 
 
 def _bound(binding: Binding, plan: Schedule, view: View, now: float) -> Iterator[Change]:
