@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.live import PART
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.config import Mode  # noqa: TC001 - read by msgspec
 from rtsched.replay.policies import Site
@@ -135,16 +136,17 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Annotated[Mode, Meta(description="How much the plug-ins' answers count for these jobs.")]
     plugin: Annotated[str | None, Meta(description="The plug-in it is about; none: all.")] = None
     partition: Annotated[
-        str | None, Meta(description="Jobs of this partition; none: of all partitions.")
+        str | None,
+        Meta(description="Jobs of this partition, of a pool of this RtClass; none: of all."),
     ] = None
     qos: Annotated[str | None, Meta(description="Jobs of this QOS; none: of all.")] = None
 
     def covers(self, partition: str | None, qos: str | None, plugin: str) -> bool:
         """Return whether it says the mode of a plug-in for jobs of a partition and QOS.
 
-        A part of a partition, `name@feature`, is covered as the whole is.
+        A part of a partition, `name@feature` or `name/size`, is covered as the whole is.
         """
-        whole = partition.partition("@")[0] if partition else None
+        whole = partition.partition(PART)[0].partition("@")[0] if partition else None
         return (
             self.plugin in {None, plugin}
             and self.partition in {None, whole}

@@ -67,7 +67,12 @@ def remote(pool: Pool) -> Iterator[Remote]:
         pool.run(["condor_rm", "-all"], check=False)
         wait_for("the queue is empty", lambda: not queue(pool))
         system.apply(reserve())
-        wait_for("all slots are free", lambda: system.look().cluster.usable.all())
+        wait_for("all slots are free", lambda: unclaimed(pool))
+
+
+def unclaimed(pool: Pool) -> bool:
+    """Return whether nobody has any slot."""
+    return {slot["State"] for slot in pool.slots().values()} == {"Unclaimed"}
 
 
 def queue(pool: Pool) -> str:
@@ -280,7 +285,7 @@ def test_jobs_make_way(pool: Pool, remote: Remote) -> None:
 
 def test_jobs_that_outlive_their_run_time(pool: Pool) -> None:
     """Where HTCondor's own policy has not ended one yet, the adapter does."""
-    settings = CondorSettings(start_delay_s=3.0, overrun_s=0.0, overruns="remove")
+    settings = CondorSettings(start_delay_s=3.0, overrun_s=0.0, completing_s=0.0, overruns="remove")
     cluster = pool.submit(["arguments = 300", "+RtRunTime = 3"])
     where(pool, cluster)
     time.sleep(4.0)

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 def overrun_changes(
     view: View, settings: CondorSettings, memory: Memory, now: float
 ) -> Iterator[Change]:
-    """Yield which jobs end since they have run for longer than stated or planned, and the overrun.
+    """Yield which jobs end since they have run for longer than stated or planned.
+
+    HTCondor's own policy ends a job within the overrun, and the job may take until the slot's
+    completing to go: before that is over, a second order would only come in between.
 
     `now` is in seconds since the epoch.
     """
@@ -35,7 +38,7 @@ def overrun_changes(
         planned = number(ad, "rtlimit")
         if planned > 0:
             limit[row] = min(limit[row], planned)
-    over = procs.start + limit + settings.overrun_s
+    over = procs.start + limit + settings.overrun_s + settings.completing_s
     for row in np.flatnonzero((procs.status == RUNNING) & (over < now)).tolist():
         proc = int(view.numbers[row])
         if memory.urged_lately(proc, now):

@@ -236,7 +236,7 @@ def allocations_of(
     jobs = groups.job[running]
     late = np.array([bound[job].start if job in bound else np.nan for job in jobs.tolist()])
     start = np.fmin(_starts(queue.procs, groups)[running], late)
-    start = np.where(np.isnan(start), now, start)
+    start = np.where(start <= now, start, now)  # its owner can change what the ad says
     more = np.where(np.isnan(late), facts.tail, facts.margin)
     end = start + _lengths(queue, groups, running, begun, facts) + more
     gone = queue.procs.status[groups.first[running]] == REMOVED
