@@ -107,10 +107,13 @@ def test_what_is_kept(pool: Pool) -> None:
     write_table(pool, {1: "100:1", 2: "100:1", 3: "100:1"})
     unknown = start(pool)
     long = start(pool, "+RtRunTime = 300", user="bob")
+    for cpus in ("0", "0.1", "-8"):  # of a static slot every job takes all
+        start(pool, "+RtRunTime = 300", f"+RequestCpus = {cpus}", user="dave")
     short = start(pool, "+RtRunTime = 30", user="carol")
     pool.wait_job(short, 0, "Running")
     negotiated(pool)
     assert host(pool, f"{unknown}.0") == host(pool, f"{long}.0") == ""
+    assert not pool.run(["condor_q", "dave", "-run", "-af", "ClusterId"]).stdout
     write_table(
         pool, {1: "100:1", 2: "1000:1", 3: "100:1"} | {int(host(pool, f"{short}.0")[4]): ""}
     )
@@ -252,8 +255,11 @@ def test_dynamic_slots() -> None:
         long = start(pool, "+RtRunTime = 300", "queue 4", seconds=20)
         for proc in (0, 1):
             pool.wait_job(long, proc, "Running")
+        start(pool, "+RtRunTime = 300", "+RequestCpus = 0", user="dave")
         negotiated(pool)
         assert host(pool, f"{long}.2") == ""
+        assert not pool.run(["condor_q", "dave", "-run", "-af", "ClusterId"]).stdout
+        pool.run(["condor_rm", "dave"])
         short = start(pool, "+RtRunTime = 20", "queue 2", user="bob")
         pool.wait_job(short, 1, "Running")
         write_table(pool, {1: "200:4"})
