@@ -69,6 +69,7 @@ class Shown:
 
     def __init__(self, slots: Sequence[Record], jobs: Sequence[Record] = ()) -> None:
         self.shown_slots, self.shown_jobs = list(slots), list(jobs)
+        self.shown_past: list[Record] = []
         self.up = 1e6
         self.asked: list[str] = []
 
@@ -100,6 +101,11 @@ class Shown:
         self.asked.append(constraint)
         wanted = {name.lower() for name in attributes}
         return [{k: v for k, v in ad.items() if k in wanted} for ad in self.shown_jobs]
+
+    def history(self, constraint: str, attributes: Sequence[str], most: int) -> list[Record]:
+        """Return what was given."""
+        self.asked.append(constraint)
+        return self.shown_past[:most]
 
     def submitters(self) -> list[Record]:
         """Return nobody."""
@@ -282,6 +288,22 @@ def test_a_load_takes_as_long_as_its_chunks_need() -> None:
     waits = chunks(ad(1, 1), rtruntime=1e6)
     assert len(look(*waits).sight.running) == 1, "one chunk ended and the other was put back"
     assert len(Looks(slot("slot1@a"))(*waits).sight.queued) == 1, "nobody saw one run"
+
+
+def test_a_chunk_that_is_over_before_anybody_looked() -> None:
+    """The history tells that it ran; it is asked only when procs are gone."""
+    look = Looks(*(slot(f"slot{number}@a") for number in range(1, 5)))
+    four = chunks(*(ad(1, proc) for proc in range(4)))
+    assert len(look(*four).sight.queued) == 1
+    assert not any("ClusterId" in asked for asked in look.pool.asked)
+    look.pool.shown_past = [ad(1, 3, jobstatus=REMOVED, **LOAD)]
+    assert len(look(*four[:3]).sight.queued) == 1, "it was removed before it ran"
+    over = {"jobstatus": COMPLETED, "jobstartdate": int(NOW) - 2, **LOAD}
+    look.pool.shown_past.insert(0, ad(1, 0, **over))
+    for _ in range(2):
+        view = look(*four[1:3])
+        assert (len(view.sight.queued), len(view.sight.running)) == (0, 1)
+    assert sum("ClusterId" in asked for asked in look.pool.asked) == 2
 
 
 def bound(cluster: int, proc: int = 0, since: float = 5.0, **said: Any) -> Record:

@@ -11,12 +11,12 @@ import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.loads import Begun
 from rtsched.adapters.condor.past import endings_of, past
 from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, TO_PLACE, Queue, queue_of
 from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.sight import (
-    Begun,
     Bound,
     Groups,
     allocations_of,
@@ -73,7 +73,7 @@ class Observer:
 
     def __init__(self, settings: CondorSettings, pool: Pool) -> None:
         self._settings, self._pool = settings, pool
-        self._roster, self._seats, self._begun = Roster(), Seats(), Begun()
+        self._roster, self._seats, self._begun = Roster(), Seats(), Begun(pool)
         self._machine: Machine | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None

@@ -83,6 +83,12 @@ def endings_of(records: Iterable[Record]) -> Ended:
     )
 
 
+def started_of(records: Iterable[Record]) -> list[int]:
+    """Return the procs that ever ran, cluster and proc in one."""
+    ran = [ad for ad in records if not math.isnan(_start(ad)) and _job(ad) >= 0]
+    return [job_id(int(number(ad, "clusterid")), int(number(ad, "procid"))) for ad in ran]
+
+
 _WORSE = (Ending.COMPLETED, Ending.FAILED, Ending.OWN_LIMIT)
 
 

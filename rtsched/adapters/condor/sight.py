@@ -103,32 +103,6 @@ def _words(names: str | None) -> list[str]:
     return [name.strip() for name in names.split(",")] if names else []
 
 
-class Begun:
-    """Which procs of divisible loads have run, from look to look."""
-
-    def __init__(self) -> None:
-        self._ran: dict[int, set[int]] = {}
-
-    def update(self, queue: Queue) -> dict[int, int]:
-        """Return how many procs of a load ran up to now, of those loads that have begun.
-
-        One of which all procs wait again, and none is over, has not begun.
-        """
-        procs, runs = queue.procs, has_slot(queue.procs).tolist()
-        present: dict[int, set[int]] = {}
-        running: dict[int, set[int]] = {}
-        for row, shape in queue.shapes.items():
-            if shape.whole:
-                job, proc = int(procs.job[row]), int(procs.proc[row])
-                present.setdefault(job, set()).add(proc)
-                if runs[row]:
-                    running.setdefault(job, set()).add(proc)
-        self._ran = {job: self._ran.get(job, set()) | running.get(job, set()) for job in present}
-        return {
-            job: len(ran) for job, ran in self._ran.items() if job in running or ran - present[job]
-        }
-
-
 def has_slot(procs: Procs) -> NDArray[np.bool_]:
     """Return bool[n]: which procs run."""
     return np.isin(procs.status, _RUNS)
