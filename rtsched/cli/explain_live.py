@@ -68,12 +68,15 @@ def state(job: JobReport, now: float) -> str:
 
 
 def job_facts(job: JobReport, now: float) -> list[tuple[str, str]]:
-    """Return what a job asked for."""
+    """Return what a job asked for; of its partition what its user named."""
+    from rtsched.adapters.live import PART
+
     limit = "" if job.wall_time_s is None else f" for {duration(job.wall_time_s)} with margins"
     asked = f"{counted(job.size, 'node')}{limit}"
     if job.deadline is not None:
         asked += f", by {when(job.deadline, now)}"
-    owner = " / ".join(part for part in (job.user, job.partition, job.name) if part)
+    partition = job.partition.partition(PART)[0]
+    owner = " / ".join(part for part in (job.user, partition, job.name) if part)
     return [("of", owner), ("asked", asked), ("submitted", when(job.submit, now))]
 
 

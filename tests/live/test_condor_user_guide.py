@@ -1,0 +1,90 @@
+"""The user guide for HTCondor: its commands, run on a pool that keeps promises."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from guide import blocks
+from testbed import Pool, PoolOptions, fragments
+from testbed.services import wait_for
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "condor" / "user.md"
+WAITING = "Jobs that wait for others"
+SITE = """
+planner = "{planner}"
+
+[[plugin]]
+name = "{planner}"
+
+[daemon]
+system = "condor"
+cycle = 1.0
+"""
+OPTIONS = {"library": True, "config": fragments()}
+
+# A busy test machine is slow.
+FILES = {"/etc/rtsched/submit.conf": "timeout_ms = 5000\n"}
+
+EXPECTED = {
+    "Ask for a deadline": "WARNING: QMGMT:0:rtsched: promised to end by",
+    "When it is rejected": "the earliest deadline now: ",
+    "A load that can be divided": "rtsched: promised to end by",
+    "Parallel jobs": "planned to start now on 8 nodes",
+    WAITING: "rtsched: promised to end by",
+    "DAGMan": "submitted to cluster",
+    "Jobs without a deadline": "3 job(s) submitted to cluster",
+    "All that can be said": "rtsched: RtSigma must be a number",
+    "What has become of it": "promised",
+    "What voids it": 'Failed to set attribute "RtRunTime"',
+}
+
+
+def pieces(pool):
+    """Return what the pieces of the divided load wrote, and how many there should be."""
+    written = [path.read_text() for path in pool.path("/home/alice").glob("convert.*.out")]
+    told = [text for text in written if text]
+    return told, int(told[0].partition(" of ")[2].partition(":")[0]) if told else -1
+
+
+@pytest.mark.parametrize("planner", ["portfolio", "spare"])
+def test_users_see_what_the_guide_says(planner):
+    """Each command does what is said around it; chains are for a planner that follows them."""
+    chosen = [b for b in blocks(GUIDE) if (b.section == WAITING) == (planner == "spare")]
+    first = next(block for block in blocks(GUIDE) if "job.sub <<" in block.text)
+    chosen = chosen if planner == "portfolio" else [first, *chosen]
+    said: dict[str, str] = {}
+    with Pool("forky", PoolOptions(fast=4, slow=20, parallel=True, **OPTIONS), files=FILES) as pool:
+        pool.start_daemon(SITE.format(planner=planner), timeout=120)
+        for block in chosen:
+            words = ["sh", "-eu", "-c", block.text]
+            done = pool.run(words, user=block.user, check=False, timeout=60)
+            text = done.stdout + done.stderr
+            assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
+            said[block.section] = said.get(block.section, "") + text
+        if planner == "portfolio":
+            assert re.search(r"\(\+RtDeadline=\d+\), kept", said["When it is rejected"])
+            wait_for("the load is done", lambda: len(pieces(pool)[0]) == pieces(pool)[1], 60)
+            dag = pool.path("/home/alice/night.dag.dagman.out")
+            wait_for("the DAG is done", lambda: "All jobs Completed" in dag.read_text(), 90)
+    for section, text in said.items():
+        assert EXPECTED[section] in text, text
+    assert {WAITING, "Ask for a deadline"} == set(said) or set(EXPECTED) == {*said, WAITING}
+
+
+def test_an_offer_is_taken_by_appending_it():
+    """The line that a rejection names is all that has to change."""
+    with Pool("forky", PoolOptions(fast=1, slow=1, **OPTIONS), files=FILES) as pool:
+        pool.start_daemon(SITE.format(planner="portfolio"), timeout=120)
+        lines = ["executable = /bin/sleep", "arguments = 1", "+RtRunTime = 60"]
+        late = f"+RtDeadline = {time.time() + 65:.0f}"
+        text = "\n".join([*lines, late, "queue", ""])
+        pool.write({"/home/alice/job.sub": text})
+        words = ["condor_submit", "job.sub"]
+        done = pool.run(words, user="alice", check=False)
+        offer = re.search(r"\((\+RtDeadline=\d+)\), kept", done.stderr)
+        assert offer, done.stderr
+        done = pool.run([*words, "-append", offer[1]], user="alice")
+        assert "promised to end by" in done.stderr
