@@ -274,7 +274,7 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
         yield Finding(
             "wrong",
             f"the schedd does not know the user {setup.user}, and lets it change no job",
-            f"once, as root: {_made_known(setup)}",
+            f"once, as root: {_made_known(setup.user)}",
         )
     elif setup.schedd is not None:
         yield Finding("good", f"the schedd knows the user {setup.user}")
@@ -282,13 +282,11 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
         yield Finding("wrong", setup.bindings, "pip install 'rtsched[condor]'")
 
 
-def _made_known(setup: Setup) -> str:
-    """Return how the schedd comes to know the daemon's user."""
-    if int(setup.version.partition(".")[0]) > 23:
-        return f"`condor_qusers -add {setup.user}@$(condor_config_val UID_DOMAIN)`"
-    lines = "executable=/bin/true\\nhold=true\\nqueue\\n"
-    submit = f"printf '{lines}' | runuser -u {setup.user} -- condor_submit"
-    return f"`{submit}; condor_rm {setup.user}`: 23.x knows those who have submitted a job"
+def _made_known(user: str) -> str:
+    """Return how the schedd comes to know a user, on every release: by a first job."""
+    lines = "'executable = /bin/true' 'initialdir = /' 'hold = true' 'queue'"
+    submit = f"printf '%s\\n' {lines} | runuser -u {user} -- condor_submit"
+    return f"`{submit}; condor_rm {user}`"
 
 
 def _meeting(setup: Setup) -> Iterator[Finding]:

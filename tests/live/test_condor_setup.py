@@ -32,6 +32,11 @@ def check(pool):
     return done.returncode, json.loads(done.stdout)
 
 
+def found_now(pool):
+    """Return the findings alone."""
+    return check(pool)[1]
+
+
 def wrong(found):
     """Return what is wrong."""
     return [each["what"] for each in found if each["state"] == "wrong"]
@@ -57,10 +62,11 @@ def test_from_bare_to_ready_and_back(suite):
         pool.run(["rtsched", "condor", "install", "--apply"], timeout=60)
         assert ours(pool) == ["50-rtsched.conf", "51-rtsched-execute.conf"]
         pool.run(["condor_reconfig"])
-        pool.run(["condor_qusers", "-add", "rtsched@testbed"])
+        (known,) = [each["remedy"] for each in found_now(pool) if "does not know" in each["what"]]
+        pool.run(["sh", "-c", known.split("`")[1]])
         pool.run(["usermod", "-aG", "condor", "rtsched"])
         wait_for(
-            "the gate", lambda: not any("let jobs start" in x for x in wrong(check(pool)[1])), 30
+            "the gate", lambda: not any("let jobs start" in x for x in wrong(found_now(pool))), 30
         )
         status, found = check(pool)
         assert ["no daemon answers" in what for what in wrong(found)] == [True], found

@@ -59,8 +59,12 @@ def test_all_is_good() -> None:
         ({"gateless": ("slot1@a",)}, "wrong", "1 of 3 slots let jobs start", EXECUTE),
         ({"slots": 0}, "note", "knows no slot", "start the execute machines"),
         ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
-        ({"known_user": False}, "wrong", "does not know the user", "condor_qusers -add rtsched@"),
-        ({"known_user": False, "version": "23.9.6"}, "wrong", "not know the user", "condor_submit"),
+        (
+            {"known_user": False},
+            "wrong",
+            "not know the user",
+            "runuser -u rtsched -- condor_submit",
+        ),
         ({"bindings": "cannot be loaded"}, "wrong", "cannot be loaded", "pip install"),
         ({"run_owner": ""}, "wrong", "/run/rtsched is not there", "start the daemon"),
         (
