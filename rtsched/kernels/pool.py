@@ -116,7 +116,7 @@ _COUNTS = """
     free extra settled head tail seen waiting upcoming running sleeping again asked
     planned plan_left joining node_event early changed
     steps past tighten rebuild
-    dedicated widest active fresh calm held vacated marked cursor asked_size asked_group
+    dedicated widest active fresh calm held dealt vacated marked cursor asked_size asked_group
     recording keeping events told logging logged
     ranking calls judged abstained moved observing observed
 """

@@ -120,6 +120,7 @@ def serve_wide(pool: Pool, limit: float) -> float:
             claim(pool, node, row)
             claims[node].held = 1
             state.held += 1
+            state.dealt += 1
             taken += 1.0
         keep_held(pool, row)
         launch(pool, row)
@@ -186,7 +187,8 @@ def comes_after(pool: Pool, a: int, b: int) -> bool:
 def slice_pie(pool: Pool, total: int) -> float:
     """Set the slices of the submitters that are not done, and return their sum.
 
-    Everybody's slice of all `total` CPUs goes with 1 / effective priority; what is claimed counts.
+    Everybody's slice of all `total` CPUs goes with 1 / effective priority, less what is claimed.
+    Of the dedicated scheduler's claims, which others pay for, only those of this cycle count.
     """
     state, submitters = pool.state[0], pool.submitters
     worst, parts, pie = 0.0, 0.0, 0.0
@@ -200,7 +202,8 @@ def slice_pie(pool: Pool, total: int) -> float:
         submitter = submitters[submitters[k].rank]
         if not submitter.done:
             share = worst / (submitter.effective * parts)
-            submitter.limit = max(0.0, share * total - submitter.used)
+            used = submitter.used if submitters[k].rank != state.dedicated else state.dealt
+            submitter.limit = max(0.0, share * total - used)
             pie += submitter.limit
     return pie
 
@@ -214,6 +217,7 @@ def deal(pool: Pool) -> None:
     """
     state, submitters = pool.state[0], pool.submitters
     state.asked_size = NEVER
+    state.dealt = 0
     keep_held(pool, first_wide(pool))
     rank_submitters(pool)
     total = usable_count(pool, EVERYBODY)

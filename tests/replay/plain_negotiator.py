@@ -36,6 +36,7 @@ class Cpu:
 
     slot: int
     owner: str | None = None
+    payer: str = ""
     since: float = 0.0
     memory: float = 0.0
     job: int | None = None
@@ -104,8 +105,8 @@ class Plain:
         return sorted(mine, key=lambda row: (-self.jobs[row].priority, row))
 
     def used(self, who: str) -> int:
-        """Return how many CPUs a submitter has claimed."""
-        return sum(cpu.owner == who for cpu in self.cpus)
+        """Return how many CPUs a user pays for."""
+        return sum(cpu.owner is not None and cpu.payer == who for cpu in self.cpus)
 
     def age(self, who: str) -> float:
         """Return a user's real priority now, after bringing it up to date."""
@@ -116,13 +117,13 @@ class Plain:
 
     def claim(self, cpu: Cpu, row: int) -> None:
         """Give a CPU to the owner of a job."""
-        self.age(self.owner(row))
+        self.age(self.jobs[row].user)
         cpu.owner, cpu.since, cpu.memory = self.owner(row), self.now, self.jobs[row].memory
+        cpu.payer = self.jobs[row].user
 
     def give_up(self, cpu: Cpu) -> None:
         """Take a CPU away from its owner."""
-        assert cpu.owner is not None
-        self.age(cpu.owner)
+        self.age(cpu.payer)
         cpu.owner = None
 
     def begin(self, row: int, chosen: list[int]) -> None:
@@ -130,7 +131,9 @@ class Plain:
         for k in chosen:
             if self.cpus[k].owner is None:
                 self.claim(self.cpus[k], row)
-            self.cpus[k].job = row
+            for user in (self.cpus[k].payer, self.jobs[row].user):
+                self.age(user)
+            self.cpus[k].job, self.cpus[k].payer = row, self.jobs[row].user
         self.waiting.remove(row)
         self.start[row], self.on[row] = self.now, chosen
 
@@ -205,6 +208,7 @@ class Plain:
     def cycle(self) -> bool:
         """Make a negotiation cycle; return whether it claimed anything."""
         self.drop_useless()
+        self.dealt = 0
         before = sum(cpu.owner is not None for cpu in self.cpus)
         begun = len(self.waiting)
         names = sorted({self.owner(row) for row in self.waiting})
@@ -218,7 +222,8 @@ class Plain:
             limits = {
                 who: max(
                     0.0,
-                    worst / (effective[who] * parts) * len(self.cpus) - self.used(who),
+                    worst / (effective[who] * parts) * len(self.cpus)
+                    - (self.dealt if who == WIDE else self.used(who)),
                 )
                 for who in active
             }
@@ -262,6 +267,7 @@ class Plain:
                 if taken > 0 and taken + 1 > limit + 1e-9:
                     return taken, False
                 self.claim(self.cpus[chosen[0]], row)
+                self.dealt += 1
                 taken += 1
             self.begin(row, self.held()[: self.jobs[row].size])
         return taken, True
