@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import playing
 from measure import CANCELLED, DATABASE, MET, OWN_LIMIT, Row
 from playing import FAVOURED, Live, Said, Setup
-from stream import Extent
+from stream import HOUR, Extent, recurring
 from testbed import Pool, PoolOptions
 
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of
@@ -42,6 +42,7 @@ CONFIG = f"RTSCHED_OVERRUN = {OVERRUN}\n"
 FILTER = "timeout_ms = 500\n"
 """submit.conf: the daemon shares two processors with a hundred others here."""
 
+SITE_FILE = "/etc/rtsched/site.toml"
 PLAY = "/usr/libexec/play"
 BODY = """#!/bin/sh
 # Sleeps as long as a job takes here: play KIND PART SECONDS LEAST [SIGMA CMS CPS SHARE CHUNK]
@@ -122,7 +123,7 @@ class Condor(Live):
     """20 s to start (two intervals of the negotiator, and 10), `OVERRUN` and `COMPLETING`."""
     full: ClassVar[Extent] = Extent(480, 14, (2, 3, 4), (1.3, 2.5), 90, (1, 2, 3, 4, 6), 45_000)
     reduced: ClassVar[Extent] = Extent(
-        60, 4, (0.5,), (1.3, 2.6), 50, (1, 2, 3, 4), 8_000, (0.5, 0.5, 1)
+        45, 3, (0.5,), (1.1, 1.8), 40, (1, 2, 3, 4), 8_000, (0.5, 0.5, 1)
     )
     planners: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "edf": ("several", "several", "rigid", "moldable", "divisible"),
@@ -240,6 +241,30 @@ class Condor(Live):
     def named(job: int) -> str:
         """Return a job's name, such as 12.0."""
         return name_of(job)
+
+    def recur(self, extent: Extent, begun: float) -> None:
+        """Tell the daemon which slots are needed when; HTCondor itself has no such thing."""
+        if self.setup.steered:
+            self.box.stop_daemon()
+            path = self.box.path(SITE_FILE)
+            lines = [path.read_text()]
+            for work in recurring(extent):
+                slots = [self.box.options.slots[row] for row in work.rows]
+                first = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begun + work.after))
+                lines += ["[[condor.recurring]]", f"slots = {json.dumps(slots)}"]
+                lines += [f'first = "{first}Z"', f"every_s = {HOUR}"]
+                lines.append(f"length_s = {60 * work.minutes}")
+            self.box.start_daemon("\n".join([*lines, ""]), timeout=300)
+
+    def lateness(self, rows: Sequence[Row], extent: Extent, begun: float) -> list[float]:
+        """Return for how long jobs had the slots of each occurrence, at the most."""
+        late = []
+        for work in recurring(extent):
+            start, end = begun + work.after, begun + work.after + 60 * work.minutes
+            slots = {self.box.options.slots[row] for row in work.rows}
+            there = [row for row in rows if slots.intersection(row.on) and row.end > start]
+            late.append(max([0.0, *(min(row.end, end) - max(row.start, start) for row in there)]))
+        return late
 
     def machine(self) -> str:
         """Return what condor_status shows of the slots."""

@@ -6,20 +6,19 @@ import math
 import re
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import playing
 from measure import DATABASE, Row
 from playing import FAVOURED, Live, Said, Setup
-from stream import Extent
+from stream import Extent, recurring
 from testbed import Cluster, SlurmOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from stream import Work
+    from stream import Recurring, Work
 
 MARK = "\x1f"
 COLUMNS = (
@@ -86,26 +85,6 @@ def body(work: Work) -> str:
 def moment(at: float) -> str:
     """Return seconds since the epoch as sbatch reads it; the cluster's time zone is UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-
-
-@dataclass(frozen=True)
-class Recurring:
-    """An hourly reservation of so many minutes, and a job in it that may take one less."""
-
-    name: str
-    nodes: str
-    rows: tuple[int, ...]
-    after: float
-    minutes: int
-
-
-def recurring(extent: Extent) -> list[Recurring]:
-    """Return recurring work whose first occurrences fall into the run."""
-    whole = 60 * round((40 + extent.seconds / 2) / 60)
-    return [
-        Recurring("backup", "slow[24-25]", (28, 29), max(60, whole), 2),
-        Recurring("model", "slow[21-23]", (25, 26, 27), max(120, whole + 60), 2),
-    ]
 
 
 class Slurm(Live):
@@ -223,14 +202,11 @@ class Slurm(Live):
     def _reserve(self, work: Recurring, begun: float) -> None:
         words = ["scontrol", "create", "reservation", f"ReservationName={work.name}"]
         words += [f"StartTime=uts{begun + work.after:.0f}", f"Duration={work.minutes}"]
-        self.box.run([*words, "Users=root", f"Nodes={work.nodes}", "Flags=HOURLY"])
+        nodes = f"slow[{work.rows[0] - 4}-{work.rows[-1] - 4}]"
+        self.box.run([*words, "Users=root", f"Nodes={nodes}", "Flags=HOURLY"])
         words = [f"--job-name=p-{work.name}", f"--reservation={work.name}"]
         words += [f"--time={work.minutes - 1}", f"--nodes={len(work.rows)}", "--exclusive"]
         self.box.sbatch(words, user="root", script=f"sleep {work.minutes * 60 - 80}")
-
-    def recurring(self, extent: Extent, begun: float) -> list[dict[str, float]]:
-        """Return one column of `Periodic` per node."""
-        return [_column(work, row, begun) for work in recurring(extent) for row in work.rows]
 
     def lateness(self, rows: Sequence[Row], extent: Extent, begun: float) -> list[float]:
         """Return by how many seconds each recurring job started after its reservation did."""
@@ -256,14 +232,3 @@ def _row(cells: Mapping[str, Any]) -> Row:
 
 def _seconds(text: str) -> float:
     return float(text) if text.isdigit() else math.nan
-
-
-def _column(work: Recurring, row: int, begun: float) -> dict[str, float]:
-    return {
-        "id": row,
-        "node": row,
-        "exec_time": work.minutes * 60.0,
-        "period": 3600.0,
-        "relative_deadline": 3600.0,
-        "phase": begun + work.after,
-    }

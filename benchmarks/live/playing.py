@@ -194,18 +194,13 @@ class Live(ABC):
     def save(self, directory: Path) -> None:
         """Keep logs, and what the system still knows."""
 
-    def recur(self, extent: Extent, begun: float) -> None:  # noqa: B027
-        """Set up recurring work, where the system has it."""
+    @abstractmethod
+    def recur(self, extent: Extent, begun: float) -> None:
+        """Set up recurring work."""
 
-    def recurring(self, extent: Extent, begun: float) -> list[dict[str, float]]:
-        """Return the recurring work by node, as columns of `Periodic`."""
-        del extent, begun
-        return []
-
+    @abstractmethod
     def lateness(self, rows: Sequence[Row], extent: Extent, begun: float) -> list[float]:
-        """Return by how many seconds recurring jobs started late."""
-        del rows, extent, begun
-        return []
+        """Return by how many seconds recurring work started late."""
 
 
 def submit_all(live: Live, works: Iterable[Work], begun: float) -> Book:

@@ -12,7 +12,7 @@ import measure
 import playing
 import replayed
 from playing import FAVOURED, USERS, Setup
-from stream import deadline_stream, flood
+from stream import deadline_stream, flood, recurring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def _played(
     text, machine = live.accounting(), live.machine()
     side = Side(book, flooding, text, machine, ended, promises=found)
     if planner == "spare":
-        side.recurring = live.recurring(extent, begun)
+        side.recurring = [row for work in recurring(extent) for row in work.columns(begun)]
         side.lateness = live.lateness(live.rows(text), extent, begun)
     return side
 

@@ -10,6 +10,7 @@ import math
 import random
 from dataclasses import dataclass, replace
 
+HOUR = 3600.0
 KINDS = ("rigid", "several", "moldable", "divisible", "chain")
 
 
@@ -112,6 +113,43 @@ class Extent:
     def longest(self) -> float:
         """Seconds until the last deadline has passed."""
         return self.seconds + self.lead + 60 * max(self.minutes) * self.slack[1]
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """Work that recurs every hour on some nodes.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    rows : tuple of int
+        The nodes, counted from 0.
+    after : float
+        Seconds from the start of the experiment to the first occurrence.
+    minutes : int
+        How long each takes.
+    """
+
+    name: str
+    rows: tuple[int, ...]
+    after: float
+    minutes: int
+
+    def columns(self, begun: float) -> list[dict[str, float]]:
+        """Return the columns of `Periodic`, a row per node; `begun` is since the epoch."""
+        length, start = self.minutes * 60.0, begun + self.after
+        times = {"exec_time": length, "period": HOUR, "relative_deadline": HOUR, "phase": start}
+        return [{"id": row, "node": row, **times} for row in self.rows]
+
+
+def recurring(extent: Extent) -> list[Recurring]:
+    """Return recurring work whose first occurrences fall into the experiment."""
+    whole = 60 * round((40 + extent.seconds / 2) / 60)
+    return [
+        Recurring("backup", (28, 29), max(60, whole), 2),
+        Recurring("model", (25, 26, 27), max(120, whole + 60), 2),
+    ]
 
 
 def deadline_stream(
