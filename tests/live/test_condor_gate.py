@@ -114,6 +114,7 @@ def test_what_is_kept(pool: Pool) -> None:
     negotiated(pool)
     assert host(pool, f"{unknown}.0") == host(pool, f"{long}.0") == ""
     assert not pool.run(["condor_q", "dave", "-run", "-af", "ClusterId"]).stdout
+    pool.run(["condor_rm", "dave"])
     write_table(
         pool, {1: "100:1", 2: "1000:1", 3: "100:1"} | {int(host(pool, f"{short}.0")[4]): ""}
     )
