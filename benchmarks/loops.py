@@ -107,6 +107,7 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
         "fcfs": (SystemSettings(loop="fcfs"), {}),
         "conservative": (SystemSettings(loop="conservative"), {}),
         "serial": (SystemSettings(loop="serial"), {}),
+        "negotiator": (SystemSettings(loop="negotiator"), {}),
     }
     begun = process_time()
     expected = np.array(easy(rows, processors))
