@@ -80,6 +80,7 @@ def view_of(
         submitter=[one["submitter"] for one in ads],
         admission=names["rtadmission"],
         node_set=names["rtnodeset"],
+        slot=[one.get("remotehost") for one in ads],
         rank_set=[one.get("rtrankset") for one in ads],
     )
     running = {job for job, one in zip(jobs, ads, strict=True) if one["jobstatus"] == RUNNING}

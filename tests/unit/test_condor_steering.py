@@ -266,7 +266,7 @@ def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
     """By the overrun and the slot's completing they may; what the plan gave a chunk counts too."""
     start = NOW - 600.0 - 41.0
     view = view_of(
-        ad(1, jobstatus=RUNNING, start=start),
+        ad(1, jobstatus=RUNNING, start=start, remotehost="slot1@a"),
         ad(2, jobstatus=RUNNING, start=start + 70.0),
         ad(3, jobstatus=RUNNING, start=NOW - 200.0, rtlimit=100),
         ad(4, jobstatus=RUNNING, start=start, rtruntime=np.inf),
@@ -282,6 +282,8 @@ def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
         Act(deed, (job_id(1, 0),), "rtsched: run time of 600 s is over"),
         Act(deed, (job_id(3, 0),), "rtsched: run time of 100 s is over"),
     ]
+    going = replace(view, leaving=frozenset({"slot1@a"}))
+    assert len(list(overrun_changes(going, settings, memory, NOW))) == 1
     pool = Noted()
     for done in carried_out(pool, pool.publish, changes):
         memory.remember(done, {}, NOW)

@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.orders import Act, change
+from rtsched.adapters.condor.reserving import text_of
 from rtsched.adapters.condor.view import RUNNING
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def overrun_changes(
     """Yield which jobs end since they have run for longer than stated or planned.
 
     HTCondor's own policy ends a job within the overrun, and the job may take until the slot's
-    completing to go: before that is over, a second order would only come in between.
+    completing to go. A second order must not come in between: told so while its slot is in the
+    state Preempting, a shadow believes that it cannot reach the machine, and keeps the job for the
+    rest of its lease (25.14).
 
     `now` is in seconds since the epoch.
     """
@@ -40,8 +43,8 @@ def overrun_changes(
             limit[row] = min(limit[row], planned)
     over = procs.start + limit + settings.overrun_s + settings.completing_s
     for row in np.flatnonzero((procs.status == RUNNING) & (over < now)).tolist():
-        proc = int(view.numbers[row])
-        if memory.urged_lately(proc, now):
+        proc, slots = int(view.numbers[row]), text_of(view, "slot", row).split(",")
+        if memory.urged_lately(proc, now) or not view.leaving.isdisjoint(map(str.strip, slots)):
             continue
         why = f"rtsched: run time of {limit[row]:.0f} s is over"
         removes = settings.overruns == "remove"

@@ -102,11 +102,20 @@ class Observer:
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
         bound = bound_of(queue, facts, now)
-        claims = (claims_of(ads), schedd)
-        sight = self._sight(queue, machine, claims, bound, facts, now)
+        claims = claims_of(ads)
+        sight = self._sight(queue, machine, (claims, schedd), bound, facts, now)
         sight = replace(sight, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)
-        return View(queue.procs, queue.ads, machine.slots, sight, facts, factors, frozenset(bound))
+        return View(
+            queue.procs,
+            queue.ads,
+            machine.slots,
+            sight,
+            facts,
+            factors,
+            bound=frozenset(bound),
+            leaving=frozenset(claim.name for claim in claims if claim.leaving),
+        )
 
     def ended(self, jobs: Sequence[int]) -> Ended:
         """Return how jobs ended that left the queue, of those that the history still has.

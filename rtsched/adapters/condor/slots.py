@@ -91,7 +91,8 @@ class Slot:
 class Claim:
     """A part of a slot that somebody has: a dynamic slot, or all of a static one.
 
-    `slot` is the name of the static or partitionable slot; `memory` in bytes.
+    `slot` is the name of the static or partitionable slot; `memory` in bytes; `leaving`: whoever
+    has it has been told to go.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Claim:
     cpus: int
     memory: int
     schedd: str
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,8 @@ def claims_of(ads: Sequence[Record]) -> list[Claim]:
         name = text(ad, "name") or ""
         schedd = text(ad, "remotescheddname") or (text(ad, "globaljobid") or "").partition("#")[0]
         slot = parent_of(name) if _is_dynamic(ad) else name
-        claims.append(Claim(name, slot, *_size(ad, "cpus", "memory"), schedd))
+        leaving = ad.get("state") == "Preempting"
+        claims.append(Claim(name, slot, *_size(ad, "cpus", "memory"), schedd, leaving))
     return claims
 
 

@@ -79,6 +79,8 @@ class View:
         Priority factors by submitter.
     bound : frozenset of int
         Jobs that wait and count as running: they have their slots, which are free.
+    leaving : frozenset of str
+        Slots whose jobs have been told to go, and have not gone yet.
     """
 
     procs: Procs
@@ -88,6 +90,7 @@ class View:
     facts: CondorFacts
     factors: dict[str, float] = field(default_factory=dict)
     bound: frozenset[int] = frozenset()
+    leaving: frozenset[str] = frozenset()
 
     @cached_property
     def place(self) -> dict[int, int]:
