@@ -21,6 +21,10 @@ _TOKEN = re.compile(
 _JSON_EXPRESSION = re.compile(r"/Expr\((.*)\)/", re.DOTALL)
 _LONGEST = 200
 """A longer expression is not worked out."""
+_DEEPEST = 20
+"""One with more parentheses in each other is not, either."""
+_GREATEST = 2.0**53
+"""Whole numbers up to here are exact."""
 
 Value = float | int | bool | str | None
 Record = dict[str, Value]
@@ -58,12 +62,12 @@ def json_value(value: object) -> Value:
 def number(ad: Mapping[str, Value], *names: str) -> float:
     """Return the first of some attributes that is a number or works out to one; else nan.
 
-    Sums, differences, products and quotients of numbers and of other attributes are worked out,
-    such as `QDate + 3600`.
+    A number beyond 2^53 counts as none. Sums, differences, products and quotients of numbers and
+    of other attributes are worked out, such as `QDate + 3600`.
     """
     for name in names:
         value = _number(ad.get(name), ad, 4)
-        if math.isfinite(value):
+        if abs(value) <= _GREATEST:
             return value
     return math.nan
 
@@ -85,7 +89,7 @@ class _Arithmetic:
     """Works out one expression, from left to right."""
 
     def __init__(self, text: str, ad: Mapping[str, Value], depth: int) -> None:
-        self._ad, self._depth = ad, depth
+        self._ad, self._depth, self._open = ad, depth, 0
         self._tokens: list[tuple[str, str, str]] = []
         at = 0
         while match := _TOKEN.match(text, at):
@@ -122,10 +126,16 @@ class _Arithmetic:
         return value
 
     def _factor(self) -> float:
-        if self._operator("-"):
-            return -self._factor()
+        sign = 1.0
+        while self._operator("-"):
+            sign = -sign
+        return sign * self._unsigned()
+
+    def _unsigned(self) -> float:
         if self._operator("("):
-            value = self._sum()
+            self._open += 1
+            value = self._sum() if self._open <= _DEEPEST else math.nan
+            self._open -= 1
             return value if self._operator(")") else math.nan
         if not self._tokens:
             return math.nan

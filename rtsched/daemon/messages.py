@@ -24,6 +24,8 @@ BROKEN = (
     f"{PREFIX}the promised deadline can no longer be kept; the job runs as best effort, and is "
     "cancelled at its deadline if it has not started"
 )
+_LAST = 2.0**33
+"""What is later is no time that anybody reads: the year 2242."""
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
 
@@ -46,7 +48,7 @@ class Words:
 
 def moment(at: float, now: float) -> str:
     """Return an instant in local time, with the date if it is not today."""
-    there, here = time.localtime(at), time.localtime(now)
+    there, here = time.localtime(min(at, _LAST)), time.localtime(now)
     same_day = there[:3] == here[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", there)
 

@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.classads import Expression, number
+from rtsched.adapters.condor.accounts import accounts_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
 from rtsched.adapters.condor.parts import STEPS, parts_of
+from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.shape import OURS, WISHES, shape_of, wishes
-from rtsched.adapters.condor.submission import CondorTranslator, ad_of
+from rtsched.adapters.condor.sight import groups_of, jobs_of
+from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
 from rtsched.adapters.live import FIRST_OWN_ID, Question, Ruling
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.model.jobs import Kind
@@ -117,6 +121,7 @@ def test_parallel_jobs() -> None:
         ({"RtDeadline": True, "RtRunTime": 60}, "RtDeadline must be a number"),
         ({"RtRunTime": 0}, "RtRunTime must be above 0"),
         ({"RtRunTime": -5}, "RtRunTime must be a number"),
+        ({"RtDeadline": 10.0**15, "RtRunTime": 60}, "RtDeadline must be seconds since the epoch"),
         ({"RtDeadlin": 12}, "rtdeadlin is not known; RtDeadline is"),
         ({"RtSpeedup": "fast"}, 'must be "linear" or "none"'),
         ({"RtCheckpoint": 1}, "must be true or false"),
@@ -254,3 +259,49 @@ def test_no_ad_breaks_the_translator(text: str) -> None:
     ad_of(text)
     found = CondorTranslator().describe({Tag.AD: text}, FACTS, NOW)
     assert len(found.jobs) == 1
+
+
+NUMBERS = (
+    *("minhosts", "maxhosts", "totalsubmitprocs", "requestcpus", "requestmemory", "dagmanjobid"),
+    *("deferraltime", "qdate", "jobuniverse", "allowedexecuteduration", "jobprio", "acctgroup"),
+)
+HOSTILE = [
+    1.0e30,
+    1.0e305,
+    -1.0e305,
+    3_000_000_000,
+    1 << 62,
+    "x" * 500,
+    True,
+    Expression("((1"),
+    None,
+]
+"""Values that users can write."""
+
+
+@given(st.dictionaries(st.sampled_from([*NUMBERS, *WISHES]), st.sampled_from(HOSTILE)))
+def test_no_value_of_a_user_ends_a_look(given: dict[str, object]) -> None:
+    """Whatever stands in a job, the queue is read, and the job described."""
+    one = {name.lower(): value for name, value in (ad() | given).items()}
+    facts = CondorFacts(margin=30.0, run_time=600.0)
+    queue = queue_of([one], facts)
+    for fresh in (True, False):
+        shape = shape_of(one, facts, fresh=fresh)
+        job_of(one, shape, facts, submit=NOW, begin=-math.inf)
+    groups = groups_of(queue, {})
+    jobs_of(queue, groups, np.arange(len(groups.job)), facts)
+
+
+@pytest.mark.parametrize("text", ["(" * 90 + "Foo" + ")" * 90, "-" * 191 + "1", "(-" * 60 + "1"])
+def test_expressions_without_end(text: str) -> None:
+    """Attributes that name each other in many parentheses are given up, not followed."""
+    one = {"a": Expression(text.replace("Foo", "B")), "b": Expression("(" * 60 + "A" + ")" * 60)}
+    assert not number(one, "a") > 0
+    assert math.isnan(number({"a": 1.0e300}, "a"))
+
+
+def test_groups_without_end() -> None:
+    """A group of a thousand levels is one of eight and the rest."""
+    accounts, rows = accounts_of([], [("x@pool", ".".join("a" * 1500)), ("y@pool", "p.q")], {})
+    assert len(accounts) < 20
+    assert set(rows) == {"x@pool", "y@pool"}

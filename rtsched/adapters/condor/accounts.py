@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.classads import Record
 
+MOST_LEVELS = 8
+"""Groups in groups that are told apart."""
+
 
 def factors_of(records: Iterable[Record]) -> dict[str, float]:
     """Return the priority factor of each submitter, as the negotiator has it."""
@@ -85,11 +88,14 @@ class _Rows:
 
     def _group(self, name: str) -> int:
         """Return the row of a group; `physics.hep` is in `physics`."""
-        if name not in self._groups:
-            above = name.rpartition(".")[0]
-            parent = self._group(above) if above else -1
-            self._groups[name] = self._row(name, parent, (name,), False)
-        return self._groups[name]
+        words = name.split(".", MOST_LEVELS)
+        row = -1
+        for level in range(1, len(words) + 1):
+            above = ".".join(words[:level])
+            if above and above not in self._groups:
+                self._groups[above] = self._row(above, row, (above,), False)
+            row = self._groups.get(above, row)
+        return row
 
     def _row(self, name: str, parent: int, keys: Sequence[str], user: bool) -> int:
         share = next((self._shares[key] for key in keys if key in self._shares), 1.0)

@@ -128,10 +128,18 @@ def _shapes(
             continue
         parked = ad.get("rtadmission") == PARKED
         known = loads.get((cluster[i], parked)) if "rtsigma" in ad else None
-        shapes[i] = known or shape_of(ad, facts, fresh=parked)
+        shapes[i] = known or _shape(ad, facts, parked)
         if shapes[i].whole:
             loads[cluster[i], parked] = shapes[i]
     return shapes
+
+
+def _shape(ad: Record, facts: CondorFacts, parked: bool) -> Shape:
+    """Return what a job is; whatever stands in it, no single job may end a look."""
+    try:
+        return shape_of(ad, facts, fresh=parked)
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+        return Shape(problem=f"its attributes cannot be read ({type(error).__name__})")
 
 
 def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) -> Procs:
@@ -151,7 +159,7 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         start=_real(ads, "jobcurrentstartdate"),
         run_time=np.array([run_time(ad, facts) for ad in ads], np.float64),
         cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
-        memory=np.where(memory > 0, np.minimum(memory, _MOST) * MEGABYTE, -1).astype(np.int64),
+        memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
         priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
         user=_texts(ads, "owner"),
         submitter=_submitters(ads, facts),

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 MEGABYTE = 1 << 20
 PARALLEL = 11
 """JobUniverse of parallel jobs."""
+LAST = 2.0**33
+"""No deadline is later, seconds since the epoch: the year 2242."""
+MOST = 1 << 20
+"""More slots, or CPUs on one, are not counted."""
 _ON_SLOTS = (5, 10, PARALLEL, 13)
 """Universes whose jobs take slots: vanilla, java, parallel, vm."""
 
@@ -150,9 +154,9 @@ def hosts(ad: Record) -> tuple[int, int]:
         return 1, 1
     asked = _RANGE.fullmatch(text(ad, "rthosts") or "")
     if asked is not None:
-        return int(asked[1]), int(asked[2])
-    most = max(1, int(_or(number(ad, "maxhosts"), 1.0)))
-    return min(max(1, int(_or(number(ad, "minhosts"), float(most)))), most), most
+        return min(int(asked[1]), MOST), min(int(asked[2]), MOST)
+    most = _count(ad, "maxhosts", 1)
+    return min(_count(ad, "minhosts", most), most), most
 
 
 def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> Shape:
@@ -162,8 +166,8 @@ def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> S
     """
     load = {name: _or(number(ad, key), 0.0) for name, key in _LOAD_ATTRIBUTES.items()}
     load["setup_node"] += facts.margin
-    most = max(1, int(_or(number(ad, "totalsubmitprocs"), 1.0)))
-    least = min(max(1, int(_or(number(ad, "rtminnodes"), 1.0))), most)
+    most = _count(ad, "totalsubmitprocs", 1)
+    least = min(_count(ad, "rtminnodes", 1), most)
     most = max(least, min(most, facts.parts.nodes.get(shape.part, most)))
     sigma, cms, cps, setup_link, setup_node = (load[name] for name in LOAD)
 
@@ -220,6 +224,8 @@ def _wrong(name: str, value: object, ad: Record) -> str:
             return f"{shown} must be a number such as 600, not {_short(value)}"
         if name in _POSITIVE and found <= 0:
             return f"{shown} must be above 0"
+        if name == "rtdeadline" and found > LAST:
+            return f"{shown} must be seconds since the epoch, not {_short(value)}"
     elif name == "rtspeedup" and value not in {"linear", "none"}:
         return f'{shown} must be "linear" or "none", not {_short(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):
@@ -285,6 +291,11 @@ def _dag(ad: Record) -> int:
         return dag_key(text(ad, "owner") or "", name)
     manager = number(ad, "dagmanjobid")
     return int(manager) if math.isfinite(manager) and manager >= 0 else -1
+
+
+def _count(ad: Record, name: str, otherwise: int) -> int:
+    """Return a number of slots or procs, 1 at least."""
+    return int(min(max(_or(number(ad, name), float(otherwise)), 1.0), MOST))
 
 
 def _or(value: float, otherwise: float) -> float:

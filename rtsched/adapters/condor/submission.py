@@ -11,7 +11,7 @@ from rtsched.adapters.classads import Record, number, parse_value, text
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.shape import MEGABYTE, Shape, shape_of
+from rtsched.adapters.condor.shape import MEGABYTE, MOST, Shape, shape_of
 from rtsched.adapters.condor.view import PARKED
 from rtsched.adapters.live import Question, Ruling, Submission
 from rtsched.adapters.users import uid_of, user_name
@@ -142,8 +142,8 @@ def job_of(ad: Record, shape: Shape, facts: CondorFacts, *, submit: float, begin
         size=shape.size,
         size_min=shape.size_min,
         size_max=shape.size_max,
-        cores=int(cpus) * shape.size if cpus > 0 else -1,
-        memory=int(memory) * MEGABYTE if memory > 0 else -1,
+        cores=int(min(min(cpus, MOST) * shape.size, (1 << 31) - 1)) if cpus > 0 else -1,
+        memory=int(min(memory, 1 << 40)) * MEGABYTE if memory > 0 else -1,
         name=[name_in(ad)],
         user=[text(ad, "owner")],
         account=[text(ad, "acctgroup")],
