@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from installed import NOTE, TOP
@@ -13,7 +13,24 @@ from rtsched.cli.common import settings_of
 from rtsched.daemon import reports
 from rtsched.daemon.metrics import METRICS
 
-SUBMIT_CONF = TOP / "contrib" / "slurm" / "submit.conf"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUBMIT_CONFS = {
+    "Slurm": (
+        "Settings of the submit filter, on the head node. slurmctld reads the file again within a "
+        "second of a change; if it is wrong it says so in its log, and all stays as it was. "
+        "`rtsched slurm check` compares it with site.toml."
+    ),
+    "HTCondor": (
+        "Settings of the ClassAd library, on the access point and the central manager. The "
+        "schedd and the negotiator read the file again within a second of a change; if it is "
+        "wrong they say so in their logs, and all stays as it was. `rtsched condor check` compares "
+        "it with site.toml."
+    ),
+}
+"""What the file is for, by batch system."""
+_SHIPPED = {"Slurm": "contrib/slurm/submit.conf", "HTCondor": "contrib/condor/submit.conf"}
 _SETTINGS = re.compile(r"((?:^# .*\n)+)((?:^#\w+ = .*\n)+)", re.MULTILINE)
 _CHOICE = re.compile(r"\n#   (\w+)  +(.*)")
 
@@ -36,22 +53,29 @@ def metric_page() -> str:
 
 
 def filter_page() -> str:
-    """Return the page of the submit filter's settings, as the shipped file explains them."""
+    """Return the page of the submit filter's settings, as the shipped files explain them."""
+    parts = []
+    for system, text in SUBMIT_CONFS.items():
+        titles = ("setting", "default", "meaning")
+        parts += [f"## {system}", text, table(titles, _submit_settings(TOP / _SHIPPED[system]))]
+    return page(
+        "submit.conf",
+        NOTE,
+        "`/etc/rtsched/submit.conf`: how the batch system asks the daemon when a job is submitted.",
+        *parts,
+    )
+
+
+def _submit_settings(path: Path) -> list[tuple[str, str, str]]:
+    """Return name, default and meaning of each setting in a shipped file."""
     rows = []
-    for comment, settings in _SETTINGS.findall(SUBMIT_CONF.read_text("utf-8")):
+    for comment, settings in _SETTINGS.findall(path.read_text("utf-8")):
         marked = _CHOICE.sub(r"\n# `\1`: \2.", comment)
         text = " ".join(line.removeprefix("#").strip() for line in marked.splitlines())
         for line in settings.splitlines():
             name, _, default = line.removeprefix("#").partition(" = ")
             rows.append((code(name), code(default), text))
-    return page(
-        "submit.conf",
-        NOTE,
-        "Settings of Slurm's submit filter, in `/etc/rtsched/submit.conf` on the head node. "
-        "slurmctld reads the file again within a second of a change; if it is wrong it says so in "
-        "its log, and all stays as it was. `rtsched slurm check` compares it with site.toml.",
-        table(("setting", "default", "meaning"), rows),
-    )
+    return rows
 
 
 def query_page() -> str:

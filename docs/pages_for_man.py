@@ -34,10 +34,11 @@ TAIL = r"""
 The site's settings.
 .TP
 .I /etc/rtsched/submit.conf
-Settings of Slurm's submit filter.
+Settings of Slurm's submit filter, or of HTCondor's ClassAd library.
 .SH SEE ALSO
 .BR rtsched-submit (7),
-.BR sbatch (1)
+.BR sbatch (1),
+.BR condor_submit (1)
 """.lstrip()
 
 STATUSES = {

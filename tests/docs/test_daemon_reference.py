@@ -8,7 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from rtsched.adapters.slurm_setup import SUBMIT_KEYS
+from rtsched.adapters import condor_setup, slurm_setup
 from rtsched.daemon.metrics import METRICS
 from rtsched.daemon.reasons import REASONS
 from rtsched.daemon.reports import AnyQuestion
@@ -48,9 +48,11 @@ def test_every_reason_of_the_daemon_is_documented():
 
 
 def test_every_setting_of_the_filter_is_documented():
-    """The page has those that the filter and `rtsched slurm check` know."""
+    """The page has those that filter and library, and the commands that check them, know."""
     page = (REFERENCE / "submit.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == SUBMIT_KEYS
+    slurm, condor = page.partition("## Slurm")[2].split("## HTCondor")
+    assert set(re.findall(r"^\| `(\w+)`", slurm, re.MULTILINE)) == slurm_setup.SUBMIT_KEYS
+    assert set(re.findall(r"^\| `(\w+)`", condor, re.MULTILINE)) == condor_setup.SUBMIT_KEYS
 
 
 def test_every_setting_of_a_live_site_is_documented():
