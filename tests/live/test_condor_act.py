@@ -18,6 +18,7 @@ from testbed.services import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.memory import CLOSED_S
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rtsched.adapters.live import Done
+    from rtsched.model.actions import Action
 
 PARKING = {"/etc/rtsched/submit.conf": "on_failure = hold\n"}
-MARGIN = 7.0
-SETTINGS = CondorSettings(start_delay_s=3.0, completing_s=2.0, overrun_s=2.0)
+SETTINGS = CondorSettings(start_delay_s=8.0, completing_s=2.0, overrun_s=2.0)
 SLOTS = [f"slot{number}@head.testbed" for number in range(1, 7)]
 FAR = 86400.0
 UNREADY = ["+Ready = false", "requirements = MY.Ready"]
@@ -106,6 +107,13 @@ def done(dones: Any) -> list[Done]:
     return list(dones)
 
 
+def start(remote: Remote, *actions: Action) -> None:
+    """Carry out a plan: its slots are closed to other jobs first, and then its jobs may start."""
+    done(remote.apply(*actions))
+    time.sleep(CLOSED_S + 0.5)
+    done(remote.apply(*actions))
+
+
 def promised(pool: Pool, *lines: str, seconds: int = 60) -> int:
     """Submit a job with a deadline far off; it waits."""
     words = [f"arguments = {seconds}", f"+RtRunTime = {seconds}"]
@@ -123,7 +131,7 @@ def where(pool: Pool, cluster: int, proc: int = 0) -> str:
 def test_a_promised_job_starts_on_its_slot(pool: Pool, remote: Remote) -> None:
     """It waits until it is bound, carries its promise, and comes before its user's others."""
     cluster = promised(pool)
-    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [4])), admit(cluster)))
+    start(remote, reserve((job_id(cluster, 0), 0.0, [4])), admit(cluster))
     assert where(pool, cluster) == SLOTS[4]
     ad = pool.job(cluster)
     assert (ad["RtAdmission"], ad["RtNodeSet"]) == ("judged", SLOTS[4])
@@ -142,7 +150,7 @@ def test_nothing_is_asked_for_twice(pool: Pool, remote: Remote) -> None:
         (job_id(slow, 0), 0.0, [row - 1]),
         (FIRST_OWN_ID, 0.0, [row - 2]),
     )
-    done(remote.apply(plan, admit(busy, slow)))
+    start(remote, plan, admit(busy, slow))
     assert pool.job(slow)["RtNodeSet"] == SLOTS[row - 1]
     assert "RtNodeSet" not in pool.job(busy)
     plan = reserve((job_id(busy, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [row - 2]))
@@ -160,7 +168,7 @@ def test_best_effort_jobs_leave_slots_free_for_planned_starts(pool: Pool, remote
     pool.wait_job(short)
     assert [pool.job(each)["JobStatus"] for each in (long, endless)] == [1, 1]
     cluster = promised(pool, seconds=20)
-    done(remote.apply(reserve((job_id(cluster, 0), 0.0, [2])), admit(cluster)))
+    start(remote, reserve((job_id(cluster, 0), 0.0, [2])), admit(cluster))
     pool.wait_job(long)
     pool.wait_job(endless)
     assert where(pool, cluster) == SLOTS[2]
@@ -170,10 +178,10 @@ def test_a_job_that_does_not_start_is_planned_anew(pool: Pool, remote: Remote) -
     """It gets another slot; one that is no longer promised anything starts anywhere."""
     first, second = promised(pool, *UNREADY), promised(pool, *UNREADY)
     jobs = [job_id(first, 0), job_id(second, 0)]
-    done(remote.apply(reserve((jobs[0], 0.0, [0]), (jobs[1], 0.0, [1])), admit(first, second)))
+    start(remote, reserve((jobs[0], 0.0, [0]), (jobs[1], 0.0, [1])), admit(first, second))
     assert sorted(remote.look().running.id.tolist()) == jobs
     wait_for("they wait again", lambda: remote.look().queued.id.tolist() == jobs)
-    done(remote.apply(reserve((jobs[0], 0.0, [1]), (FIRST_OWN_ID, 0.0, [0, 2, 3, 4]))))
+    start(remote, reserve((jobs[0], 0.0, [1]), (FIRST_OWN_ID, 0.0, [0, 2, 3, 4])))
     assert pool.job(first)["RtNodeSet"] == SLOTS[1]
     ad = pool.job(second)
     assert (ad["RtAdmission"], ad["RtNodeSet"], ad["JobPrio"]) == ("unjudged", None, 0)
@@ -191,7 +199,7 @@ def test_a_divided_load(pool: Pool, remote: Remote) -> None:
     schedule = plan.plan
     shares = np.array([0.5, 0.25, 0.25])
     plan = Reserve(plan.job, Schedule(schedule.entries, schedule.indptr, schedule.nodes, shares))
-    done(remote.apply(plan, admit(cluster)))
+    start(remote, plan, admit(cluster))
     assert [where(pool, cluster, proc) for proc in range(3)] == [SLOTS[row] for row in (5, 1, 3)]
     assert "MINE=a' 'b" in pool.job(cluster, 1)["Environment"]
     done(remote.apply(reserve()))
@@ -215,9 +223,9 @@ def test_a_parallel_job_runs_at_its_planned_size(pool: Pool, remote: Remote) -> 
     wide = ["universe = parallel", "machine_count = 4", "+MinHosts = 2", '+RtSpeedup = "linear"']
     cluster = promised(pool, *wide)
     job = job_id(cluster, 0)
-    done(remote.apply(reserve((FIRST_OWN_ID, 0.0, [5]), (job, 300.0, [5, 0])), admit(cluster)))
+    start(remote, reserve((FIRST_OWN_ID, 0.0, [5]), (job, 300.0, [5, 0])), admit(cluster))
     assert (pool.job(cluster)["MinHosts"], pool.job(cluster)["MaxHosts"]) == (2, 4)
-    done(remote.apply(reserve((job, 0.0, [4, 0, 2]))))
+    start(remote, reserve((job, 0.0, [4, 0, 2])))
     ad = pool.wait_job(cluster, 0, "Running")
     assert (ad["MaxHosts"], ad["RtHosts"]) == (3, "2-4")
     assert sorted(ad["AllRemoteHosts"].split(",")) == [SLOTS[row] for row in (0, 2, 4)]
@@ -360,7 +368,7 @@ def test_partitionable_slots_keep_some_of_their_cpus(testbed: None) -> None:
         free = sorted(set(range(4)) - set(remote.look().allocations.nodes.tolist()))
         assert len(free) == 2
         later = (FIRST_OWN_ID + 1, 70.0, free[1:])
-        done(remote.apply(reserve((job_id(one, 0), 0.0, free[:1]), later), admit(one)))
+        start(remote, reserve((job_id(one, 0), 0.0, free[:1]), later), admit(one))
         assert where(pool, one).startswith("slot1_")
         done(remote.apply(reserve(later)))
         time.sleep(8)  # a negotiation, and more
@@ -376,8 +384,10 @@ def test_the_older_release(testbed: None) -> None:
         one, other = promised(pool, seconds=300), promised(pool, seconds=300)
         plan = reserve((job_id(one, 0), 0.0, [1]), (FIRST_OWN_ID, 30.0, [0]))
         values = SetPriority(ids(one, other), np.array([0.5, 0.1]))
-        done(remote.apply(plan, admit(one), Release(ids(other)), values))
+        start(remote, plan, admit(one), Release(ids(other)), values)
         assert where(pool, one) == SLOTS[1]
-        done(remote.apply(reserve((FIRST_OWN_ID, 30.0, [0])), Cancel(ids(one), ("no more",))))
+        kept = reserve((FIRST_OWN_ID, 30.0, [0]))
+        done(remote.apply(kept, Cancel(ids(one), ("no more",))))
         assert pool.wait_job(one, 0, "Removed")["RemoveReason"].startswith("no more")
+        done(remote.apply(kept))
         assert where(pool, other) == SLOTS[1]
