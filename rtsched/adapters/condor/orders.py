@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -104,18 +104,6 @@ class Hands(Protocol):
 def change(kind: str, job: int, text: str, *steps: Step) -> Change:
     """Return a change that takes these steps."""
     return Change(kind, job, text, steps)
-
-
-def merged(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes, those of equal kind, job and text being one."""
-    found: dict[tuple[str, int, str], Change] = {}
-    for each in changes:
-        key = (each.kind, each.job, each.text)
-        known = found.get(key)
-        if known is not None and known.order and each.order:
-            each = replace(each, order=(*known.order, *each.order))
-        found[key] = each
-    return list(found.values())
 
 
 def carried_out(
