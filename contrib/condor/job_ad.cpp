@@ -161,8 +161,9 @@ JobAd describe(const ClassAd &ad)
 	bool is_factory = is_defined(ad, "JobFactoryId");
 	job.cluster = integer_of(ad, "ClusterId");
 	job.materialized = !is_factory && is_defined(ad, "JobMaterializeDigestFile");
-	job.whole = is_factory || job.materialized || is_load ||
-		    integer_of(ad, "JobUniverse") == PARALLEL;
+	bool is_wide = is_load || integer_of(ad, "JobUniverse") == PARALLEL;
+	job.whole = is_factory || job.materialized || is_wide;
+	job.apart = job.materialized && !is_wide && integer_of(ad, "ProcId") != 0;
 	ad.EvaluateAttrString("RtVerdict", verdict);
 	job.open = verdict == "open";
 	return job;

@@ -14,6 +14,8 @@ struct JobAd {
 	bool wishes = false;	  /* it says something that only the daemon can judge */
 	bool whole = false;	  /* all procs of its cluster are judged as one */
 	bool materialized = false; /* made from a cluster that is in the queue already */
+	bool apart = false;	  /* materialized, and a job by itself that its cluster's verdict does
+				   * not speak of */
 	bool open = false;	  /* its transform waits for a verdict */
 };
 

@@ -169,6 +169,9 @@ std::optional<Ruling> judge(const ClassAd &ad)
 
 	if (!job.open || !concerns_us(settings, job))
 		return {};
+	/* One promise per job: the first proc has its cluster's, the daemon judges each other one. */
+	if (job.apart && job.wishes)
+		return Ruling{false, PARKED, ""};
 	if (std::optional<Ruling> known = memory.recall(job))
 		return known;
 	return ruled(settings, job);

@@ -67,6 +67,7 @@ class Marks(Table):
     parked = Column(np.bool_, False, "Its filter let it in to be judged later, and held it.")
     held = Column(np.bool_, False, "It waits for a release.")
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")
+    stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
 
+STUCK = "it did not start on the nodes that were kept for it; see what it requires of them"
+
 REQUEUED = 180.0
 """Seconds by which the batch system itself puts off a job that it queues again, at the most."""
 
@@ -43,6 +45,7 @@ def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict
         "it waits for other jobs than it was promised with": np.isin(
             ids[there], _newly_waiting(site, sight, names)
         ),
+        STUCK: np.isin(ids[there], sight.marks.job[sight.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, asked),
         "it asks for larger nodes than it was promised": _grown(seen, asked),
         "it was moved to another QOS": _moved(seen, asked, "qos") & _said(asked, "qos"),

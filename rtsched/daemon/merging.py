@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ended, Ending
 from rtsched.daemon import messages
-from rtsched.daemon.altered import LATE, changed_by_users, with_parts
+from rtsched.daemon.altered import LATE, STUCK, changed_by_users, with_parts
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
 from rtsched.model.actions import Action, Tell
@@ -58,7 +58,9 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
             records[record.id] = record
     asked = with_parts(_of_records(site.asked, names, records), sight)
     after = _seen(site, sight, names, records, asked, now)
-    over = {record.token for record in new if record.standing == "lapsed"}
+    over = {r.token for r in new if r.standing == "lapsed" or r.why == STUCK}
+    # What comes to nothing together was submitted together: that counts as one.
+    over |= set({r.uid: r.token for r in new if r.why == NOT_TAKEN}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
     tells, untold = _tells(site, sight, new, now)

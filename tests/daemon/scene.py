@@ -70,6 +70,7 @@ class Scene:
         partitions: Mapping[str, tuple[int, ...]] | None = None,
         parked: Jobs | None = None,
         held: tuple[int, ...] = (),
+        stuck: tuple[int, ...] = (),
         edges: tuple[tuple[int, int], ...] = (),
         changed: Mapping[str, object] | None = None,
     ) -> Settled:
@@ -113,6 +114,7 @@ class Scene:
             token=[r[1] or None for r in rows] or None,
             requeues=[True] * len(rows) or None,
             held=[r[0] in held for r in rows] or None,
+            stuck=[r[0] in stuck for r in rows] or None,
         )
         if parked is not None:
             waiting = Jobs.joined([waiting, parked])

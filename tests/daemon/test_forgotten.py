@@ -10,6 +10,7 @@ import pytest
 from scene import ANN, T0, WORDS, Scene
 
 from rtsched.adapters.live import Ended, Ending, Sight, Submission
+from rtsched.daemon.altered import STUCK
 from rtsched.daemon.forgotten import recalled
 from rtsched.daemon.merging import GONE, NOT_TAKEN
 from rtsched.daemon.submits import Desk
@@ -97,7 +98,26 @@ def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     (record,) = scene.look(T0 + 3).changed
     assert (record.token, record.standing, record.why) == (token, "withdrawn", NOT_TAKEN)
     assert (len(scene.site.snapshot.plan), len(scene.site.numbers)) == (0, 0)
-    assert scene.site.unused_by(ANN, T0 + 3, "provisional") == []
+    assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
+
+
+def test_a_transaction_that_is_refused_counts_once() -> None:
+    """However many jobs it had, its user is not turned away for one mistake."""
+    scene = Scene()
+    for job in (7, 8, 9):
+        numbered(scene, job, T0)
+    assert len(scene.look(T0 + 3).changed) == 3
+    assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
+
+
+def test_a_job_that_cannot_start_loses_its_promise() -> None:
+    """Nodes are not kept for ever for a job that its own requirements keep off them."""
+    scene = Scene()
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    scene.look(T0 + 1, queued=((7, token),))
+    settled = scene.look(T0 + 2, queued=((7, token),), stuck=(7,))
+    assert [(r.standing, r.why) for r in settled.changed] == [("void", STUCK)]
+    assert not len(scene.site.snapshot.plan)
 
 
 def test_a_job_that_was_over_before_a_look_is_asked_for() -> None:

@@ -10,7 +10,7 @@ from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.orders import Act, change
 from rtsched.adapters.condor.reserving import text_of
-from rtsched.adapters.condor.view import RUNNING
+from rtsched.adapters.condor.view import RUNNING, work_began
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def overrun_changes(
         planned = number(ad, "rtlimit")
         if planned > 0:
             limit[row] = min(limit[row], planned)
-    over = procs.start + limit + settings.overrun_s + settings.completing_s
+    over = work_began(procs) + limit + settings.overrun_s + settings.completing_s
     for row in np.flatnonzero((procs.status == RUNNING) & (over < now)).tolist():
         proc, slots = int(view.numbers[row]), text_of(view, "slot", row).split(",")
         if memory.urged_lately(proc, now) or not view.leaving.isdisjoint(map(str.strip, slots)):

@@ -14,7 +14,7 @@ from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import cluster_of, job_id, proc_of
 from rtsched.adapters.condor.past import started_of
 from rtsched.adapters.condor.queue import OF_ENDS
-from rtsched.adapters.condor.sight import has_slot
+from rtsched.adapters.condor.view import has_slot
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:

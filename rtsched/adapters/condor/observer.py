@@ -17,10 +17,8 @@ from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, TO_PLACE, Queue, 
 from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.sight import (
-    Bound,
     Groups,
     allocations_of,
-    bound_of,
     edges_of,
     groups_of,
     jobs_of,
@@ -38,6 +36,7 @@ from rtsched.adapters.condor.slots import (
     machine_of,
     slots_of,
 )
+from rtsched.adapters.condor.starting import Bound, Chances, bound_of
 from rtsched.adapters.condor.view import HELD, IDLE, View
 from rtsched.adapters.live import Ended, Sight
 from rtsched.errors import AdapterError
@@ -73,6 +72,7 @@ class Observer:
 
     def __init__(self, settings: CondorSettings, pool: Pool) -> None:
         self._settings, self._pool = settings, pool
+        self._chances = Chances()
         self._roster, self._seats, self._begun = Roster(), Seats(), Begun(pool)
         self._machine: Machine | None = None
         self._cluster: Cluster | None = None
@@ -143,13 +143,14 @@ class Observer:
         allocations = allocations_of(queue, groups, taken.rows, begun, bound, facts, now)
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = endings_of(queue.over)
+        stuck = self._chances.update(queue, facts, now)
         return Sight(
             now,
             self._cluster_now(machine, taken.others),
             jobs_of(queue, groups, waits, facts),
             jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
             allocations,
-            marks_of(queue, groups, np.concatenate([waits, runs])),
+            marks_of(queue, groups, np.concatenate([waits, runs]), stuck),
             ended.take(~np.isin(ended.job, groups.job)),
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),

@@ -3,9 +3,9 @@
 A promised job starts on the slots of its node set and nowhere else. It gets one when it is the
 first on all its planned rows, all of these are free and have been closed to other jobs for some
 seconds (so that none is on its way there), and it waits for no other job. From then on it
-counts as running (`sight.bound_of`): matching takes up to a negotiation's interval, and a plan that
-moved the job meanwhile would have it start nowhere. If it has not started by the time that a start
-may take, it is planned anew.
+counts as running (`starting.bound_of`): matching takes up to a negotiation's interval, and a plan
+that moved the job meanwhile would have it start nowhere. If it has not started by the time that a
+start may take, it is planned anew; after two of those its promise is void.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from rtsched.adapters.condor.seats import Sitter
 from rtsched.adapters.condor.shape import LOAD
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.condor.view import (
+    DEFERRED_S,
     HELD,
-    IDLE,
     PARKED,
     REMOVED,
-    RUNNING,
-    SUSPENDED,
-    TRANSFERRING,
     UNJUDGED,
+    has_slot,
+    slot_names,
+    work_began,
 )
 from rtsched.adapters.live import Marks
 from rtsched.adapters.users import uid_of
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.queue import Queue
     from rtsched.adapters.condor.shape import Shape
     from rtsched.adapters.condor.slots import Claim
+    from rtsched.adapters.condor.starting import Bound
     from rtsched.adapters.condor.view import Procs
-
-_RUNS = (RUNNING, TRANSFERRING, SUSPENDED, REMOVED)
-"""States of procs that have a slot; a removed one has until it has cleaned up."""
 
 
 @dataclass(frozen=True)
@@ -64,48 +62,6 @@ class Groups:
     first: NDArray[np.int64]
     group: NDArray[np.int64]
     runs: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A job that may start on slots of its own, and does so with the next negotiation.
-
-    `start` is when, as planned, seconds since the epoch; `procs` how many it has.
-    """
-
-    start: float
-    procs: int
-
-
-def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
-    """Return the jobs that were given slots and are about to start on them.
-
-    They count as running, so that no plan moves them any more. One that has not started within the
-    time that a start may take, or whose slots somebody else has, only waits.
-    """
-    procs, found, wait = queue.procs, dict[int, Bound](), set[int]()
-    taken = {name for slots in procs.take(has_slot(procs)).texts("slot") for name in _words(slots)}
-    rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0))
-    sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
-    for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
-        job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")
-        judged = admission not in {None, PARKED, UNJUDGED}
-        if judged and start + facts.start_delay >= now and taken.isdisjoint(_words(words)):
-            before = found.get(job, Bound(start, 0))
-            found[job] = Bound(min(start, before.start), before.procs + 1)
-        else:
-            wait.add(job)
-    return {job: bound for job, bound in found.items() if job not in wait}
-
-
-def _words(names: str | None) -> list[str]:
-    """Return the names of a list."""
-    return [name.strip() for name in names.split(",")] if names else []
-
-
-def has_slot(procs: Procs) -> NDArray[np.bool_]:
-    """Return bool[n]: which procs run."""
-    return np.isin(procs.status, _RUNS)
 
 
 def groups_of(queue: Queue, begun: Mapping[int, int]) -> Groups:
@@ -149,7 +105,7 @@ def sitters_of(
     )
     sitters, of = [], []
     for row, slots, node_set, admission in words:
-        names = _words(slots if runs[row] else node_set)
+        names = slot_names(slots if runs[row] else node_set)
         number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
         asked = int(procs.cpus[row]), int(procs.memory[row])
         first = admission not in {None, UNJUDGED}
@@ -210,7 +166,7 @@ def allocations_of(
     jobs = groups.job[running]
     late = np.array([bound[job].start if job in bound else np.nan for job in jobs.tolist()])
     start = np.fmin(_starts(queue.procs, groups)[running], late)
-    start = np.where(start <= now, start, now)  # its owner can change what the ad says
+    start = np.where(start <= now + DEFERRED_S, start, now)  # its owner can change the ad
     more = np.where(np.isnan(late), facts.tail, facts.margin)
     end = start + _lengths(queue, groups, running, begun, facts) + more
     gone = queue.procs.status[groups.first[running]] == REMOVED
@@ -221,10 +177,10 @@ def allocations_of(
 
 
 def _starts(procs: Procs, groups: Groups) -> NDArray[np.float64]:
-    """Return when the first proc of each job that runs was started; nan: that is not said."""
-    start = np.full(len(groups.job), np.inf)
+    """Return when the first proc of each job that runs began to work; nan: that is not said."""
+    start, began = np.full(len(groups.job), np.inf), work_began(procs)
     runs = has_slot(procs) & ~np.isnan(procs.start)
-    np.minimum.at(start, groups.group[runs], procs.start[runs])
+    np.minimum.at(start, groups.group[runs], began[runs])
     return np.where(np.isinf(start), np.nan, start)
 
 
@@ -350,7 +306,9 @@ def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
         plain[name][at] = value
 
 
-def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
+def marks_of(
+    queue: Queue, groups: Groups, which: NDArray[np.int64], stuck: frozenset[int] = frozenset()
+) -> Marks:
     """Return the marks of jobs that wait or run; START holds those that are parked.
 
     HTCondor may stop and start again any job of these universes, so we may too, unless it says
@@ -371,6 +329,7 @@ def marks_of(queue: Queue, groups: Groups, which: NDArray[np.int64]) -> Marks:
         parked=parked,
         held=(held & ~groups.runs)[which] | parked,
         requeues=~_declares(queue, first, False),
+        stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
     )
 
 

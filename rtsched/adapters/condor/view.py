@@ -51,6 +51,33 @@ class Procs(Table):
     rank_set = Text("RtRankSet.")
 
 
+_RUNS = (RUNNING, TRANSFERRING, SUSPENDED, REMOVED)
+"""States of procs that have a slot; a removed one has until it has cleaned up."""
+
+
+def has_slot(procs: Procs) -> NDArray[np.bool_]:
+    """Return bool[n]: which procs run."""
+    return np.isin(procs.status, _RUNS)
+
+
+def slot_names(names: str | None) -> list[str]:
+    """Return the names of a list."""
+    return [name.strip() for name in names.split(",")] if names else []
+
+
+DEFERRED_S = 600.0
+"""Seconds at most for which a job may wait in its slot for its DeferralTime."""
+
+
+def work_began(procs: Procs) -> NDArray[np.float64]:
+    """Return float64[n]: when each that runs began to work, seconds since the epoch; nan: unknown.
+
+    HTCondor gives a job its slot some time before its DeferralTime.
+    """
+    latest: NDArray[np.float64] = np.minimum(procs.begin, procs.start + DEFERRED_S)
+    return np.fmax(procs.start, latest)
+
+
 class Slots(Table):
     """One row per row of `Cluster.nodes`, in the same order."""
 

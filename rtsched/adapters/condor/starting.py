@@ -1,0 +1,85 @@
+"""Jobs that may start on slots of their own: those that are about to, and those that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.classads import number
+from rtsched.adapters.condor.view import IDLE, PARKED, UNJUDGED, has_slot, slot_names
+
+if TYPE_CHECKING:
+    from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.condor.queue import Queue
+    from rtsched.adapters.condor.view import Procs
+
+MISSED = 2
+"""Planned starts in a row after which a job counts as one that cannot start."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A job that may start on slots of its own, and does so with the next negotiation.
+
+    `start` is when, as planned, seconds since the epoch; `procs` how many it has.
+    """
+
+    start: float
+    procs: int
+
+
+def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
+    """Return the jobs that were given slots and are about to start on them.
+
+    They count as running, so that no plan moves them any more. One that has not started within the
+    time that a start may take, or whose slots somebody else has, only waits.
+    """
+    procs, found, wait = queue.procs, dict[int, Bound](), set[int]()
+    taken = _slots_taken(procs)
+    rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0))
+    sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
+    for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
+        job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")
+        judged = admission not in {None, PARKED, UNJUDGED}
+        if judged and start + facts.start_delay >= now and taken.isdisjoint(slot_names(words)):
+            before = found.get(job, Bound(start, 0))
+            found[job] = Bound(min(start, before.start), before.procs + 1)
+        else:
+            wait.add(job)
+    return {job: bound for job, bound in found.items() if job not in wait}
+
+
+class Chances:
+    """How often jobs did not start on free slots that were theirs, from look to look."""
+
+    def __init__(self) -> None:
+        self._missed: dict[int, set[float]] = {}
+
+    def update(self, queue: Queue, facts: CondorFacts, now: float) -> frozenset[int]:
+        """Return the jobs that missed so many planned starts one after the other as are too many.
+
+        One of their own requirements forbids the slots, or the site's START does.
+        """
+        procs, late = queue.procs, dict[int, set[float]]()
+        rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
+        taken = _slots_taken(procs)
+        sets = procs.take(rows).texts("node_set")
+        for row, words in zip(rows, sets, strict=True):
+            start = number(queue.ads.get(row, {}), "rtplannedstart")
+            if start + facts.start_delay < now and taken.isdisjoint(slot_names(words)):
+                late.setdefault(int(procs.job[row]), set()).add(start)
+        idle = set(procs.job[procs.status == IDLE].tolist())
+        known = {job: starts for job, starts in self._missed.items() if job in idle}
+        self._missed = {
+            job: known.get(job, set()) | late.get(job, set()) for job in {*known, *late}
+        }
+        return frozenset(job for job, starts in self._missed.items() if len(starts) >= MISSED)
+
+
+def _slots_taken(procs: Procs) -> set[str]:
+    """Return the slots on which procs run."""
+    return {
+        name for slots in procs.take(has_slot(procs)).texts("slot") for name in slot_names(slots)
+    }

@@ -1,0 +1,62 @@
+"""Jobs that were given slots: about to start, or unable to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.queue import queue_of
+from rtsched.adapters.condor.starting import Chances, bound_of
+from rtsched.adapters.condor.view import DEFERRED_S, Procs, work_began
+
+NOW = 1_800_000_000.0
+FACTS = CondorFacts(margin=60.0, start_delay=20.0)
+ONE = {"clusterid": 7, "procid": 0, "jobstatus": 1, "jobuniverse": 5, "owner": "alice"}
+BOUND = ONE | {"rtadmission": "tok", "rtdeadline": NOW + 900, "rtruntime": 60, "rtnodeset": "s1"}
+OTHER = ONE | {"clusterid": 8, "jobstatus": 2, "remotehost": "s1", "rtruntime": 60}
+
+
+def missed(chances: Chances, start: float, now: float, *others: dict[str, object]) -> list[int]:
+    """Return the clusters that cannot start, by a look at a job that was to start at `start`."""
+    queue = queue_of([BOUND | {"rtplannedstart": start}, *others], FACTS)
+    return [job >> 20 for job in chances.update(queue, FACTS, now)]
+
+
+def test_one_start_may_fail() -> None:
+    """A job that misses one start is planned anew; the second one in a row is too many."""
+    chances = Chances()
+    assert missed(chances, NOW, NOW + 10) == []
+    assert missed(chances, NOW, NOW + 21) == []
+    assert missed(chances, NOW, NOW + 30) == []
+    assert missed(chances, NOW + 60, NOW + 70) == []
+    assert missed(chances, NOW + 60, NOW + 81) == [7]
+
+
+def test_slots_that_others_have_are_no_chance() -> None:
+    """Somebody was quicker: that is not the job's fault."""
+    chances = Chances()
+    for turn in range(4):
+        assert missed(chances, NOW + 60 * turn, NOW + 60 * turn + 21, OTHER) == []
+
+
+def test_a_job_that_ran_begins_anew() -> None:
+    """What was started and came back has shown that it can start."""
+    chances = Chances()
+    missed(chances, NOW, NOW + 21)
+    running = BOUND | {"jobstatus": 2, "remotehost": "s1"}
+    chances.update(queue_of([running], FACTS), FACTS, NOW + 30)
+    assert missed(chances, NOW + 60, NOW + 81) == []
+
+
+def test_about_to_start_for_as_long_as_a_start_may_take() -> None:
+    """Then it only waits, and may be planned anew."""
+    queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
+    assert list(bound_of(queue, FACTS, NOW + 20)) == [7 << 20]
+    assert not bound_of(queue, FACTS, NOW + 21)
+
+
+def test_work_begins_at_the_deferral_time() -> None:
+    """A deferred job waits in its slot, but not for as long as its user likes."""
+    begin = np.array([-np.inf, NOW + 50, NOW + 10 * DEFERRED_S])
+    procs = Procs.build(3, start=np.full(3, NOW), begin=begin)
+    assert (work_began(procs) - NOW).tolist() == [0.0, 50.0, DEFERRED_S]
