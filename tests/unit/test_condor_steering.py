@@ -149,8 +149,29 @@ def test_parallel_jobs_get_the_size_that_fits_now() -> None:
     view = view_of(ad(1, **WIDE), ad(2, **later))
     changes = steered(placed((1, 3, [0, 1, 2, 3]), (2, 2, [0, 1, 2, 3])), view)
     assert [[(s.attribute, s.value) for s in one.order] for one in changes[:2]] == [
-        [("RtHosts", '"2-4"'), ("MinHosts", "3"), ("MaxHosts", "3")],
+        [
+            ("RtHosts", '"2-4"'),
+            ("MinHosts", "3"),
+            ("MaxHosts", "3"),
+            ("RtNodeSet", '"s1,s2,s3"'),
+        ],
         [("MinHosts", "1"), ("MaxHosts", "3")],
+    ]
+
+
+def test_parallel_jobs_keep_the_slots_that_they_were_given() -> None:
+    """As long as these are free; better ones that come free meanwhile change nothing."""
+    given = WIDE | {"minhosts": 2, "maxhosts": 2, "rthosts": "2-4", "rtnodeset": "s2,s4"}
+    view = view_of(ad(1, **given))
+    assert not steered(placed((1, 2, [0, 1, 2, 3])), view)
+    taken = view_of(ad(1, **given), ad(9, jobstatus=RUNNING, on=[3]))
+    (one,) = steered(placed((1, 2, [0, 1, 2, 3])), taken)
+    assert [(s.attribute, s.value) for s in one.order] == [("RtNodeSet", '"s1,s2"')]
+    (one,) = steered(placed((1, 4, [0, 1, 2, 3])), taken)
+    assert [(s.attribute, s.value) for s in one.order] == [
+        ("MinHosts", "2"),
+        ("MaxHosts", "4"),
+        ("RtNodeSet", "undefined"),
     ]
 
 
@@ -160,7 +181,7 @@ def test_slots_that_are_taken_or_kept_fit_nobody() -> None:
     kept = Memory(kept={"s2": ((0, 1),)})
     assert not steered(placed((1, 2, [0, 1, 2, 3])), view, kept)
     changes = steered(placed((1, 2, [0, 1, 2, 3])), view)
-    assert texts(changes) == ["set the host count of job 1.0 to 2-2"]
+    assert texts(changes) == ["have job 1.0 start on 2 hosts"]
     assert not steered(placed((1, 2, [0, 1, 2, 3])), view, sizes_per_cycle=0)
 
 

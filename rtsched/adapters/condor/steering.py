@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.factors import differing, factors_of
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.orders import Act, Edit, Rank, SetFactor, change
+from rtsched.adapters.condor.orders import UNDEFINED, Act, Edit, Rank, SetFactor, change
 from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.reserving import table_changes, text_of
 from rtsched.adapters.condor.shape import hosts
@@ -168,7 +168,7 @@ def _factors(
 
 
 def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) -> Iterator[Change]:
-    """Yield host counts of best-effort parallel jobs that left them open.
+    """Yield host counts of best-effort parallel jobs that left them open, and the slots for them.
 
     A size is what fits now. A job that has to wait gets its own range back: when slots come free,
     HTCondor may start it before the next look, on as many as there are.
@@ -183,22 +183,51 @@ def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) 
             continue
         if view.sight.queued.kind[view.place[job]] != Kind.MOLDABLE:
             continue
-        ad, proc = view.ads.get(waits[job][0], {}), int(view.numbers[waits[job][0]])
-        present = (number(ad, "minhosts"), number(ad, "maxhosts"))
-        own = hosts(ad)
-        nodes = placement.node_sets[code] if code >= 0 else np.arange(len(idle))
-        free = nodes[idle[nodes]]
-        wanted = (size, size) if len(free) >= size else own
-        idle[free[: size if wanted != own else 0]] = False
-        if wanted == present:
-            continue
-        left -= 1
-        said = [("MinHosts", str(wanted[0])), ("MaxHosts", str(wanted[1]))]
+        row = waits[job][0]
+        nodes = placement.node_sets[code] if code >= 0 else np.arange(len(idle), dtype=np.int32)
+        chosen = _first_free(nodes, size, idle, text_of(view, "node_set", row), view)
+        idle[chosen] = False
+        steps = _sized(row, chosen, view)
+        if steps:
+            left -= 1
+            says = f"on {len(chosen)} hosts" if len(chosen) else "on as many hosts as it asked for"
+            yield change("place", job, f"have job {name_of(job)} start {says}", *steps)
+
+
+def _first_free(
+    nodes: NDArray[np.int32], size: int, idle: NDArray[np.bool_], present: str, view: View
+) -> NDArray[np.int32]:
+    """Return the first `size` of some rows that are idle, or none if there are fewer.
+
+    Where those that a job was given before are so many and still idle, it keeps them.
+    """
+    free = nodes[idle[nodes]]
+    names = view.slots.texts("name")
+    given = set(present.split(","))
+    kept = free[[names[row] in given for row in free.tolist()]]
+    chosen = kept if len(kept) == size else free[:size]
+    return chosen if len(chosen) == size else free[:0]
+
+
+def _sized(row: int, chosen: NDArray[np.int32], view: View) -> list[Edit]:
+    """Return what gives a parallel job its slots and as many hosts, or its own range back.
+
+    Its own requirements keep it to them: the rank would give it others that are better by then.
+    """
+    ad, proc = view.ads.get(row, {}), (int(view.numbers[row]),)
+    own, names = hosts(ad), view.slots.texts("name")
+    least, most = (len(chosen), len(chosen)) if len(chosen) else own
+    slots = ",".join(dict.fromkeys(names[at] or "" for at in chosen.tolist()))
+    steps = []
+    if (number(ad, "minhosts"), number(ad, "maxhosts")) != (least, most):
         if not text(ad, "rthosts"):
-            said.insert(0, ("RtHosts", literal(f"{own[0]}-{own[1]}")))
-        steps = [Edit(Rank.JOB, (proc,), name, value) for name, value in said]
-        says = f"set the host count of job {name_of(job)} to {wanted[0]}-{wanted[1]}"
-        yield change("place", job, says, *steps)
+            steps.append(Edit(Rank.JOB, proc, "RtHosts", literal(f"{own[0]}-{own[1]}")))
+        steps.append(Edit(Rank.JOB, proc, "MinHosts", str(least)))
+        steps.append(Edit(Rank.JOB, proc, "MaxHosts", str(most)))
+    if slots != text_of(view, "node_set", row):
+        value = literal(slots) if slots else UNDEFINED
+        steps.append(Edit(Rank.JOB, proc, "RtNodeSet", value))
+    return steps
 
 
 def _idle_nodes(view: View, memory: Memory) -> NDArray[np.bool_]:
