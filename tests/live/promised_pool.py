@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 SUBMIT_CONF = "/etc/rtsched/submit.conf"
 QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
 TABLE = "/run/rtsched/slots"
-MARGIN = 15.0
-"""Seconds by which a job may outlive its run time, with `SITE` and `SITES_OWN`."""
-
 SITE = """
 planner = "mcdf"
 
@@ -38,7 +35,7 @@ offer = 8
 admins = ["carol"]
 
 [condor]
-start_delay_s = 8
+start_delay_s = 6
 overrun_s = 3
 completing_s = 4
 """
@@ -46,6 +43,8 @@ SITES_OWN = {
     "60-sites-own.conf": "RTSCHED_OVERRUN = 3\nRTSCHED_VACATE_TIME = 4\n",
 }
 """What `SITE` says differently from our fragments of the configuration."""
+
+EAGER = {"NEGOTIATOR_INTERVAL": "3", "NEGOTIATOR_CYCLE_DELAY": "1", "SCHEDD_INTERVAL": "3"}
 
 STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "sending"}
 
@@ -156,7 +155,8 @@ def live_pool(
     **options: Any,
 ) -> Iterator[LivePool]:
     """Give a pool of six slots, or as `options` say, with the library and the daemon."""
-    own = {"fast": 2, "slow": 4, "library": True, "config": fragments() | SITES_OWN} | options
+    config = fragments() | SITES_OWN
+    own = {"fast": 2, "slow": 4, "library": True, "config": config, "settings": EAGER} | options
     with Pool(suite, PoolOptions(**own), files={SUBMIT_CONF: QUICK} | dict(files or {})) as pool:
         pool.start_daemon(site)
         yield LivePool(pool)

@@ -1,0 +1,285 @@
+"""What users and admins of a real HTCondor see of the daemon, from condor_submit to the history."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from promised_pool import QUICK, SITE, SUBMIT_CONF, LivePool, live_pool, within
+from promising import PROMISED, eventually
+
+from rtsched.adapters.condor.ids import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCOPES = """
+[[scope]]
+partition = "fast"
+mode = "shadow"
+
+[[scope]]
+partition = "slow"
+mode = "warn"
+"""
+"""By the class of slots that a job asks for."""
+
+CHUNK = """\
+#!/bin/sh
+env | grep ^RTSCHED_ | sort
+/opt/rtsched/bin/rtsched chunk | sed 's/^export //' | sort
+"""
+LOAD = ("+RtSigma = 40", "+RtCms = 0.01", "+RtCps = 1")
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LivePool]:
+    """Run two fast and four slow slots with library and daemon."""
+    with live_pool(SITE + SCOPES, parallel=True) as running:
+        running.pool.write({"/usr/local/bin/chunk.sh": CHUNK})
+        running.pool.run(["chmod", "755", "/usr/local/bin/chunk.sh"])
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def clean(live: LivePool) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that answers."""
+    if not live.pool.services.alive("rtsched"):
+        live.pool.start_daemon(SITE + SCOPES)
+    live.said.clear()
+    yield
+    live.cancel_all()
+
+
+def names(live: LivePool, job: int) -> list[str]:
+    """Return the slots on which a job is planned."""
+    entries = live.ask("plan", user="root")["entries"]
+    return next((entry["nodes"] for entry in entries if entry["job"] == name_of(job)), [])
+
+
+def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
+    """The user reads a promise; slots are kept; the jobs end in time, and best effort goes on."""
+    others = live.fill(14, seconds=6)
+    live.wait_status(others, "running")
+    time.sleep(1.5)
+    said = live.submit(*within(80), "queue 3", seconds=4)
+    assert re.search(r"promised to end by \S+; planned to start at \S+ on 1 node", said.text)
+    jobs = [said.job + proc for proc in range(3)]
+    kept = eventually(lambda: len(found := live.kept_slots()) == 3 and found)
+    planned = [eventually(lambda j=job: names(live, j)) for job in jobs]
+    assert {slot for slots in planned for slot in slots} == set(kept)
+    for job in jobs:
+        ad = live.wait_status(job, "completed", seconds=70)
+        assert ad["LastRemoteHost"] in ad["RtNodeSet"].split(",")
+        assert ad["CompletionDate"] <= ad["RtPromise"] == ad["RtDeadline"]
+        live.wait_standing(job, "kept")
+        shown = live.ask("explain", name_of(job), "--live")
+        assert shown["promise"]["standing"] == "kept"
+    assert live.kept_slots() == {}
+    for job in range(others, others + 14):
+        live.wait_status(job, "completed")
+
+
+def test_a_counter_offer_holds(live: LivePool) -> None:
+    """A rejection says what is feasible; its user who asks for that is admitted, nobody else."""
+    wide = ("universe = parallel", "machine_count = 6")
+    live.promise(*wide, *within(100, 60), seconds=25)
+    refused = live.submit(*wide, *within(90, 60))
+    assert refused.job == 0
+    assert "ERROR: rtsched: rejected: " in refused.text
+    found = re.search(r"\((\+RtDeadline=\d+)\), kept for you", refused.text)
+    assert found, refused.text
+    again = (*wide, found[1], "+RtRunTime = 60")
+    assert live.submit(*again, user="bob").job == 0
+    assert live.submit(*again).promised
+    assert live.submit(*again).job == 0
+
+
+def test_a_promise_is_seen_by_its_owner_and_admins(live: LivePool) -> None:
+    """Status, explain and plan tell a user her own, and an admin or root everybody's."""
+    live.promise(*within(400, 60), "queue 6", seconds=50)
+    job = live.promise(*within(400, 60))
+    live.wait_standing(job, "firm")
+    name = name_of(job)
+    assert name in [promise["job"] for promise in live.ask("status")["promises"]]
+    assert not live.ask("status", user="bob")["promises"]
+    for admin in ("carol", "root", "rtsched"):
+        report = live.ask("status", user=admin)
+        assert report["everyone"]
+        assert {promise["user"] for promise in report["promises"]} == {"alice"}
+    report = live.ask("explain", name, "--live")
+    assert report["promise"]["standing"] == "firm"
+    assert PROMISED in report["verdicts"][0]["text"]
+    assert report["job"]["state"] == "waiting"
+    refusal = live.command("rtsched", "explain", name, "--live", user="bob")
+    unknown = live.command("rtsched", "explain", "98765.0", "--live", user="bob")
+    assert refusal.replace(name, "N") == unknown.replace("98765.0", "N")
+    assert live.ask("explain", name, "--live", user="carol")["job"]["user"] == "alice"
+    assert "for admins" in live.command("rtsched", "plan")
+    live.pool.run(["condor_rm", name], user="alice")
+    live.wait_standing(job, "withdrawn")
+
+
+def test_feasible_and_its_promise(live: LivePool) -> None:
+    """A job that asks for the deadline that `feasible` names is promised it; no trace is left."""
+    live.promise(*within(400, 60), "queue 6", seconds=50)
+    report = live.ask("feasible", "--time", "1", user="dave")
+    assert report["feasible"]
+    assert not live.ask("status", user="dave")["promises"]
+    asking = report["asking"].strip()
+    assert live.submit(asking, "+RtRunTime = 60", user="dave").promised
+    assert not live.ask("feasible", "--time", "1", "--deadline", "now+30seconds")["feasible"]
+    assert "the pool has 6" in live.command("rtsched", "feasible", "-N", "60", "--time", "1")
+
+
+def test_a_load_learns_its_chunks(live: LivePool) -> None:
+    """Chunks of a divisible load find their shares in ad and environment; the rest is removed."""
+    live.fill(6, seconds=5)
+    time.sleep(3)
+    lines = ("executable = /usr/local/bin/chunk.sh", "transfer_executable = false")
+    home = ("output = /home/alice/chunk.$(ProcId)", f"+RtDeadline = {time.time() + 55:.0f}")
+    job = live.promise(*lines, *home, *LOAD, "queue 6")
+    live.wait_standing(job, "kept", seconds=70)
+    ads = live.past(f"ClusterId == {job >> 20}")
+    ran = {number: ad for number, ad in ads.items() if ad["JobStatus"] == 4}
+    assert len(ads) == 6
+    assert 2 <= len(ran) < 6
+    assert sum(ad["RtFraction"] for ad in ran.values()) == pytest.approx(1.0, abs=1e-6)
+    for number, ad in ads.items():
+        if number not in ran:
+            assert ad["RemoveReason"].startswith("rtsched: "), ad["RemoveReason"]
+            continue
+        told = live.pool.path(f"/home/alice/chunk.{ad['ProcId']}").read_text().splitlines()
+        assert told[: len(told) // 2] == told[len(told) // 2 :], told
+        values = dict(line.split("=", 1) for line in told)
+        assert values["RTSCHED_NODES"] == str(len(ran))
+        assert values["RTSCHED_DEADLINE"] == str(ad["RtDeadline"])
+        assert float(values["RTSCHED_FRACTION"]) == pytest.approx(ad["RtFraction"], abs=1e-8)
+        assert values["RTSCHED_NODE"] == ad["RtNode"] == ad["LastRemoteHost"]
+
+
+def test_a_parallel_job_gets_a_size(live: LivePool) -> None:
+    """A moldable parallel job runs on as many slots as planned, all of them in its node set."""
+    live.fill(6, seconds=5)
+    time.sleep(3)
+    lines = (
+        "universe = parallel",
+        "machine_count = 4",
+        "+MinHosts = 2",
+        "+WantParallelScheduling = true",
+    )
+    job = live.promise(*lines, *within(120, 20), seconds=3)
+    live.wait_standing(job, "kept", seconds=80)
+    ad = live.ad(job)
+    assert 2 <= ad["MaxHosts"] <= 4
+    assert ad["MinHosts"] == ad["MaxHosts"] == len(ad["RtNodeSet"].split(","))
+    assert ad["RtHosts"] == "2-4"
+
+
+def test_parked_jobs_are_judged_later(live: LivePool) -> None:
+    """Parked while the daemon was down, they get a promise, or are removed with a reason."""
+    live.pool.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.pool.stop_daemon()
+    try:
+        eventually(lambda: "until it has been judged" in live.submit(*within(60)).text)
+        good = live.submit(*within(300), seconds=3)
+        bad = live.submit(*within(20, 60))
+        assert not good.promised
+        assert live.ad(good.job)["RtAdmission"] == "parked"
+        time.sleep(6)
+        assert live.status(good.job) == "idle"
+    finally:
+        live.pool.path(SUBMIT_CONF).write_text(QUICK)
+        live.pool.start_daemon()
+    assert live.wait_standing(good.job, "firm", "kept")
+    assert PROMISED in live.ad(good.job)["RtWhy"]
+    ad = live.wait_status(bad.job, "removed")
+    assert ad["RemoveReason"].startswith("rtsched: rejected: ")
+    assert live.wait_standing(good.job, "kept", seconds=40)
+
+
+def test_classes_where_it_only_watches_or_warns(live: LivePool) -> None:
+    """In shadow a hopeless job passes in silence, with warn with a word; none is promised."""
+    hopeless = within(30, 60)
+    assert live.submit(*hopeless).job == 0
+    quiet = live.submit(*hopeless, '+RtClass = "fast"')
+    told = live.submit(*hopeless, '+RtClass = "slow"')
+    assert quiet.job
+    assert "rtsched" not in quiet.text
+    assert told.job
+    assert "rtsched: warning: " in told.text
+    fine = live.submit(*within(600), '+RtClass = "fast"', seconds=2)
+    assert PROMISED not in fine.text
+    for said in (quiet, told, fine):
+        assert live.wait_status(said.job, "running", "completed").get("RtAdmission") is None
+    assert not {quiet.job, told.job, fine.job} & {each.id for each in live.kept()}
+
+
+def test_a_restart_keeps_promises(live: LivePool) -> None:
+    """Killed and started anew, the daemon knows all promises and keeps them."""
+    live.promise(*within(400, 20), "queue 6", seconds=8)
+    job = live.promise(*within(400, 20), seconds=2)
+    live.wait_standing(job, "firm")
+    live.pool.kill_daemon()
+    done = live.pool.run(["rtsched", "status"], user="alice", check=False)
+    assert done.returncode == 3
+    assert "no daemon answers" in done.stderr
+    live.pool.start_daemon()
+    assert name_of(job) in [promise["job"] for promise in live.ask("status")["promises"]]
+    live.wait_standing(job, "kept", seconds=60)
+
+
+def test_dagman(live: LivePool) -> None:
+    """Nodes of a DAG are promised deadlines when DAGMan submits them; a rejected one fails."""
+    node = "executable = /bin/sleep\narguments = 2\nlog = node.log\n+RtRunTime = 20\n"
+    wish = "+RtDeadline = QDate + {}\nqueue\n"
+    files = {"a.sub": node + wish.format(200), "b.sub": node + wish.format(5)}
+    files["dag"] = "JOB A a.sub\nJOB B b.sub\nPARENT A CHILD B\n"
+    live.pool.write({f"/home/alice/dag/{name}": text for name, text in files.items()})
+    live.pool.run(["chown", "-R", "alice", "/home/alice/dag"])
+    words = ["condor_submit_dag", "-f", "dag"]
+    live.pool.run(words, user="alice", cwd="/home/alice/dag")
+    done = eventually(lambda: live.past('DAGNodeName is "A"'), 60)
+    (job,) = done
+    assert live.wait_standing(job, "kept") == "kept"
+    log = live.pool.path("/home/alice/dag/dag.dagman.out")
+    eventually(lambda: "rtsched: rejected" in log.read_text(), 60)
+
+
+def test_a_dry_run_touches_nothing(live: LivePool) -> None:
+    """It judges, plans, and says what it would change; the queue is as before."""
+    live.pool.stop_daemon()
+    live.fill(6, seconds=20)
+    time.sleep(3)
+    waiting = live.submit(*within(300)).job
+    moving = ("ServerTime", "LastRejMatch", "AutoCluster")
+
+    def ads() -> dict[str, Any]:
+        found = live.ads(f"ClusterId == {waiting >> 20}")[waiting]
+        return {name: value for name, value in found.items() if not name.startswith(moving)}
+
+    before = ads()
+    live.pool.start_daemon(args=["--dry-run"])
+    try:
+        eventually(lambda: live.ask("plan", user="root")["changes"])
+        assert live.ask("plan", user="root")["mode"] == "dry-run"
+        assert ads() == before
+        assert not live.submit(*within(300)).promised
+    finally:
+        live.pool.stop_daemon()
+    assert waiting not in {each.id for each in live.kept()}
+
+
+def test_a_job_that_outlives_its_run_time(live: LivePool) -> None:
+    """A best-effort job that ignores SIGTERM is off its slot in time for the promise behind it."""
+    stubborn = "arguments = \"-c 'trap : TERM; while :; do sleep 1; done'\""
+    lines = ("executable = /bin/sh", stubborn, "+RtRunTime = 12", "queue 6")
+    others = live.submit(*lines, user="bob").job
+    live.wait_status(others, "running")
+    time.sleep(1.5)
+    job = live.promise(*within(70, 20), seconds=3)
+    live.wait_standing(job, "kept", seconds=80)
+    assert "rtsched: run time" in json.dumps(live.ads('Owner == "bob"'))
