@@ -163,7 +163,7 @@ JobAd describe(const ClassAd &ad)
 	job.materialized = !is_factory && is_defined(ad, "JobMaterializeDigestFile");
 	bool is_wide = is_load || integer_of(ad, "JobUniverse") == PARALLEL;
 	job.whole = is_factory || job.materialized || is_wide;
-	job.apart = job.materialized && !is_wide && integer_of(ad, "ProcId") != 0;
+	job.apart = job.materialized && !is_wide && integer_of(ad, "ProcId") > 0;
 	ad.EvaluateAttrString("RtVerdict", verdict);
 	job.open = verdict == "open";
 	return job;

@@ -69,6 +69,35 @@ class Memory {
 
 Memory memory;
 
+/* How long the schedd has waited for verdicts on the jobs of one cluster. It brings them all in
+ * within one transaction, and answers nobody meanwhile. */
+class Patience {
+      public:
+	bool is_over(long long cluster)
+	{
+		std::lock_guard<std::mutex> held(lock);
+
+		return cluster >= 0 && cluster == of && waited >= CLUSTER_WAIT_MS;
+	}
+
+	void spend(long long cluster, int64_t ms)
+	{
+		std::lock_guard<std::mutex> held(lock);
+
+		waited = cluster == of ? waited + ms : ms;
+		of = cluster;
+	}
+
+      private:
+	static constexpr int64_t CLUSTER_WAIT_MS = 1000;
+
+	std::mutex lock;
+	long long of = -1;
+	int64_t waited = 0;
+};
+
+Patience patience;
+
 /* Without the daemon */
 
 Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job)
@@ -140,7 +169,9 @@ Ruling ruled(const struct rtsched_settings &settings, const JobAd &job)
 		memory.keep(job, ruling, true);
 		return ruling;
 	}
+	int64_t began = rtsched_now_ms();
 	std::optional<Ruling> ruling = asked(settings, request);
+	patience.spend(job.cluster, rtsched_now_ms() - began);
 	bool is_final = ruling.has_value();
 	if (!ruling)
 		ruling = unjudged(settings, job);
@@ -174,6 +205,8 @@ std::optional<Ruling> judge(const ClassAd &ad)
 		return Ruling{false, PARKED, ""};
 	if (std::optional<Ruling> known = memory.recall(job))
 		return known;
+	if (job.wishes && patience.is_over(job.cluster))
+		return Ruling{false, PARKED, ""};
 	return ruled(settings, job);
 }
 

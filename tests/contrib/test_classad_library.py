@@ -324,13 +324,40 @@ def test_a_cluster_that_is_one_job_is_one_question(
         assert len(server.asked) == 3
 
 
-def test_a_factorys_answer_holds_for_what_it_makes(library: Library) -> None:
-    """Materialised procs get the cluster's admission unasked, hours later too."""
-    proc = f"job {ad(ProcId=3, JobFactoryId='undefined')}"
+def test_a_factorys_answer_is_its_first_jobs(library: Library) -> None:
+    """Its first proc gets the cluster's admission unasked; each other one is judged by itself."""
+    first, other = (f"job {ad(ProcId=proc, JobFactoryId='undefined')}" for proc in (0, 3))
+    asks = [f"cluster {MATERIALIZED}", first, ADMISSION, other, ADMISSION]
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
-        found = library.run(f"job {FACTORY}", ADMISSION, f"cluster {MATERIALIZED}", proc, ADMISSION)
-    assert found == ['"t1"', '"t1"']
+        found = library.run(f"job {FACTORY}", ADMISSION, *asks)
+    assert found == ['"t1"', '"t1"', '"parked"']
     assert len(server.asked) == 1
+
+
+def test_a_factory_of_chunks_is_one_job(library: Library) -> None:
+    """All procs of a divisible load have its admission."""
+    load = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', RtSigma=9)
+    with FilterServer(library.socket, answering(*ACCEPTED)):
+        found = library.run(f"cluster {load}", f"job {ad(ProcId=3)}", ADMISSION)
+    assert found == ['"t1"']
+
+
+def test_no_cluster_has_the_schedd_wait_for_long(library: Library) -> None:
+    """After a second of waiting for one cluster, its other jobs are judged later."""
+
+    def slowly(connection: object, *question: object) -> None:
+        time.sleep(0.4)
+        answering(*ACCEPTED)(connection, *question)
+
+    library.set(timeout_ms=5000)
+    asks = []
+    for proc in range(6):
+        asks += [f"job {ad(ClusterId=7, ProcId=proc, RtX=proc)}", ADMISSION]
+    with FilterServer(library.socket, slowly) as server:
+        found = library.run(*asks, f"job {ad(ClusterId=8, RtX=1)}", ADMISSION)
+    assert found[0] == found[-1] == '"t1"'
+    assert found[5] == '"parked"'
+    assert 4 <= len(server.asked) < 7
 
 
 def test_what_is_materialised_is_never_refused(library: Library) -> None:
