@@ -23,7 +23,7 @@ constexpr const char *sent[] = {
 
 /* Written by rtsched only: never sent, and no wish. */
 constexpr const char *ours[] = {
-	"RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet", "RtPromise",
+	"RtToken", "RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet", "RtPromise",
 	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts",
 };
 

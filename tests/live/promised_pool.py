@@ -107,8 +107,8 @@ class LivePool(Watched):
 
     def tokens(self) -> dict[int, str]:
         """Return the admissions that jobs carry, of those in the queue and in the history."""
-        known = self.past("RtAdmission =!= undefined") | self.ads("RtAdmission =!= undefined")
-        return {job: ad["RtAdmission"] for job, ad in known.items()}
+        known = self.past("RtToken =!= undefined") | self.ads("RtToken =!= undefined")
+        return {job: ad["RtToken"] for job, ad in known.items()}
 
     def kept_slots(self) -> dict[str, str]:
         """Return what the daemon's table says is kept of slots, by name."""

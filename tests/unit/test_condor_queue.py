@@ -58,7 +58,7 @@ def test_what_a_proc_says() -> None:
         jobstatus=RUNNING,
         jobcurrentstartdate=NOW,
         remotehost="slot1@a",
-        rtadmission="t1",
+        rtadmission="judged",
         rtnodeset="slot1@a",
         deferraltime=NOW + 50,
     )
@@ -73,7 +73,7 @@ def test_what_a_proc_says() -> None:
     assert procs.texts("submitter") == ["hep.ann@pool", "ann@pool"]
     assert procs.texts("name") == ["sweep", "sleep"]
     assert procs.texts("slot") == ["slot1@a", None]
-    assert procs.texts("admission") == ["t1", None]
+    assert procs.texts("admission") == ["judged", None]
 
 
 def test_procs_are_in_order_whatever_the_schedd_shows_first() -> None:
@@ -204,7 +204,7 @@ def test_a_load_ends_with_its_last_chunk() -> None:
     found = endings_of(
         [
             end(7, 1, completiondate=NOW + 9, **LOAD),
-            end(7, 0, jobcurrentstartdate=NOW - 99, rtadmission="t1", **LOAD),
+            end(7, 0, jobcurrentstartdate=NOW - 99, rtadmission="judged", rttoken="t1", **LOAD),
             spare,
             end(8, 1),
         ]

@@ -360,11 +360,11 @@ def test_marks() -> None:
     """Admissions and the words in their place, holds, and who must not be stopped."""
     look = Looks(slot("slot1@a"), slot("slot2@a"))
     view = look(
-        ad(1, rtadmission="t1"),
-        ad(2, rtadmission="parked"),
-        ad(3, rtadmission="unjudged", owner="nobody-at-all"),
+        ad(1, rtadmission="judged", rttoken="t1"),
+        ad(2, rtadmission="parked", rttoken="parked"),
+        ad(3, rtadmission="unjudged", rttoken="t3", owner="nobody-at-all"),
         ad(4, jobstatus=HELD),
-        ad(5, rtcheckpoint=False, rtadmission="judged"),
+        ad(5, rtcheckpoint=False, rtadmission="judged", rttoken="parked"),
         runs(6, rtcheckpoint=True),
     )
     marks = view.sight.marks

@@ -93,13 +93,13 @@ _WORSE = (Ending.COMPLETED, Ending.FAILED, Ending.OWN_LIMIT)
 
 
 def token_of(ad: Record) -> str | None:
-    """Return the admission that a job carries."""
-    return token_in(text(ad, "rtadmission"))
+    """Return the token of the admission that a job carries, None if it carries none.
 
-
-def token_in(admission: str | None) -> str | None:
-    """Return the token that an admission is; None for any other word."""
-    return None if admission in {PARKED, UNJUDGED, JUDGED} else admission
+    START reads RtAdmission, so it must not differ from job to job: each would be negotiated for by
+    itself.
+    """
+    token = text(ad, "rttoken") if text(ad, "rtadmission") == JUDGED else None
+    return None if token in {PARKED, UNJUDGED} else token
 
 
 def _job(ad: Record) -> int:

@@ -51,7 +51,8 @@ OF_JOBS = (
 """What is read of a job."""
 
 OF_ENDS = (
-    *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma", "RtAdmission"),
+    *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma"),
+    *("RtAdmission", "RtToken"),
     *("JobStartDate", "JobCurrentStartDate", "CompletionDate", "EnteredCurrentStatus"),
     *("ExitCode", "ExitBySignal", "RemoveReason"),
 )

@@ -54,8 +54,8 @@ WISHES: dict[str, str] = {
 """Attributes that users write, by their names in lower case."""
 
 OURS = (
-    *("RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtPromise", "RtPlannedStart"),
-    *("RtFraction", "RtNode", "RtWhy", "RtRankSet", "RtLimit", "RtHosts"),
+    *("RtToken", "RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet"),
+    *("RtPromise", "RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts"),
 )
 """Attributes that only rtsched writes."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import job_id, name_of
-from rtsched.adapters.condor.past import token_in
+from rtsched.adapters.condor.past import token_of
 from rtsched.adapters.condor.seats import Sitter
 from rtsched.adapters.condor.shape import LOAD
 from rtsched.adapters.condor.slots import parent_of
@@ -325,7 +325,7 @@ def marks_of(
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
-        token=[token_in(said) for said in admission],
+        token=[token_of(queue.ads.get(row, {})) for row in first.tolist()],
         parked=parked,
         held=(held & ~groups.runs)[which] | parked,
         requeues=~_declares(queue, first, False),

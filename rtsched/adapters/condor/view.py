@@ -22,8 +22,7 @@ IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 """JobStatus."""
 
 PARKED, UNJUDGED, JUDGED = "parked", "unjudged", "judged"
-"""What RtAdmission says in place of a token; the last of a job that was promised something later:
-it starts by its node set, as one with a token does."""
+"""What RtAdmission says; the last of a job that starts by its node set only."""
 
 
 class Procs(Table):
