@@ -150,10 +150,10 @@ def test_parallel_jobs_get_the_size_that_fits_now() -> None:
     changes = steered(placed((1, 3, [0, 1, 2, 3]), (2, 2, [0, 1, 2, 3])), view)
     assert [[(s.attribute, s.value) for s in one.order] for one in changes[:2]] == [
         [
+            ("RtNodeSet", '"s1,s2,s3"'),
             ("RtHosts", '"2-4"'),
             ("MinHosts", "3"),
             ("MaxHosts", "3"),
-            ("RtNodeSet", '"s1,s2,s3"'),
         ],
         [("MinHosts", "1"), ("MaxHosts", "3")],
     ]
@@ -169,9 +169,9 @@ def test_parallel_jobs_keep_the_slots_that_they_were_given() -> None:
     assert [(s.attribute, s.value) for s in one.order] == [("RtNodeSet", '"s1,s2"')]
     (one,) = steered(placed((1, 4, [0, 1, 2, 3])), taken)
     assert [(s.attribute, s.value) for s in one.order] == [
+        ("RtNodeSet", "undefined"),
         ("MinHosts", "2"),
         ("MaxHosts", "4"),
-        ("RtNodeSet", "undefined"),
     ]
 
 

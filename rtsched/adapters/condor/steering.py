@@ -212,21 +212,22 @@ def _first_free(
 def _sized(row: int, chosen: NDArray[np.int32], view: View) -> list[Edit]:
     """Return what gives a parallel job its slots and as many hosts, or its own range back.
 
-    Its own requirements keep it to them: the rank would give it others that are better by then.
+    Its own requirements keep it to them: the rank would give it others that are better by then. The
+    slots come first: a job of the new size never starts on the old ones.
     """
     ad, proc = view.ads.get(row, {}), (int(view.numbers[row]),)
     own, names = hosts(ad), view.slots.texts("name")
     least, most = (len(chosen), len(chosen)) if len(chosen) else own
     slots = ",".join(dict.fromkeys(names[at] or "" for at in chosen.tolist()))
     steps = []
+    if slots != text_of(view, "node_set", row):
+        value = literal(slots) if slots else UNDEFINED
+        steps.append(Edit(Rank.JOB, proc, "RtNodeSet", value))
     if (number(ad, "minhosts"), number(ad, "maxhosts")) != (least, most):
         if not text(ad, "rthosts"):
             steps.append(Edit(Rank.JOB, proc, "RtHosts", literal(f"{own[0]}-{own[1]}")))
         steps.append(Edit(Rank.JOB, proc, "MinHosts", str(least)))
         steps.append(Edit(Rank.JOB, proc, "MaxHosts", str(most)))
-    if slots != text_of(view, "node_set", row):
-        value = literal(slots) if slots else UNDEFINED
-        steps.append(Edit(Rank.JOB, proc, "RtNodeSet", value))
     return steps
 
 
