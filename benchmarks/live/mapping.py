@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SEED = 5
 COUNT = {False: 60, True: 20}
-GAP = 9.0
+GAP = {"slurm": 9.0, "condor": 20.0}
 """Mean seconds between two jobs."""
 SED = f"""
 [[plugin]]
@@ -40,12 +40,12 @@ def site(system: type[Live]) -> str:
     return f"{SED}[slurm]\nnode_weights = true\nspeeds = {speeds}\n"
 
 
-def works(count: int, slow: float) -> list[Work]:
+def works(count: int, slow: float, gap: float) -> list[Work]:
     """Return moldable jobs, arriving as a Poisson process; none needs a deadline."""
     chance = random.Random(SEED)  # noqa: S311
     at, found = 0.0, list[Work]()
     for number in range(count):
-        at += chance.expovariate(1 / GAP)
+        at += chance.expovariate(1 / gap)
         minutes, part = chance.choice((2, 3, 4)), chance.uniform(0.7, 0.95) / slow
         least = chance.choice((1, 1, 2))
         found.append(
@@ -79,7 +79,7 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
 
 def _side(system: type[Live], setup: Setup, count: int, keep: Path | None) -> dict[str, Any]:
     with system.up(setup) as live:
-        book = playing.play(live, works(count, SLOW[system.name]), offers=False)
+        book = playing.play(live, works(count, SLOW[system.name], GAP[system.name]), offers=False)
         limit = time.time() + 600
         while time.time() < limit and live.busy():
             time.sleep(1)
@@ -102,12 +102,15 @@ def _side(system: type[Live], setup: Setup, count: int, keep: Path | None) -> di
         "makespan_s": makespan,
         "node_s": served,
         "utilisation": served / (measure.NODES * makespan),
+        "strays": measure.strays(rows),
     }
 
 
 def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
     said = [f"{name}: not all jobs ended" for name, side in found.items() if _lost(side)]
+    if found["sed"]["strays"]:
+        said.append(f"{found['sed']['strays']} jobs ran where they were not to")
     if found["sed"]["mean_response_s"] >= found[system.name]["mean_response_s"]:
         said.append("jobs end no sooner with sed than without")
     return said
