@@ -71,14 +71,15 @@ def test_a_job_that_is_first_on_its_slot_may_start_there() -> None:
     assert edits(changes, "RtPlannedStart") == {A: f"{NOW:.0f}"}
     assert edits(changes, "RtPromise") == {A: f"{NOW + 5000:.0f}"}
     minutes = int((NOW + 5000) // 60)
-    assert edits(changes, "JobPrio") == dict.fromkeys((A, B), str(FIRST_PRIORITY - minutes))
+    prio = FIRST_PRIORITY - minutes
+    assert edits(changes, "JobPrio") == {A: str(FIRST_PRIORITY + prio), B: str(prio)}
 
 
 def test_nothing_is_asked_for_twice() -> None:
     """What the look shows already is no change."""
     plan, memory = plan_of((A, 20.0, [1])), Memory(negotiated=NOW)
     bound = {"rtnodeset": "s2", "rtplannedstart": NOW, "rtpromise": NOW + 5000}
-    prio = FIRST_PRIORITY - int((NOW + 5000) // 60)
+    prio = 2 * FIRST_PRIORITY - int((NOW + 5000) // 60)
     view = view_of(ad(1, **PROMISED, **bound, jobprio=prio))
     first = changes_of(plan, view, memory)
     assert [type(one.order[0]) for one in first] == [Publish]

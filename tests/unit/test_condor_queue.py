@@ -295,3 +295,24 @@ def test_factors_are_the_negotiators() -> None:
         {"name": "bob@pool"},
     ]
     assert factors_of(records) == {"ann@pool": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("reason", "passing", "overran"),
+    [
+        ({"holdreason": "rtsched: run time of 60 s is over", "holdreasoncode": 26}, True, True),
+        ({"holdreason": "Spooling input data files", "holdreasoncode": 16}, True, False),
+        ({"holdreason": "via condor_hold", "holdreasoncode": 1}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_some_holds_pass_by_themselves(
+    reason: dict[str, object], passing: bool, overran: bool
+) -> None:
+    """A job whose files come in is not held by its user; one that ran too long has ended once."""
+    marks = {"rtadmission": "judged", "rttoken": "t1", "rtdeadline": NOW + 9000}
+    found = queue(ad(1, jobstatus=HELD, **reason, **marks))
+    assert found.procs.passing.tolist() == [passing]
+    ends = endings_of(found.overran)
+    assert ends.texts("token") == ["t1"] * overran
+    assert ends.ending.tolist() == [Ending.OWN_LIMIT] * overran

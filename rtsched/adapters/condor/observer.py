@@ -151,7 +151,7 @@ class Observer:
             jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
             allocations,
             marks_of(queue, groups, np.concatenate([waits, runs]), stuck),
-            ended.take(~np.isin(ended.job, groups.job)),
+            Ended.joined([ended.take(~np.isin(ended.job, groups.job)), endings_of(queue.overran)]),
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
         )

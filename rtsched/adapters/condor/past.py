@@ -12,7 +12,7 @@ import numpy as np
 
 from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id, proc_of
-from rtsched.adapters.condor.queue import OF_ENDS
+from rtsched.adapters.condor.queue import OF_ENDS, OVER_TIME, is_overrun
 from rtsched.adapters.condor.shape import PARALLEL
 from rtsched.adapters.condor.view import COMPLETED, JUDGED, PARKED, REMOVED, UNJUDGED
 from rtsched.adapters.live import Ended, Ending
@@ -28,9 +28,6 @@ AT_A_TIME = 1000
 
 MOST = 100_000
 """Records that one search may return."""
-
-OVER_TIME = "rtsched: run time"
-"""How the reason of a removal begins that ends a job at its own run time."""
 
 
 def past(pool: Pool, jobs: Sequence[int]) -> Ended:
@@ -127,6 +124,8 @@ def _end(ad: Record) -> float:
 
 
 def _ending(ad: Record) -> Ending:
+    if is_overrun(ad):
+        return Ending.OWN_LIMIT
     if ad.get("jobstatus") == REMOVED:
         timed = (text(ad, "removereason") or "").startswith(OVER_TIME)
         return Ending.OWN_LIMIT if timed else Ending.FAILED

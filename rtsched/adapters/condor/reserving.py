@@ -45,7 +45,8 @@ NEGOTIATE_S = 10.0
 """Seconds between two requests for a negotiation."""
 
 FIRST_PRIORITY = 1 << 29
-"""JobPrio of promised jobs is this, less the minutes of their deadline since the epoch."""
+"""JobPrio of promised jobs is this, less the minutes of their deadline since the epoch; and as much
+again once they may start."""
 
 STARTED_S = 15.0
 """Seconds after its start at which a job that HTCondor shows as running does run."""
@@ -80,7 +81,7 @@ def reserve_changes(
         *_taken_back(plan, bindings, view),
         *_let_go(plan, view),
         *_rest_of_loads(view),
-        *_orders(plan, view, memory),
+        *_orders(plan, bindings, view, memory),
         *_negotiation(bool(bound), view, memory, now),
     ]
 
@@ -262,21 +263,24 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
             yield change("reserve", int(view.procs.job[row]), says, step)
 
 
-def _orders(plan: Schedule, view: View, memory: Memory) -> Iterator[Change]:
+def _orders(
+    plan: Schedule, bindings: list[Binding], view: View, memory: Memory
+) -> Iterator[Change]:
     """Yield which jobs come before all others of their users, the earliest deadline first.
 
-    Those that left the plan get their own priority back.
+    Those that may start come before those that only wait: the schedd offers the negotiator some
+    kinds of jobs at a time. Those that left the plan get their own priority back.
     """
     entries, half = plan.entries, FIRST_PRIORITY >> 1
     some = np.isin(view.procs.job, entries.job) | (view.procs.priority >= half)
     some &= np.isin(view.procs.job, view.sight.queued.id)
     rows = np.flatnonzero(some & np.isin(view.procs.status, (IDLE, HELD)))
-    wanted = {}
+    wanted, first = {}, {binding.job for binding in bindings}
     for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):
         if job in view.place:
             deadline = _deadline(job, view)
             minutes = (deadline if math.isfinite(deadline) else end) // 60.0
-            wanted[job] = FIRST_PRIORITY - int(minutes)
+            wanted[job] = FIRST_PRIORITY * (1 + (job in first)) - int(minutes)
     columns = view.procs.job[rows].tolist(), view.procs.priority[rows].tolist()
     for row, job, present in zip(rows.tolist(), *columns, strict=True):
         proc = int(view.numbers[row])

@@ -318,7 +318,7 @@ def marks_of(
     procs = queue.procs.take(first)
     users = np.array([uid_of(name) for name in procs.names("user")], np.int64)
     held = np.zeros(len(groups.job), np.bool_)
-    held[groups.group[queue.procs.status == HELD]] = True
+    held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
     admission = procs.texts("admission")
     parked = np.array([said == PARKED for said in admission], np.bool_)
     return Marks.build(

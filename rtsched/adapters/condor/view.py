@@ -32,6 +32,7 @@ class Procs(Table):
     cluster = Column(np.int64, -1, "ClusterId.")
     proc = Column(np.int64, -1, "ProcId.")
     status = Column(np.int8, IDLE, "JobStatus.")
+    passing = Column(np.bool_, False, "It is held by nobody, and goes on by itself.")
     universe = Column(np.int8, 5, "JobUniverse.")
     submit = Column(np.float64, np.nan, "QDate, seconds since the epoch.")
     begin = Column(np.float64, -np.inf, "DeferralTime, seconds since the epoch; -inf: none.")
