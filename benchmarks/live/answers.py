@@ -13,10 +13,12 @@ import loading
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from testbed import Cluster
+    from testbed import Box, Cluster
+
+    Questions = Mapping[str, Callable[[int], bytes]]
 
 FULL = {"jobs": 10_000, "nodes": 2_000, "promises": 1_000, "grown": 100_000}
 REDUCED = {"jobs": 1_000, "nodes": 200, "promises": 100, "grown": 3_000}
@@ -85,8 +87,8 @@ def _first(running: Cluster, extent: dict[str, int]) -> dict[str, Any]:
     loading.submit(
         running, 1, whole, nodes=each, minutes=60, begin=0, deadline=30_000, spread=32 * whole
     )
-    _steady(running)
-    return _measured(running)
+    steady(running)
+    return measured(running, _questions(running))
 
 
 def _again(running: Cluster, *, durable: str = "full", route: str = "auto") -> dict[str, Any]:
@@ -95,11 +97,21 @@ def _again(running: Cluster, *, durable: str = "full", route: str = "auto") -> d
     running.path(running.services.log_file("rtsched")).write_text("")
     site = f'{SITE}durable = "{durable}"\n[slurm]\nroute = "{route}"\n'
     running.start_daemon(site, timeout=300)
-    _steady(running)
-    return _measured(running)
+    steady(running)
+    return measured(running, _questions(running))
 
 
-def _steady(running: Cluster) -> None:
+def _questions(running: Cluster) -> Questions:
+    """Return what is asked: jobs that are accepted, and jobs that get an offer instead."""
+    wide = len(running.run(["sinfo", "-h", "-N", "-o", "%N"]).stdout.split()) // 3
+    now = int(time.time())
+    return {
+        "accept": lambda number: _job(number, 1, now + 200_000, 10),
+        "reject": lambda number: _job(number, wide, now + 3_000, 60),
+    }
+
+
+def steady(running: Box) -> None:
     """Wait until three cycles in a row have changed nothing and no admission is open."""
     until = time.monotonic() + 300
     quiet = 0
@@ -111,15 +123,16 @@ def _steady(running: Cluster) -> None:
         quiet = quiet + 1 if after["change_made"] == before["change_made"] else 0
 
 
-def _done(running: Cluster) -> dict[str, int]:
+def _done(running: Box) -> dict[str, int]:
     """Return how many cycles and changes the log tells of."""
     names = ("cycle_done", "change_made")
     return {name: len(loading.log_lines(running, name)) for name in names}
 
 
-def _measured(running: Cluster) -> dict[str, Any]:
+def measured(running: Box, questions: Questions) -> dict[str, Any]:
+    """Return how fast the daemon cycles and answers, and what memory it has."""
     cycles = _cycles(running)
-    beside, unexpected = _answers(running)
+    beside, unexpected = _answers(running, questions)
     time.sleep(LAPSED_S)
     child = _processes(running)[1]
     found = {
@@ -130,7 +143,7 @@ def _measured(running: Cluster) -> dict[str, Any]:
     }
     running.run(["kill", "-STOP", str(child)])
     try:
-        found["at_rest_ms"], more = _answers(running)
+        found["at_rest_ms"], more = _answers(running, questions)
     finally:
         running.run(["kill", "-CONT", str(child)])
     found["memory_mb"] = {
@@ -140,7 +153,7 @@ def _measured(running: Cluster) -> dict[str, Any]:
     return found | {"unexpected": unexpected + more}
 
 
-def _cycles(running: Cluster) -> dict[str, float]:
+def _cycles(running: Box) -> dict[str, float]:
     """Return the median cycle of several, the longest, and the medians of its parts."""
     before = _done(running)["cycle_done"]
     while len(lines := loading.log_lines(running, "cycle_done")[before:]) < CYCLES:
@@ -155,24 +168,18 @@ def _parts(line: Any) -> dict[str, float]:
     return {name: value for name, value in line.items() if isinstance(value, float)}
 
 
-def _promises(running: Cluster) -> int:
+def _promises(running: Box) -> int:
     """Return how many jobs have a promise that stands."""
     told = json.loads(running.run(["rtsched", "status", "--json"], timeout=60).stdout)
     return int(told["standings"].get("firm", 0))
 
 
-def _answers(running: Cluster) -> tuple[dict[str, Any], list[str]]:
-    """Ask as the filter does: jobs that are accepted, and jobs that get an offer instead."""
+def _answers(running: Box, questions: Questions) -> tuple[dict[str, Any], list[str]]:
+    """Ask as the filter does; return what it took, and answers that are not as they should be."""
     path, daemon = running.path(SOCKET), _processes(running)[0]
-    wide = len(running.run(["sinfo", "-h", "-N", "-o", "%N"]).stdout.split()) // 3
-    now = int(time.time())
-    asked = {
-        "accept": lambda n: _job(n, 1, now + 200_000, 10),
-        "reject": lambda n: _job(n, wide, now + 3_000, 60),
-    }
     found: dict[str, Any] = {}
     unexpected: list[str] = []
-    for kind, job in asked.items():
+    for kind, job in questions.items():
         before = _processor_s(running, daemon)
         took, texts = _asked(path, map(job, range(PROBES)))
         used = _processor_s(running, daemon) - before
@@ -216,20 +223,20 @@ def _asked(path: Path, messages: Iterable[bytes]) -> tuple[list[float], list[str
     return took, texts
 
 
-def _processes(running: Cluster) -> tuple[int, int]:
+def _processes(running: Box) -> tuple[int, int]:
     """Return the daemon's process id inside the cluster, and its child's."""
     pid = running.services.pid("rtsched")
     child = running.run(["pgrep", "-P", str(pid)]).stdout.split()
     return pid, int(child[0])
 
 
-def _processor_s(running: Cluster, pid: int) -> float:
+def _processor_s(running: Box, pid: int) -> float:
     """Return the processor seconds that a process has used."""
     fields = running.path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def _memory(running: Cluster, pid: int) -> float:
+def _memory(running: Box, pid: int) -> float:
     """Return the greatest resident size of a process, MiB."""
     lines = running.path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))

@@ -12,6 +12,8 @@ from testbed import Cluster, SlurmOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from testbed import Box
+
 USERS = ("alice", "bob", "carol", "dave")
 PROGRAM = Path(__file__).resolve().parents[2] / "contrib" / "slurm" / "bench_submit.c"
 SETTINGS = {
@@ -84,7 +86,7 @@ def filter_settings(running: Cluster, text: str) -> None:
     submit(running, 1, 1)
 
 
-def log_lines(running: Cluster, event: str) -> list[Mapping[str, Any]]:
+def log_lines(running: Box, event: str) -> list[Mapping[str, Any]]:
     """Return the daemon's log lines about an event."""
     text = running.path(running.services.log_file("rtsched")).read_text(errors="replace")
     lines = (line for line in text.splitlines() if f'"{event}"' in line)

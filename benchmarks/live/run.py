@@ -1,7 +1,7 @@
 """The proof on a real batch system: one command, machines of its own, tables.
 
     python benchmarks/live/run.py [--system slurm|condor]
-        --part promises|failures|fair-share|mapping|answers|throughput
+        --part promises|failures|fair-share|mapping|answers|throughput|negotiation
         [--planner edf|mcdf|spare] [--reduced] [--json] [--keep DIR]
 
 It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
@@ -21,6 +21,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests")]
 
 import answers  # noqa: E402
+import condor_answers  # noqa: E402
+import condor_negotiation  # noqa: E402
+import condor_throughput  # noqa: E402
 import failures  # noqa: E402
 import mapping  # noqa: E402
 import promises  # noqa: E402
@@ -44,7 +47,11 @@ PLAYED: Mapping[str, Any] = {
 """Parts that play jobs to any system."""
 SPEED: Mapping[str, Mapping[str, Any]] = {
     "slurm": {"answers": answers, "throughput": throughput},
-    "condor": {},
+    "condor": {
+        "answers": condor_answers,
+        "negotiation": condor_negotiation,
+        "throughput": condor_throughput,
+    },
 }
 """Parts that measure what one system is like."""
 
@@ -75,7 +82,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--reduced", action="store_true", help="minutes only")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--keep", type=Path, help="directory in which logs are kept")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.part not in {**PLAYED, **SPEED[given.system]}:
+        parser.error(f"there is no part {given.part} for {given.system}")
+    return given
 
 
 def part_of(given: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., list[str]]]:

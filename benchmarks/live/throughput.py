@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from testbed import Cluster
+    from testbed import Box, Cluster
 
 ROUNDS = {False: 5, True: 2}
 JOBS = {False: 400, True: 50}
@@ -86,7 +86,7 @@ def run(*, reduced: bool, keep: Path | None = None) -> dict[str, Any]:  # noqa: 
         for _ in range(ROUNDS[reduced]):
             for name, way in WAYS.items():
                 taken[name].append(_one(running, way, JOBS[reduced]))
-    sides = {name: _middle(rounds) for name, rounds in taken.items()}
+    sides = {name: middle(rounds) for name, rounds in taken.items()}
     for name, side in sides.items():
         _compare(side, sides["no plug-in"], judged=WAYS[name].daemon == "up")
     return {"rounds": ROUNDS[reduced], "jobs": JOBS[reduced], "load": os.getloadavg()[1], **sides}
@@ -98,7 +98,8 @@ def problems(found: dict[str, Any]) -> list[str]:
     return [f"{name}: jobs were refused" for name, side in sides.items() if side["refused"]]
 
 
-def _middle(rounds: list[dict[str, float]]) -> dict[str, float]:
+def middle(rounds: list[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each figure over the rounds."""
     return {key: loading.at_share([each[key] for each in rounds], 0.5) for key in rounds[0]}
 
 
@@ -119,15 +120,15 @@ def _one(running: Cluster, way: Way, jobs: int) -> dict[str, float]:
     """Submit in one way; return what it took."""
     _prepare(running, way)
     deadline = MONTH if way.deadline else 0
-    before = _daemon_s(running) if way.daemon == "up" else {}
+    before = daemon_s(running) if way.daemon == "up" else {}
     found: dict[str, float] = {"refused": 0}
     for clients in CLIENTS:
         took = loading.submit(running, clients, jobs // clients, begin=0, deadline=deadline)
         found[f"jobs_per_s_{clients}"] = took["jobs"] / took["seconds"]
         found[f"p50_ms_{clients}"] = took["p50_ms"]
         found["refused"] += took["refused"]
-    after = _daemon_s(running) if way.daemon == "up" else {}
-    found |= _each(before, after)
+    after = daemon_s(running) if way.daemon == "up" else {}
+    found |= per_answer(before, after)
     options = [f"--deadline=now+{deadline // 60}minutes"] if deadline else []
     begun = time.perf_counter()
     running.run(["sh", "-c", SBATCH, "sh", *options], user="alice", timeout=120)
@@ -170,7 +171,7 @@ def _clean(running: Cluster) -> None:
     wait_for("no job is left", lambda: not running.run(["squeue", "-h"]).stdout.strip(), 60)
 
 
-def _daemon_s(running: Cluster) -> dict[str, float]:
+def daemon_s(running: Box) -> dict[str, float]:
     """Return what the daemon has counted: answers, their seconds, and the plug-ins' of them."""
     text = running.run(["python3", "-c", METRICS], timeout=20).stdout
     rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
@@ -182,7 +183,7 @@ def _daemon_s(running: Cluster) -> dict[str, float]:
     return {name: float(rows.get(key, 0)) for name, key in keys.items()}
 
 
-def _each(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+def per_answer(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Return milliseconds of the daemon per answer, and of the policy; 0 where nobody asked."""
     counted = {key: after[key] - before[key] for key in before}
     if not counted.get("answers"):
