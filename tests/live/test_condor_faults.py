@@ -1,0 +1,438 @@
+"""What may fail on a real HTCondor: no promise is lost or invented, condor_submit never hangs.
+
+Each slot is a machine of its own, with its own startd.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from promised_pool import SITE, SUBMIT_CONF, TABLE, LivePool, live_pool, submit_file, within
+from promising import UNPROMISED, Said, eventually, lost_and_invented
+
+from rtsched.adapters.condor.ids import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KILLS = 5
+SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
+BOUND = 1.5
+"""Seconds that a condor_submit may take, whatever fails."""
+
+FAULTY = SITE.replace("lapse = 8", "lapse = 6").replace("[condor]", "[condor]\ntable_valid_s = 9")
+FAR = within(4 * 3600)[0]
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LivePool]:
+    """Run six machines of one slot each, with library and daemon."""
+    settings = {
+        "NEGOTIATOR_INTERVAL": "3",
+        "NEGOTIATOR_CYCLE_DELAY": "1",
+        "SCHEDD_INTERVAL": "3",
+        "CLASSAD_LIFETIME": "10",
+        "UPDATE_INTERVAL": "3",
+    }
+    files = {SUBMIT_CONF: SETTINGS}
+    with live_pool(FAULTY, files=files, startds=True, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def clean(live: LivePool) -> Iterator[None]:
+    """Each test begins with a daemon that answers, without jobs."""
+    if not live.pool.services.alive("rtsched"):
+        live.pool.start_daemon(FAULTY)
+    live.said.clear()
+    yield
+    live.cancel_all()
+
+
+@contextmanager
+def stream(live: LivePool) -> Iterator[list[Said]]:
+    """Submit jobs with deadlines meanwhile; give what was said."""
+    stop, said = threading.Event(), list[Said]()
+
+    def submit() -> None:
+        while not stop.is_set():
+            said.append(live.submit(FAR, "+RtRunTime = 20", seconds=0.5))
+            time.sleep(0.1)
+
+    client = threading.Thread(target=submit)
+    client.start()
+    try:
+        yield said
+    finally:
+        time.sleep(0.5)
+        stop.set()
+        client.join()
+
+
+def settled(live: LivePool) -> None:
+    """Wait until no promise is provisional."""
+    eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 25)
+
+
+def waiting(live: LivePool) -> int:
+    """Return a job of alice's with a promise, which waits for best-effort jobs to end."""
+    others = live.fill(6, seconds=15)
+    live.wait_status(others, "running")
+    time.sleep(1.5)
+    job = live.promise(FAR, "+RtRunTime = 20", seconds=2)
+    live.wait_standing(job, "firm")
+    return job
+
+
+def answers(live: LivePool) -> float:
+    """Return how long condor_q takes, in seconds."""
+    begun = time.monotonic()
+    live.pool.run(["condor_q", "-totals"])
+    return time.monotonic() - begun
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process that was started in the pool, and all that it started."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+# --- our daemon -----------------------------------------------------------------------------------
+
+
+def test_killed_in_the_middle_of_a_stream(live: LivePool) -> None:
+    """The daemon is killed while jobs come: what was promised stands, and no more."""
+    before = {each.token for each in live.kept()}
+    with stream(live) as said:
+        for number in range(KILLS):
+            time.sleep(0.6 + 0.11 * number)
+            live.pool.kill_daemon()
+            live.pool.start_daemon()
+    settled(live)
+    assert lost_and_invented(live, said, before) == []
+    assert sum(each.promised for each in said) >= KILLS
+    assert all(each.job for each in said)
+    assert live.slowest(said) < BOUND
+
+
+@pytest.mark.parametrize("point", ["committed", "answered"])
+def test_killed_at_the_worst_moment(live: LivePool, point: str) -> None:
+    """It dies when the promise is on the disk: before its user is told, or before the job is seen.
+
+    A promise that nobody was told of lapses; one that its user has read is there after the start.
+    """
+    live.pool.stop_daemon()
+    live.pool.start_daemon(env={"RTSCHED_FAILPOINT": point})
+    said = live.submit(*within(300), seconds=60)
+    eventually(lambda: not live.pool.services.alive("rtsched"))
+    assert said.promised == (point == "answered")
+    live.pool.start_daemon()
+    settled(live)
+    assert live.standing(said.job) == ("firm" if said.promised else "")
+    assert lost_and_invented(live, [said]) == []
+    assert said.seconds < BOUND
+
+
+def test_a_stopped_daemon_stalls_nobody(live: LivePool) -> None:
+    """Stopped, it costs each question the library's patience; going on, it invents no promise."""
+    first = waiting(live)
+    live.pool.services.signal("rtsched", "STOP")
+    said = []
+    for _ in range(10):
+        said.append(live.submit(*within(300)))
+        assert answers(live) < BOUND
+    many = live.submit(*within(300), "queue 50")
+    live.pool.services.signal("rtsched", "CONT")
+    assert all(UNPROMISED in each.text for each in (*said, many))
+    assert live.slowest([*said, many]) < BOUND
+    eventually(lambda: live.submit(*within(300)).promised)
+    settled(live)
+    assert live.standing(first) in {"firm", "kept"}
+    assert lost_and_invented(live, said) == []
+
+
+@pytest.mark.parametrize("policy", ["open", "hold", "closed"])
+def test_without_a_daemon(live: LivePool, policy: str) -> None:
+    """Without the daemon or its socket the site's choice holds, at once, and its user is told."""
+    told = {"open": UNPROMISED, "hold": "until it has been judged", "closed": "ERROR: rtsched: "}
+    live.pool.path(SUBMIT_CONF).write_text(f"{SETTINGS}on_failure = {policy}\n")
+    live.pool.stop_daemon()
+    try:
+        eventually(lambda: told[policy] in live.submit(*within(60)).text)
+        said = [live.submit(*within(60)) for _ in range(3)]
+        plain = live.submit(seconds=1)
+    finally:
+        live.pool.path(SUBMIT_CONF).write_text(SETTINGS)
+    assert all(told[policy] in each.text for each in said)
+    assert [bool(each.job) for each in said] == [policy != "closed"] * 3
+    assert plain.job
+    assert "rtsched" not in plain.text
+    assert live.slowest(said) < BOUND
+    live.pool.start_daemon()
+    eventually(lambda: live.submit(*within(300)).promised)
+
+
+IMPOSTOR = """
+import os, socket, time
+place = "/tmp/impostor.sock"
+with socket.socket(socket.AF_UNIX) as door:
+    door.bind(place)
+    os.chmod(place, 0o666)
+    door.listen(8)
+    time.sleep(600)
+"""
+
+
+def test_somebody_elses_socket(live: LivePool) -> None:
+    """Whoever else listens in the daemon's place is not asked."""
+    impostor = live.pool.popen(["python3", "-c", IMPOSTOR], user="bob")
+    live.pool.path(SUBMIT_CONF).write_text(f"{SETTINGS}socket = /tmp/impostor.sock\n")
+    try:
+        said = eventually(lambda: UNPROMISED in (s := live.submit(*within(300))).text and s)
+        log = live.pool.path("/var/log/condor/SchedLog").read_text(errors="replace")
+        assert "somebody else than daemon_user or root listens" in log
+    finally:
+        live.pool.path(SUBMIT_CONF).write_text(SETTINGS)
+        end(impostor)
+    assert said.seconds < BOUND
+    eventually(lambda: live.submit(*within(300)).promised)
+
+
+@pytest.mark.parametrize("how", ["KILL", "STOP"])
+def test_the_process_that_talks_to_htcondor_fails(live: LivePool, how: str) -> None:
+    """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
+    job = waiting(live)
+    daemon = live.pool.services.pid("rtsched")
+    children = live.pool.run(["pgrep", "-P", str(daemon)]).stdout.split()
+    live.pool.run(["kill", f"-{how}", children[0]])
+    said = live.submit(*within(300))
+    assert said.promised
+    live.wait_standing(said.job, "firm", "kept", seconds=30)
+    assert live.standing(job) in {"firm", "kept"}
+    assert live.slowest() < BOUND
+
+
+def test_a_full_disk(live: LivePool) -> None:
+    """Where a promise cannot be written down none is given; with room it works again at once."""
+    pool, place = live.pool, "/var/lib/rtsched"
+    pool.stop_daemon()
+    pool.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700,uid=rtsched", "tmpfs", place])
+    try:
+        pool.start_daemon()
+        first = waiting(live)
+        pool.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
+        said = [live.submit(*within(600)) for _ in range(30)]
+        assert any(UNPROMISED in each.text for each in said)
+        assert live.slowest(said) < BOUND
+        assert live.ask("status")["promises"]
+        pool.run(["rm", f"{place}/fill"])
+        eventually(lambda: live.submit(*within(600)).promised)
+        settled(live)
+        assert live.standing(first) in {"firm", "kept"}
+        assert lost_and_invented(live, said) == []
+    finally:
+        live.cancel_all()
+        pool.stop_daemon()
+        pool.run(["umount", place])
+
+
+def test_a_clock_that_steps(live: LivePool) -> None:
+    """An hour forth and back breaks no promise that has more than an hour left."""
+    pool = live.pool
+    pool.stop_daemon()
+    pool.start_daemon(stepping=True)
+    job = waiting(live)
+    for step in (3600.0, 0.0, -3600.0, 0.0):
+        pool.step_clock(step)
+        time.sleep(2.5)
+        assert live.standing(job) in {"firm", "kept"}
+    assert live.submit(FAR, "+RtRunTime = 20", seconds=1).promised
+    pool.stop_daemon()
+
+
+# --- the table of slots ---------------------------------------------------------------------------
+
+
+def damage(how: str) -> list[str]:
+    """Return the shell command that damages the table."""
+    commands = {
+        "missing": f"rm {TABLE}",
+        "malformed": f"printf 'rtsched-slots 1 x\\n\\0garbage' >{TABLE}",
+        "unreadable": f"chmod 000 {TABLE}",
+        "stale": f"sed -i '1s/.*/rtsched-slots 1 1000 900/' {TABLE}",
+        "somebody else's": f"chown bob {TABLE}",
+    }
+    return ["sh", "-c", commands[how]]
+
+
+@pytest.mark.parametrize("how", ["missing", "malformed", "unreadable", "stale", "somebody else's"])
+def test_a_table_that_is_of_no_use(live: LivePool, how: str) -> None:
+    """Jobs start as if nothing were planned, promised ones too; the daemon soon writes it anew."""
+    live.pool.services.signal("rtsched", "STOP")
+    try:
+        live.pool.run(damage(how))
+        other = live.fill(1, seconds=1)
+        live.wait_status(other, "running", "completed", seconds=15)
+        assert answers(live) < BOUND
+    finally:
+        live.pool.services.signal("rtsched", "CONT")
+
+    def good() -> bool:
+        shown = live.pool.run(["stat", "-c", "%U %a", TABLE], check=False).stdout
+        if shown.split() != ["rtsched", "644"]:
+            return False
+        first = live.pool.path(TABLE).read_text().split("\n")[0].split(" ")
+        return len(first) == 4 and abs(int(first[2]) - time.time()) < 10
+
+    eventually(good, 10)
+
+
+def test_no_room_for_the_table(live: LivePool) -> None:
+    """Without room the old table stays until it is stale, the admin is told, and promises hold."""
+    pool, place = live.pool, "/run/rtsched"
+    pool.stop_daemon()
+    pool.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755,uid=rtsched", "tmpfs", place])
+    try:
+        pool.start_daemon()
+        pool.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
+        job = waiting(live)
+        log = pool.path("/var/log/testbed/rtsched.log")
+        eventually(lambda: "cannot be written (No space left on device)" in log.read_text())
+        assert live.standing(job) in {"firm", "kept"}
+        pool.run(["rm", f"{place}/fill"])
+        eventually(lambda: "rtsched-slots" in pool.path(TABLE).read_text())
+    finally:
+        live.cancel_all()
+        pool.stop_daemon()
+        pool.run(["umount", place])
+
+
+# --- HTCondor's daemons ---------------------------------------------------------------------------
+
+
+def test_a_schedd_that_is_killed_in_the_middle_of_a_stream(live: LivePool) -> None:
+    """What users read as promised stands; a promise stands only for a job that is there."""
+    before = {each.token for each in live.kept()}
+    with stream(live) as said:
+        for _ in range(2):
+            time.sleep(1.5)
+            live.pool.daemon("schedd").kill()
+    settled(live)
+    assert sum(each.promised for each in said) >= 4
+    assert lost_and_invented(live, said) == []
+    there = {**live.ads(), **live.past()}
+    new = [each for each in live.kept() if each.token not in before]
+    open_ = [each for each in new if each.standing in {"firm", "kept"}]
+    assert [each for each in open_ if each.id not in there] == []
+
+
+def test_a_schedd_that_is_away_for_a_while(live: LivePool) -> None:
+    """Stopped and started, or restarted: promises stand, and are kept afterwards."""
+    job = waiting(live)
+    live.pool.daemon("schedd").stop()
+    try:
+        eventually(lambda: live.ask("status")["problems"], 30)
+        assert live.standing(job) == "firm"
+        assert "ERROR" in live.submit(*within(300)).text
+    finally:
+        live.pool.daemon("schedd").start()
+    eventually(lambda: not live.ask("status")["problems"], 30)
+    eventually(lambda: live.submit(*within(600)).promised, 30)
+    live.wait_standing(job, "kept", seconds=90)
+
+
+@pytest.mark.parametrize("name", ["negotiator", "collector"])
+def test_a_central_manager_that_is_killed(live: LivePool, name: str) -> None:
+    """Promises are given without it, stand, and are kept when it is back."""
+    job = waiting(live)
+    live.pool.daemon(name).kill(wait=False)
+    said = live.submit(*within(600), seconds=2)
+    assert said.promised
+    live.wait_standing(said.job, "kept", seconds=90)
+    live.wait_standing(job, "kept", seconds=90)
+
+
+def test_machines_that_go_and_come_back(live: LivePool) -> None:
+    """A job that was to start on a machine that is gone starts elsewhere, in time."""
+    job = waiting(live)
+    entries = live.ask("plan", user="root")["entries"]
+    (slot,) = next(entry["nodes"] for entry in entries if entry["job"] == name_of(job))
+    victim = slot.partition("@")[2].partition(".")[0]
+    live.pool.daemon(f"startd_{victim}").stop()
+    try:
+        ad = live.wait_status(job, "completed", seconds=60)
+        assert victim not in ad["LastRemoteHost"]
+        assert live.wait_standing(job, "kept")
+    finally:
+        live.pool.daemon(f"startd_{victim}").start()
+    eventually(lambda: live.ask("status")["usable"] == 6, 30)
+
+
+def test_machines_that_drain(live: LivePool) -> None:
+    """No promised job starts on a machine that drains."""
+    job = waiting(live)
+    live.pool.run(["condor_drain", "fast1.testbed"])
+    try:
+        ad = live.wait_status(job, "completed", seconds=60)
+        assert "fast1" not in ad["LastRemoteHost"]
+    finally:
+        live.pool.run(["condor_drain", "-cancel", "fast1.testbed"])
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+def test_good_and_bad_procs(live: LivePool) -> None:
+    """One bad proc refuses the whole submission; nothing stays kept for the good ones."""
+    now = int(time.time())
+    items = [now + 600, now + 700, now + 5, now + 800]
+    lines = [
+        "+RtDeadline = $(due)",
+        "+RtRunTime = 20",
+        f"queue due in {', '.join(map(str, items))}",
+    ]
+    said = live.submit(*lines)
+    assert said.job == 0
+    assert "ERROR: rtsched: rejected: " in said.text
+    assert live.ads() == {}
+    settled(live)
+    assert not [each for each in live.kept() if each.standing == "firm"]
+    eventually(lambda: live.kept_slots() == {})
+
+
+def test_late_materialization(live: LivePool) -> None:
+    """Of a factory proc 0 has what was promised; each other proc is judged when it appears."""
+    live.fill(2, seconds=4)
+    said = live.submit(*within(300), "max_materialize = 2", "queue 5", seconds=1)
+    assert said.promised
+    jobs = [said.job + proc for proc in range(5)]
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=60)
+    tokens = live.tokens()
+    assert [tokens[job] == "parked" for job in jobs] == [False, True, True, True, True]
+    bad = live.submit(*within(10), "max_materialize = 2", "queue 5")
+    assert bad.job == 0
+    assert "ERROR: rtsched: rejected: " in bad.text
+
+
+def test_a_transaction_that_breaks_off(live: LivePool) -> None:
+    """A condor_submit that is killed leaves no job, and nothing kept."""
+    text = submit_file(*within(600), "queue 400")
+    for pause in (0.05, 0.1, 0.2):
+        client = live.pool.popen(["condor_submit"], user="alice", stdin=subprocess.PIPE)
+        assert client.stdin is not None
+        client.stdin.write(text)
+        client.stdin.flush()
+        time.sleep(pause)
+        end(client)
+    settled(live)
+    there = live.ads()
+    firm = [each.id for each in live.kept() if each.standing == "firm"]
+    assert set(firm) <= set(there), [name_of(job) for job in firm]
