@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
+from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 from rtsched.model.table import encode
 
@@ -84,8 +85,11 @@ def _grown(seen: Jobs, asked: Jobs) -> NDArray[np.bool_]:
     return _follows(asked) & ((seen.cores > asked.cores) | (seen.memory > asked.memory))
 
 
-def with_parts(asked: Jobs, sight: Sight) -> Jobs:
-    """Return the jobs in the partitions that follow from their sizes now."""
+def with_present(asked: Jobs, sight: Sight) -> Jobs:
+    """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
+
+    A load that lost some of its parts can no longer be divided among so many.
+    """
     place, there = places(sight.queued.id, asked.id)
     there &= _follows(asked)
     if not there.any():
@@ -95,7 +99,12 @@ def with_parts(asked: Jobs, sight: Sight) -> Jobs:
         (now[at] or text) if known else text
         for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
     ]
-    return asked if new == texts else asked.replace_text("partition", *encode(new))
+    asked = asked if new == texts else asked.replace_text("partition", *encode(new))
+    most = np.where(there, sight.queued.size_max[place], -1)
+    fewer = (asked.kind == Kind.DIVISIBLE) & (most > 0) & (most < asked.size_max)
+    if not fewer.any():
+        return asked
+    return asked.replace(size_max=np.where(fewer, most, asked.size_max).astype(np.int32))
 
 
 def _said(asked: Jobs, name: str) -> NDArray[np.bool_]:

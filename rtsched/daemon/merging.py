@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ended, Ending
 from rtsched.daemon import messages
-from rtsched.daemon.altered import LATE, STUCK, changed_by_users, with_parts
+from rtsched.daemon.altered import LATE, STUCK, changed_by_users, with_present
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
 from rtsched.model.actions import Action, Tell
@@ -56,7 +56,7 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
         records.pop(old, None)
         if record.standing in OPEN:
             records[record.id] = record
-    asked = with_parts(_of_records(site.asked, names, records), sight)
+    asked = with_present(_of_records(site.asked, names, records), sight)
     after = _seen(site, sight, names, records, asked, now)
     over = {r.token for r in new if r.standing == "lapsed" or r.why == STUCK}
     # What comes to nothing together was submitted together: that counts as one.

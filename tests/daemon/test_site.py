@@ -13,6 +13,7 @@ from rtsched.daemon.site import on_nodes
 from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
+from rtsched.model.jobs import Kind
 
 HOUR = 3600.0
 
@@ -507,3 +508,17 @@ def test_a_job_without_a_number_is_just_the_job() -> None:
     """Our own ids mean nothing to a user."""
     scene = Scene(planner="spare")
     assert "the job does not say how long" in scene.submit(deadline=T0 + HOUR).ruling.text
+
+
+def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
+    """Where the batch system shows fewer parts than were promised, no plan counts on more."""
+    scene = Scene()
+    scene.look(T0 + 1, partitions={"/1/1": (0, 1, 2, 3)})
+    load = {"kind": np.int8(Kind.DIVISIBLE), "sigma": 100.0, "cms": 0.1, "cps": 1.0}
+    sizes = {"size": 1, "size_min": np.int32(1), "size_max": np.int32(4)}
+    given = {**load, **sizes, "wall_time": 200.0, "deadline": T0 + HOUR, "partition": "/1/1"}
+    token = scene.submit(T0 + 1, **given).ruling.token
+    scene.look(T0 + 2, queued=((7, token),), changed={"size_max": np.int32(2)})
+    assert scene.site.row(7).size_max.tolist() == [2]
+    scene.look(T0 + 3, queued=((7, token),), changed={"size_max": np.int32(3)})
+    assert scene.site.row(7).size_max.tolist() == [2], "parts do not come back"

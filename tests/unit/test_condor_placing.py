@@ -216,13 +216,16 @@ def test_the_rest_of_a_load_that_runs() -> None:
         ad(1, 2, **some, rtnode="s3"),
         ad(1, 3, **some, rtnode="s4", rtnodeset="s4"),
         ad(1, 4, **some),
+        ad(1, 5, **some, rtnode="s1", rtnodeset="s1", jobstatus=HELD),
         ad(2, 0, **LOAD, jobstatus=RUNNING, on=[1]),
         ad(2, 1, **LOAD),
         down=[3],
     )
     changes = reserved(plan_of(), view)
-    assert edits(changes, "RtNodeSet") == {job_id(1, 2): '"s3"', job_id(1, 3): "undefined"}
-    assert edits(changes, "RtAdmission") == {job_id(1, 3): '"unjudged"'}
+    gone, held = job_id(1, 3), job_id(1, 5)
+    sets = {job_id(1, 2): '"s3"', gone: "undefined", held: "undefined"}
+    assert edits(changes, "RtNodeSet") == sets
+    assert edits(changes, "RtAdmission") == dict.fromkeys((gone, held), '"unjudged"')
     acts = [step for one in changes for step in one.order if isinstance(step, Act)]
     assert acts == [Act("Remove", (job_id(1, 4),), SURPLUS)]
 

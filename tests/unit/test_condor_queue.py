@@ -316,3 +316,14 @@ def test_some_holds_pass_by_themselves(
     ends = endings_of(found.overran)
     assert ends.texts("token") == ["t1"] * overran
     assert ends.ending.tolist() == [Ending.OWN_LIMIT] * overran
+
+
+@pytest.mark.parametrize(("procs", "most"), [(4, 4), (3, 3), (2, 2), (1, None)])
+def test_a_load_that_lost_procs(procs: int, most: int | None) -> None:
+    """It is divided among those that are left, and promised nothing where they are too few."""
+    wish = LOAD | {"totalsubmitprocs": 4, "rtminnodes": 2, "rtadmission": "judged"}
+    found = queue(*(ad(7, proc, **wish) for proc in range(procs)))
+    shape = found.shapes[0]
+    assert all(other == shape for other in found.shapes.values())
+    assert (shape.problem != "") == (most is None)
+    assert most is None or shape.size_max == most

@@ -6,7 +6,8 @@ Source: HTCondor's manual, "Job ClassAd Attributes".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,15 +150,27 @@ def _shapes(
     """Return what those jobs are that want something; procs of a divisible load are all alike."""
     shapes: dict[int, Shape] = {}
     loads: dict[tuple[int, bool], Shape] = {}
+    procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
     for i, ad in rows.items():
         if not wishes(ad) and ad.get("jobuniverse") != PARALLEL:
             continue
         parked = ad.get("rtadmission") == PARKED
         known = loads.get((cluster[i], parked)) if "rtsigma" in ad else None
         shapes[i] = known or _shape(ad, facts, parked)
+        if shapes[i].whole and not known:
+            shapes[i] = _with_procs(shapes[i], procs[cluster[i]])
         if shapes[i].whole:
             loads[cluster[i], parked] = shapes[i]
     return shapes
+
+
+def _with_procs(shape: Shape, procs: int) -> Shape:
+    """Return a divisible load of so many procs: its user may have removed some."""
+    if shape.problem or procs >= shape.size_max:
+        return shape
+    if procs < shape.size_min:
+        return replace(shape, problem=f"it needs {shape.size_min} procs and has {procs}")
+    return replace(shape, size_max=procs)
 
 
 def _shape(ad: Record, facts: CondorFacts, parked: bool) -> Shape:

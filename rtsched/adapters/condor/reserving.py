@@ -242,12 +242,12 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
     """Yield what becomes of the waiting procs of divisible loads of which a part runs.
 
     The plan knows them no longer. Chunks keep their slots, and start elsewhere only if those are
-    lost. Procs that got no share are not needed.
+    lost, or while somebody holds the chunk. Procs that got no share are not needed.
     """
     runs = np.setdiff1d(view.sight.running.id, np.array(list(view.bound), np.int64))
     parts = np.isin(view.procs.job, runs) & judged(view)
-    rows = np.flatnonzero(parts & (view.procs.status == IDLE)).tolist()
-    rows = [row for row in rows if is_whole(view.ads.get(row, {}))]
+    waits = np.isin(view.procs.status, (IDLE, HELD))
+    rows = [r for r in np.flatnonzero(parts & waits).tolist() if is_whole(view.ads.get(r, {}))]
     up = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
     usable = {name for name, one in zip(view.slots.texts("name"), up.tolist(), strict=True) if one}
     for row in rows:
@@ -255,7 +255,7 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
         if node is None:
             says = f"remove job {name_of(proc)}: its load needs fewer procs"
             yield change("reserve", int(view.procs.job[row]), says, Act("Remove", (proc,), SURPLUS))
-        elif node not in usable:
+        elif node not in usable or view.procs.status[row] == HELD:
             yield _freed(view, row)
         elif text_of(view, "node_set", row) != node:
             step = Edit(Rank.BIND, (proc,), "RtNodeSet", literal(node))

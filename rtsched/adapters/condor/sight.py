@@ -16,6 +16,7 @@ from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.condor.view import (
     DEFERRED_S,
     HELD,
+    IDLE,
     PARKED,
     REMOVED,
     UNJUDGED,
@@ -94,7 +95,7 @@ def sitters_of(
     procs, shown = queue.procs, {claim.name: claim for claim in claims}
     runs = has_slot(procs)
     begun = groups.runs[groups.group]
-    rows = np.flatnonzero(runs | (begun & (procs.node_set >= 0)))
+    rows = np.flatnonzero(runs | (begun & (procs.node_set >= 0) & (procs.status == IDLE)))
     part = procs.take(rows)
     words = zip(
         rows.tolist(),
