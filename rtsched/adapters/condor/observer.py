@@ -79,6 +79,7 @@ class Observer:
         self._made_of: object = None
         self._submitters: list[Record] = []
         self._read = -math.inf
+        self._silent = math.inf  # since when the collector has not said how long it has been up
 
     def look(self) -> View:
         """Return the pool's present state.
@@ -159,10 +160,12 @@ class Observer:
     def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:
         """Return the machine; the same object as before if nothing changed.
 
-        A collector that was just started has not heard of all slots.
+        A collector that was just started has not heard of all slots, and not yet of itself.
         """
         heard = self._pool.setting("UPDATE_INTERVAL", 300.0) + HEARD_S
-        forgetful = self._pool.collector_up() < heard
+        up = self._pool.collector_up()
+        self._silent = min(self._silent, now) if math.isinf(up) else math.inf
+        forgetful = (now - self._silent if math.isinf(up) else up) < heard
         slots = self._roster.update(shown, now, forgetful=forgetful)
         if not slots:
             raise AdapterError(
