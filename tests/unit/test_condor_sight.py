@@ -467,3 +467,13 @@ def test_more_than_ten_submitters_are_told_apart() -> None:
         pool._negotiator = lambda said=said: SimpleNamespace(getPriorities=lambda: said)
         found = {ad["name"]: ad["priorityfactor"] for ad in pool.submitters()}
         assert found == {f"u{number}": float(number) for number in range(1, 124)}
+
+
+def test_nothing_is_planned_where_a_job_did_not_start() -> None:
+    """Its slot is drained for a while; another row of the machine is not."""
+    look = Looks(slot("slot1@a"), slot("slot2@a"))
+    late = bound(1, since=DELAY + 2.0, rtnodeset="slot1@a")
+    view = look(late)
+    assert view.sight.cluster.nodes.state.tolist() == [NodeState.DRAINED, NodeState.UP]
+    view = look(runs(2, on="slot1@a"))
+    assert view.sight.cluster.nodes.state.tolist() == [NodeState.UP] * 2

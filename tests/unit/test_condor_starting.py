@@ -32,6 +32,24 @@ def test_one_start_may_fail() -> None:
     assert missed(chances, NOW + 60, NOW + 81) == [7]
 
 
+def test_the_next_start_is_planned_on_other_slots() -> None:
+    """The machine may be dead; it is not if somebody runs there, or if the job starts nowhere."""
+    chances = Chances()
+    missed(chances, NOW, NOW + 10)
+    assert chances.shunned == set()
+    missed(chances, NOW, NOW + 21)
+    assert chances.shunned == {"s1"}
+    missed(chances, NOW + 30, NOW + 40, OTHER)
+    assert chances.shunned == set()
+    missed(chances, NOW, NOW + 41)
+    assert missed(chances, NOW + 60, NOW + 81) == [7]
+    assert chances.shunned == set()
+    other = Chances()
+    missed(other, NOW, NOW + 21)
+    missed(other, NOW + 400, NOW + 401)
+    assert other.shunned == set(), "after some minutes it may be back"
+
+
 def test_slots_that_others_have_are_no_chance() -> None:
     """Somebody was quicker: that is not the job's fault."""
     chances = Chances()

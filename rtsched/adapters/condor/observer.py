@@ -42,7 +42,7 @@ from rtsched.adapters.live import Ended, Sight
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -145,9 +145,10 @@ class Observer:
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = endings_of(queue.over)
         stuck = self._chances.update(queue, facts, now)
+        away = np.union1d(taken.others, _rows_of(machine, self._chances.shunned))
         return Sight(
             now,
-            self._cluster_now(machine, taken.others),
+            self._cluster_now(machine, away),
             jobs_of(queue, groups, waits, facts),
             jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
             allocations,
@@ -155,6 +156,7 @@ class Observer:
             Ended.joined([ended.take(~np.isin(ended.job, groups.job)), endings_of(queue.overran)]),
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
+            shaken=machine.rows_of(self._roster.shaken(now)),
         )
 
     def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:
@@ -262,6 +264,15 @@ class Observer:
         queued = sorted((names[name], groups[group]) for name, group in pairs if name >= 0)
         accounts, rows = accounts_of(self._submitters, queued, self._settings.shares)
         return accounts, replace(facts, associations=rows)
+
+
+def _rows_of(machine: Machine, names: Iterable[str]) -> NDArray[np.int64]:
+    """Return the rows of slots, of those that there are."""
+    known = [name for name in names if name in machine.first]
+    rows = [
+        machine.first[name] + row for name in known for row in range(machine.by_name[name].rows)
+    ]
+    return np.array(sorted(rows), np.int64)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 MISSED = 2
 """Planned starts in a row after which a job counts as one that cannot start."""
 
+SHUNNED_S = 300.0
+"""Seconds for which nothing is planned on slots on which a job did not start: their machine may be
+dead, which the collector learns late (CLASSAD_LIFETIME)."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -56,11 +60,18 @@ class Chances:
 
     def __init__(self) -> None:
         self._missed: dict[int, set[float]] = {}
+        self._shunned: dict[str, tuple[int, float]] = {}
+
+    @property
+    def shunned(self) -> frozenset[str]:
+        """The slots on which jobs did not start a short while ago, though they may be to blame."""
+        return frozenset(self._shunned)
 
     def update(self, queue: Queue, facts: CondorFacts, now: float) -> frozenset[int]:
         """Return the jobs that missed so many planned starts one after the other as are too many.
 
-        One of their own requirements forbids the slots, or the site's START does.
+        One of their own requirements forbids the slots, or the site's START does. After the first
+        one that is not known yet, and the next start is planned on other slots.
         """
         procs, late = queue.procs, dict[int, set[float]]()
         rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
@@ -70,12 +81,20 @@ class Chances:
             start = number(queue.ads.get(row, {}), "rtplannedstart")
             if start + facts.start_delay < now and taken.isdisjoint(slot_names(words)):
                 late.setdefault(int(procs.job[row]), set()).add(start)
+                since = start + facts.start_delay
+                self._shunned |= dict.fromkeys(slot_names(words), (int(procs.job[row]), since))
         idle = set(procs.job[procs.status == IDLE].tolist())
         known = {job: starts for job, starts in self._missed.items() if job in idle}
         self._missed = {
             job: known.get(job, set()) | late.get(job, set()) for job in {*known, *late}
         }
-        return frozenset(job for job, starts in self._missed.items() if len(starts) >= MISSED)
+        stuck = frozenset(job for job, starts in self._missed.items() if len(starts) >= MISSED)
+        self._shunned = {
+            name: (job, since)
+            for name, (job, since) in self._shunned.items()
+            if job not in stuck and name not in taken and now < since + SHUNNED_S
+        }
+        return stuck
 
 
 def _slots_taken(procs: Procs) -> set[str]:
