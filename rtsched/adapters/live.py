@@ -94,6 +94,9 @@ class Sight:
         What the translator needs of the batch system's configuration; opaque to the daemon.
     problems : tuple of str
         What could not be read, one sentence each.
+    shaken : int64[k]
+        Nodes that were lost a moment ago and may come back at once, as when a machine's daemon is
+        started anew: what cannot be planned without them does not break for that yet.
     """
 
     time: float
@@ -108,6 +111,7 @@ class Sight:
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
     facts: Any = None
     problems: tuple[str, ...] = ()
+    shaken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)

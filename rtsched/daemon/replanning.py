@@ -2,7 +2,8 @@
 
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
 on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
-all the others. Those for which there is no place are told at once: their promise is broken.
+all the others. Those for which there is no place are told at once: their promise is broken. They wait
+only where a planned node was lost a moment ago, and may come back at once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.site import promises_of
 from rtsched.model.actions import Action, Requeue, Tell
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
-    from rtsched.model.schedule import Schedule
     from rtsched.model.snapshot import Snapshot
 
 SLACK = 1.0
@@ -35,6 +36,8 @@ SLACK = 1.0
 
 OVERDUE = 20.0
 """Seconds after its planned start at which a job that waits is planned anew."""
+
+_NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,13 @@ class Replanned:
     actions: tuple[Action, ...] = ()
 
 
-def replan(site: Site, planner: Chain, now: float, young: float) -> Replanned:
+def replan(
+    site: Site,
+    planner: Chain,
+    now: float,
+    young: float,
+    shaken: NDArray[np.int64] = _NONE,
+) -> Replanned:
     """Return the site with a plan that holds at `now`, seconds since the epoch.
 
     Parameters
@@ -60,6 +69,8 @@ def replan(site: Site, planner: Chain, now: float, young: float) -> Replanned:
     young : float
         A best-effort job that has run for less, in seconds, may be requeued where a promise would
         break otherwise; 0: none may.
+    shaken : int64[k]
+        Nodes that may come back at once. What is planned on them and fits nowhere else stays so.
     """
     snapshot = replace(site.snapshot, now=now)
     lost = _lost(site, snapshot)
@@ -68,6 +79,13 @@ def replan(site: Site, planner: Chain, now: float, young: float) -> Replanned:
         better = None if asked is None else asked.verdicts.plan
         return Replanned(_planned(site, better) if better is not None else site)
     plan, failed = _anew(site, snapshot, planner, lost)
+    spared = np.intersect1d(failed, _planned_on(snapshot.plan, shaken))
+    if len(spared):
+        if len(spared) == len(lost):
+            return Replanned(site)
+        stays = snapshot.plan.take(np.flatnonzero(np.isin(snapshot.plan.entries.job, spared)))
+        joined = _planned(site, Schedule.joined([plan, stays]))
+        return _broken(joined, np.setdiff1d(failed, spared), now)
     late = _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
@@ -76,6 +94,12 @@ def replan(site: Site, planner: Chain, now: float, young: float) -> Replanned:
             after = site if moved is snapshot.plan else _planned(site, moved)
             return Replanned(after, actions=(Requeue(late),))
     return _broken(_planned(site, plan), failed, now)
+
+
+def _planned_on(plan: Schedule, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the jobs that are planned on some nodes."""
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    return plan.entries.job[np.unique(entry[np.isin(plan.nodes, nodes)])]
 
 
 def _anew(

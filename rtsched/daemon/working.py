@@ -92,7 +92,7 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float) -> Settled:
     site, changed = judged.site, [*merged.changed, *judged.changed]
     actions = [*merged.actions, *judged.actions, *settled_parked(site)]
     if rules.planner is not None:
-        replanned = replan(site, rules.planner, now, rules.young)
+        replanned = replan(site, rules.planner, now, rules.young, sight.shaken)
         site = replanned.site
         changed += replanned.changed
         actions += replanned.actions

@@ -205,6 +205,8 @@ def test_a_job_that_is_changed_loses_its_promise(look: dict[str, object], why: s
         ("/1/8", {"partition": "/2/8", "cores": np.int32(1)}, "firm"),
         ("/1/8", {"partition": "/2/8", "cores": np.int32(2)}, "void"),
         ("/1/8", {"partition": ""}, "firm"),
+        ("/1/8", {"partition": "/1/8", "wall_time": 600.0}, "firm"),
+        ("batch", {"partition": "batch", "wall_time": 600.0}, "void"),
         ("batch", {"partition": "debug"}, "void"),
     ],
 )
@@ -282,6 +284,24 @@ def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     assert [type(action) for action in settled.actions] == [Reserve, Tell]
     assert not len(scene.site.snapshot.promises)
     assert scene.site.snapshot.queued.id.tolist() == [7]
+
+
+def test_a_node_that_may_come_back_breaks_no_promise_yet() -> None:
+    """The job stays planned there, unless there is room elsewhere; for good, and it breaks."""
+    scene = Scene(nodes=3)
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    lost = {"queued": ((7, token),), "down": (0, 1)}
+    for later in (2, 3):
+        settled = scene.look(T0 + later, **lost, shaken=(0, 1))
+        assert settled.changed == ()
+        assert scene.site.snapshot.plan.entries.job.tolist() == [7]
+    judged = scene.submit(T0 + 4, uid=BOB, size=1, wall_time=600.0, deadline=T0 + HOUR)
+    assert judged.verdict == "reject", "nobody knows yet what is left"
+    assert "job 7 would miss" in judged.ruling.text
+    scene.look(T0 + 5, queued=((7, token),), down=(0,), shaken=(0,))
+    assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
+    settled = scene.look(T0 + 7, **lost)
+    assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
 
 
 @pytest.mark.parametrize(("uid", "later", "told"), [(ANN, 2, [7]), (BOB, 2, []), (ANN, 90, [])])

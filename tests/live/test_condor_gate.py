@@ -273,6 +273,18 @@ def test_dynamic_slots() -> None:
         pool.wait_job(promised, 0, "Running")
 
 
+def test_memory_is_kept_too() -> None:
+    """Each CPU that is kept of a partitionable slot has its part of the memory."""
+    options = PoolOptions(partitionable=(4, 1), library=True, config=fragments() | QUICK)
+    with Pool("forky", options, software=False) as pool:
+        write_table(pool, {1: "100:2"})
+        greedy = start(pool, "+RtRunTime = 300", "request_memory = 1500")
+        negotiated(pool)
+        assert host(pool, f"{greedy}.0") == ""
+        modest = start(pool, "+RtRunTime = 300", "request_memory = 1000", user="bob")
+        pool.wait_job(modest, 0, "Running")
+
+
 def test_a_machine_without_the_library() -> None:
     """An execute machine that has no library lets start what negotiator and schedd find right."""
     config = fragments() | QUICK | {"60-none.conf": "STARTD.CLASSAD_USER_LIBS =\n"}

@@ -29,6 +29,7 @@ def test_paths_agree(service):
     """Directories that systemd makes are those in which the daemon's defaults lie."""
     settings = DaemonSettings()
     assert f"/run/{service['RuntimeDirectory']}" == settings.run
+    assert service["RuntimeDirectoryPreserve"] == "yes"
     assert Path(settings.database).parent == Path("/var/lib", service["StateDirectory"])
     assert f"NUMBA_CACHE_DIR=/var/cache/{service['CacheDirectory']} " in service["Environment"]
     made = (UNITS / "rtsched.tmpfiles").read_text()

@@ -42,6 +42,9 @@ FORGET_S = 900.0
 that fell silent (CLASSAD_LIFETIME). Until then it is down: what was planned on it is planned
 elsewhere at once, and a machine that starts anew finds its rows in place."""
 
+RETURN_S = 60.0
+"""Seconds that a startd may take to come back, as at a restart, before a promise breaks for it."""
+
 QUANTUM = 128 * MEGABYTE
 """A dynamic slot's memory is rounded up to a multiple of this
 (MODIFY_REQUEST_EXPR_REQUESTMEMORY)."""
@@ -136,12 +139,18 @@ class Machine:
         state[others[state[others] == NodeState.UP]] = NodeState.DRAINED
         return Cluster(self.nodes.with_column("state", state), self.masks, version=version)
 
+    def rows_of(self, names: Iterable[str]) -> NDArray[np.int64]:
+        """Return the rows of some slots."""
+        rows = [self.first[name] + at for name in names for at in range(self.by_name[name].rows)]
+        return np.array(sorted(rows), np.int64)
+
 
 class Roster:
     """The slots of the looks up to now, those that went missing included."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Slot, float]] = {}
+        self._lost: dict[str, float] = {}
 
     def update(self, shown: Iterable[Slot], now: float, *, forgetful: bool) -> list[Slot]:
         """Return all slots, in order of machine and name.
@@ -156,6 +165,7 @@ class Roster:
             Whether the collector may not have heard of all of them yet, since it has just been
             started: slots that are missing are then as they were.
         """
+        before = {name for name, (slot, _) in self._known.items() if slot.state == NodeState.UP}
         seen = {slot.name: slot for slot in shown}
         for name, (slot, last) in list(self._known.items()):
             if name in seen:
@@ -168,7 +178,14 @@ class Roster:
                 self._known[name] = (replace(slot, state=NodeState.DOWN), last)
         self._known |= {name: (slot, now) for name, slot in seen.items()}
         slots = [slot for slot, _ in self._known.values()]
+        away = {slot.name for slot in slots if slot.state != NodeState.UP}
+        self._lost = {name: at for name, at in self._lost.items() if name in away}
+        self._lost |= dict.fromkeys(away & before, now)
         return sorted(slots, key=lambda slot: (_natural(slot.machine), _natural(slot.name)))
+
+    def shaken(self, now: float) -> list[str]:
+        """Return the slots that took jobs a moment ago and do not now."""
+        return [name for name, at in self._lost.items() if now - at < RETURN_S]
 
 
 def slots_of(ads: Sequence[Record], settings: CondorSettings) -> tuple[list[Slot], int]:
