@@ -22,6 +22,8 @@ from rtsched.model.table import Column, Table, Text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
 

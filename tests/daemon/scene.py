@@ -73,12 +73,14 @@ class Scene:
         stuck: tuple[int, ...] = (),
         edges: tuple[tuple[int, int], ...] = (),
         changed: Mapping[str, object] | None = None,
+        shaken: tuple[int, ...] = (),
     ) -> Settled:
         """Take a look that shows these jobs.
 
         `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how;
         `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits for
-        whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted.
+        whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
+        `shaken`: nodes that may come back at once.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -138,6 +140,7 @@ class Scene:
             len(edges), before=[e[0] for e in edges] or None, after=[e[1] for e in edges] or None
         )
         sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past, edges=links)
+        sight = replace(sight, shaken=np.array(shaken, np.int64))
         settled = settle(self.site, sight, self.rules, now)
         self.site = settled.site
         return settled

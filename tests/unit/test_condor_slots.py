@@ -138,6 +138,20 @@ def test_a_slot_that_is_gone_is_down_and_then_forgotten() -> None:
     assert states == [up, down, up, down, up[1:]]
 
 
+def test_a_slot_that_was_lost_a_moment_ago() -> None:
+    """It may come back at once; one that stays away, or never took jobs, is nothing new."""
+    roster = Roster()
+    both = slots(static("slot1@a"), static("slot1@b", offline=True))
+    roster.update(both, NOW, forgetful=False)
+    assert roster.shaken(NOW) == []
+    for later, names in ((1.0, ["slot1@a"]), (50.0, ["slot1@a"]), (62.0, [])):
+        roster.update([], NOW + later, forgetful=False)
+        assert roster.shaken(NOW + later) == names
+    roster.update(both, NOW + 70.0, forgetful=False)
+    roster.update(slots(static("slot1@a", state="Owner")), NOW + 80.0, forgetful=False)
+    assert roster.shaken(NOW + 80.0) == ["slot1@a"]
+
+
 def test_a_collector_that_has_just_started_makes_nothing_down() -> None:
     """It has not heard of all slots yet; they stay as they were."""
     roster = Roster()
