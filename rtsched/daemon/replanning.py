@@ -2,8 +2,8 @@
 
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
 on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
-all the others. Those for which there is no place are told at once: their promise is broken. They wait
-only where a planned node was lost a moment ago, and may come back at once.
+all the others. Those for which there is no place are told at once: their promise is broken. But
+where a planned node was lost only a moment ago, and may come back at once, they wait.
 """
 
 from __future__ import annotations
