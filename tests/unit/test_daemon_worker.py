@@ -231,7 +231,8 @@ def test_two_at_a_time(script):
 
 
 PARENT = """
-import asyncio, sys, time
+import asyncio, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it in the background
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from live_systems import small
