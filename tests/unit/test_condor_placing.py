@@ -100,7 +100,9 @@ def test_the_table_is_written_again_in_good_time() -> None:
 def test_the_table_of_a_plan() -> None:
     """Starts are kept a margin earlier, those of jobs without a number too; slow slots delay."""
     plan = plan_of((A, 100.0, [0]), (FIRST_OWN_ID, 50.0, [2]), (B, 2000.0, [1]))
-    view = view_of(ad(1, **PROMISED), ad(2, **PROMISED), speeds=[2.0, 1.0, 2.0, 1.0])
+    busy = [ad(7, jobstatus=RUNNING, on=[0]), ad(8, jobstatus=RUNNING, on=[1])]
+    speeds = [2.0, 1.0, 2.0, 1.0]
+    view = view_of(ad(1, **PROMISED), ad(2, **PROMISED), *busy, speeds=speeds)
     (written,) = [
         step.table
         for one in changes_of(plan, view, reserve_ahead_s=1000.0)
@@ -288,19 +290,21 @@ def test_a_job_gets_no_slots_before_all_of_them_are_free() -> None:
 
 def test_a_job_gets_no_slots_on_which_another_may_be_starting() -> None:
     """They are closed to others first; what was on its way then shows in the next look."""
-    memory, plan = Memory(), plan_of((A, 0.0, [1]), (B, 60.0, [2]))
-    view = view_of(ad(1, **PROMISED), ad(2, **PROMISED))
+    memory, plan = Memory(), plan_of((A, 0.0, [1]), (B, 600.0, [2]))
+    before = view_of(ad(1, **PROMISED), ad(2, **PROMISED), ad(9, jobstatus=RUNNING, on=[2]))
+    after = view_of(ad(1, **PROMISED), ad(2, **PROMISED))
 
-    def bound(after: float) -> set[int]:
-        later = replace(view, sight=replace(view.sight, time=NOW + after))
-        made = reserve_changes(plan, later, CondorSettings(), memory, NOW + after + 0.5)
+    def bound(view: View, at: float) -> set[int]:
+        later = replace(view, sight=replace(view.sight, time=NOW + at))
+        made = reserve_changes(plan, later, CondorSettings(), memory, NOW + at + 0.5)
         return set(edits(made, "RtNodeSet"))
 
-    assert bound(0.0) == bound(CLOSED_S) == set()
-    assert bound(CLOSED_S + 0.5) == {A}
-    assert bound(60.0) == {A}, "the other slot was closed just now"
-    assert bound(60.0 + CLOSED_S + 0.5) == {A, B}
-    assert memory.closed.keys() == {"s2", "s3"}
+    assert bound(before, 0.0) == bound(before, CLOSED_S) == set()
+    assert bound(before, CLOSED_S + 0.5) == {A}
+    assert memory.closed.keys() == {"s2"}
+    assert bound(after, 60.0) == {A}, "the other slot came free just now"
+    assert memory.kept["s3"] == ((0, 1),)
+    assert bound(after, 60.0 + CLOSED_S + 0.5) == {A, B}
 
 
 def test_a_job_that_is_about_to_start_keeps_what_it_has() -> None:

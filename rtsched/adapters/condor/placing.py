@@ -103,6 +103,12 @@ def bindings_of(
     return found, short
 
 
+def rows_in_turn(plan: Schedule, view: View, now: float) -> NDArray[np.int32]:
+    """Return the rows of the entries that could start at once, if no other job came, int32[k]."""
+    turn = their_turn(plan, view, np.ones(len(view.slots), np.bool_), now)
+    return plan.nodes[np.repeat(turn, np.diff(plan.indptr))]
+
+
 def their_turn(
     plan: Schedule, view: View, closed: NDArray[np.bool_], now: float
 ) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from rtsched.adapters.condor.orders import (
     Rank,
     change,
 )
-from rtsched.adapters.condor.placing import Binding, bindings_of
+from rtsched.adapters.condor.placing import Binding, bindings_of, rows_in_turn
 from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.shape import hosts, is_whole
@@ -68,7 +68,7 @@ def reserve_changes(
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
     lead = view.facts.tail + STARTING_S
     fixed = occurrences(view.sight.periodic, len(view.slots))
-    starting = _rows_of_starters(view, now)
+    starting = np.union1d(_rows_of_starters(view, now), rows_in_turn(plan, view, now))
     memory.kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=now + ahead)
     closed = first_starts(plan, len(view.slots)) - lead <= now
     closed[starting] = True
