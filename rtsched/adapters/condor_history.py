@@ -36,7 +36,7 @@ _WANTED = (
     "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
     "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestmemory "
-    "requestruntime rtdeadline transferinputsizemb user"
+    "requestruntime rtdeadline rtruntime transferinputsizemb user"
 )
 ATTRIBUTES = frozenset(_WANTED.split())
 """What is read of an ad."""
@@ -258,7 +258,9 @@ def _group(ad: Record) -> str | None:
 def _wall_time(ad: Record) -> float:
     """Return the longest run time that a job asks for, inf if it sets none."""
     limit = number(
-        ad, "allowedexecuteduration", "allowedjobduration", "maxruntime", "requestruntime"
+        ad,
+        *("rtruntime", "allowedexecuteduration", "allowedjobduration", "maxruntime"),
+        "requestruntime",
     )
     return limit if limit > 0 else math.inf
 

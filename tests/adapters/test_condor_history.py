@@ -157,8 +157,10 @@ def test_restarted_jobs(read: Read) -> None:
 
 
 def test_run_time_limit(read: Read) -> None:
-    """AllowedExecuteDuration is a requested time."""
+    """AllowedExecuteDuration is a requested time, and so is the run time that rtsched is told."""
     assert read(ad(AllowedExecuteDuration="600")).jobs.wall_time.tolist() == [600.0]
+    both = ad(AllowedExecuteDuration="600", RtRunTime="300")
+    assert read(both).jobs.wall_time.tolist() == [300.0]
 
 
 @pytest.mark.parametrize(
