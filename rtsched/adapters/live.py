@@ -99,6 +99,8 @@ class Sight:
     shaken : int64[k]
         Nodes that were lost a moment ago and may come back at once, as when a machine's daemon is
         started anew: what cannot be planned without them does not break for that yet.
+    unknown : tuple of int
+        Jobs of which nobody could tell just now how they ended.
     """
 
     time: float
@@ -113,6 +115,7 @@ class Sight:
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
     facts: Any = None
     problems: tuple[str, ...] = ()
+    unknown: tuple[int, ...] = ()
     shaken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 

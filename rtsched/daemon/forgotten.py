@@ -44,5 +44,5 @@ async def recalled(
         found = await ended(jobs)
     except AdapterError as error:
         log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=str(error))
-        return sight
+        return replace(sight, unknown=jobs)
     return replace(sight, ended=Ended.joined([sight.ended, found]))

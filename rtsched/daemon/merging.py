@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 GONE = "the batch system no longer knows the job, and nobody knows how it ended"
 NOT_TAKEN = "the batch system did not take the job, or its user took it away at once"
 
+ASKED_FOR = 3600.0
+"""Seconds beyond a promised deadline for which it is asked how a job ended that nobody knows."""
+
 SETTLED = 2.0
 """Seconds after an admission at which a look shows its job, if there is one."""
 
@@ -131,6 +134,8 @@ class _Shown:
         Our own ids of admissions whose jobs ought to be there.
     changed : dict of int to str
         Waiting jobs that are no longer as they were promised, and what changed.
+    unknown : set of int
+        Jobs of which nobody could tell how they ended.
     """
 
     time: float
@@ -139,6 +144,7 @@ class _Shown:
     there: set[int]
     missing: set[int]
     changed: dict[int, str]
+    unknown: set[int]
 
     @classmethod
     def of(cls, site: Site, sight: Sight, names: Mapping[int, int]) -> _Shown:
@@ -148,7 +154,8 @@ class _Shown:
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
         changed = changed_by_users(site, sight, names)
         missing = overlooked(site, sight).keys() - names.keys()
-        return cls(sight.time, sight.ended, rows, set(jobs[alive].tolist()), missing, changed)
+        there = set(jobs[alive].tolist())
+        return cls(sight.time, sight.ended, rows, there, missing, changed, set(sight.unknown))
 
 
 def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float) -> Record | None:
@@ -174,6 +181,8 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
         if problem := shown.changed.get(job):
             return became("void", problem, job)
         return became("firm", "", job) if record.standing == "provisional" else None
+    if job in shown.unknown and shown.time < record.deadline + ASKED_FOR:
+        return None
     return became("withdrawn", GONE, job)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,13 +56,18 @@ def test_the_end_of_a_forgotten_job_is_asked_for(end: float | None, standing: st
 
 
 def test_a_look_goes_on_without_accounting() -> None:
-    """One that does not answer costs the end of the job, and nothing else."""
+    """One that does not answer is asked again; an hour after the deadline nobody asks any more."""
     scene = Scene()
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
     scene.look(T0 + 1, queued=((7, token),))
     asked, sight = after_an_absence(scene, None)
     assert asked == [(7,)]
     assert not len(sight.ended)
+    later = replace(sight, time=T0 + 2 * HOUR - 1)
+    settled = settle(scene.site, later, scene.rules, later.time)
+    assert (settled.changed, list(settled.site.records)) == ((), [7])
+    (record,) = settle(settled.site, sight, scene.rules, sight.time).changed
+    assert (record.standing, record.why) == ("withdrawn", GONE)
 
 
 def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
