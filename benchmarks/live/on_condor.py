@@ -43,6 +43,19 @@ FILTER = "timeout_ms = 500\n"
 """submit.conf: the daemon shares two processors with a hundred others here."""
 
 SITE_FILE = "/etc/rtsched/site.toml"
+POLICY = f"""
+[policy.pool]
+description = "this pool by itself"
+[policy.pool.system]
+loop = "negotiator"
+[policy.pool.system.negotiator]
+interval = 5
+cycle_delay = 2
+claim_worklife = 0
+factors = {{ {FAVOURED} = 1, DedicatedScheduler = 1 }}
+"""
+"""What PoolOptions, and `favour`, set."""
+
 PLAY = "/usr/libexec/play"
 BODY = """#!/bin/sh
 # Sleeps as long as a job takes here: play KIND PART SECONDS LEAST [SIGMA CMS CPS SHARE CHUNK]
@@ -133,6 +146,7 @@ class Condor(Live):
     wide: ClassVar[bool] = False
     slow: ClassVar[float] = 2.0
     workload: ClassVar[str] = ""
+    pool: ClassVar[str] = POLICY
     box: Pool
 
     @classmethod

@@ -120,6 +120,8 @@ class Live(ABC):
         How many times as long its slow nodes take for a stream with deadlines.
     workload : str
         How `rtsched replay` is to read the accounting: lines of the `[workload]` table.
+    pool : str
+        The table `[policy.pool]` of a site.toml: its own loop, as set up here; empty: none.
     """
 
     name: ClassVar[str]
@@ -131,6 +133,7 @@ class Live(ABC):
     wide: ClassVar[bool]
     slow: ClassVar[float]
     workload: ClassVar[str]
+    pool: ClassVar[str] = ""
 
     def __init__(self, box: Box, setup: Setup) -> None:
         self.box = box

@@ -149,8 +149,12 @@ def compared(system: type[Live], side: Side, planner: str) -> dict[str, Any]:
         found[name] = replayed.admitted(
             said, side.deadlines.begun, PRESETS[planner], margins, side.recurring
         )
-    again = replayed.accounting(side.accounting, side.machine, system.workload, PRESETS[planner])
-    return found | {"accounting, replayed": again}
+    policies = {"accounting, replayed": PRESETS[planner]}
+    policies |= {"accounting, by the pool": "pool"} if system.pool else {}
+    for name, policy in policies.items():
+        words = f'{system.workload}\ndeadline_rule = "none"\n{system.pool}'
+        found[name] = replayed.accounting(side.accounting, side.machine, words, policy)
+    return found
 
 
 def problems(system: type[Live], found: dict[str, Any]) -> list[str]:

@@ -135,21 +135,21 @@ def _row(said: Said, begun: float, margins: tuple[float, float]) -> dict[str, fl
     return row
 
 
-def accounting(text: str, machine: str, workload: str, policy: str) -> dict[str, Any]:
+def accounting(text: str, machine: str, site: str, policy: str) -> dict[str, Any]:
     """Return what `rtsched replay` says of a run's accounting: read, left out, promised.
 
     Parameters
     ----------
     text, machine : str
         The log, and the nodes.
-    workload : str
-        Lines of the `[workload]` table.
+    site : str
+        Lines of a site.toml, of which the first are of the `[workload]` table.
     policy : str
-        A preset.
+        A preset, or one of the site's.
     """
     with tempfile.TemporaryDirectory() as directory:
         files = {"log": text, "nodes": machine}
-        files["site.toml"] = f'[workload]\n{workload}\ndeadline_rule = "none"\n'
+        files["site.toml"] = f"[workload]\n{site}\n"
         for name, content in files.items():
             (Path(directory) / name).write_text(content)
         words = [sys.executable, "-m", "rtsched", "replay", "log", "--cluster", "nodes"]
@@ -166,7 +166,7 @@ def accounting(text: str, machine: str, workload: str, policy: str) -> dict[str,
         "asked": of_log["jobs_with_deadline"],
         "admitted": of_policy["promises"],
         "rejected": of_policy["rejected"],
-        "met": of_policy["promises_kept"],
+        "met": of_log["jobs_with_deadline"] - of_policy["rejected"] - of_policy["missed"],
         "missed": of_policy["missed"],
         "utilisation": of_policy["utilisation"],
     }
