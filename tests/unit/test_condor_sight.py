@@ -14,6 +14,7 @@ from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool, literal
 from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.table import write
 from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import exec_time
@@ -22,6 +23,7 @@ from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.view import View
@@ -422,6 +424,20 @@ def test_a_pool_without_slots_is_an_error() -> None:
     for up in (20.0, math.inf, math.inf):  # at first it has not heard of itself
         look.pool.shown_slots, look.pool.up = [], up
         assert look().sight.cluster is before
+
+
+def test_everything_starts_anew_at_once(tmp_path: Path) -> None:
+    """Promises wait until the collector must know all slots, or those that the table names."""
+    table = tmp_path / "slots"
+    look = Looks(slot("slot1@a"), table=str(table))
+    look.pool.up = 20.0
+    with pytest.raises(AdapterError, match="shows 1 slots up to now"):
+        look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
+    write(str(table), "rtsched-slots 1 5 900\nslot1@a\t1\t-\nslot1@b\t1\t-\n")
+    with pytest.raises(AdapterError, match="must know all"):
+        look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
+    look.pool.shown_slots.append(slot("slot1@b"))
+    assert len(look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000)).sight.queued) == 1
 
 
 def test_ten_thousand_jobs_are_quick_to_read() -> None:

@@ -13,7 +13,7 @@ from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.loads import Begun
 from rtsched.adapters.condor.past import endings_of, past
-from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, TO_PLACE, Queue, queue_of
+from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
 from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.sight import (
@@ -37,6 +37,7 @@ from rtsched.adapters.condor.slots import (
     slots_of,
 )
 from rtsched.adapters.condor.starting import Bound, Chances, bound_of
+from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.condor.view import HELD, IDLE, View
 from rtsched.adapters.live import Ended, Sight
 from rtsched.errors import AdapterError
@@ -168,6 +169,8 @@ class Observer:
         up = self._pool.collector_up()
         self._silent = min(self._silent, now) if math.isinf(up) else math.inf
         forgetful = (now - self._silent if math.isinf(up) else up) < heard
+        if forgetful and self._machine is None:
+            self._wait_for(shown, heard)
         slots = self._roster.update(shown, now, forgetful=forgetful)
         if not slots:
             raise AdapterError(
@@ -177,6 +180,22 @@ class Observer:
         if self._machine is None or slots != list(self._machine.by_name.values()):
             self._machine = machine_of(slots)
         return self._machine
+
+    def _wait_for(self, shown: Sequence[Slot], heard: float) -> None:
+        """Raise if promises could break since the collector does not know their slots yet.
+
+        That is so when everything starts anew at once. The table that was written last, where it is
+        still there, names all slots.
+        """
+        named = slots_in(self._settings.table)
+        if named and named <= {slot.name for slot in shown}:
+            return
+        if self._pool.jobs(PROMISED, ("ClusterId",)):
+            raise AdapterError(
+                f"the collector has just been started, and shows {len(shown)} slots up to now; "
+                f"promises are not planned anew before it must know all, {heard:.0f} s after its "
+                "start"
+            )
 
     def _cluster_now(self, machine: Machine, others: NDArray[np.int64]) -> Cluster:
         """Return the cluster; the same object as before if nothing changed."""

@@ -41,6 +41,12 @@ CONSTRAINT = "JobUniverse == 5 || JobUniverse == 10 || JobUniverse == 11 || JobU
 TO_PLACE = "RtDeadline =!= undefined && (JobStatus == 1 || JobStatus == 5)"
 """Jobs that wait and may be promised something."""
 
+PROMISED = (
+    "JobStatus == 1 && RtAdmission =!= undefined && "
+    '((RtAdmission != "parked" && RtAdmission != "unjudged") || RtWhy =!= undefined)'
+)
+"""Jobs that wait and were promised something, perhaps."""
+
 OF_JOBS = (
     *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "QDate", "DeferralTime"),
     *("JobCurrentStartDate", "RemoteHost", "AllRemoteHosts", "TotalSubmitProcs"),

@@ -117,6 +117,15 @@ def delays_of(slots: Slots, factor: NDArray[np.float64]) -> dict[str, float]:
     return {slots.names("name")[at]: float(min(best[at], WORST)) for at in used}
 
 
+def slots_in(path: str) -> set[str]:
+    """Return the slots that a table names; empty if there is none."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {line.partition("\t")[0] for line in lines[1:]}
+
+
 def write(path: str, text: str) -> None:
     """Put a file in place of the one before, readable for all; whoever reads sees one of both.
 
