@@ -98,6 +98,8 @@ class Extent:
         Best-effort node-seconds that wait at the start.
     filling : tuple of float
         Time limits of best-effort jobs, of which one is drawn.
+    part : tuple of float
+        Least and greatest share of its limit that a job with a deadline takes on slow nodes.
     """
 
     seconds: float
@@ -108,6 +110,7 @@ class Extent:
     nodes: tuple[int, ...]
     flood: int
     filling: tuple[float, ...] = (1, 1, 2, 3)
+    part: tuple[float, float] = (0.8, 0.97)
 
     @property
     def longest(self) -> float:
@@ -166,7 +169,7 @@ def deadline_stream(
             least=(least := chance.choice(extent.nodes)),
             most=least,
             minutes=(minutes := chance.choice(extent.minutes)),
-            part=chance.uniform(0.8, 0.97) / slow,
+            part=chance.uniform(*extent.part) / slow,
             kind=chance.choice(kinds),
             deadline=extent.lead + 60 * minutes * chance.uniform(*extent.slack),
             slow=slow,
