@@ -148,6 +148,7 @@ class Condor(Live):
     slow: ClassVar[float] = 2.0
     workload: ClassVar[str] = ""
     pool: ClassVar[str] = POLICY
+    recurs_alone: ClassVar[bool] = False
     box: Pool
 
     @classmethod

@@ -122,6 +122,8 @@ class Live(ABC):
         How `rtsched replay` is to read the accounting: lines of the `[workload]` table.
     pool : str
         The table `[policy.pool]` of a site.toml: its own loop, as set up here; empty: none.
+    recurs_alone : bool
+        Whether it keeps nodes free for recurring work without rtsched, too.
     """
 
     name: ClassVar[str]
@@ -134,6 +136,7 @@ class Live(ABC):
     slow: ClassVar[float]
     workload: ClassVar[str]
     pool: ClassVar[str] = ""
+    recurs_alone: ClassVar[bool] = True
 
     def __init__(self, box: Box, setup: Setup) -> None:
         self.box = box

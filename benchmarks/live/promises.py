@@ -37,7 +37,11 @@ AFTER = 8.0
 
 @dataclass
 class Side:
-    """What one machine made of the stream."""
+    """What one machine made of the stream.
+
+    `kept_free`: rtsched alone keeps nodes free for the recurring work, so that what that takes counts
+    as served.
+    """
 
     deadlines: Book
     best_effort: Book
@@ -47,6 +51,7 @@ class Side:
     recurring: list[dict[str, float]] = field(default_factory=list)
     promises: list[measure.Promise] = field(default_factory=list)
     lateness: list[float] = field(default_factory=list)
+    kept_free: bool = False
 
 
 def site(planner: str) -> str:
@@ -98,6 +103,7 @@ def _played(
     if planner == "spare":
         side.recurring = [row for work in recurring(extent) for row in work.columns(begun)]
         side.lateness = live.lateness(live.rows(text), extent, begun)
+        side.kept_free = live.setup.steered and not live.recurs_alone
     return side
 
 
@@ -115,6 +121,8 @@ def figures(system: type[Live], side: Side) -> dict[str, Any]:
     found["promises"] = measure.standings(side.promises)
     if side.lateness:
         found["recurring_late_s"] = max(side.lateness)
+        if side.kept_free:
+            found["recurring_node_s"] = sum(row["exec_time"] for row in side.recurring)
     return found
 
 
@@ -162,7 +170,8 @@ def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     ours, alone = found["rtsched"], found[system.name]
     least = 0.8 * found["replay"]["admitted"]
     lost = ours["promises"].keys() & {"missed", "broken", "own-limit"}
-    served, before = ours["best_effort_useful_node_s"], alone["best_effort_useful_node_s"]
+    served = ours["best_effort_useful_node_s"] + ours.get("recurring_node_s", 0.0)
+    before = alone["best_effort_useful_node_s"]
     claims = {
         f"{ours['missed']} admitted jobs missed their deadlines": ours["missed"] == 0,
         f"{ours['own_limit']} admitted jobs ran into their own limits": ours["own_limit"] == 0,
