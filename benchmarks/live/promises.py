@@ -39,8 +39,8 @@ AFTER = 8.0
 class Side:
     """What one machine made of the stream.
 
-    `kept_free`: rtsched alone keeps nodes free for the recurring work, so that what that takes counts
-    as served.
+    `kept_free`: only rtsched keeps nodes free for the recurring work; what that takes counts as
+    served.
     """
 
     deadlines: Book
