@@ -426,6 +426,18 @@ def test_a_pool_without_slots_is_an_error() -> None:
         assert look().sight.cluster is before
 
 
+def test_a_job_whose_machine_was_started_anew_has_no_slot() -> None:
+    """Its shadow looks for it on; the slot is free for plans, unless somebody has it."""
+    late, early = {"enteredcurrentstate": NOW - 10}, {"enteredcurrentstate": NOW - 101}
+    job = runs(1)
+    assert rows_of(Looks(slot("slot1@a", **early))(job), 1) == ["slot1@a"]
+    assert rows_of(Looks(slot("slot1@a", **late))(job), 1) == []
+    assert rows_of(Looks(claimed("slot1@a", **late))(job), 1) == ["slot1@a"]
+    parent, job = big() | {"daemonstarttime": NOW - 10}, runs(1, on="slot1_1@a")
+    assert rows_of(Looks(parent)(job), 1) == []
+    assert rows_of(Looks(parent, claimed("slot1_1@a"))(job), 1) == ["slot1@a#3"]
+
+
 def test_everything_starts_anew_at_once(tmp_path: Path) -> None:
     """Promises wait until the collector must know all slots, or those that the table names."""
     table = tmp_path / "slots"

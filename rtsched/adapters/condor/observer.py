@@ -11,6 +11,7 @@ import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.ghosts import emptied_of, without_ghosts
 from rtsched.adapters.condor.loads import Begun
 from rtsched.adapters.condor.past import endings_of, past
 from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
@@ -99,12 +100,14 @@ class Observer:
         shown, small = slots_of(ads, self._settings)
         machine = self._machine_now(shown, now)
         facts = self._facts(machine, version)
+        claims = claims_of(ads)
         queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
+        held = {claim.name for claim in claims}
+        queue = replace(queue, procs=without_ghosts(queue.procs, emptied_of(ads), held))
         self._add_environments(queue)
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
         bound = bound_of(queue, facts, now)
-        claims = claims_of(ads)
         sight = self._sight(queue, machine, (claims, schedd), bound, facts, now)
         sight = replace(sight, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)

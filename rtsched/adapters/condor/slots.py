@@ -34,6 +34,7 @@ OF_SLOTS = (
     *("Name", "Machine", "SlotID", "SlotType", "PartitionableSlot", "DynamicSlot", "BackfillSlot"),
     *("State", "Activity", "Offline", "SlotBrokenReason", "RtClass", "RtSpeed"),
     *("Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory", "RemoteScheddName", "GlobalJobId"),
+    *("EnteredCurrentState", "DaemonStartTime"),
 )
 """What is read of a slot."""
 
