@@ -50,6 +50,16 @@ def test_the_next_start_is_planned_on_other_slots() -> None:
     assert other.shunned == set(), "after some minutes it may be back"
 
 
+def test_without_a_negotiator_no_start_is_missed() -> None:
+    """What nobody offers a slot cannot be blamed for not taking it."""
+    chances = Chances()
+    for turn in range(4):
+        now = NOW + 60 * turn
+        queue = queue_of([BOUND | {"rtplannedstart": now}], FACTS)
+        assert not chances.update(queue, FACTS, now + 21, negotiated=False)
+    assert not chances.shunned
+
+
 def test_slots_that_others_have_are_no_chance() -> None:
     """Somebody was quicker: that is not the job's fault."""
     chances = Chances()

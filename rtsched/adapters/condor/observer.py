@@ -74,7 +74,7 @@ class Observer:
 
     def __init__(self, settings: CondorSettings, pool: Pool) -> None:
         self._settings, self._pool = settings, pool
-        self._chances = Chances()
+        self._chances, self._negotiated = Chances(), False
         self._roster, self._seats, self._begun = Roster(), Seats(), Begun(pool)
         self._machine: Machine | None = None
         self._cluster: Cluster | None = None
@@ -148,7 +148,7 @@ class Observer:
         allocations = allocations_of(queue, groups, taken.rows, begun, bound, facts, now)
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = endings_of(queue.over)
-        stuck = self._chances.update(queue, facts, now)
+        stuck = self._chances.update(queue, facts, now, negotiated=self._negotiated)
         away = np.union1d(taken.others, _rows_of(machine, self._chances.shunned))
         return Sight(
             now,
@@ -275,7 +275,9 @@ class Observer:
         try:
             self._submitters = self._pool.submitters()
         except AdapterError as error:
+            self._negotiated = False
             return (f"{error}; shares and factors are those of the last time",)
+        self._negotiated = True
         return ()
 
     def _charged(self, queue: Queue, facts: CondorFacts) -> tuple[Accounts, CondorFacts]:

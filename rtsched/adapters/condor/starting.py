@@ -67,11 +67,14 @@ class Chances:
         """The slots on which jobs did not start a short while ago, though they may be to blame."""
         return frozenset(self._shunned)
 
-    def update(self, queue: Queue, facts: CondorFacts, now: float) -> frozenset[int]:
+    def update(
+        self, queue: Queue, facts: CondorFacts, now: float, *, negotiated: bool = True
+    ) -> frozenset[int]:
         """Return the jobs that missed so many planned starts one after the other as are too many.
 
         One of their own requirements forbids the slots, or the site's START does. After the first
-        one that is not known yet, and the next start is planned on other slots.
+        one that is not known yet, and the next start is planned on other slots. While nobody
+        negotiates no start is missed.
         """
         procs, late = queue.procs, dict[int, set[float]]()
         rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
@@ -79,7 +82,8 @@ class Chances:
         sets = procs.take(rows).texts("node_set")
         for row, words in zip(rows, sets, strict=True):
             start = number(queue.ads.get(row, {}), "rtplannedstart")
-            if start + facts.start_delay < now and taken.isdisjoint(slot_names(words)):
+            over = negotiated and start + facts.start_delay < now
+            if over and taken.isdisjoint(slot_names(words)):
                 late.setdefault(int(procs.job[row]), set()).add(start)
                 since = start + facts.start_delay
                 self._shunned |= dict.fromkeys(slot_names(words), (int(procs.job[row]), since))
