@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 CONFIG_EVERY_S = 60.0
 """Seconds between two readings of the configuration."""
 
-HEARD_S = 60.0
-"""Seconds beyond a startd's UPDATE_INTERVAL until a new collector has heard of it."""
+HEARD = 1.2
+"""Times a startd's UPDATE_INTERVAL until a new collector has heard of it, and 5 s."""
 
 
 class Observer:
@@ -168,7 +168,7 @@ class Observer:
 
         A collector that was just started has not heard of all slots, and not yet of itself.
         """
-        heard = self._pool.setting("UPDATE_INTERVAL", 300.0) + HEARD_S
+        heard = HEARD * self._pool.setting("UPDATE_INTERVAL", 300.0) + 5.0
         up = self._pool.collector_up()
         self._silent = min(self._silent, now) if math.isinf(up) else math.inf
         forgetful = (now - self._silent if math.isinf(up) else up) < heard
