@@ -136,6 +136,8 @@ def submit_file(*lines: str, seconds: float = 30) -> str:
     text = list(lines)
     if "executable" not in said:
         text = ["executable = /bin/sleep", f"arguments = {seconds:g}", *text]
+    if "job_lease_duration" not in said:
+        text.insert(0, "job_lease_duration = 20")
     if "queue" not in said:
         text.append("queue")
     return "\n".join([*text, ""])

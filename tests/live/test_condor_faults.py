@@ -38,7 +38,6 @@ def live() -> Iterator[LivePool]:
         "NEGOTIATOR_INTERVAL": "3",
         "NEGOTIATOR_CYCLE_DELAY": "1",
         "SCHEDD_INTERVAL": "3",
-        "CLASSAD_LIFETIME": "10",
         "UPDATE_INTERVAL": "3",
     }
     files = {SUBMIT_CONF: SETTINGS}
@@ -83,8 +82,8 @@ def settled(live: LivePool) -> None:
 
 def waiting(live: LivePool) -> int:
     """Return a job of alice's with a promise, which waits for best-effort jobs to end."""
-    others = live.fill(6, seconds=15)
-    live.wait_status(others, "running")
+    live.fill(6, seconds=15)
+    eventually(lambda: len(live.ads("JobStatus == 2")) == 6)
     time.sleep(1.5)
     job = live.promise(FAR, "+RtRunTime = 20", seconds=2)
     live.wait_standing(job, "firm")
@@ -356,6 +355,30 @@ def test_a_central_manager_that_is_killed(live: LivePool, name: str) -> None:
     said = live.submit(*within(600), seconds=2)
     assert said.promised
     live.wait_standing(said.job, "kept", seconds=90)
+    live.wait_standing(job, "kept", seconds=90)
+
+
+def test_a_power_cut(live: LivePool) -> None:
+    """Everything is killed at once and started again: promises that had not begun are kept."""
+    job = waiting(live)
+    live.pool.kill_daemon()
+    live.pool.kill_master()
+    live.pool.start_master()
+    live.pool.start_daemon(FAULTY)
+    assert live.standing(job) == "firm"
+    live.wait_standing(job, "kept", seconds=90)
+
+
+def test_machines_that_are_started_anew(live: LivePool) -> None:
+    """All slots are gone for a moment: no promise breaks for that."""
+    job = waiting(live)
+    for how in (["condor_off", "-fast"], ["condor_on"]):
+        for node in live.pool.options.nodes:
+            live.pool.run([*how, "-daemon", f"startd_{node}"])
+        if how == ["condor_on"]:
+            break
+        eventually(lambda: live.ask("status")["usable"] == 0)
+        assert live.standing(job) == "firm"
     live.wait_standing(job, "kept", seconds=90)
 
 
