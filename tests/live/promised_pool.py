@@ -31,7 +31,7 @@ system = "condor"
 cycle = 1
 patience = 10
 lapse = 8
-offer = 8
+offer = 20
 admins = ["carol"]
 
 [condor]

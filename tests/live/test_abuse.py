@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import SITE, Live, Said, eventually, in_minutes
+from promising import BOUND, SITE, Live, Said, eventually, in_minutes
 from testbed import Cluster, SlurmOptions
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def live() -> Iterator[Live]:
 def clean(live: Live) -> Iterator[None]:
     """Each test ends with a controller that answers, and without jobs."""
     yield
-    assert seconds(live, "squeue") < 1.0
+    assert seconds(live, "squeue") < BOUND
     live.cancel_all()
 
 
@@ -275,7 +275,7 @@ def test_floods(live: Live, how: str) -> None:
         while any(flood.poll() is None for flood in floods) and len(said) < 40:
             said.append(live.submit(*WISH, in_minutes(200)))
             assert live.ask("status")["system"] == "slurm"
-            assert seconds(live, "squeue") < 1.0
+            assert seconds(live, "squeue") < BOUND
             time.sleep(0.05)
     finally:
         for flood in floods:
@@ -283,4 +283,4 @@ def test_floods(live: Live, how: str) -> None:
             flood.communicate()
     late = sum(not each.promised for each in said)
     assert late <= max(1, len(said) // 10)
-    assert live.slowest(said) < 1.0
+    assert live.slowest(said) < BOUND

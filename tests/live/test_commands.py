@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from promising import eventually
 from testbed import Cluster, SlurmOptions, SubmitError
 
 SITE = """
@@ -55,15 +56,6 @@ def refused(cluster, *words, user="alice"):
     done = cluster.run(["rtsched", *words], user=user, check=False)
     assert done.returncode == 2, (done.stdout, done.stderr)
     return done.stderr
-
-
-def eventually(what, seconds=15.0):
-    """Return what a function returns as soon as that is true."""
-    until = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < until, "it did not come true"
-        time.sleep(0.2)
-    return found
 
 
 def test_a_promise_is_seen_by_its_owner_and_admins(running):

@@ -124,8 +124,9 @@ def promised(pool: Pool, *lines: str, seconds: int = 60) -> int:
 
 
 def where(pool: Pool, cluster: int, proc: int = 0) -> str:
-    """Wait until a job runs; return its slot."""
-    return str(pool.wait_job(cluster, proc, "Running")["RemoteHost"])
+    """Wait until a job runs, or has run; return its slot."""
+    ad = pool.wait_job(cluster, proc, "Running", "Completed")
+    return str(ad.get("RemoteHost") or ad["LastRemoteHost"])
 
 
 def test_a_promised_job_starts_on_its_slot(pool: Pool, remote: Remote) -> None:

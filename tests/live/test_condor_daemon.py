@@ -32,7 +32,7 @@ CHUNK = """\
 env | grep ^RTSCHED_ | sort
 /opt/rtsched/bin/rtsched chunk | sed 's/^export //' | sort
 """
-LOAD = ("+RtSigma = 40", "+RtCms = 0.01", "+RtCps = 1")
+LOAD = ("+RtSigma = 80", "+RtCms = 0.01", "+RtCps = 1")
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_a_load_learns_its_chunks(live: LivePool) -> None:
     live.fill(6, seconds=5)
     time.sleep(3)
     lines = ("executable = /usr/local/bin/chunk.sh", "transfer_executable = false")
-    home = ("output = /home/alice/chunk.$(ProcId)", f"+RtDeadline = {time.time() + 55:.0f}")
+    home = ("output = /home/alice/chunk.$(ProcId)", f"+RtDeadline = {time.time() + 95:.0f}")
     job = live.promise(*lines, *home, *LOAD, "queue 6")
     live.wait_standing(job, "kept", seconds=70)
     ads = live.past(f"ClusterId == {job >> 20}")

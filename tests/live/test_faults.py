@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from promising import (
+    BOUND,
     SITE,
     UNPROMISED,
     Live,
@@ -86,7 +87,7 @@ def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
     assert lost_and_invented(live, said, before) == []
     assert sum(each.promised for each in said) >= KILLS
     assert all(each.job for each in said)
-    assert live.slowest(said) < 1.0
+    assert live.slowest(said) < BOUND
 
 
 @pytest.mark.parametrize("point", ["committed", "answered"])
@@ -106,7 +107,7 @@ def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
     if not said.promised:
         assert "without a promise" in said.text
         assert any(each.why == "the job never appeared" for each in live.kept())
-    assert said.seconds < 1.0
+    assert said.seconds < BOUND
 
 
 def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
@@ -117,10 +118,10 @@ def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
     said = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
     asked = time.monotonic()
     live.cluster.run(["squeue"])
-    assert time.monotonic() - asked < 1.0
+    assert time.monotonic() - asked < BOUND
     live.cluster.services.signal("rtsched", "CONT")
     assert all(UNPROMISED in each.text for each in said)
-    assert live.slowest(said) < 1.0
+    assert live.slowest(said) < BOUND
     eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
     settled(live)
     assert live.standing(first) == "firm"
@@ -132,7 +133,7 @@ def test_without_a_socket(live: Live) -> None:
     live.cluster.stop_daemon()
     said = [live.submit(*SHORT, in_minutes(60)) for _ in range(3)]
     assert all(UNPROMISED in each.text for each in said)
-    assert live.slowest(said) < 1.0
+    assert live.slowest(said) < BOUND
     live.cluster.start_daemon()
     eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
 
@@ -182,7 +183,7 @@ def test_a_full_disk(live: Live) -> None:
         cluster.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
         said = [live.submit(*SHORT, in_minutes(60)) for _ in range(60)]
         assert any(UNPROMISED in each.text for each in said)
-        assert live.slowest(said) < 1.0
+        assert live.slowest(said) < BOUND
         assert cluster.services.alive("rtsched")
         assert live.ask("status")["promises"]
         cluster.run(["rm", f"{place}/fill"])
@@ -209,7 +210,7 @@ def test_a_clock_that_steps(live: Live) -> None:
         assert live.standing(job) in {"firm", "kept"}
         assert live.standing(waiting) in {"firm", "kept"}
         assert cluster.services.alive("rtsched")
-    assert live.submit(*SHORT, in_minutes(180), script="true").promised
+    assert eventually(lambda: live.submit(*SHORT, in_minutes(180), script="true").promised)
     live.wait_standing(waiting, "kept", seconds=60)
     cluster.stop_daemon()
 
@@ -226,7 +227,7 @@ def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
     assert said.promised
     live.wait_standing(said.job, "firm", seconds=30)
     assert live.standing(job) == "firm"
-    assert live.slowest() < 1.0
+    assert live.slowest() < BOUND
 
 
 def test_a_burst(live: Live) -> None:
@@ -236,6 +237,6 @@ def test_a_burst(live: Live) -> None:
     found = burst(live, BURST)
     assert found["wrong"] == []
     assert found["refused"] == 0
-    assert found["squeue slowest ms"] < 1000
+    assert found["squeue slowest ms"] < 1000 * BOUND
     assert eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
     assert live.standing(first) in {"firm", "kept"}
