@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtsched.adapters import condor_conf
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor_setup import NEGOTIATOR, SCHEDD, Setup
 from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from rtsched.adapters.condor.settings import CondorSettings
 
 SECONDS = 20.0
 """How long one of HTCondor's tools may take."""
@@ -63,7 +62,7 @@ class Site(NamedTuple):
 
 
 def look(
-    settings: CondorSettings,
+    settings: CondorSettings | None,
     site: Site,
     *,
     directory: Path | None = None,
@@ -74,8 +73,8 @@ def look(
 
     Parameters
     ----------
-    settings : CondorSettings
-        The `[condor]` table.
+    settings : CondorSettings or None
+        The `[condor]` table; None: there are no settings, or they make no sense.
     site : Site
         The rest of the site's settings.
     directory : Path, optional
@@ -85,6 +84,7 @@ def look(
     native : bool, optional
         Whether the library is wanted; by default what our files say.
     """
+    configured, settings = settings is not None, settings or CondorSettings()
     directory = directory or config_directory()
     names = tuple(_names(roles))
     present = _texts(directory, names)
@@ -100,6 +100,7 @@ def look(
         names=names,
         present=present,
         settings=settings,
+        configured=configured,
         native=_native(present) if native is None else native,
         version=version[1] if version else "",
         library=library,

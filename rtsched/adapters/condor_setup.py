@@ -50,6 +50,8 @@ class Setup:
         What they hold, by name; those that are not there are left out.
     settings : CondorSettings
         The `[condor]` table.
+    configured : bool
+        Whether there is such a table; else what our files say is kept.
     native : bool
         Whether the ClassAd library is used.
     version : str
@@ -95,6 +97,7 @@ class Setup:
     names: tuple[str, ...] = (condor_conf.ACCESS, condor_conf.EXECUTE)
     present: Mapping[str, str] = field(default_factory=dict)
     settings: CondorSettings = field(default_factory=CondorSettings)
+    configured: bool = True
     native: bool = True
     version: str = ""
     schedd: Mapping[str, str] | None = None
@@ -135,7 +138,8 @@ def path_of(setup: Setup, name: str) -> Path:
 
 def wanted(setup: Setup) -> dict[str, str]:
     """Return what our files should hold, by name."""
-    values = condor_conf.from_settings(setup.settings) | {"RTSCHED_NATIVE": str(setup.native)}
+    values = condor_conf.from_settings(setup.settings) if setup.configured else {}
+    values["RTSCHED_NATIVE"] = str(setup.native)
     found = {
         name: condor_conf.wanted(name, setup.present.get(name, ""), values) for name in setup.names
     }

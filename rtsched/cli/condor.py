@@ -127,12 +127,11 @@ def install(really: bool, **where: Any) -> None:
 @debug_option
 def uninstall(config_dir: Path | None, really: bool) -> None:
     """Take our files out of HTCondor's configuration again."""
-    from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.adapters.condor_look import Site, look
     from rtsched.adapters.condor_setup import path_of
 
     both = ("access", "execute")
-    setup = look(CondorSettings(), Site(), directory=config_dir, roles=both)
+    setup = look(None, Site(), directory=config_dir, roles=both)
     present = {path_of(setup, name): text for name, text in setup.present.items()}
     change(present, dict.fromkeys(present, ""), AFTER_UNINSTALL if really else "")
 
@@ -145,18 +144,21 @@ def looked(
     native: bool | None,
 ) -> tuple[Setup, list[Finding]]:
     """Return what there is, and what is wrong with the site's settings."""
+    from msgspec.structs import replace
+
     from rtsched.adapters.condor_look import Site, look
 
     site, found = site_settings(config)
-    daemon = site.daemon
+    daemon = replace(site.daemon, system="condor")  # its defaults, whatever is not said
     of_site = Site(Path(daemon.run), daemon.asking_users(), daemon.asking_group(), submit_conf)
-    setup = look(site.condor, of_site, directory=config_dir, roles=roles, native=native)
+    table = None if found else site.condor
+    setup = look(table, of_site, directory=config_dir, roles=roles, native=native)
     if found and not setup.access:
         found = []  # an execute machine has no settings of ours
-    elif not found and daemon.system != "condor":
+    elif not found and site.daemon.system != "condor":
         from rtsched.adapters.readiness import Finding
 
-        what = f'{config}: system is "{daemon.system}"'
+        what = f'{config}: system is "{site.daemon.system}"'
         found = [Finding("wrong", what, 'set system = "condor" in the [daemon] table')]
     return setup, found
 

@@ -143,6 +143,25 @@ def test_another_system(run, directory, site, tmp_path):
     assert run("condor", "check", *site, "--role", "execute").stdout.startswith("wrong  ")
 
 
+@pytest.mark.parametrize("text", [None, "[daemon]\nrun = 3\n", ""])
+def test_without_settings_htcondors_defaults_hold(run, directory, site, tmp_path, text):
+    """A site.toml that is missing, broken, or Slurm's: advice is HTCondor's, choices stay."""
+    (tmp_path / "site.toml").unlink()
+    if text is not None:
+        (tmp_path / "site.toml").write_text(text)
+    chosen = shipped(ACCESS).replace("OVERRUNS = vacate", "OVERRUNS = remove")
+    (directory / ACCESS).write_text(chosen)
+    result = run("condor", "check", *site)
+    said = " ".join(result.stdout.split())
+    assert str(tmp_path / "site.toml") in said
+    assert "who may not ask the daemon" not in said
+    assert "group slurm" not in said
+    result = run("condor", "install", *site, "--apply")
+    assert result.exit_code == 0, result.stderr
+    kept = "vacate" if text == "" else "remove"
+    assert f"RTSCHED_OVERRUNS = {kept}\n" in (directory / ACCESS).read_text()
+
+
 def test_no_htcondor(run, tmp_path, monkeypatch):
     """Where HTCondor is not installed that is one finding."""
     monkeypatch.setenv("PATH", str(tmp_path))
