@@ -7,7 +7,6 @@ pickle whose arrays follow as they are (pickle protocol 5), so that the daemon n
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import signal
@@ -17,6 +16,7 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from rtsched.adapters.apart import die_with_parent
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _COUNT = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
-_PR_SET_PDEATHSIG = 1
 
 
 class Start(NamedTuple):
@@ -116,13 +115,6 @@ def main() -> None:
             return
         answer, system = _answered(request, system)
         send(answers, answer)
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends (prctl(2))."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was gone before
-        os._exit(0)
 
 
 def _answered(request: object, system: LiveSystem | None) -> tuple[Answer, LiveSystem | None]:

@@ -105,6 +105,15 @@ def test_users_with_higher_values_get_lower_factors() -> None:
     assert not steered(action, view, factors=False, priorities_per_cycle=0)
 
 
+def test_a_negotiator_that_does_not_answer_is_told_no_factors() -> None:
+    """Nobody knows which ones hold."""
+    view = view_of(ad(1), ad(2, submitter="bob@pool"), factors={"alice@pool": 1.0})
+    action = SetPriority(view.procs.job, np.array([1.0, 0.5]))
+    assert texts(steered(action, view, priorities_per_cycle=0))
+    view.negotiates = False
+    assert not steered(action, view, priorities_per_cycle=0)
+
+
 def test_who_may_set_no_factors_tries_once() -> None:
     """The negotiator's refusal is reported, and holds until the daemon is started anew."""
     view, memory = view_of(ad(1)), Memory()

@@ -118,6 +118,7 @@ class Observer:
             sight,
             facts,
             factors,
+            self._negotiated,
             bound=frozenset(bound),
             leaving=frozenset(claim.name for claim in claims if claim.leaving),
         )

@@ -153,7 +153,7 @@ def _factors(
     action: SetPriority, view: View, settings: CondorSettings, memory: Memory
 ) -> Iterator[Change]:
     """Yield the priority factors of users that are off by a step at least."""
-    if not settings.factors or memory.no_factors:
+    if not settings.factors or memory.no_factors or not view.negotiates:
         return
     at, known = places(view.procs.job, action.job)
     names = view.procs.take(at[known]).texts("submitter")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.condor.enforcing import overrun_changes
 from rtsched.adapters.condor.memory import Memory
+from rtsched.adapters.condor.negotiator import PatientPool
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.orders import Reply, carried_out
-from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.reserving import reserve_changes
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import steer_changes
@@ -42,7 +42,7 @@ class CondorSystem:
 
     def __init__(self, settings: CondorSettings | None = None) -> None:
         self.settings = settings or CondorSettings()
-        self._pool = Pool(self.settings)
+        self._pool = PatientPool(self.settings)
         self._observer = Observer(self.settings, self._pool)
         self._memory = Memory()
         self._view: View | None = None
@@ -53,7 +53,7 @@ class CondorSystem:
         Raises
         ------
         AdapterError
-            If collector, schedd or negotiator does not answer.
+            If collector or schedd does not answer.
         """
         self._view = self._observer.look()
         self._memory.keep_only(set(self._view.numbers.tolist()))

@@ -104,6 +104,8 @@ class View:
         Margins and limits.
     factors : dict of str to float
         Priority factors by submitter.
+    negotiates : bool
+        Whether the negotiator answered: without it the factors are those of the last time.
     bound : frozenset of int
         Jobs that wait and count as running: they have their slots, which are free.
     leaving : frozenset of str
@@ -116,6 +118,7 @@ class View:
     sight: Sight
     facts: CondorFacts
     factors: dict[str, float] = field(default_factory=dict)
+    negotiates: bool = True
     bound: frozenset[int] = frozenset()
     leaving: frozenset[str] = frozenset()
 

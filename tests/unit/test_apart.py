@@ -1,0 +1,117 @@
+"""Calls that may never return: whoever hangs is left behind, and left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from rtsched.adapters.apart import Apart
+from rtsched.adapters.condor.negotiator import PatientPool
+from rtsched.errors import AdapterError
+
+
+class Hung:
+    """A negotiator that may be asleep, made in another process."""
+
+    def __init__(self, log: str) -> None:
+        with open(log, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    def sleep(self) -> None:
+        """Never answer, and let no thread of the process run."""
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    submitters = sleep
+
+    def twice(self, value: Any) -> Any:
+        """Answer."""
+        return value, value
+
+    def fail(self) -> None:
+        """Fail as an adapter does."""
+        raise AdapterError("the negotiator does not answer")
+
+    def die(self) -> None:
+        """End the process."""
+        os._exit(3)
+
+
+def unmade() -> None:
+    """Make nothing."""
+    raise AdapterError("no bindings")
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Return a file with the processes that were started."""
+    return tmp_path / "pids"
+
+
+def is_there(pid: int) -> bool:
+    """Return whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_answers_come_from_one_other_process(log) -> None:
+    """It is started once, an error in it is no end of it, and it goes when it is told to."""
+    apart = Apart(partial(Hung, str(log)), 30.0, 60.0)
+    assert apart.call("twice", {"a": 1.5}) == ({"a": 1.5}, {"a": 1.5})
+    with pytest.raises(AdapterError, match=r"^the negotiator does not answer$"):
+        apart.call("fail")
+    assert apart.call("twice", 2) == (2, 2)
+    (pid,) = map(int, log.read_text().split())
+    assert pid != os.getpid()
+    apart.end()
+    assert not is_there(pid)
+
+
+def test_a_call_that_hangs_is_given_up_in_time_and_not_made_again_for_a_while(log) -> None:
+    """The process goes, the next calls fail at once; after the rest another one answers."""
+    apart = Apart(partial(Hung, str(log)), 5.0, 2.0)
+    assert apart.call("twice", 1) == (1, 1)
+    began = time.monotonic()
+    with pytest.raises(AdapterError, match="did not answer within 5 s"):
+        apart.call("sleep")
+    over = time.monotonic()
+    assert over - began < 10.0
+    assert not is_there(int(log.read_text()))
+    with pytest.raises(AdapterError, match="left alone"):
+        apart.call("twice", 2)
+    assert len(log.read_text().split()) == 1
+    time.sleep(max(0.0, over + 2.1 - time.monotonic()))
+    assert apart.call("twice", 3) == (3, 3)
+    assert len(log.read_text().split()) == 2
+    apart.end()
+
+
+def test_what_cannot_be_made_or_dies_is_said(log) -> None:
+    """The next call tries anew."""
+    with pytest.raises(AdapterError, match="no bindings"):
+        Apart(unmade, 30.0, 60.0).call("twice", 1)
+    apart = Apart(partial(Hung, str(log)), 30.0, 60.0)
+    with pytest.raises(AdapterError, match="ended"):
+        apart.call("die")
+    assert apart.call("twice", 4) == (4, 4)
+    apart.end()
+
+
+def test_a_hung_negotiator_ends_no_look(log) -> None:
+    """Its accounting is missing, and factors are not set, at once after the first time."""
+    pool: Any = PatientPool.__new__(PatientPool)
+    pool._apart = Apart(partial(Hung, str(log)), 5.0, 600.0)
+    with pytest.raises(AdapterError, match="negotiator: it did not answer within 5 s"):
+        pool.submitters()
+    began = time.monotonic()
+    ((outcome, said),) = pool.set_factors({"alice@pool": 2.0}).values()
+    assert outcome == "failed"
+    assert "left alone" in said
+    assert time.monotonic() - began < 4.0
