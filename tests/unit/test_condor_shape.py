@@ -132,6 +132,10 @@ def test_parallel_jobs() -> None:
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "slow", "RequestCpus": 3}, "class 'slow'"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "odd"}, "no slot of class 'odd'"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "JobUniverse": 7}, "this universe"),
+        (
+            {"RtDeadline": NOW, "RtRunTime": 60, "JobUniverse": 11, "TotalSubmitProcs": 2},
+            "one queue statement, with machine_count",
+        ),
     ],
 )
 def test_what_makes_no_sense(attributes: dict[str, object], says: str) -> None:

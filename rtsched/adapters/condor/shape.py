@@ -242,6 +242,8 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "no promise is given to a job of this universe; use vanilla, container or parallel"
     if universe == PARALLEL and is_whole(ad):
         return "a divisible load is a vanilla cluster of several procs, not a parallel job"
+    if universe == PARALLEL and _count(ad, "totalsubmitprocs", 1) > 1:
+        return "a parallel job that wants a promise has one queue statement, with machine_count"
     if not known:
         return 'RtAfter names jobs, such as "12.0 13.0", at most 1000 of them'
     if not math.isfinite(length) and not is_whole(ad):
