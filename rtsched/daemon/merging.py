@@ -61,9 +61,9 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
             records[record.id] = record
     asked = with_present(_of_records(site.asked, names, records), sight)
     after = _seen(site, sight, names, records, asked, now)
-    over = {r.token for r in new if r.standing == "lapsed" or r.why == STUCK}
+    over = {r.token for r in new if r.standing == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
-    over |= set({r.uid: r.token for r in new if r.why == NOT_TAKEN}.values())
+    over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
     tells, untold = _tells(site, sight, new, now)

@@ -35,6 +35,10 @@ SHAPE = (
 CHARGED = ("partition", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
 
+UNUSED: tuple[Standing, ...] = ("provisional", "firm")
+"""Standings, as they were, of promises that came to nothing: no job took them, or it never started
+on what was kept for it."""
+
 Who: TypeAlias = tuple[int, str]
 """A user's uid and name."""
 
@@ -130,7 +134,7 @@ class Desk:
             return "submit.too-many", messages.too_many(most)
         most, unused = (
             self.settings.unused_promises_per_hour,
-            site.unused_by(uid, now, "provisional"),
+            site.unused_by(uid, now, *UNUSED),
         )
         if most and len(unused) >= most:
             return "submit.unused", messages.too_many_unused(
@@ -223,7 +227,7 @@ class Desk:
         """Return whether an offer may be held for a user, who may not take one after another."""
         settings = self.settings
         wanted = settings.offer > 0 and settings.offers_per_user > 0
-        unused = site.unused_by(uid, now, "offered", "provisional")
+        unused = site.unused_by(uid, now, "offered", *UNUSED)
         return wanted and len(unused) < settings.unused_offers_per_hour
 
     def _held(

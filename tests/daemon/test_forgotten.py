@@ -126,6 +126,19 @@ def test_a_job_that_cannot_start_loses_its_promise() -> None:
     assert not len(scene.site.snapshot.plan)
 
 
+def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() -> None:
+    """Else the same requirements, submitted anew, would keep nodes from others for ever."""
+    scene = Scene(unused_promises_per_hour=2)
+    asked = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR}
+    for now, jobs in ((T0, (7, 8)), (T0 + 10, (9,))):
+        tokens = [scene.submit(now, **asked).ruling.token for _ in jobs]
+        waiting = tuple(zip(jobs, tokens, strict=True))
+        scene.look(now + 1, queued=waiting)
+        scene.look(now + 2, queued=waiting, stuck=jobs)
+    assert scene.site.unused_by(ANN, T0 + 12, "firm") == [T0 + 2, T0 + 12], "one a submission"
+    assert scene.submit(T0 + 20, **asked).codes == ("submit.unused",)
+
+
 def test_a_job_that_was_over_before_a_look_is_asked_for() -> None:
     """Its promise was kept, though nobody has seen it."""
     scene = Scene()
