@@ -69,7 +69,7 @@ class EdfForm:
         schedule = Schedule.joined([snapshot.plan, running])
         wall = np.concatenate([snapshot.planned.wall_time, snapshot.running.wall_time[kept]])
         node = schedule.nodes[schedule.indptr[:-1]].astype(np.int64)
-        left = grid(wall / snapshot.cluster.nodes.speed[node], self.slot, up=True)
+        left = grid(wall / snapshot.cluster.pace[node], self.slot, up=True)
         ids = schedule.entries.job.tolist()
         done = np.array([executed.get(job, 0.0) for job in ids], np.float64)
         left = np.maximum(left - grid(done, self.slot, up=False), 0)
@@ -138,7 +138,7 @@ class EdfForm:
         self, rows: NDArray[np.int64], nodes: NDArray[np.int64] | slice = slice(None)
     ) -> NDArray[np.int64]:
         """Return the slots that jobs take on nodes, a line per job, at least 1."""
-        seconds = self.jobs.wall_time[rows, None] / self.snapshot.cluster.nodes.speed[nodes]
+        seconds = self.jobs.wall_time[rows, None] / self.snapshot.cluster.pace[nodes]
         return np.maximum(grid(seconds, self.slot, up=True), 1)
 
     def _usable(self, rows: list[int]) -> NDArray[np.bool_]:

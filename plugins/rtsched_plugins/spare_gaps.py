@@ -42,7 +42,7 @@ class GapForm:
 
     def __init__(self, snapshot: Snapshot, jobs: Jobs, last: bool) -> None:
         self.snapshot, self.jobs, self.last = snapshot, jobs, last
-        self._speed = np.asarray(snapshot.cluster.nodes.speed, np.float64)
+        self._speed = np.asarray(snapshot.cluster.pace, np.float64)
         busy = _joined([self._of(snapshot.allocations, 0.0), self._of(snapshot.plan, -np.inf)])
         reach = np.full(len(snapshot.cluster), np.inf)
         if len(snapshot.periodic):

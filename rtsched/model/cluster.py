@@ -91,12 +91,16 @@ class Cluster:
         Links and hyper-grid.
     version : int
         Grows with every change of the nodes.
+    by_clock : bool
+        A requested time counts by the clock on every node, as batch systems that run count it; else
+        it is that on nodes of speed 1, as in a replay.
     """
 
     nodes: Nodes
     partitions: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     topology: Topology = field(default_factory=Topology)
     version: int = 0
+    by_clock: bool = False
 
     def __post_init__(self) -> None:
         for name, mask in self.partitions.items():
@@ -115,6 +119,11 @@ class Cluster:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def pace(self) -> NDArray[np.float64]:
+        """By what a requested time is divided on each node, float64[m]."""
+        return np.ones(len(self)) if self.by_clock else self.nodes.speed
 
     @property
     def usable(self) -> NDArray[np.bool_]:

@@ -108,7 +108,9 @@ def test_a_speed_goes_by_name_machine_class_and_attribute() -> None:
         static("slot1@e", rtspeed=-1.0),
         static("slot1@f", rtspeed="quick"),
     ]
-    assert machine(*ads, speeds=speeds).nodes.speed.tolist() == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
+    made = machine(*ads, speeds=speeds)
+    assert made.nodes.speed.tolist() == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
+    assert made.cluster(np.empty(0, np.int64), 1).pace.tolist() == [1.0] * 6, "by the clock"
 
 
 def test_who_takes_no_jobs_is_drained() -> None:

@@ -75,6 +75,7 @@ def test_nodes_and_partitions() -> None:
     """Each feature of a partition's nodes makes a smaller partition; speeds go by name first."""
     known = machine({"n5"}, fast=2.0, n1=3.0)
     assert known.cluster.nodes.speed.tolist() == [2.0, 3.0, 1.0, 1.0, 1.0, 1.0]
+    assert known.cluster.pace.tolist() == [1.0] * 6, "limits count by the clock"
     assert known.cluster.nodes.state[5] == NodeState.DRAINED
     assert known.cluster.partitions["all@fast"].tolist() == [True] * 2 + [False] * 4
     assert (known.partitions["all"].cores, known.partitions["all@fast"].cores) == (4, 8)

@@ -86,6 +86,14 @@ def test_slow_nodes_take_longer() -> None:
     assert placed(ask(one, snapshot, select="utilisation-first")) == {0: (0.0, 8.0, [1])}
 
 
+@pytest.mark.parametrize("form", ["gaps", "edf"])
+def test_a_running_batch_system_counts_limits_by_the_clock(form: str) -> None:
+    """There a fast node's job may take all that it asked for, and is planned so."""
+    cluster = replace(make_cluster(2, speed=[2.0, 1.0]), by_clock=True)
+    one = make_jobs(1, submit=0.0, wall_time=4.0, deadline=100.0)
+    assert placed(ask(one, make_snapshot(cluster=cluster), form=form)) == {0: (0.0, 4.0, [0])}
+
+
 GRAPH = Edges.build(2, before=[0, 1], after=[1, 2], message_time=[2.0, 0.0])
 
 

@@ -138,7 +138,8 @@ class Machine:
         """Return the cluster; rows of jobs that are none of ours are drained for us."""
         state = self.nodes.state.copy()
         state[others[state[others] == NodeState.UP]] = NodeState.DRAINED
-        return Cluster(self.nodes.with_column("state", state), self.masks, version=version)
+        nodes = self.nodes.with_column("state", state)
+        return Cluster(nodes, self.masks, version=version, by_clock=True)
 
     def rows_of(self, names: Iterable[str]) -> NDArray[np.int64]:
         """Return the rows of some slots."""

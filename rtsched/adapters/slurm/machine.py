@@ -106,7 +106,8 @@ def machine_of(
         speed=np.array([_speed(node, settings.speeds) for node in nodes]),
     )
     row = {node.name: at for at, node in enumerate(nodes)}
-    return Machine(Cluster(table, masks, version=version), row, partitions, default)
+    cluster = Cluster(table, masks, version=version, by_clock=True)
+    return Machine(cluster, row, partitions, default)
 
 
 def _partition(
