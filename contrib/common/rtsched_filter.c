@@ -70,7 +70,7 @@ struct rtsched_settings rtsched_filter_settings(struct rtsched_filter *filter)
 	return copied;
 }
 
-void rtsched_filter_complain(struct rtsched_filter *filter, const char *what)
+static void complain(struct rtsched_filter *filter, const char *what, const char *why)
 {
 	int64_t now = rtsched_now_ms();
 	int64_t expected = __atomic_load_n(&filter->complain_at, __ATOMIC_RELAXED);
@@ -78,7 +78,15 @@ void rtsched_filter_complain(struct rtsched_filter *filter, const char *what)
 	if (now >= expected &&
 	    __atomic_compare_exchange_n(&filter->complain_at, &expected, now + 1000, false,
 					__ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		say(filter, true, "rtsched: the daemon could not be asked: %s", what);
+		say(filter, true, "rtsched: the daemon %s: %s", what, why);
+}
+
+void rtsched_filter_complain(struct rtsched_filter *filter, const char *why)
+{
+	static const char mark[] = "rtsched: "; /* as the daemon's own texts begin */
+
+	complain(filter, "could not judge",
+		 strncmp(why, mark, sizeof(mark) - 1) ? why : why + sizeof(mark) - 1);
 }
 
 enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
@@ -98,7 +106,7 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
 		rtsched_breaker_succeeded(&filter->breaker);
 		return outcome;
 	}
-	rtsched_filter_complain(filter, rtsched_outcome_text(outcome));
+	complain(filter, "could not be asked", rtsched_outcome_text(outcome));
 	if (rtsched_breaker_failed(&filter->breaker, rtsched_now_ms(), settings->breaker_failures,
 				   settings->breaker_ms))
 		say(filter, true,

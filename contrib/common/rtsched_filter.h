@@ -44,9 +44,9 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
 					struct rtsched_request *request,
 					struct rtsched_answer *answer);
 
-/* Log that the daemon could not be asked, at most once a second: a flood of jobs must not become a
- * flood of lines. */
-void rtsched_filter_complain(struct rtsched_filter *filter, const char *what);
+/* Log why an answer is no verdict, at most once a second: a flood of jobs must not become a flood of
+ * lines. */
+void rtsched_filter_complain(struct rtsched_filter *filter, const char *why);
 
 #ifdef __cplusplus
 }

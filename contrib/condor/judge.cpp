@@ -98,11 +98,20 @@ class Patience {
 
 Patience patience;
 
-/* Without the daemon */
+/* Without a verdict */
 
-Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job)
+/* Why there is none, as the user reads it; what follows is at the end. */
+struct Cause {
+	std::string what;
+	std::string end;
+};
+
+const Cause SILENT = {"the scheduler daemon does not answer", ""};
+const Cause FAILED = {"the scheduler daemon could not judge it",
+		      ". If that goes on tell your administrators: its log says why"};
+
+Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job, const Cause &cause)
 {
-	const std::string away = "the scheduler daemon does not answer";
 
 	/* A refusal would stop the factory, and nobody would be told. */
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED && job.materialized)
@@ -110,13 +119,14 @@ Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job)
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED && !job.wishes)
 		return {false, "", ""};
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED)
-		return {true, "", "rtsched: " + away + ", so no deadline can be promised now: submit "
-					"again later, or without Rt attributes"};
+		return {true, "", "rtsched: " + cause.what + ", so no deadline can be promised now: "
+				  "submit again later, or without Rt attributes" + cause.end};
 	if (settings.on_failure == RTSCHED_FAIL_HOLD)
-		return {false, PARKED, "rtsched: " + away + "; the job does not start until it has "
-							    "been judged"};
-	return {false, UNJUDGED,
-		job.wishes ? "rtsched: accepted without a promise: " + away : ""};
+		return {false, PARKED, "rtsched: " + cause.what + "; the job does not start until "
+				       "it has been judged" + cause.end};
+	if (!job.wishes)
+		return {false, UNJUDGED, ""};
+	return {false, UNJUDGED, "rtsched: accepted without a promise: " + cause.what + cause.end};
 }
 
 Ruling too_long(const JobAd &job)
@@ -139,15 +149,18 @@ struct Request : rtsched_request {
 	Request &operator=(const Request &) = delete;
 };
 
-/* Ask; nothing if nobody judged the job. */
-std::optional<Ruling> asked(const struct rtsched_settings &settings, Request &request)
+/* Ask; nothing if nobody judged the job, and `cause` says why. */
+std::optional<Ruling> asked(const struct rtsched_settings &settings, Request &request,
+			    const Cause *&cause)
 {
 	struct rtsched_answer answer;
 	std::optional<Ruling> ruling;
 	std::string wrong;
 
+	cause = &SILENT;
 	if (rtsched_filter_ask(&filter, &settings, &request, &answer) != RTSCHED_ANSWERED)
 		return {};
+	cause = &FAILED;
 	try {
 		ruling = read_answer(answer, wrong);
 	} catch (...) {
@@ -163,6 +176,7 @@ std::optional<Ruling> asked(const struct rtsched_settings &settings, Request &re
 Ruling ruled(const struct rtsched_settings &settings, const JobAd &job)
 {
 	Request request(job);
+	const Cause *cause;
 
 	if (request.too_long) {
 		Ruling ruling = too_long(job);
@@ -170,11 +184,11 @@ Ruling ruled(const struct rtsched_settings &settings, const JobAd &job)
 		return ruling;
 	}
 	int64_t began = rtsched_now_ms();
-	std::optional<Ruling> ruling = asked(settings, request);
+	std::optional<Ruling> ruling = asked(settings, request, cause);
 	patience.spend(job.cluster, rtsched_now_ms() - began);
 	bool is_final = ruling.has_value();
 	if (!ruling)
-		ruling = unjudged(settings, job);
+		ruling = unjudged(settings, job, *cause);
 	else if (ruling->rejected && job.materialized)
 		ruling = {false, PARKED, ruling->message};
 	memory.keep(job, *ruling, is_final);

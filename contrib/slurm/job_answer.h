@@ -9,6 +9,7 @@ enum rtsched_ruling {
 	RTSCHED_ACCEPTED,
 	RTSCHED_REJECTED,
 	RTSCHED_UNUSABLE, /* it holds no verdict, or a value that a job cannot have */
+	RTSCHED_SILENT,	  /* there is none */
 };
 
 /* Read the answer and, if `job` is not NULL and it is accepted, set the fields in it.

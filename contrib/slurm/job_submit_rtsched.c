@@ -93,13 +93,13 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 
 /* Asking */
 
-/* Ask, and carry out the answer; RTSCHED_UNUSABLE: nobody judged it. */
+/* Ask, and carry out the answer; RTSCHED_UNUSABLE and RTSCHED_SILENT: nobody judged it. */
 static enum rtsched_ruling judged(const struct rtsched_settings *set,
 				  struct rtsched_request *request, job_desc_msg_t *job,
 				  char **err_msg)
 {
 	struct rtsched_answer answer;
-	enum rtsched_ruling ruling = RTSCHED_UNUSABLE;
+	enum rtsched_ruling ruling = RTSCHED_SILENT;
 	char *message = NULL;
 
 	if (rtsched_filter_ask(&filter, set, request, &answer) == RTSCHED_ANSWERED) {
@@ -122,6 +122,24 @@ static enum rtsched_ruling judged(const struct rtsched_settings *set,
 	return ruling;
 }
 
+static bool is_judged(enum rtsched_ruling ruling)
+{
+	return ruling == RTSCHED_ACCEPTED || ruling == RTSCHED_REJECTED;
+}
+
+/* Tell why nobody judged it, between what is said before and after that. */
+static void tell_cause(char **err_msg, enum rtsched_ruling ruling, const char *before,
+		       const char *after)
+{
+	bool silent = ruling == RTSCHED_SILENT;
+	char text[512];
+
+	snprintf(text, sizeof(text), "rtsched: %sthe scheduler daemon %s%s%s", before,
+		 silent ? "does not answer" : "could not judge it", after,
+		 silent ? "" : ". If that goes on tell your administrators: its log says why");
+	tell(err_msg, text);
+}
+
 static int refuse_too_long(char **err_msg)
 {
 	tell(err_msg, "rtsched: the job's description is longer than 256 KiB: shorten its comment, "
@@ -137,13 +155,15 @@ static bool wants_promise(const job_desc_msg_t *job)
 	       rtsched_has_word(job->comment) || rtsched_has_word(job->extra);
 }
 
-static int submit_unjudged(const struct rtsched_settings *set, job_desc_msg_t *job, char **err_msg)
+static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_ruling ruling,
+			   job_desc_msg_t *job, char **err_msg)
 {
 	if (set->on_failure == RTSCHED_FAIL_CLOSED) {
 		if (!wants_promise(job))
 			return SLURM_SUCCESS;
-		tell(err_msg, "rtsched: the scheduler daemon does not answer, so no deadline can be "
-			      "promised now: submit again later, or without a deadline");
+		tell_cause(err_msg, ruling, "",
+			   ", so no deadline can be promised now: submit again later, or without a "
+			   "deadline");
 		return ESLURM_ACCESS_DENIED;
 	}
 	/* A job that its user holds is not parked, or the daemon would release it. */
@@ -152,14 +172,12 @@ static int submit_unjudged(const struct rtsched_settings *set, job_desc_msg_t *j
 		if (wants_promise(job))
 			job->shared = JOB_SHARED_NONE; /* whole nodes: later it cannot be set */
 		rtsched_set_text(&job->admin_comment, PARKED);
-		tell(err_msg, "rtsched: the scheduler daemon does not answer; the job is held until "
-			      "it has been judged");
+		tell_cause(err_msg, ruling, "", "; the job is held until it has been judged");
 		return SLURM_SUCCESS;
 	}
 	rtsched_set_text(&job->admin_comment, UNJUDGED);
 	if (wants_promise(job))
-		tell(err_msg, "rtsched: accepted without a promise: the scheduler daemon does not "
-			      "answer");
+		tell_cause(err_msg, ruling, "accepted without a promise: ", "");
 	return SLURM_SUCCESS;
 }
 
@@ -182,19 +200,20 @@ int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 	}
 	ruling = judged(&set, &request, job, err_msg);
 	rtsched_request_free(&request);
-	if (ruling == RTSCHED_UNUSABLE)
-		return submit_unjudged(&set, job, err_msg);
+	if (!is_judged(ruling))
+		return submit_unjudged(&set, ruling, job, err_msg);
 	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
 }
 
 /* Modify */
 
-static int modify_unjudged(const struct rtsched_settings *set, char **err_msg)
+static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_ruling ruling,
+			   char **err_msg)
 {
 	if (set->on_failure == RTSCHED_FAIL_OPEN)
 		return SLURM_SUCCESS; /* the daemon will see the change, and what it breaks */
-	tell(err_msg, "rtsched: the scheduler daemon does not answer, and a promised job must not "
-		      "be changed without it: try again later");
+	tell_cause(err_msg, ruling, "",
+		   ", and a promised job must not be changed without it: try again later");
 	return ESLURM_ACCESS_DENIED;
 }
 
@@ -216,7 +235,7 @@ int job_modify(job_desc_msg_t *job, void *record, uint32_t uid, char **err_msg)
 	rtsched_request_free(&request);
 	if (too_long)
 		return refuse_too_long(err_msg);
-	if (ruling == RTSCHED_UNUSABLE)
-		return modify_unjudged(&set, err_msg);
+	if (!is_judged(ruling))
+		return modify_unjudged(&set, ruling, err_msg);
 	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
 }

@@ -276,7 +276,7 @@ def test_without_a_verdict_the_sites_policy_holds(
     behave = {
         "hung": hanging,
         "garbage": sending(b"\0" * 100),
-        "error": answering((Tag.MESSAGE, "starting"), kind=Kind.ERROR),
+        "error": answering((Tag.MESSAGE, "rtsched: starting"), kind=Kind.ERROR),
     }.get(daemon)
     if behave:
         with FilterServer(library.socket, behave):
@@ -285,9 +285,11 @@ def test_without_a_verdict_the_sites_policy_holds(
         found = library.judge(job)
     assert found[:2] == (admission, verdict)
     if job == WISH:
-        assert "the scheduler daemon does not answer" in found[2]
-    cause = "starting" if daemon == "error" else ""
-    assert f"rtsched: the daemon could not be asked: {cause}" in library.log
+        assert ("could not judge it" in found[2]) == (daemon == "error")
+        assert ("the scheduler daemon does not answer" in found[2]) == (daemon != "error")
+        assert ("tell your administrators" in found[2]) == (daemon == "error")
+    told = "judge: starting" if daemon == "error" else "be asked: "
+    assert f"rtsched: the daemon could not {told}" in library.log
 
 
 def test_three_attributes_are_one_question(library: Library) -> None:

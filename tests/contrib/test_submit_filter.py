@@ -266,7 +266,7 @@ def test_without_a_verdict_the_sites_policy_holds(
     behave = {
         "hung": hanging,
         "garbage": sending(b"\0" * 100),
-        "error": answering((Tag.MESSAGE, "starting"), kind=Kind.ERROR),
+        "error": answering((Tag.MESSAGE, "rtsched: starting"), kind=Kind.ERROR),
     }.get(daemon)
     if behave:
         with FilterServer(tested.socket, behave):
@@ -274,8 +274,10 @@ def test_without_a_verdict_the_sites_policy_holds(
     else:
         job = tested.submit(wish)
     assert (job["returned"], job["admin_comment"], job["priority"]) == (returned, mark, priority)
-    assert ("daemon does not answer" in job["message"]) == (wish != "name=plain")
-    assert "rtsched: the daemon could not be asked" in tested.log
+    says = "could not judge it" if daemon == "error" else "does not answer"
+    assert (f"the scheduler daemon {says}" in job["message"]) == (wish != "name=plain")
+    told = "judge: starting" if daemon == "error" else "be asked: "
+    assert f"rtsched: the daemon could not {told}" in tested.log
 
 
 def test_a_job_that_its_user_holds_is_not_parked(tested: Filter) -> None:
