@@ -258,6 +258,15 @@ def test_what_is_no_longer_promised_starts_as_any_other_job() -> None:
     ]
 
 
+def test_what_is_no_longer_promised_still_waits_for_those_before_it() -> None:
+    """It loses its slots, and starts as any other only when the others have ended."""
+    jobs = ad(1), ad(2, **PROMISED, rtnodeset="s1")
+    changes = reserved(plan_of(), view_of(*jobs, edges=[(A, B)]))
+    assert edits(changes, "RtNodeSet") == {B: "undefined"}
+    assert not edits(changes, "RtAdmission")
+    assert edits(reserved(plan_of(), view_of(*jobs)), "RtAdmission") == {B: '"unjudged"'}
+
+
 def test_best_effort_and_parked_jobs_are_left_alone() -> None:
     """Nothing was promised to them, so nothing is taken."""
     for admission in (None, "unjudged", "parked"):

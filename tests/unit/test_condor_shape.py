@@ -127,6 +127,8 @@ def test_parallel_jobs() -> None:
         ({"RtCheckpoint": 1}, "must be true or false"),
         ({"RtMessageTime": 1}, "needs RtAfter"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12.0 x"}, "RtAfter names jobs"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12"}, "jobs with their procs"),
+        ({"RtRunTime": 60, "RtAfter": "12.0"}, "use DAGMan"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RequestGPUs": 1}, "needs GPUs"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RequestCpus": 5}, "no slot has 5 CPUs"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "slow", "RequestCpus": 3}, "class 'slow'"),
@@ -235,6 +237,8 @@ def test_answers() -> None:
     assert answer(token="t1", text="yes")[Tag.ADMIN_COMMENT] == "rtsched:t1"  # noqa: S106
     assert answer(parked=True)[Tag.ADMIN_COMMENT] == "rtsched:parked"
     assert answer() == {Tag.VERDICT: ACCEPT}
+    found = described(RtRunTime=60, RtAfter='"11.0"')
+    assert answer()[Tag.ADMIN_COMMENT] == "rtsched:parked", "it must not start before the other"
     assert translator.asking(NOW + 0.5) == f"+RtDeadline={NOW + 1:.0f}"
 
 

@@ -261,6 +261,15 @@ def test_a_parked_job_is_let_go_by_what_it_carries() -> None:
         assert (one.order[0].attribute, one.order[0].value) == ("RtAdmission", word)
 
 
+def test_who_waits_for_others_is_not_let_go_before_these_have_ended() -> None:
+    """HTCondor would start it at once; a parallel one is given no slots either."""
+    parked, wide = ad(2, rtadmission="parked", rtafter="1.0"), ad(3, **WIDE, rtadmission="judged")
+    for edges, count in (([(ids(1)[0], ids(2)[0]), (ids(1)[0], ids(3)[0])], 0), ([], 1)):
+        view = view_of(ad(1), parked, wide, edges=edges)
+        assert len(steered(Release(ids(2)), view)) == count
+        assert len(steered(placed((3, 2, [0, 1])), view)) == count
+
+
 def test_holds_and_releases() -> None:
     """A parked job waits without being held; one that its user held is released."""
     view = view_of(ad(1), ad(2, rtadmission="parked"), ad(3, jobstatus=HELD))

@@ -215,12 +215,19 @@ def _undone(view: View, row: int) -> list[Edit]:
 
 
 def _let_go(plan: Schedule, view: View) -> Iterator[Change]:
-    """Yield which jobs start as any other from now on: nothing is promised to them any more."""
-    jobs = view.procs.job
+    """Yield which jobs start as any other from now on: nothing is promised to them any more.
+
+    One that waits for others stays where it starts nowhere until these have ended.
+    """
+    jobs, behind = view.procs.job, view.behind
     rows = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(jobs, view.sight.queued.id)
     rows &= ~np.isin(jobs, plan.entries.job) & judged(view)
     for row in np.flatnonzero(rows).tolist():
-        yield _freed(view, row)
+        if int(jobs[row]) not in behind:
+            yield _freed(view, row)
+        elif steps := _undone(view, row):
+            says = f"have job {name_of(int(view.numbers[row]))} wait for those that come before it"
+            yield change("reserve", int(jobs[row]), says, *steps)
 
 
 def _freed(view: View, row: int) -> Change:

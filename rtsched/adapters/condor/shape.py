@@ -245,7 +245,9 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
     if universe == PARALLEL and _count(ad, "totalsubmitprocs", 1) > 1:
         return "a parallel job that wants a promise has one queue statement, with machine_count"
     if not known:
-        return 'RtAfter names jobs, such as "12.0 13.0", at most 1000 of them'
+        return 'RtAfter names jobs with their procs, such as "12.0 13.0", at most 1000 of them'
+    if ad.get("rtafter") is not None and not math.isfinite(number(ad, "rtdeadline")):
+        return "RtAfter needs RtDeadline; for jobs without a deadline use DAGMan"
     if not math.isfinite(length) and not is_whole(ad):
         return "has no stated run time, so its end cannot be promised; give +RtRunTime"
     if number(ad, "requestgpus") > 0:
@@ -282,7 +284,7 @@ def _too_many(least: int, part: str, facts: CondorFacts) -> str:
 def _after(ad: Record) -> tuple[int, ...] | None:
     """Return the jobs that a job waits for; None if the attribute makes no sense."""
     words = (text(ad, "rtafter") or "").replace(",", " ").split()
-    found = tuple(dict.fromkeys(number_of(word) for word in words))
+    found = tuple(dict.fromkeys(number_of(word) if "." in word else -1 for word in words))
     return None if -1 in found or len(found) > _MOST_AFTER else found
 
 

@@ -181,6 +181,8 @@ def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) 
     ):
         if size <= 0 or left == 0 or len(waits[job]) != 1 or job not in view.place:
             continue
+        if job in view.behind:
+            continue
         if view.sight.queued.kind[view.place[job]] != Kind.MOLDABLE:
             continue
         row = waits[job][0]
@@ -303,8 +305,13 @@ def _admits(action: Admit, view: View) -> Iterator[Change]:
 
 
 def _releases(action: Release, view: View) -> Iterator[Change]:
-    """Yield which jobs are let go: parked ones by what they carry, held ones by a release."""
+    """Yield which jobs are let go: parked ones by what they carry, held ones by a release.
+
+    One that waits for others waits on: HTCondor knows no such order.
+    """
     for job, rows in _rows(view, action.job.tolist(), IDLE, HELD).items():
+        if job in view.behind:
+            continue
         yield from _unparked("release", job, rows, UNJUDGED, view)
         held = [row for row in rows if view.procs.status[row] == HELD]
         if held:

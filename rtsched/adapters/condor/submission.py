@@ -69,21 +69,22 @@ class CondorTranslator:
 
     def answer(
         self,
-        submission: Submission,  # noqa: ARG002 - of the interface
+        submission: Submission,
         ruling: Ruling,
         facts: CondorFacts | None,  # noqa: ARG002 - of the interface
     ) -> Mapping[int, str | int]:
         """Return what the library is to tell: the verdict, its text, and the admission.
 
         Everything else is set by the adapter, once the job is in the queue: until then it cannot
-        start anywhere.
+        start anywhere. A job that waits for others stays parked until these have ended, where
+        nothing is promised to it: HTCondor would start it at once.
         """
         if ruling.rejected:
             return {Tag.VERDICT: REJECT, Tag.MESSAGE: ruling.text}
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
         if ruling.text:
             fields[Tag.MESSAGE] = ruling.text
-        if ruling.token or ruling.parked:
+        if ruling.token or ruling.parked or len(submission.edges):
             fields[Tag.ADMIN_COMMENT] = MARK + (ruling.token or PARKED)
         return fields
 

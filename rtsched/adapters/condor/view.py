@@ -128,6 +128,11 @@ class View:
         return {job: at for at, job in enumerate(self.sight.queued.id.tolist())}
 
     @cached_property
+    def behind(self) -> frozenset[int]:
+        """The jobs that wait for others which have not ended."""
+        return frozenset(self.sight.edges.after.tolist())
+
+    @cached_property
     def numbers(self) -> NDArray[np.int64]:
         """Cluster and proc of each row of `procs` in one, int64[n]."""
         return self.procs.cluster << PROC_BITS | self.procs.proc
