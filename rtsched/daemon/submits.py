@@ -14,9 +14,11 @@ from rtsched.adapters.live import FIRST_OWN_ID, Ruling
 from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
+from rtsched.daemon.due import with_due_started
 from rtsched.daemon.records import Record
 from rtsched.daemon.site import HOUR, entry_of, renamed
 from rtsched.model.jobs import Edges
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
@@ -203,9 +205,13 @@ class Desk:
 
     def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
         edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges
-        cycle = judge(replace(site.snapshot, now=now, edges=edges), self.chain, row)
-        assert cycle.judgement is not None  # noqa: S101  one job was judged
-        return cycle.judgement
+        snapshot, due = with_due_started(replace(site.snapshot, now=now, edges=edges))
+        judgement = judge(snapshot, self.chain, row).judgement
+        assert judgement is not None  # noqa: S101  one job was judged
+        if judgement.verdicts.plan is None or not len(due):
+            return judgement
+        plan = Schedule.joined([due, judgement.verdicts.plan])
+        return replace(judgement, verdicts=replace(judgement.verdicts, plan=plan))
 
     def _reject(
         self, site: Site, row: Jobs, links: Edges, who: Who, now: float, judgement: Judgement

@@ -36,7 +36,8 @@ class Scene:
     """Drives a site as the daemon does, with hand-made looks."""
 
     def __init__(self, nodes: int = 4, planner: str = "mcdf", **settings: float) -> None:
-        plugin = Mcdf() if planner == "mcdf" else Spare()
+        edf = Mcdf(Mcdf.Config(order="deadline"))
+        plugin = {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
         self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
         self.settings = DaemonSettings(**settings)
         bench = Bench(self.chains, NAMES.get, WORDS)

@@ -376,6 +376,29 @@ def test_an_early_end_pulls_the_plan_forward() -> None:
     assert scene.site.snapshot.plan.entries.start.tolist() == [T0 + 50]
 
 
+@pytest.mark.parametrize("planner", ["edf", "mcdf", "spare"])
+def test_what_may_be_starting_is_not_moved_for_a_new_job(planner: str) -> None:
+    """Since the look the batch system may have started the first one: the second comes after it."""
+    scene = Scene(nodes=2, planner=planner)
+    promised(scene, size=2, wall_time=600.0, deadline=T0 + 3 * HOUR)
+    haste = {"size": 2, "wall_time": 600.0, "now": T0 + 2}
+    assert scene.submit(**haste, deadline=T0 + 700).verdict == "reject"
+    later = scene.submit(**haste, deadline=T0 + 1300)
+    assert later.verdict == "admit"
+    assert later.ruling.start >= T0 + 600
+    plan = scene.site.snapshot.plan
+    assert (
+        dict(zip(plan.entries.job.tolist(), plan.entries.start.tolist(), strict=True))[7] <= T0 + 1
+    )
+
+
+def test_what_nobody_can_start_yet_is_moved_for_a_new_job() -> None:
+    """The batch system has not shown the first one: the second, which is in haste, comes first."""
+    scene = Scene(nodes=2, planner="edf")
+    scene.submit(size=2, wall_time=600.0, deadline=T0 + 3 * HOUR)
+    assert scene.submit(size=2, wall_time=600.0, deadline=T0 + 700).verdict == "admit"
+
+
 def test_spare_is_planned_anew_too() -> None:
     """A planner that never moves its plan by itself loses nothing when a node dies."""
     scene = Scene(nodes=3, planner="spare")
