@@ -9,6 +9,7 @@ import os
 import pwd
 import re
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,11 +25,19 @@ if TYPE_CHECKING:
 SECONDS = 20.0
 """How long one of HTCondor's tools may take."""
 
+HEAD = ["rtsched-slots", "1"]
+"""How a table of slots begins."""
+
+_RUNS = {"access": "SCHEDD", "central": "NEGOTIATOR", "execute": "STARTD"}
+_NEEDED = {condor_conf.ACCESS: {"access", "central"}, condor_conf.EXECUTE: {"execute"}}
 CONFIG = Path("/etc/condor/config.d")
 _VERSION = re.compile(r"CondorVersion: (\d+\.\d+\.\d+)")
 _ASKED = {
     "schedd": (*SCHEDD, "QUEUE_SUPER_USERS"),
-    "negotiator": (*NEGOTIATOR, "NEGOTIATOR_CONSIDER_PREEMPTION", "PREEMPTION_REQUIREMENTS"),
+    "negotiator": (
+        *NEGOTIATOR,
+        *("NEGOTIATOR_CONSIDER_PREEMPTION", "PREEMPTION_REQUIREMENTS", "NEGOTIATOR_INTERVAL"),
+    ),
 }
 
 
@@ -79,14 +88,15 @@ def look(
         The rest of the site's settings.
     directory : Path, optional
         Where HTCondor reads our files from; by default the last of its LOCAL_CONFIG_DIR.
-    roles : iterable of {"access", "execute"}
+    roles : iterable of {"access", "central", "execute"}
         What this machine is; by default what DAEMON_LIST says.
     native : bool, optional
         Whether the library is wanted; by default what our files say.
     """
     configured, settings = settings is not None, settings or CondorSettings()
     directory = directory or config_directory()
-    names = tuple(_names(roles))
+    known = set(roles) or _roles()
+    names = tuple(name for name, of in _NEEDED.items() if known & of)
     present = _texts(directory, names)
     chosen = {k: v for text in present.values() for k, v in condor_conf.choices(text).items()}
     script = Path(chosen.get("RTSCHED_SCRIPT") or Setup.script)
@@ -98,6 +108,8 @@ def look(
         directory=directory,
         script=script,
         names=names,
+        queue="access" in known,
+        central="central" in known,
         present=present,
         settings=settings,
         configured=configured,
@@ -115,7 +127,11 @@ def look(
         submit_path=site.submit_path,
         submit=submit_settings(site.submit_path),
     )
-    return _with_pool(setup, settings.schedd) if setup.access and setup.version else setup
+    if not (setup.access and setup.version):
+        return setup
+    owner = setup.submit.get("daemon_user", CondorSettings().user)
+    setup = replace(setup, table=table_problem(Path(setup.table_path), owner, time.time()))
+    return _with_pool(setup, settings.schedd)
 
 
 def config_directory() -> Path:
@@ -128,18 +144,19 @@ def config_directory() -> Path:
 def _with_pool(setup: Setup, schedd: str) -> Setup:
     """Return the same with what the pool's daemons say."""
     named = ("-name", schedd) if schedd else ()
-    schedd_values, silence = _values("schedd", named)
+    schedd_values, silence = _values("schedd", named) if setup.queue else (None, "")
     negotiator_values, unheard = _values("negotiator", ())
-    delay = 'rtschedDelay("-")'
-    shown = run("condor_status", "-schedd", *schedd.split(), "-af", delay, "DaemonStartTime").output
+    which = ("-schedd", *schedd.split()) if setup.queue else ("-negotiator",)
+    shown = run("condor_status", *which, "-af", 'rtschedDelay("-")', "DaemonStartTime").output
     words = shown.split()
     slots = _slots()
-    users = run("condor_qusers", *named, "-af", "User").output.split()
+    users = run("condor_qusers", *named, "-af", "User").output.split() if setup.queue else []
     return replace(
         setup,
         schedd=schedd_values,
         negotiator=negotiator_values,
         silence=silence or unheard,
+        interval=run("condor_config_val", "NEGOTIATOR_INTERVAL").output.strip(),
         started=float(words[1]) if len(words) > 1 and words[1].isdigit() else 0.0,
         library_works=bool(words) and words[0] not in {"error", "undefined"},
         slots=len(slots),
@@ -177,19 +194,38 @@ def _gated(slot: Mapping[str, Any]) -> bool:
     return "RtSlot" in slot and "RtNodeSet" in str(slot.get("Start"))
 
 
-def _names(roles: Iterable[str]) -> Iterable[str]:
-    """Return which of our files a machine needs."""
+def _roles() -> set[str]:
+    """Return what this machine is, by the daemons that run on it."""
     said = run("condor_config_val", "DAEMON_LIST").output
     daemons = {word.partition("_")[0] for word in said.replace(",", " ").upper().split()}
-    known = set(roles) or {
-        role
-        for role, of in {"access": {"SCHEDD", "NEGOTIATOR"}, "execute": {"STARTD"}}.items()
-        if daemons & of
-    }
-    if "access" in known:
-        yield condor_conf.ACCESS
-    if "execute" in known:
-        yield condor_conf.EXECUTE
+    return {role for role, daemon in _RUNS.items() if daemon in daemons}
+
+
+def table_problem(path: Path, user: str, now: float) -> str:
+    """Return what keeps the library from using a table of slots; empty: nothing.
+
+    Parameters
+    ----------
+    path : Path
+        The table.
+    user : str
+        Whom the daemon runs as: the table must be that user's, or root's.
+    now : float
+        Seconds since the epoch.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            words = file.readline(100).split()
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if len(words) != 4 or words[:2] != HEAD or not (words[2] + words[3]).isdigit():
+        return "is no table of rtsched's"
+    if (owner := owner_of(path)) not in {user, "root"}:
+        return f"belongs to {owner}, not to {user}"
+    age, valid = now - int(words[2]), int(words[3])
+    return "" if abs(age) <= valid else f"was written {age:.0f} s ago, and holds for {valid} s"
 
 
 def _texts(directory: Path, names: Iterable[str]) -> dict[str, str]:

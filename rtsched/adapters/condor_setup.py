@@ -46,6 +46,8 @@ class Setup:
         Where the script for slots belongs.
     names : tuple of str
         Our files that this machine needs.
+    queue, central : bool
+        Whether the schedd, and so our daemon, is on this machine; the negotiator.
     present : mapping of str to str
         What they hold, by name; those that are not there are left out.
     settings : CondorSettings
@@ -58,8 +60,12 @@ class Setup:
         Of the installed HTCondor; empty: there is none.
     schedd, negotiator : mapping of str to str, or None
         What the running daemons use, by name; None: no answer.
+    interval : str
+        NEGOTIATOR_INTERVAL as this machine's configuration has it: plans rest on it.
+    table : str
+        What is wrong with the table of slots that the library reads; empty: nothing.
     started : float
-        When the schedd started, seconds since the epoch.
+        When the schedd started, on a central manager the negotiator; seconds since the epoch.
     silence : str
         Why one of them does not answer.
     library : Path
@@ -95,6 +101,8 @@ class Setup:
     directory: Path
     script: Path = Path("/usr/libexec/rtsched/slots.sh")
     names: tuple[str, ...] = (condor_conf.ACCESS, condor_conf.EXECUTE)
+    queue: bool = True
+    central: bool = True
     present: Mapping[str, str] = field(default_factory=dict)
     settings: CondorSettings = field(default_factory=CondorSettings)
     configured: bool = True
@@ -102,6 +110,8 @@ class Setup:
     version: str = ""
     schedd: Mapping[str, str] | None = None
     negotiator: Mapping[str, str] | None = None
+    interval: str = ""
+    table: str = ""
     started: float = 0.0
     silence: str = ""
     library: Path = Path("/usr/lib/rtsched/librtsched_classad.so")
@@ -124,8 +134,13 @@ class Setup:
 
     @property
     def access(self) -> bool:
-        """Whether this machine holds the queue or the negotiator, and so our daemon."""
+        """Whether this machine holds the queue or the negotiator."""
         return condor_conf.ACCESS in self.names
+
+    @property
+    def table_path(self) -> str:
+        """Where the library looks for the table of slots."""
+        return self.submit.get("table", CondorSettings().table)
 
 
 # --- what is wanted -------------------------------------------------------------------------------
@@ -161,10 +176,12 @@ def findings(setup: Setup) -> list[Finding]:
     return [
         *(_library(setup) if setup.native else _script()),
         *own,
-        *_daemons(setup),
+        *(_schedd(setup) if setup.queue else ()),
+        *_negotiator(setup),
         *_slots(setup),
         *_permissions(setup),
-        *(_meeting(setup) if setup.native else ()),
+        *(_meeting(setup) if setup.native and setup.queue else ()),
+        *(_table(setup) if setup.native else ()),
     ]
 
 
@@ -180,15 +197,16 @@ def _files(setup: Setup) -> Iterator[Finding]:
 
 
 def _library(setup: Setup) -> Iterator[Finding]:
+    daemon = "schedd" if setup.queue else "negotiator"
     build = "build it on this machine: `make -C contrib/condor && make -C contrib/condor install`"
     if setup.library_time is None:
         yield Finding("wrong", f"{setup.library} is not there", build)
     elif not setup.library_works and condor_conf.ACCESS in setup.present:
         yield Finding("wrong", f"HTCondor cannot use {setup.library}", f"{build}, for this release")
-    elif setup.schedd is not None and setup.library_time > setup.started:
+    elif 0 < setup.started < setup.library_time:
         yield Finding(
             "note",
-            f"{setup.library} is newer than the running schedd, which may use the one before",
+            f"{setup.library} is newer than the running {daemon}, which may use the one before",
             "`condor_restart -schedd` and `condor_restart -negotiator`: running jobs stay",
         )
     else:
@@ -203,7 +221,7 @@ def _script() -> Iterator[Finding]:
     )
 
 
-def _daemons(setup: Setup) -> Iterator[Finding]:
+def _schedd(setup: Setup) -> Iterator[Finding]:
     if setup.schedd is None:
         yield Finding("wrong", f"the schedd does not answer: {setup.silence}", "start it")
     else:
@@ -211,6 +229,9 @@ def _daemons(setup: Setup) -> Iterator[Finding]:
         users = re.split(r"[,\s]+", setup.schedd.get("QUEUE_SUPER_USERS", ""))
         if setup.user not in {user.partition("@")[0] for user in users}:
             yield _replaced("schedd", "QUEUE_SUPER_USERS", setup.user)
+
+
+def _negotiator(setup: Setup) -> Iterator[Finding]:
     if setup.negotiator is None:
         yield Finding(
             "note",
@@ -227,6 +248,24 @@ def _daemons(setup: Setup) -> Iterator[Finding]:
                 f"PREEMPTION_REQUIREMENTS={required}: the negotiator may end promised jobs",
                 "add `&& (MY.RtPromise is undefined)`, or set it to False",
             )
+        yield from _interval(setup, setup.negotiator.get("NEGOTIATOR_INTERVAL", ""))
+
+
+def _interval(setup: Setup, said: str) -> Iterator[Finding]:
+    """Tell of a negotiator that is slower than plans believe; `said` is its interval."""
+    try:
+        real, planned = float(said), float(setup.interval)
+    except ValueError:
+        return
+    if setup.queue and setup.settings.start_delay_s is None and real != planned:
+        late = real > planned
+        yield Finding(
+            "wrong" if late else "note",
+            f"the negotiator negotiates every {real:g} s, plans count on {planned:g} s: "
+            + ("promised jobs may start too late" if late else "deadlines are later than need be"),
+            f"set NEGOTIATOR_INTERVAL = {real:g} on this machine too; or start_delay_s in the "
+            "[condor] table",
+        )
 
 
 def _uses(
@@ -282,7 +321,7 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
         )
     elif setup.schedd is not None:
         yield Finding("good", f"the schedd knows the user {setup.user}")
-    if setup.bindings:
+    if setup.bindings and setup.queue:
         yield Finding("wrong", setup.bindings, "pip install 'rtsched[condor]'")
 
 
@@ -307,10 +346,22 @@ def _meeting(setup: Setup) -> Iterator[Finding]:
             f"{setup.user} is not in the group {setup.group}, and cannot let it in",
             f"`usermod -aG {setup.group} {setup.user}`, then restart the daemon",
         )
-    table = setup.submit.get("table", "/run/rtsched/slots")
-    if table != setup.settings.table:
+    if setup.table_path != setup.settings.table:
         yield Finding(
             "wrong",
-            f"the library reads {table}, the daemon writes {setup.settings.table}",
+            f"the library reads {setup.table_path}, the daemon writes {setup.settings.table}",
             f"set table = {setup.settings.table} in {setup.submit_path}",
         )
+
+
+def _table(setup: Setup) -> Iterator[Finding]:
+    if not setup.table:
+        yield Finding("good", f"{setup.table_path} tells what is kept of slots")
+        return
+    yield Finding(
+        "note",
+        f"{setup.table_path} {setup.table}: no slot is kept for a promised start",
+        "the daemon writes it, unless it is on a dry-run. If it runs on another machine, the "
+        "table must be a file that both see: `table` in the [condor] table, and in "
+        f"{setup.submit_path} on both",
+    )

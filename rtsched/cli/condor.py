@@ -51,9 +51,9 @@ role_option: Callable[[Any], Any] = click.option(
     "--role",
     "roles",
     multiple=True,
-    type=click.Choice(["access", "execute"]),
-    help="What this machine is: with the queue or the negotiator (access), or with slots "
-    "(execute); may be given twice. Default: what DAEMON_LIST says.",
+    type=click.Choice(["access", "central", "execute"]),
+    help="What this machine is: with the queue and the daemon (access), with the negotiator "
+    "(central), or with slots (execute); may be repeated. Default: what DAEMON_LIST says.",
 )
 
 
@@ -62,7 +62,8 @@ role_option: Callable[[Any], Any] = click.option(
 def command() -> None:
     """Prepare an HTCondor for rtsched, check whether it is ready, or undo it.
 
-    Run it as root on the access point; on other machines of the pool it only brings their files.
+    Run it as root on the access point; on other machines of the pool it brings their files, and
+    checks what they need.
     Without --apply nothing is changed, and nothing is ever restarted.
     """
 
@@ -85,7 +86,7 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     from rtsched.adapters.condor_setup import findings
 
     setup, found = looked(**where, native=None)
-    asked = daemon_findings(setup.run / "query.sock", TROUBLE) if setup.access else []
+    asked = daemon_findings(setup.run / "query.sock", TROUBLE) if setup.queue else []
     report(ctx, [*found, *findings(setup), *asked], as_json)
 
 
@@ -153,8 +154,8 @@ def looked(
     of_site = Site(Path(daemon.run), daemon.asking_users(), daemon.asking_group(), submit_conf)
     table = None if found else site.condor
     setup = look(table, of_site, directory=config_dir, roles=roles, native=native)
-    if found and not setup.access:
-        found = []  # an execute machine has no settings of ours
+    if found and not setup.queue:
+        found = []  # only the daemon's machine has settings of ours
     elif not found and site.daemon.system != "condor":
         from rtsched.adapters.readiness import Finding
 

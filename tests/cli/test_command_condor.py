@@ -23,7 +23,8 @@ CONFIG_VAL = """\
 case "$*" in
   LOCAL_CONFIG_DIR) echo "/usr/share/condor/config.d,$CONFIG_D" ;;
   DAEMON_LIST) echo "MASTER, SCHEDD, STARTD_FAST1" ;;
-  *-negotiator*) echo "no negotiator" >&2; exit 1 ;;
+  *-negotiator*) echo "${NEGOTIATED?no negotiator}" ;;
+  NEGOTIATOR_INTERVAL) echo 20 ;;
   *-schedd*QUEUE_SUPER_USERS) echo "root, condor" ;;
   *-schedd*) echo "Not defined" ;;
   *) exit 1 ;;
@@ -31,7 +32,7 @@ esac
 """
 STATUS = """\
 case "$*" in
-  *-schedd*) echo "1.0 1700000000" ;;
+  *-schedd*|*-negotiator*) echo "1.0 1700000000" ;;
   *) echo '[{"Name": "slot1@a", "RtSlot": "x", "Start": "RtNodeSet"}, {"Name": "slot2@a"}]' ;;
 esac
 """
@@ -73,11 +74,30 @@ def test_check(run, directory, site):
     assert "uses JOB_TRANSFORM_NAMES without RtForged RtFrozen RtParallel RtJudged" in text
     assert "QUEUE_SUPER_USERS without rtsched" in text
     assert "1 of 2 slots let jobs start" in text
-    assert "no negotiator answers here: no negotiator" in text
+    assert "no negotiator answers here: " in text
+    assert "/run/rtsched/slots" in text
     assert "does not know the user rtsched" in text
     assert "no daemon answers" in text
     found = json.loads(run("condor", "check", *site, "--json").stdout)
     assert {"state", "what", "remedy"} == set(found[0])
+
+
+def test_check_of_a_slow_negotiator(run, directory, site, monkeypatch):
+    """The running negotiator's interval is compared with the one that plans count on."""
+    monkeypatch.setenv("NEGOTIATED", "60")
+    text = " ".join(run("condor", "check", *site).stdout.split())
+    assert "negotiates every 60 s, plans count on 20 s" in text
+
+
+def test_check_of_a_central_manager(run, directory, site, tmp_path):
+    """Where only the negotiator runs its table counts, and neither schedd nor daemon."""
+    (tmp_path / "submit.conf").write_text(f"table = {tmp_path}/slots\n")
+    (tmp_path / "site.toml").unlink()
+    text = " ".join(run("condor", "check", *site, "--role", "central").stdout.split())
+    assert f"{tmp_path}/slots is not there: no slot is kept for a promised start" in text
+    assert f"{directory / ACCESS} is not there" in text
+    for other in ("schedd", "daemon answers", "site.toml", "sockets"):
+        assert other not in text, other
 
 
 def test_install_shows_first(run, directory, site):

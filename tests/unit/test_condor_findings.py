@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,7 +17,9 @@ from rtsched.adapters import condor_conf
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.shape import OURS, WISHES
 from rtsched.adapters.condor_conf import ACCESS, EXECUTE, SCRIPT, choices, filled, shipped
+from rtsched.adapters.condor_look import table_problem
 from rtsched.adapters.condor_setup import NEGOTIATOR, SCHEDD, Setup, findings, path_of, wanted
+from rtsched.adapters.readiness import owner_of
 
 USED = {name: " ".join(words) for name, words in (SCHEDD | NEGOTIATOR).items()}
 PLAIN = Setup(Path("/etc/condor/config.d"))
@@ -56,6 +59,19 @@ def test_all_is_good() -> None:
         ({"negotiator": None}, "note", "no negotiator answers", "central manager"),
         ({"negotiator": {}}, "wrong", "NEGOTIATOR_PRE_JOB_RANK without", "condor_reconfig"),
         ({"negotiator": USED}, "note", "may end promised jobs", "RtPromise is undefined"),
+        (
+            {"negotiator": GOOD.negotiator | {"NEGOTIATOR_INTERVAL": "60"}, "interval": "20"},
+            "wrong",
+            "every 60 s, plans count on 20 s: promised jobs may start too late",
+            "set NEGOTIATOR_INTERVAL = 60 on this machine too; or start_delay_s",
+        ),
+        (
+            {"negotiator": GOOD.negotiator | {"NEGOTIATOR_INTERVAL": "20"}, "interval": "60"},
+            "note",
+            "later than need be",
+            "set NEGOTIATOR_INTERVAL = 20",
+        ),
+        ({"table": "is not there"}, "note", "/run/rtsched/slots is not there", "that both see"),
         ({"gateless": ("slot1@a",)}, "wrong", "1 of 3 slots let jobs start", EXECUTE),
         ({"slots": 0}, "note", "knows no slot", "start the execute machines"),
         ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
@@ -95,6 +111,77 @@ def test_every_finding_has_a_remedy(change, state, what, remedy) -> None:
         each.state == state and what in each.what and remedy in each.remedy for each in found
     ), found
     assert all(each.remedy for each in found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": CondorSettings(start_delay_s=50)},
+        {"interval": "60.0"},
+        {"interval": ""},
+        {"queue": False},
+    ],
+)
+def test_an_interval_that_does_no_harm(change) -> None:
+    """Intervals may differ where plans do not rest on them; what is no number says nothing."""
+    negotiator = GOOD.negotiator | {"NEGOTIATOR_INTERVAL": "60"}
+    setup = replace(GOOD, negotiator=negotiator, **({"interval": "20"} | change))
+    assert {each.state for each in findings(setup)} == {"good"}
+
+
+def test_a_central_manager() -> None:
+    """It needs the library, our file and the table; schedd, daemon and sockets are elsewhere."""
+    setup = replace(
+        GOOD,
+        names=(ACCESS,),
+        present={ACCESS: GOOD.present[ACCESS]},
+        queue=False,
+        schedd=None,
+        known_user=False,
+        bindings="none",
+        run_owner="",
+        groups=(),
+        submit={"table": "/shared/slots"},
+    )
+    assert {each.state for each in findings(setup)} == {"good"}
+    found = findings(replace(setup, started=5e8, table="is not there", user_exists=False))
+    told = [(each.state, each.what.partition(" ")[2]) for each in found if each.state != "good"]
+    assert [state for state, _ in told] == ["note", "wrong", "note"]
+    assert "newer than the running negotiator" in told[0][1]
+    assert "no user rtsched" in f"there {told[1][1]}"
+    assert found[-1].what.startswith("/shared/slots is not there: no slot is kept")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "is not there"),
+        ("rtsched-slots 1 1000 60\n", ""),
+        ("rtsched-slots 1 900 60\nslot1@a\t1\t-\n", "was written 100 s ago, and holds for 60 s"),
+        ("rtsched-slots 1 1100 60\n", "was written -100 s ago, and holds for 60 s"),
+        ("rtsched-slots 2 1000 60\n", "is no table"),
+        ("rtsched-slots 1 1000\n", "is no table"),
+        ("rtsched-slots 1 x 60\n", "is no table"),
+        ("", "is no table"),
+    ],
+)
+def test_the_table_is_looked_at_as_the_library_does(tmp_path, text, problem) -> None:
+    """A table that is missing, malformed or too old is told; its owner counts too."""
+    path = tmp_path / "slots"
+    if text is not None:
+        path.write_text(text)
+    found = table_problem(path, owner_of(tmp_path), 1000.0)
+    assert found.startswith(problem)
+    assert bool(found) == bool(problem)
+
+
+def test_a_table_of_somebody_elses(tmp_path) -> None:
+    """The library takes a table of the daemon's user or root's only."""
+    path = tmp_path / "slots"
+    path.write_text("rtsched-slots 1 1000 60\n")
+    if os.geteuid() == 0:
+        os.chown(path, 65534, -1)
+    assert "not to nobody-we-know" in table_problem(path, "nobody-we-know", 1000.0)
 
 
 def test_an_execute_machine() -> None:
