@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playing import Live
 
 SEED = 5
-COUNT = {False: 60, True: 20}
+COUNT = {"slurm": {False: 60, True: 20}, "condor": {False: 40, True: 20}}
 GAP = {"slurm": 9.0, "condor": 20.0}
 """Mean seconds between two jobs."""
 SED = f"""
@@ -71,7 +71,9 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
     setups["sed"] = Setup(True, site(system), weights=True)
     with ThreadPoolExecutor(2) as pool:
         sides = {
-            name: pool.submit(_side, system, setup, COUNT[reduced], keep / name if keep else None)
+            name: pool.submit(
+                _side, system, setup, COUNT[system.name][reduced], keep / name if keep else None
+            )
             for name, setup in setups.items()
         }
         return {name: side.result() for name, side in sides.items()}

@@ -217,7 +217,7 @@ def submit_all(live: Live, works: Iterable[Work], begun: float) -> Book:
 
 
 def play(live: Live, works: Iterable[Work], *, offers: bool) -> Book:
-    """Submit each job at its time; with `offers`, take each counter-offer once, and cancel it.
+    """Submit each job at its time; with `offers`, take each counter-offer, and cancel the job.
 
     A job whose predecessor was refused is not submitted.
     """
@@ -229,11 +229,25 @@ def play(live: Live, works: Iterable[Work], *, offers: bool) -> Book:
             continue
         said = live.submit(work, book.begun, before)
         if offers and not said.jobs and said.offer:
-            again = live.submit(work, book.begun, before, said.offer)
+            again = _taken(live, work, book.begun, before, said.offer)
             live.cancel(again.jobs)
             said = replace(said, taken=bool(again.jobs))
         book.said.append(said)
     return book
+
+
+def _taken(live: Live, work: Work, begun: float, before: int, offer: str) -> Said:
+    """Submit with the deadline that was offered.
+
+    Where several jobs are judged one by one the offer is the first one's that has no room, and the
+    next one may be answered with a later offer, which is taken in its turn.
+    """
+    again = live.submit(work, begun, before, offer)
+    for _ in range(work.jobs - 1):
+        if again.jobs or not again.offer:
+            break
+        again = live.submit(work, begun, before, again.offer)
+    return again
 
 
 def texts(live: Live, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SHARES = {"alice": 1.0, "bob": 2.0, "carol": 3.0}
 SEED = 11
-SECONDS = {False: 900, True: 150}
+SECONDS = {"slurm": {False: 900, True: 150}, "condor": {False: 600, True: 150}}
 POINTS = 6
 STE = f"""
 [[plugin]]
@@ -78,7 +78,7 @@ def works(seconds: float, slow: float = 1.0, *, wide: bool = True) -> list[Work]
 
 def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
     """Saturate machines side by side; return the errors of each."""
-    seconds = SECONDS[reduced]
+    seconds = SECONDS[system.name][reduced]
     compared = setups(system)
     with ThreadPoolExecutor(len(compared)) as pool:
         sides = {
