@@ -24,7 +24,10 @@ FAVOURED = "dave"
 DAEMON = """
 [daemon]
 cycle = 1.0
+unused_offers_per_hour = 1000
+unused_promises_per_hour = 0
 """
+"""The user of the deadlines takes every offer and then removes the job, which a site may limit."""
 
 
 @dataclass(frozen=True)
