@@ -7,6 +7,7 @@ back; it is pure, and answers in the daemon's own process while a user waits at 
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -185,8 +186,10 @@ class LiveSystem(Protocol):
             If it does not answer, or answers what this adapter does not know.
         """
 
-    def ended(self, jobs: Sequence[int]) -> Ended:
+    def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
         """Return how jobs ended that no look shows any more, of those of which it is known.
+
+        None of them ended before `since`, seconds since the epoch; -inf: that is not known.
 
         Raises
         ------

@@ -45,6 +45,8 @@ class Past(NamedTuple):
     """Ask how jobs ended that no look shows any more."""
 
     jobs: Sequence[int]
+    since: float
+    """None of them ended before, seconds since the epoch."""
 
 
 class Apply(NamedTuple):
@@ -128,7 +130,7 @@ def _answered(request: object, system: LiveSystem | None) -> tuple[Answer, LiveS
         if isinstance(request, Apply):
             return Answer(apply(system, request.actions, request.dry_run)), system
         if isinstance(request, Past):
-            return Answer(system.ended(request.jobs)), system
+            return Answer(system.ended(request.jobs, request.since)), system
         return Answer(system.look()), system
     except RtschedError as error:
         return Answer(None, str(error)), system

@@ -33,15 +33,21 @@ def forgotten(site: Site, sight: Sight) -> tuple[int, ...]:
     return tuple(jobs[~np.isin(jobs, shown)].tolist())
 
 
+def _since(site: Site, sight: Sight, jobs: Sequence[int]) -> float:
+    """Return when the first of the promises to these jobs was made: none had ended by then."""
+    numbers, asked = overlooked(site, sight), set(jobs)
+    return min(r.made_at for r in site.records.values() if numbers.get(r.id, r.id) in asked)
+
+
 async def recalled(
-    site: Site, sight: Sight, ended: Callable[[Sequence[int]], Awaitable[Ended]]
+    site: Site, sight: Sight, ended: Callable[[Sequence[int], float], Awaitable[Ended]]
 ) -> Sight:
     """Return a look with the ends of jobs that it does not show, as far as `ended` knows them."""
     jobs = forgotten(site, sight)
     if not jobs:
         return sight
     try:
-        found = await ended(jobs)
+        found = await ended(jobs, _since(site, sight, jobs))
     except AdapterError as error:
         log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=str(error))
         return replace(sight, unknown=jobs)

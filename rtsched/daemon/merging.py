@@ -153,7 +153,8 @@ class _Shown:
         alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
         changed = changed_by_users(site, sight, names)
-        missing = overlooked(site, sight).keys() - names.keys()
+        numbers = overlooked(site, sight)
+        missing = {own for own, job in numbers.items() if job not in sight.unknown} - names.keys()
         there = set(jobs[alive].tolist())
         return cls(sight.time, sight.ended, rows, there, missing, changed, set(sight.unknown))
 

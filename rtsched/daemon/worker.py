@@ -9,6 +9,7 @@ after a pause that doubles each time.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pickle
 import queue
@@ -77,15 +78,17 @@ class Worker:
         """
         return cast("Sight", await self._ask(Look()))
 
-    async def ended(self, jobs: Sequence[int]) -> Ended:
+    async def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
         """Return how jobs ended that no look shows any more, of those of which it is known.
+
+        None of them ended before `since`, seconds since the epoch.
 
         Raises
         ------
         AdapterError
             As in `look`.
         """
-        return cast("Ended", await self._ask(Past(jobs)))
+        return cast("Ended", await self._ask(Past(jobs, since)))
 
     async def apply(
         self, actions: Sequence[Action], dry_run: bool = False

@@ -35,7 +35,7 @@ class Failing:
         """Show nothing but nodes."""
         return Sight(1.0, Scene().cluster)
 
-    async def ended(self, jobs: Sequence[int]) -> object:
+    async def ended(self, jobs: Sequence[int], since: float) -> object:
         """Never be asked: no promise is open."""
         raise AssertionError(jobs)
 

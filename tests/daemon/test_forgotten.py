@@ -29,7 +29,8 @@ def after_an_absence(scene: Scene, known: Ended | None) -> tuple[list[tuple[int,
     """Have a look that shows no job; return what accounting was asked for, and the look."""
     asked = []
 
-    async def ended(jobs: Sequence[int]) -> Ended:
+    async def ended(jobs: Sequence[int], since: float) -> Ended:
+        assert since == T0, "when the promise was made: the search may end there"
         asked.append(tuple(jobs))
         if known is None:
             raise AdapterError("sacct took too long")
@@ -78,8 +79,8 @@ def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
     scene.look(T0 + 1, queued=((7, token),))
     ended = Ended.build(1, job=[7], ending=np.array([Ending.FAILED], np.int8))
 
-    async def nobody(_: Sequence[int]) -> Ended:
-        raise AssertionError
+    async def nobody(jobs: Sequence[int], since: float) -> Ended:
+        raise AssertionError(jobs, since)
 
     sight = Sight(T0 + 2, scene.cluster, ended=ended)
     assert asyncio.run(recalled(scene.site, sight, nobody)) is sight
@@ -105,6 +106,19 @@ def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     assert (record.token, record.standing, record.why) == (token, "withdrawn", NOT_TAKEN)
     assert (len(scene.site.snapshot.plan), len(scene.site.numbers)) == (0, 0)
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
+
+
+def test_a_job_that_no_look_shows_is_asked_for_until_somebody_answers() -> None:
+    """It may have run and ended: nobody knows yet that the batch system did not take it."""
+    scene = Scene()
+    numbered(scene, 7, T0)
+    asked, sight = after_an_absence(scene, None)
+    sight = replace(sight, time=T0 + 3)
+    assert asked == [(7,)]
+    settled = settle(scene.site, sight, scene.rules, sight.time)
+    assert settled.changed == ()
+    (record,) = settle(settled.site, replace(sight, unknown=()), scene.rules, T0 + 4).changed
+    assert record.why == NOT_TAKEN
 
 
 def test_a_transaction_that_is_refused_counts_once() -> None:

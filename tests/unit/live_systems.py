@@ -43,7 +43,7 @@ class Small:
         marks = Marks.build(100, uid=np.full(100, os.getuid()), job=np.arange(100))
         return Sight(time.time(), Cluster.uniform(4), queued=jobs, marks=marks, facts=os.getpid())
 
-    def ended(self, jobs: Sequence[int]) -> Ended:
+    def ended(self, jobs: Sequence[int], since: float) -> Ended:
         """Return that they completed; of a negative one it cannot be known."""
         if min(jobs) < 0:
             raise AdapterError("accounting does not answer")

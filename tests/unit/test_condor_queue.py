@@ -14,7 +14,7 @@ from rtsched.adapters.classads import Expression
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.past import AT_A_TIME, endings_of, past
+from rtsched.adapters.condor.past import AT_A_TIME, MOST, endings_of, past, stop_at
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
 from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING
 from rtsched.adapters.live import Ending
@@ -229,28 +229,54 @@ class History:
     """A history that returns what it is given, and notes what it is asked."""
 
     def __init__(self, *records: Record) -> None:
-        self.records, self.asked = records, list[str]()
+        self.records, self.asked = records, list[tuple[str, int, str]]()
 
-    def history(self, constraint: str, attributes: Sequence[str], most: int) -> Sequence[Record]:
+    def history(
+        self, constraint: str, attributes: Sequence[str], most: int, stop: str
+    ) -> Sequence[Record]:
         """Return everything, in the first answer."""
-        self.asked.append(constraint)
+        self.asked.append((constraint, most, stop))
         return self.records if len(self.asked) == 1 else ()
 
 
 def test_what_the_history_is_asked() -> None:
-    """Not more at once than it can bear; what it returns besides is left out."""
+    """Not more at once than it can bear, and not to read on when all have been found."""
     pool: Any = History(end(7, 3), end(7, 4), end(7, 5))
     found = past(pool, [job_id(7, 5), job_id(7, 3), job_id(9, 9)])
     assert found.job.tolist() == [job_id(7, 3), job_id(7, 5)]
-    assert pool.asked == [
-        "member(ClusterId, {7, 9}) && "
-        "((ProcId >= 3 && ProcId <= 9) || RtSigma =!= undefined || JobUniverse == 11)"
-    ]
+    numbers = ", ".join(str(job_id(*job)) for job in ((7, 3), (7, 5), (9, 9)))
+    assert pool.asked == [(f"member(ClusterId * 1048576 + ProcId, {{{numbers}}})", 3, "")]
     many: Any = History()
     assert len(past(many, [job_id(number, 0) for number in range(AT_A_TIME + 1)])) == 0
     assert len(many.asked) == 2
     assert len(past(many, [])) == 0
     assert len(many.asked) == 2
+
+
+@pytest.mark.parametrize(("submitted", "most"), [(4, 3), (1, 0), (None, MOST), (1e300, MOST)])
+def test_the_other_procs_of_a_load_are_asked_for(submitted: float | None, most: int) -> None:
+    """Its first one tells how many there may be; one that is alone needs no second search."""
+    pool: Any = History(end(7, 0, **LOAD, totalsubmitprocs=submitted), end(8, 0))
+    past(pool, [job_id(7, 0), job_id(8, 0)], NOW)
+    more = [("member(ClusterId, {7}) && ProcId > 0", most)]
+    assert [(asked, count) for asked, count, _ in pool.asked[1:]] == more[: most > 0]
+
+
+def test_a_search_ends_before_the_promises() -> None:
+    """With a job that ended earlier, but for those that stayed in the queue after their ends."""
+    classads = pytest.importorskip("classad2")
+
+    def ends(**said: Any) -> bool:
+        ended = {"JobStatus": COMPLETED, "EnteredCurrentStatus": NOW - 601}
+        record = classads.ClassAd(ended | said | {"Stop": classads.ExprTree(stop_at(float(NOW)))})
+        return record.eval("Stop") is True
+
+    assert ends()
+    assert ends(LeaveJobInQueue=False)
+    assert not ends(LeaveJobInQueue=classads.ExprTree("time() < 5"))
+    assert not ends(EnteredCurrentStatus=NOW - 599)
+    assert not ends(JobStatus=REMOVED)
+    assert stop_at(-math.inf) == ""
 
 
 def charged(name: str, group: str = "<none>", **said: Any) -> Record:

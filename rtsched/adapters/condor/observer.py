@@ -123,15 +123,17 @@ class Observer:
             leaving=frozenset(claim.name for claim in claims if claim.leaving),
         )
 
-    def ended(self, jobs: Sequence[int]) -> Ended:
+    def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
         """Return how jobs ended that left the queue, of those that the history still has.
+
+        None of them ended before `since`, seconds since the epoch.
 
         Raises
         ------
         AdapterError
             If the schedd does not answer.
         """
-        return past(self._pool, jobs)
+        return past(self._pool, jobs, since)
 
     def _sight(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.classads import number, text
-from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id, proc_of
+from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id
 from rtsched.adapters.condor.queue import OF_ENDS, OVER_TIME, is_overrun
 from rtsched.adapters.condor.shape import PARALLEL
 from rtsched.adapters.condor.view import COMPLETED, JUDGED, PARKED, REMOVED, UNJUDGED
@@ -29,32 +29,71 @@ AT_A_TIME = 1000
 MOST = 100_000
 """Records that one search may return."""
 
+SLACK_S = 600.0
+"""Seconds by which a job may be put into the history after others that ended later."""
 
-def past(pool: Pool, jobs: Sequence[int]) -> Ended:
+
+def past(pool: Pool, jobs: Sequence[int], since: float = -math.inf) -> Ended:
     """Return how jobs ended that left the queue, of those that the history still has.
+
+    A history can have millions of records; the last ones are read first, and no more than needed.
+
+    Parameters
+    ----------
+    pool : Pool
+        Whose history is searched.
+    jobs : sequence of int
+        Ids.
+    since : float
+        None of them ended before, seconds since the epoch; -inf: not known.
 
     Raises
     ------
     AdapterError
         If the schedd does not answer.
     """
-    ordered = sorted(jobs)
+    ordered, stop = sorted(jobs), stop_at(since)
     parts = [ordered[at : at + AT_A_TIME] for at in range(0, len(ordered), AT_A_TIME)]
-    found = [ad for part in parts for ad in pool.history(asking_for(part), OF_ENDS, MOST)]
+    found = []
+    for part in parts:
+        found += pool.history(asking_for(part), OF_ENDS, len(part), stop)
+    whole = [ad for ad in found if _is_whole(ad)]
+    if count := _others(whole):
+        clusters = ", ".join(str(cluster_of(_job(ad))) for ad in whole)
+        rest = f"member(ClusterId, {{{clusters}}}) && ProcId > 0"
+        found += pool.history(rest, OF_ENDS, count, stop)
     ended = endings_of(found)
     return ended.take(np.isin(ended.job, np.array(ordered, np.int64)))
 
 
 def asking_for(jobs: Sequence[int]) -> str:
-    """Return a constraint that finds jobs, and some others of their clusters, in few words.
+    """Return a constraint that finds the procs of these numbers."""
+    return f"member(ClusterId * {1 << PROC_BITS} + ProcId, {{{', '.join(map(str, jobs))}}})"
 
-    A job of proc 0 may be all procs of its cluster.
+
+def stop_at(since: float) -> str:
+    """Return for which job a search ends: all before it ended earlier; `since` as in `past`.
+
+    Jobs are put into the history when they leave the queue, and their users may have them stay
+    there for long after their ends.
     """
-    clusters = ", ".join(map(str, sorted({cluster_of(job) for job in jobs})))
-    procs = [proc_of(job) for job in jobs]
-    one = f"(ProcId >= {min(procs)} && ProcId <= {max(procs)})"
-    whole = f"RtSigma =!= undefined || JobUniverse == {PARALLEL}"
-    return f"member(ClusterId, {{{clusters}}}) && ({one} || {whole})"
+    if not math.isfinite(since):
+        return ""
+    return (
+        f"JobStatus == {COMPLETED} && EnteredCurrentStatus < {math.floor(since - SLACK_S)} && "
+        '(LeaveJobInQueue is undefined || unparse(LeaveJobInQueue) == "false")'
+    )
+
+
+def _is_whole(ad: Record) -> bool:
+    """Return whether all procs of a job's cluster are one job in the models."""
+    return "rtsigma" in ad or ad.get("jobuniverse") == PARALLEL
+
+
+def _others(whole: Sequence[Record]) -> int:
+    """Return how many more procs the clusters of some first procs have, at the most."""
+    counts = (number(ad, "totalsubmitprocs") - 1.0 for ad in whole)
+    return int(sum(min(max(count, 0.0), MOST) if count == count else MOST for count in counts))
 
 
 def endings_of(records: Iterable[Record]) -> Ended:
@@ -104,8 +143,7 @@ def _job(ad: Record) -> int:
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
     if not (0 <= cluster < 1 << 31 and 0 <= proc < 1 << PROC_BITS):
         return -1
-    whole = "rtsigma" in ad or ad.get("jobuniverse") == PARALLEL
-    return job_id(int(cluster), 0 if whole else int(proc))
+    return job_id(int(cluster), 0 if _is_whole(ad) else int(proc))
 
 
 def _unused(ad: Record) -> bool:

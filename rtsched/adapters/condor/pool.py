@@ -158,10 +158,16 @@ class Pool:
             "schedd", lambda: self._schedd().query(constraint, list(attributes)), _WORKED_OUT
         )
 
-    def history(self, constraint: str, attributes: Sequence[str], most: int) -> list[Record]:
-        """Return jobs that left the queue, the last ones first, at the most so many."""
+    def history(
+        self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""
+    ) -> list[Record]:
+        """Return jobs that left the queue, the last ones first, at the most so many.
+
+        The search ends with the first job for which the expression `stop` is true.
+        """
+        since = self._classad.ExprTree(stop) if stop else None
         return self._records(
-            "schedd", lambda: self._schedd().history(constraint, list(attributes), most)
+            "schedd", lambda: self._schedd().history(constraint, list(attributes), most, since)
         )
 
     def submitters(self) -> list[Record]:

@@ -66,7 +66,7 @@ SPOOLING = 16
 """HoldReasonCode of a job whose files are on their way to the schedd."""
 
 OF_ENDS = (
-    *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma"),
+    *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma", "TotalSubmitProcs"),
     *("RtAdmission", "RtToken"),
     *("JobStartDate", "JobCurrentStartDate", "CompletionDate", "EnteredCurrentStatus"),
     *("ExitCode", "ExitBySignal", "RemoveReason"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -59,15 +60,17 @@ class CondorSystem:
         self._memory.keep_only(set(self._view.numbers.tolist()))
         return self._view.sight
 
-    def ended(self, jobs: Sequence[int]) -> Ended:
+    def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
         """Return how jobs ended that left the queue, of those that the history still has.
+
+        None of them ended before `since`, seconds since the epoch.
 
         Raises
         ------
         AdapterError
             If the schedd does not answer.
         """
-        return self._observer.ended(jobs)
+        return self._observer.ended(jobs, since)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Return what of the actions is not so yet, by the last look."""

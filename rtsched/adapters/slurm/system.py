@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,11 @@ class SlurmSystem:
         self._view.weights = {node.name: node.weight for node in nodes}
         return sight
 
-    def ended(self, jobs: Sequence[int]) -> Ended:
+    def ended(
+        self,
+        jobs: Sequence[int],
+        since: float = -math.inf,  # noqa: ARG002 - of the interface; accounting finds jobs by id
+    ) -> Ended:
         """Return how jobs ended that no look shows any more, as far as accounting knows.
 
         Raises
