@@ -289,7 +289,15 @@ class Question:
 
 
 class Translator(Protocol):
-    """Between a submit filter's words and the models; pure."""
+    """Between a submit filter's words and the models; pure.
+
+    Attributes
+    ----------
+    afterwards : str
+        What becomes of a job whose promise broke, such as `the job runs as best effort`.
+    """
+
+    afterwards: str
 
     def name_of(self, job: int) -> str:
         """Return what the batch system calls a job."""

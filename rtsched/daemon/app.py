@@ -125,7 +125,7 @@ class Daemon:
     ) -> None:
         self.policy, self.store, self.worker = policy, store, worker
         self.translator, self.metrics = translator, metrics
-        self.words = Words(translator.asking, translator.name_of)
+        self.words = Words(translator.asking, translator.name_of, translator.afterwards)
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
         self.site: Site = restored(store.load())
         self.steered: Steered | None = None

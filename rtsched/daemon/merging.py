@@ -47,7 +47,7 @@ class Merged:
     actions: tuple[Action, ...] = ()
 
 
-def merge(site: Site, sight: Sight, now: float) -> Merged:
+def merge(site: Site, sight: Sight, words: messages.Words, now: float) -> Merged:
     """Return the site after a look, at `now`, seconds since the epoch."""
     names = _recognised(site, sight)
     shown = _Shown.of(site, sight, names)
@@ -66,7 +66,7 @@ def merge(site: Site, sight: Sight, now: float) -> Merged:
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
-    tells, untold = _tells(site, sight, new, now)
+    tells, untold = _tells(site, sight, new, words, now)
     return Merged(replace(after, untold=untold), tuple(new), _events(site, sight), tells)
 
 
@@ -85,7 +85,7 @@ def overlooked(site: Site, sight: Sight) -> dict[int, int]:
 
 
 def _tells(
-    site: Site, sight: Sight, changed: Sequence[Record], now: float
+    site: Site, sight: Sight, changed: Sequence[Record], words: messages.Words, now: float
 ) -> tuple[tuple[Action, ...], Mapping[str, Record]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
@@ -96,7 +96,7 @@ def _tells(
     for token, job, uid in rows if untold else ():
         if token in untold and untold[token].uid == uid:
             del untold[token]
-            texts[job] = messages.BROKEN
+            texts[job] = messages.broken(words)
     if not texts:
         return (), untold
     return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), untold

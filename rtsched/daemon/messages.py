@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"(job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
-BROKEN = (
-    f"{PREFIX}the promised deadline can no longer be kept; the job runs as best effort, and is "
-    "cancelled at its deadline if it has not started"
-)
 _LAST = 2.0**33
 """What is later is no time that anybody reads: the year 2242."""
 LONGEST = 900
@@ -40,10 +36,13 @@ class Words:
         From a deadline, seconds since the epoch, to how a user asks for it.
     name_of : callable
         From a job's id to its name.
+    afterwards : str
+        What becomes of a job whose promise broke.
     """
 
     asking: Callable[[float], str]
     name_of: Callable[[int], str]
+    afterwards: str = "the job runs as best effort"
 
 
 def moment(at: float, now: float) -> str:
@@ -78,6 +77,11 @@ def rejected(why: str, offer: float, asking: str, held: float, now: float) -> st
 def voided(why: str) -> str:
     """Return what a user reads whose job is no longer the one that was promised its deadline."""
     return f"{PREFIX}the promise is void: {why}; the job runs as best effort"
+
+
+def broken(words: Words) -> str:
+    """Return what a user reads whose promise cannot be kept any more."""
+    return f"{PREFIX}the promised deadline can no longer be kept; {words.afterwards}"
 
 
 def too_many(most: int) -> str:

@@ -52,6 +52,7 @@ class Replanned:
 def replan(
     site: Site,
     planner: Chain,
+    words: messages.Words,
     now: float,
     young: float,
     shaken: NDArray[np.int64] = _NONE,
@@ -64,6 +65,8 @@ def replan(
         After a look.
     planner : Chain
         The planner alone.
+    words : Words
+        The batch system's.
     now : float
         Seconds since the epoch.
     young : float
@@ -85,7 +88,7 @@ def replan(
             return Replanned(site)
         stays = snapshot.plan.take(np.flatnonzero(np.isin(snapshot.plan.entries.job, spared)))
         joined = _planned(site, Schedule.joined([plan, stays]))
-        return _broken(joined, np.setdiff1d(failed, spared), now)
+        return _broken(joined, np.setdiff1d(failed, spared), words, now)
     late = _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
@@ -93,7 +96,7 @@ def replan(
         if not len(still):
             after = site if moved is snapshot.plan else _planned(site, moved)
             return Replanned(after, actions=(Requeue(late),))
-    return _broken(_planned(site, plan), failed, now)
+    return _broken(_planned(site, plan), failed, words, now)
 
 
 def _planned_on(plan: Schedule, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -188,7 +191,7 @@ def _freed(snapshot: Snapshot, jobs: NDArray[np.int64]) -> Snapshot:
     return replace(snapshot, running=running, allocations=snapshot.allocations.take(kept))
 
 
-def _broken(site: Site, failed: NDArray[np.int64], now: float) -> Replanned:
+def _broken(site: Site, failed: NDArray[np.int64], words: messages.Words, now: float) -> Replanned:
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Replanned(site)
@@ -209,5 +212,6 @@ def _broken(site: Site, failed: NDArray[np.int64], now: float) -> Replanned:
     queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
     snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
     after = replace(site, snapshot=snapshot, records=records, asked=asked, untold=untold)
-    actions = (Tell(np.array(told, np.int64), (messages.BROKEN,) * len(told)),) if told else ()
+    texts = (messages.broken(words),) * len(told)
+    actions = (Tell(np.array(told, np.int64), texts),) if told else ()
     return Replanned(after, tuple(changed), actions)

@@ -87,12 +87,12 @@ class Rules:
 
 def settle(site: Site, sight: Sight, rules: Rules, now: float) -> Settled:
     """Return promises and plan after a look: who appeared and ended, who is judged, who moves."""
-    merged = merge(site, _without_periodic_nodes(sight, rules), now)
+    merged = merge(site, _without_periodic_nodes(sight, rules), rules.bench.words, now)
     judged = rules.bench.judge(merged.site, now)
     site, changed = judged.site, [*merged.changed, *judged.changed]
     actions = [*merged.actions, *judged.actions, *settled_parked(site)]
     if rules.planner is not None:
-        replanned = replan(site, rules.planner, now, rules.young, sight.shaken)
+        replanned = replan(site, rules.planner, rules.bench.words, now, rules.young, sight.shaken)
         site = replanned.site
         changed += replanned.changed
         actions += replanned.actions

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
 NAMES = {ANN: "ann", BOB: "bob"}
-WORDS = Words(lambda at: f"--deadline={at:.0f}", str)
+WORDS = Words(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
 
 
 class Scene:

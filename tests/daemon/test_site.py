@@ -275,6 +275,10 @@ def test_a_partition_that_loses_a_node_moves_the_plan() -> None:
     assert refused.verdict == "reject"
 
 
+TOLD = "rtsched: the promised deadline can no longer be kept; the job may run yet"
+"""Which ends in the batch system's own words."""
+
+
 def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     """Where too few nodes are left the promise is broken before its deadline; its user is told."""
     scene = Scene(nodes=2)
@@ -282,6 +286,7 @@ def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     settled = scene.look(T0 + 2, queued=((7, token),), down=(0,))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
     assert [type(action) for action in settled.actions] == [Reserve, Tell]
+    assert settled.actions[1].text == (TOLD,)
     assert not len(scene.site.snapshot.promises)
     assert scene.site.snapshot.queued.id.tolist() == [7]
 
@@ -315,6 +320,7 @@ def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told:
     settled = scene.look(T0 + later, queued=((7, token),), down=(0,), uid=uid)
     tells = [a for a in settled.actions if isinstance(a, Tell)]
     assert [job for a in tells for job in a.job.tolist()] == told
+    assert {text for a in tells for text in a.text} <= {TOLD}
     again = scene.look(T0 + later + 1, queued=((7, token),), down=(0,), uid=uid)
     assert not [a for a in again.actions if isinstance(a, Tell)]
 

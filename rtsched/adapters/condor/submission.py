@@ -34,6 +34,8 @@ class CondorTranslator:
         The `[condor]` table.
     """
 
+    afterwards = "the job runs as best effort"
+
     def __init__(self, settings: CondorSettings | None = None) -> None:
         self.settings = settings or CondorSettings()
 

@@ -80,6 +80,10 @@ class SlurmTranslator:
         The `[slurm]` table.
     """
 
+    afterwards = (
+        "the job runs as best effort, and is cancelled at its deadline if it has not started"
+    )
+
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()
 
