@@ -110,12 +110,19 @@ const Cause SILENT = {"the scheduler daemon does not answer", ""};
 const Cause FAILED = {"the scheduler daemon could not judge it",
 		      ". If that goes on tell your administrators: its log says why"};
 
+/* What cannot be asked about now, and must not be refused, is parked. */
+Ruling in_the_queue()
+{
+	return {false, PARKED, "rtsched: the job is judged in the queue, and does not start before; "
+			       "RtWhy then says what came of it"};
+}
+
 Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job, const Cause &cause)
 {
 
 	/* A refusal would stop the factory, and nobody would be told. */
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED && job.materialized)
-		return {false, PARKED, ""};
+		return in_the_queue();
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED && !job.wishes)
 		return {false, "", ""};
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED)
@@ -216,11 +223,11 @@ std::optional<Ruling> judge(const ClassAd &ad)
 		return {};
 	/* One promise per job: the first proc has its cluster's, the daemon judges each other one. */
 	if (job.apart && job.wishes)
-		return Ruling{false, PARKED, ""};
+		return in_the_queue();
 	if (std::optional<Ruling> known = memory.recall(job))
 		return known;
 	if (job.wishes && patience.is_over(job.cluster))
-		return Ruling{false, PARKED, ""};
+		return in_the_queue();
 	return ruled(settings, job);
 }
 

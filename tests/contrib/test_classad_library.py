@@ -29,6 +29,7 @@ FACTORY = ad(ClusterId=7, JobMaterializeDigestFile='"/spool/7/d"', JobFactoryId=
 VERSION = re.compile(r".*?CondorVersion: (\d+)\.(\d+)\.(\d+)")
 VERDICT = 'eval rtschedJudge("verdict")'
 ADMISSION = 'eval rtschedJudge("admission")'
+MESSAGE = 'eval rtschedJudge("message")'
 WANTED = 'eval rtschedJudge("wanted")'
 
 
@@ -294,7 +295,7 @@ def test_without_a_verdict_the_sites_policy_holds(
 
 def test_three_attributes_are_one_question(library: Library) -> None:
     """The last answer is kept while the transform writes it, and for two seconds."""
-    asks = [ADMISSION, VERDICT, 'eval rtschedJudge("message")', ADMISSION]
+    asks = [ADMISSION, VERDICT, MESSAGE, ADMISSION]
     marked = ad(RtX=1, RtAdmission='"t1"')
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
         library.run(f"job {ad(RtX=1)}", *asks, f"job {marked}", *asks)
@@ -329,10 +330,11 @@ def test_a_cluster_that_is_one_job_is_one_question(
 def test_a_factorys_answer_is_its_first_jobs(library: Library) -> None:
     """Its first proc gets the cluster's admission unasked; each other one is judged by itself."""
     first, other = (f"job {ad(ProcId=proc, JobFactoryId='undefined')}" for proc in (0, 3))
-    asks = [f"cluster {MATERIALIZED}", first, ADMISSION, other, ADMISSION]
+    asks = [f"cluster {MATERIALIZED}", first, ADMISSION, other, ADMISSION, MESSAGE]
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
         found = library.run(f"job {FACTORY}", ADMISSION, *asks)
-    assert found == ['"t1"', '"t1"', '"parked"']
+    assert found[:3] == ['"t1"', '"t1"', '"parked"']
+    assert "judged in the queue" in found[3]
     assert len(server.asked) == 1
 
 
@@ -354,11 +356,12 @@ def test_no_cluster_has_the_schedd_wait_for_long(library: Library) -> None:
     library.set(timeout_ms=5000)
     asks = []
     for proc in range(6):
-        asks += [f"job {ad(ClusterId=7, ProcId=proc, RtX=proc)}", ADMISSION]
+        asks += [f"job {ad(ClusterId=7, ProcId=proc, RtX=proc)}", ADMISSION, MESSAGE]
     with FilterServer(library.socket, slowly) as server:
         found = library.run(*asks, f"job {ad(ClusterId=8, RtX=1)}", ADMISSION)
     assert found[0] == found[-1] == '"t1"'
-    assert found[5] == '"parked"'
+    assert found[10] == '"parked"'
+    assert "judged in the queue" in found[11]
     assert 4 <= len(server.asked) < 7
 
 
@@ -464,7 +467,7 @@ def test_a_description_that_is_too_long_is_not_sent(
 ) -> None:
     """A job of more than 256 KiB is refused unless a factory made it; the breaker stays closed."""
     long = ad(RtText='"' + "x" * 300_000 + '"')
-    commands = [line for _ in range(5) for line in (VERDICT, 'eval rtschedJudge("message")')]
+    commands = [line for _ in range(5) for line in (VERDICT, MESSAGE)]
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
         found = library.run(f"cluster {job}", f"job {long}", *commands)
     assert {plain(value) for value in found[::2]} == {verdict}

@@ -227,6 +227,10 @@ def test_a_restarted_schedd_keeps_making_jobs(site: Site) -> None:
     assert [row[:2] for row in site.jobs(cluster)] == [("parked", "accept")]
 
 
+IN_THE_QUEUE = (
+    "rtsched: the job is judged in the queue, and does not start before; RtWhy then says what came "
+    "of it"
+)
 FORGED = [
     '+RtAdmission = "t0"',
     '+RtVerdict = "accept"',
@@ -243,7 +247,7 @@ def test_what_is_rtscheds_cannot_be_forged(site: Site, more: list[str]) -> None:
             cluster, _ = site.submit(*FORGED, *wish, *more)
             count = 2 if more else 1
             wait_for("all are made", lambda n=count, c=cluster: len(site.jobs(c)) == n, 30)
-            later = [("parked", "accept", "undefined")] if wish and more else []
+            later = [("parked", "accept", IN_THE_QUEUE)] if wish and more else []
             assert site.jobs(cluster) == ([marks] * count)[: count - len(later)] + later
         sets = site.pool.run(["condor_q", str(cluster), "-af", "RtNodeSet"]).stdout
         assert set(sets.split()) == {"undefined"}
