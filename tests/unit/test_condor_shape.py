@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rtsched.adapters.classads import Expression, number
@@ -278,6 +278,17 @@ HOSTILE = [
     1.0e30,
     1.0e305,
     -1.0e305,
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
+@example("x\u2028ClusterId = 1\u2028ProcId = 0\u2028")
+@example("x\x85Owner = undefined\x85")
+def test_a_text_is_one_value(text: str) -> None:
+    """No text says what other attributes are, whatever ends lines in it."""
+    sent = "".join(" " if letter < " " or letter == "\x7f" else letter for letter in text)
+    quoted = sent.replace("\\", "\\\\").replace('"', '\\"')
+    ad = ad_of(f'ClusterId = 7\nOwner = "ann"\nRtDag = "{quoted}"\n')
+    assert ad == {"clusterid": 7.0, "owner": "ann", "rtdag": sent}
+
+
     3_000_000_000,
     1 << 62,
     "x" * 500,

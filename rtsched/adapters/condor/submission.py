@@ -123,8 +123,11 @@ class CondorTranslator:
 
 
 def ad_of(lines: str) -> Record:
-    """Return the ad that lines `Name = literal` make, names in lower case."""
-    pairs = (line.partition("=") for line in lines.splitlines() if "=" in line)
+    """Return the ad that lines `Name = literal` make, names in lower case.
+
+    The library writes no newline within a value; what else ends lines to Unicode is text.
+    """
+    pairs = (line.partition("=") for line in lines.split("\n") if "=" in line)
     return {name.strip().lower(): parse_value(value) for name, _, value in pairs}
 
 
