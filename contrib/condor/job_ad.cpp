@@ -19,6 +19,7 @@ constexpr const char *sent[] = {
 	"AcctGroupUser", "JobUniverse", "RequestCpus", "RequestMemory", "RequestDisk",
 	"RequestGPUs", "MinHosts", "MaxHosts", "AllowedExecuteDuration", "AllowedJobDuration",
 	"JobPrio", "QDate", "DAGManJobId", "DAGNodeName", "JobBatchName", "DeferralTime", "Cmd",
+	"JobStatus", "HoldReasonCode",
 };
 
 /* Written by rtsched only: never sent, and no wish. */

@@ -222,6 +222,8 @@ class Submission:
         What its user wrote about it, where the answer has to go on with that.
     job : int
         Its id, where the batch system numbers a job before it asks about it; else -1.
+    held : bool
+        Whether its user has it wait for a release: nobody knows when it may start.
     """
 
     jobs: Jobs
@@ -230,6 +232,7 @@ class Submission:
     problem: str = ""
     comment: str = ""
     job: int = -1
+    held: bool = False
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,11 @@ def put_off(why: str, until: float, now: float) -> str:
     return shortened(f"{PREFIX}held; it is judged again{when}: {why}")
 
 
+def held() -> str:
+    """Return what a user reads who submits a job that waits for a release."""
+    return f"{PREFIX}held; it is judged when it is released, and nothing is promised before"
+
+
 def warned(judgement: Judgement, words: Words, now: float) -> str:
     """Return what plug-ins that only warn would have said against the job; empty: nothing."""
     _, why, offer = uncounted(judgement, ("warn",), words)

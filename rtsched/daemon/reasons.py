@@ -11,6 +11,8 @@ REASONS: dict[str, str] = {
     "submit.waits": "It waits for other jobs, and the planner does not mind what jobs wait for.",
     "submit.unseen": "It waits for a job that was submitted a moment ago and that no look at the "
     "batch system has shown yet; some seconds later it can be judged.",
+    "submit.held": "Not a rejection: its user holds it, so nobody knows when it may start; it is "
+    "judged when it is released.",
     "submit.offer": "Not a rejection: it was admitted by the counter-offer that was held for it.",
     "wait.held": "The job is held, by its user, by an admin, or until it has been judged.",
     "wait.planned": "It was promised something, and its planned start is to come.",

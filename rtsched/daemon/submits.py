@@ -109,6 +109,10 @@ class Desk:
     def _judged(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
         if submission.problem:
             return self._unusable(site, submission.problem)
+        wants = np.isfinite(submission.jobs.deadline[0]) and self.chain.counts("admit")
+        if submission.held and wants:
+            ruling = Ruling(False, messages.held(), parked=True)
+            return Judged(site, ruling, verdict="defer", codes=("submit.held",))
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )

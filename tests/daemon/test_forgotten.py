@@ -97,6 +97,20 @@ def numbered(scene: Scene, job: int, now: float) -> str:
     return judged.ruling.token
 
 
+def test_a_held_job_is_promised_nothing_before_its_release() -> None:
+    """Its promise would be void at the first look; it is judged later instead."""
+    scene = Scene()
+    one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
+    desk = Desk(scene.chains.of(one), scene.settings, WORDS)
+    submission = Submission(one, Edges.build(0), ANN, job=7, held=True)
+    judged = desk.judge(scene.site, submission, "ann", T0)
+    assert (judged.verdict, judged.codes, judged.ruling.parked) == ("defer", ("submit.held",), True)
+    assert "when it is released" in judged.ruling.text
+    assert judged.site is scene.site
+    plain = replace(submission, jobs=one.replace(deadline=np.array([np.inf])))
+    assert desk.judge(scene.site, plain, "ann", T0).verdict == "pass"
+
+
 def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     """A batch system that numbers jobs before it asks shows them in the next look, or never."""
     scene = Scene()

@@ -214,6 +214,14 @@ def test_who_is_nobody_here() -> None:
     assert "no user of this machine" in described(Owner='"nobody-at-all"', RtRunTime=5).problem
 
 
+def test_who_submits_a_job_that_is_held() -> None:
+    """It waits for its user; one whose files are on their way waits for nobody."""
+    wish = {"RtDeadline": NOW + 900, "RtRunTime": 600}
+    assert described(**wish, JobStatus=5).held
+    assert not described(**wish, JobStatus=5, HoldReasonCode=16).held
+    assert not described(**wish, JobStatus=1).held
+
+
 def test_a_deadline_that_is_over() -> None:
     """A deadline before the job could begin is refused as such."""
     assert "is over" in described(RtDeadline=NOW - 1, RtRunTime=600).problem
@@ -270,14 +278,6 @@ def test_no_ad_breaks_the_translator(text: str) -> None:
     assert len(found.jobs) == 1
 
 
-NUMBERS = (
-    *("minhosts", "maxhosts", "totalsubmitprocs", "requestcpus", "requestmemory", "dagmanjobid"),
-    *("deferraltime", "qdate", "jobuniverse", "allowedexecuteduration", "jobprio", "acctgroup"),
-)
-HOSTILE = [
-    1.0e30,
-    1.0e305,
-    -1.0e305,
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
 @example("x\u2028ClusterId = 1\u2028ProcId = 0\u2028")
 @example("x\x85Owner = undefined\x85")
@@ -289,6 +289,14 @@ def test_a_text_is_one_value(text: str) -> None:
     assert ad == {"clusterid": 7.0, "owner": "ann", "rtdag": sent}
 
 
+NUMBERS = (
+    *("minhosts", "maxhosts", "totalsubmitprocs", "requestcpus", "requestmemory", "dagmanjobid"),
+    *("deferraltime", "qdate", "jobuniverse", "allowedexecuteduration", "jobprio", "acctgroup"),
+)
+HOSTILE = [
+    1.0e30,
+    1.0e305,
+    -1.0e305,
     3_000_000_000,
     1 << 62,
     "x" * 500,

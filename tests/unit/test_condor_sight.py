@@ -497,6 +497,12 @@ def test_more_than_ten_submitters_are_told_apart() -> None:
         assert found == {f"u{number}": float(number) for number in range(1, 124)}
 
 
+def test_a_parked_job_that_its_user_holds_is_judged_later() -> None:
+    """What is promised to it would be void at once."""
+    marks = Looks(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).sight.marks
+    assert (marks.parked.tolist(), marks.held.tolist()) == ([False], [True])
+
+
 def test_nothing_is_planned_where_a_job_did_not_start() -> None:
     """Its slot is drained for a while; another row of the machine is not."""
     look = Looks(slot("slot1@a"), slot("slot2@a"))

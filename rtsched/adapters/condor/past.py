@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.classads import number, text
+from rtsched.adapters.condor.holds import OVER_TIME, is_overrun
 from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id
-from rtsched.adapters.condor.queue import OF_ENDS, OVER_TIME, is_overrun
+from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.adapters.condor.shape import PARALLEL
 from rtsched.adapters.condor.view import COMPLETED, JUDGED, PARKED, REMOVED, UNJUDGED
 from rtsched.adapters.live import Ended, Ending

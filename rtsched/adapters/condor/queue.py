@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
+from rtsched.adapters.condor.holds import is_overrun, is_passing
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.shape import (
     MEGABYTE,
@@ -25,7 +25,7 @@ from rtsched.adapters.condor.shape import (
     wishes,
 )
 from rtsched.adapters.condor.submission import name_in, submitter_of
-from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, PARKED, REMOVED, Procs
+from rtsched.adapters.condor.view import COMPLETED, IDLE, PARKED, REMOVED, Procs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +58,6 @@ OF_JOBS = (
     *OURS,
 )
 """What is read of a job."""
-
-OVER_TIME = "rtsched: run time"
-"""How the reason begins of a removal, or of a hold, that ends a job at its own run time."""
-
-SPOOLING = 16
-"""HoldReasonCode of a job whose files are on their way to the schedd."""
 
 OF_ENDS = (
     *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma", "TotalSubmitProcs"),
@@ -137,19 +131,6 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
     )
 
 
-def is_overrun(ad: Record) -> bool:
-    """Return whether a job is held for a moment since it outlived its run time."""
-    held = ad.get("jobstatus") == HELD
-    return held and (text(ad, "holdreason") or "").startswith(OVER_TIME)
-
-
-def _is_passing(ad: Record) -> bool:
-    """Return whether a job is held by nobody, and goes on by itself."""
-    return ad.get("jobstatus") == HELD and (
-        number(ad, "holdreasoncode") == SPOOLING or is_overrun(ad)
-    )
-
-
 def _shapes(
     rows: dict[int, Record], cluster: Sequence[int], facts: CondorFacts
 ) -> dict[int, Shape]:
@@ -198,7 +179,7 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         cluster=_whole(ads, "clusterid", -1),
         proc=_whole(ads, "procid", -1),
         status=_whole(ads, "jobstatus", IDLE).astype(np.int8),
-        passing=np.array([_is_passing(ad) for ad in ads], np.bool_),
+        passing=np.array([is_passing(ad) for ad in ads], np.bool_),
         universe=_whole(ads, "jobuniverse", 5).astype(np.int8),
         submit=submit,
         begin=np.where(begin > submit, begin, -np.inf),

@@ -312,6 +312,8 @@ def marks_of(
 ) -> Marks:
     """Return the marks of jobs that wait or run; START holds those that are parked.
 
+    A parked job that its user holds too is judged when it has been released.
+
     HTCondor may stop and start again any job of these universes, so we may too, unless it says
     RtCheckpoint = false.
     """
@@ -321,14 +323,15 @@ def marks_of(
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
     admission = procs.texts("admission")
-    parked = np.array([said == PARKED for said in admission], np.bool_)
+    held = held[which]
+    parked = np.array([said == PARKED for said in admission], np.bool_) & ~held
     return Marks.build(
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
         token=[token_of(queue.ads.get(row, {})) for row in first.tolist()],
         parked=parked,
-        held=(held & ~groups.runs)[which] | parked,
+        held=(held & ~groups.runs[which]) | parked,
         requeues=~_declares(queue, first, False),
         stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from rtsched.adapters.classads import Record, number, parse_value, text
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.shape import MEGABYTE, MOST, Shape, shape_of
@@ -67,7 +68,7 @@ class CondorTranslator:
             after=-1,
             message_time=shape.message_time,
         )
-        return Submission(jobs, edges, uid, problem, job=_job_in(ad, shape))
+        return Submission(jobs, edges, uid, problem, job=_job_in(ad, shape), held=is_held(ad))
 
     def answer(
         self,

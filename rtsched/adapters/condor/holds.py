@@ -1,0 +1,37 @@
+"""Jobs that are held: by somebody, or for a moment.
+
+Source: HTCondor's manual, "Job ClassAd Attributes", HoldReasonCode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.classads import number, text
+from rtsched.adapters.condor.view import HELD
+
+if TYPE_CHECKING:
+    from rtsched.adapters.classads import Record
+
+OVER_TIME = "rtsched: run time"
+"""How the reason begins of a removal, or of a hold, that ends a job at its own run time."""
+
+SPOOLING = 16
+"""HoldReasonCode of a job whose files are on their way to the schedd."""
+
+
+def is_held(ad: Record) -> bool:
+    """Return whether a job is held by somebody, and waits for a release."""
+    return number(ad, "jobstatus") == HELD and not is_passing(ad)
+
+
+def is_passing(ad: Record) -> bool:
+    """Return whether a job is held by nobody, and goes on by itself."""
+    spools = number(ad, "holdreasoncode") == SPOOLING
+    return is_overrun(ad) or (spools and number(ad, "jobstatus") == HELD)
+
+
+def is_overrun(ad: Record) -> bool:
+    """Return whether a job is held for a moment since it outlived its run time."""
+    held = number(ad, "jobstatus") == HELD
+    return held and (text(ad, "holdreason") or "").startswith(OVER_TIME)
