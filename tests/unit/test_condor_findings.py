@@ -255,6 +255,36 @@ def test_they_are_read_in_order(name) -> None:
     assert used <= set(re.findall(r"^(RTSCHED_\w+) =", text, re.MULTILINE))
 
 
+@pytest.mark.parametrize(
+    ("said", "over"),
+    [
+        ({"RtRunTime": 60}, True),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60}, False),
+        ({"RtRunTime": 60, "AllowedJobDuration": 60}, False),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 600}, True),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": "time() - time() + 60"}, True),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60, "RtDeadline": 5}, True),
+        ({"RtRunTime": 600, "AllowedExecuteDuration": 600, "RtLimit": 60}, True),
+        ({}, None),
+        ({"RtRunTime": 600}, False),
+    ],
+)
+def test_who_outlives_a_run_time(said, over) -> None:
+    """A limit of HTCondor's own is left to it where nothing was promised; no other way around."""
+    classads = pytest.importorskip("classad2")
+    macros = dict(re.findall(r"^(\w+) = ((?:.*\\\n)*.*)$", shipped(ACCESS), re.MULTILINE))
+    text = macros["RTSCHED_OVER"]
+    while found := re.search(r"\$\((\w+)\)", text):
+        text = text.replace(found[0], macros[found[1]])
+    ad = classads.ClassAd({"JobStatus": 2, "JobUniverse": 5})
+    ad["JobCurrentStartDate"] = classads.ExprTree("time() - 100")
+    for name, value in said.items():
+        ad[name] = classads.ExprTree(value) if isinstance(value, str) else value
+    ad["Over"] = classads.ExprTree(text.replace("\\\n", " "))
+    answer = ad.eval("Over")
+    assert answer == (classads.Value.Undefined if over is None else over)
+
+
 # --- the script -----------------------------------------------------------------------------------
 
 

@@ -76,6 +76,23 @@ def test_what_a_proc_says() -> None:
     assert procs.texts("admission") == ["judged", None]
 
 
+@pytest.mark.parametrize(
+    ("said", "limited"),
+    [
+        ({"allowedexecuteduration": 600}, True),
+        ({"allowedjobduration": 600}, True),
+        ({}, False),
+        ({"allowedexecuteduration": Expression("500 + 100")}, False),
+        ({"allowedexecuteduration": 600, "rtdeadline": NOW}, False),
+        ({"allowedexecuteduration": 600, "rtlimit": 60}, False),
+    ],
+)
+def test_run_times_that_are_limits_of_htcondors_own(said: Any, limited: bool) -> None:
+    """HTCondor ends such a job itself; of a promised one the run time is what counts."""
+    assert queue(ad(rtruntime=600, **said)).procs.limited.tolist() == [limited]
+    assert queue(ad()).procs.limited.tolist() == [False]
+
+
 def test_procs_are_in_order_whatever_the_schedd_shows_first() -> None:
     """By cluster and proc."""
     procs = queue(ad(2, 1), ad(10, 0), ad(2, 0), ad(1, 5)).procs

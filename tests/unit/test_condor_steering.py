@@ -330,6 +330,14 @@ def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
     assert len(list(overrun_changes(view, settings, memory, NOW + 61.0))) >= 2
 
 
+def test_jobs_that_htcondor_ends_itself_are_left_to_it() -> None:
+    """It counts no moving of files: they may be within their limit."""
+    view = view_of(ad(1, jobstatus=RUNNING, start=NOW - 5000.0))
+    assert len(list(overrun_changes(view, CondorSettings(), Memory(), NOW))) == 1
+    limited = replace(view, procs=view.procs.replace(limited=np.array([True])))
+    assert not list(overrun_changes(limited, CondorSettings(), Memory(), NOW))
+
+
 def test_what_is_remembered() -> None:
     """The table as written, when a negotiation was asked for, and the users' own priorities."""
     memory, pool = Memory(), Noted(replies={"RtWhy": ("failed", "?")})

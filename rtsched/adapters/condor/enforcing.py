@@ -29,7 +29,7 @@ def overrun_changes(
     HTCondor's own policy ends a job within the overrun, and the job may take until the slot's
     completing to go. A second order must not come in between: told so while its slot is in the
     state Preempting, a shadow believes that it cannot reach the machine, and keeps the job for the
-    rest of its lease (25.14).
+    rest of its lease (25.14). A limit of HTCondor's own is left to it, as in 50-rtsched.conf.
 
     `now` is in seconds since the epoch.
     """
@@ -42,7 +42,8 @@ def overrun_changes(
         if planned > 0:
             limit[row] = min(limit[row], planned)
     over = work_began(procs) + limit + settings.overrun_s + settings.completing_s
-    for row in np.flatnonzero((procs.status == RUNNING) & (over < now)).tolist():
+    ours = (procs.status == RUNNING) & ~procs.limited
+    for row in np.flatnonzero(ours & (over < now)).tolist():
         proc, slots = int(view.numbers[row]), text_of(view, "slot", row).split(",")
         if memory.urged_lately(proc, now) or not view.leaving.isdisjoint(map(str.strip, slots)):
             continue

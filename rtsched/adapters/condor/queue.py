@@ -185,6 +185,7 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         begin=np.where(begin > submit, begin, -np.inf),
         start=_real(ads, "jobcurrentstartdate"),
         run_time=np.array([run_time(ad, facts) for ad in ads], np.float64),
+        limited=np.array([_is_limited(ad) for ad in ads], np.bool_),
         cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
         memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
         priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
@@ -200,6 +201,13 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
 
 
 _MOST = (1 << 31) - 1
+
+
+def _is_limited(ad: Record) -> bool:
+    """Return whether the run time of a job that wants no promise is a limit of HTCondor's own."""
+    stated = ad.get("rtruntime")
+    own = (ad.get("allowedexecuteduration"), ad.get("allowedjobduration"))
+    return stated is not None and stated in own and "rtdeadline" not in ad and "rtlimit" not in ad
 
 
 def _submitters(ads: Sequence[Record], facts: CondorFacts) -> list[str]:
