@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import structlog
 
 from rtsched.cycle import judge
 from rtsched.daemon import messages
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
 
+log = structlog.get_logger(__name__)
+
 AT_A_TIME = 500
 """Parked jobs judged in one cycle."""
 
 UNPROMISED = "rtsched: it cannot be promised a deadline; it runs as any other job"
+
+UNJUDGED = "rtsched: it could not be judged, by a defect of rtsched; it runs as any other job"
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Bench:
         """Judge the jobs that are parked, in order of (submit, id), some in each cycle."""
         whole = Judged(site)
         for job in self._waiting(site)[:AT_A_TIME].tolist():
-            one = self._judge_one(whole.site, job, now)
+            one = self._tried(whole.site, job, now)
             whole = Judged(
                 one.site,
                 (*whole.changed, *one.changed),
@@ -96,6 +101,15 @@ class Bench:
                 (*whole.actions, *one.actions),
             )
         return whole
+
+    def _tried(self, site: Site, job: int, now: float) -> Judged:
+        """Judge one job; one that cannot be judged must keep no cycle from its end."""
+        try:
+            return self._judge_one(site, job, now)
+        except Exception:
+            log.exception("job_not_judged", job=job)
+        told = Tell(np.array([job], np.int64), (UNJUDGED,))
+        return Judged(replace(site, declined={**site.declined, job: ""}), actions=(told,))
 
     def _waiting(self, site: Site) -> NDArray[np.int64]:
         queued = site.snapshot.queued

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scene import T0, Scene
 
 from rtsched.daemon.parked import AT_A_TIME as PARKED
+from rtsched.daemon.parked import Bench, Judged
 from rtsched.model.actions import Admit, Cancel, Release
 from rtsched.model.jobs import Jobs
+
+if TYPE_CHECKING:
+    from rtsched.daemon.site import Site
 
 
 def parked(count: int, **columns: object) -> Jobs:
@@ -59,3 +65,22 @@ def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
     assert first == {Release: [1], Cancel: [2]}
     assert scene.site.records[1].standing == "firm"
     assert judged(scene, T0 + 2, jobs) == first
+
+
+def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
+    """It is let go and told so; the others are judged, in this cycle and the next."""
+    scene, seen = Scene(), []
+    honest = Bench._judge_one
+
+    def odd(self: Bench, site: Site, job: int, now: float) -> Judged:
+        seen.append(job)
+        if job == 2:
+            raise OverflowError("too large")
+        return honest(self, site, job, now)
+
+    monkeypatch.setattr(Bench, "_judge_one", odd)
+    jobs = parked(3, deadline=T0 + 3600, wall_time=60.0)
+    assert judged(scene, T0 + 1, jobs) == {Release: [1, 3, 2], Cancel: []}
+    assert list(scene.site.records) == [1, 3]
+    assert judged(scene, T0 + 2, jobs)[Release] == [1, 3, 2]
+    assert seen == [1, 2, 3], "once each"
