@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ class Killer:
 
 def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
     """Play a stream while nodes die; return the figures, and what was said of each miss."""
-    extent = REDUCED if reduced else FULL
+    extent = replace(REDUCED if reduced else FULL, part=system.full.part)
     killer = Killer(50, 15, 4) if reduced else Killer(90, 45, 8)
     setup = Setup(True, site(PLANNER), single=True)
     place = keep / "failures" if keep else None

@@ -135,10 +135,10 @@ class Condor(Live):
     margins: ClassVar[tuple[float, float]] = (30.0, 30.0)
     """20 s to start (two intervals of the negotiator, and 10), `OVERRUN` and `COMPLETING`."""
     full: ClassVar[Extent] = Extent(
-        300, 5.5, (1.5, 2, 3), (1.3, 2.5), 75, (1, 2, 3, 4, 6), 26_000, part=(0.8, 0.95)
+        300, 5.5, (1.5, 2, 3), (1.3, 2.5), 75, (1, 2, 3, 4, 6), 26_000, part=(0.75, 0.92)
     )
     reduced: ClassVar[Extent] = Extent(
-        36, 2.4, (0.5,), (1.2, 2.4), 48, (1, 2, 3, 4), 8_000, (0.5, 0.5, 1), (0.8, 0.9)
+        36, 2.4, (0.5,), (1.2, 2.4), 48, (1, 2, 3, 4), 8_000, (0.5, 0.5, 1), (0.6, 0.8)
     )
     """A run time counts from before the job's start, so jobs of half a minute take less of it."""
     planners: ClassVar[Mapping[str, tuple[str, ...]]] = {
