@@ -18,7 +18,7 @@ from rtsched.adapters.condor.memory import Memory
 from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, carried_out, change
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import steer_changes
-from rtsched.adapters.condor.view import HELD, RUNNING, View
+from rtsched.adapters.condor.view import HELD, RUNNING, Slots, View
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -192,6 +192,17 @@ def test_slots_that_are_taken_or_kept_fit_nobody() -> None:
     changes = steered(placed((1, 2, [0, 1, 2, 3])), view)
     assert texts(changes) == ["have job 1.0 start on 2 hosts"]
     assert not steered(placed((1, 2, [0, 1, 2, 3])), view, sizes_per_cycle=0)
+
+
+def test_sizes_take_no_time_where_nothing_is_to_be_done(monkeypatch) -> None:
+    """However many jobs wait: the names of slots are looked up once, not for each of them."""
+    asked = []
+    honest = Slots.texts
+    monkeypatch.setattr(Slots, "texts", lambda self, name: asked.append(name) or honest(self, name))
+    count = 200
+    view = view_of(*(ad(1 + k, **WIDE) for k in range(count)), ad(999, jobstatus=RUNNING, on=[0]))
+    assert not steered(placed(*((1 + k, 4, [0, 1, 2, 3]) for k in range(count))), view)
+    assert len(asked) < 5
 
 
 def test_only_moldable_jobs_get_a_size() -> None:

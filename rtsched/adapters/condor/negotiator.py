@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.adapters.classads import Record
-    from rtsched.adapters.condor.pool import Reply
+    from rtsched.adapters.condor.orders import Reply
     from rtsched.adapters.condor.settings import CondorSettings
 
 REST_S = 300.0

@@ -13,7 +13,7 @@ import math
 import re
 from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rtsched.adapters.classads import Expression, Record, number
 from rtsched.adapters.condor.ids import name_of
@@ -22,16 +22,10 @@ from rtsched.errors import AdapterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from rtsched.adapters.condor.orders import Deed, Reply
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.adapters.live import Outcome
 
 T = TypeVar("T")
-
-Reply = tuple["Outcome", str]
-"""What became of a request, and what HTCondor said."""
-
-Deed = Literal["Hold", "Release", "Remove", "Vacate", "VacateFast", "Suspend", "Continue"]
-"""What can be done with jobs, as `JobAction` names it."""
 
 _WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus")
 """Attributes of jobs that HTCondor itself often sets to expressions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -174,53 +175,85 @@ def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) 
     HTCondor may start it before the next look, on as many as there are.
     """
     placement, idle = action.placement, _idle_nodes(view, memory)
-    waits, left = _rows(view, action.job.tolist(), IDLE), settings.sizes_per_cycle
-    sizes = placement.size.tolist()
-    for job, size, code in zip(
-        action.job.tolist(), sizes, placement.node_set.tolist(), strict=True
-    ):
-        if size <= 0 or left == 0 or len(waits[job]) != 1 or job not in view.place:
+    which, left = _to_size(action, view), settings.sizes_per_cycle
+    waits = _rows(view, action.job[which].tolist(), IDLE)
+    slots, every = _Codes.of(view), np.arange(len(idle), dtype=np.int32)
+    columns = (action.job[which], placement.size[which], placement.node_set[which])
+    for job, size, code in zip(*(column.tolist() for column in columns), strict=True):
+        if left == 0:
+            return
+        if len(waits[job]) != 1:
             continue
-        if job in view.behind:
-            continue
-        if view.sight.queued.kind[view.place[job]] != Kind.MOLDABLE:
-            continue
-        row = waits[job][0]
-        nodes = placement.node_sets[code] if code >= 0 else np.arange(len(idle), dtype=np.int32)
-        chosen = _first_free(nodes, size, idle, text_of(view, "node_set", row), view)
+        row, nodes = waits[job][0], placement.node_sets[code] if code >= 0 else every
+        chosen = _first_free(nodes, size, idle, slots.rows(text_of(view, "node_set", row)))
         idle[chosen] = False
-        steps = _sized(row, chosen, view)
+        steps = _sized(row, slots.text(chosen), len(chosen), view)
         if steps:
             left -= 1
             says = f"on {len(chosen)} hosts" if len(chosen) else "on as many hosts as it asked for"
             yield change("place", job, f"have job {name_of(job)} start {says}", *steps)
 
 
+def _to_size(action: Place, view: View) -> NDArray[np.int64]:
+    """Return which of the jobs are moldable, are given a size, and wait for no other."""
+    queued = view.sight.queued
+    at, known = places(queued.id, action.job)
+    moldable = np.zeros(len(action.job), np.bool_)
+    moldable[known] = queued.kind[at[known]] == Kind.MOLDABLE
+    behind = np.isin(action.job, view.sight.edges.after)
+    return np.flatnonzero(moldable & (action.placement.size > 0) & ~behind)
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """The names of slots, and which row of the cluster has which one."""
+
+    names: tuple[str, ...]
+    code: NDArray[np.int32]
+    of_name: dict[str, int]
+
+    @classmethod
+    def of(cls, view: View) -> _Codes:
+        names = view.slots.names("name")
+        return cls(names, view.slots.column("name"), {name: i for i, name in enumerate(names)})
+
+    def rows(self, slots: str) -> NDArray[np.bool_] | None:
+        """Return bool[rows]: those of some slots, by a list of names; None: it names none."""
+        codes = [self.of_name[name] for name in slots.split(",") if name in self.of_name]
+        return np.isin(self.code, codes) if codes else None
+
+    def text(self, rows: NDArray[np.int32]) -> str:
+        """Return the names of the slots of some rows, in order."""
+        return ",".join(self.names[code] for code in dict.fromkeys(self.code[rows].tolist()))
+
+
 def _first_free(
-    nodes: NDArray[np.int32], size: int, idle: NDArray[np.bool_], present: str, view: View
+    nodes: NDArray[np.int32],
+    size: int,
+    idle: NDArray[np.bool_],
+    given: NDArray[np.bool_] | None,
 ) -> NDArray[np.int32]:
     """Return the first `size` of some rows that are idle, or none if there are fewer.
 
     Where those that a job was given before are so many and still idle, it keeps them.
     """
     free = nodes[idle[nodes]]
-    names = view.slots.texts("name")
-    given = set(present.split(","))
-    kept = free[[names[row] in given for row in free.tolist()]]
-    chosen = kept if len(kept) == size else free[:size]
-    return chosen if len(chosen) == size else free[:0]
+    if given is not None:
+        kept = free[given[free]]
+        if len(kept) == size:
+            return kept
+    return free[:size] if len(free) >= size else free[:0]
 
 
-def _sized(row: int, chosen: NDArray[np.int32], view: View) -> list[Edit]:
+def _sized(row: int, slots: str, count: int, view: View) -> list[Edit]:
     """Return what gives a parallel job its slots and as many hosts, or its own range back.
 
     Its own requirements keep it to them: the rank would give it others that are better by then. The
     slots come first: a job of the new size never starts on the old ones.
     """
     ad, proc = view.ads.get(row, {}), (int(view.numbers[row]),)
-    own, names = hosts(ad), view.slots.texts("name")
-    least, most = (len(chosen), len(chosen)) if len(chosen) else own
-    slots = ",".join(dict.fromkeys(names[at] or "" for at in chosen.tolist()))
+    own = hosts(ad)
+    least, most = (count, count) if count else own
     steps = []
     if slots != text_of(view, "node_set", row):
         value = literal(slots) if slots else UNDEFINED
