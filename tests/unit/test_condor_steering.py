@@ -201,7 +201,8 @@ def test_sizes_take_no_time_where_nothing_is_to_be_done(monkeypatch) -> None:
     monkeypatch.setattr(Slots, "texts", lambda self, name: asked.append(name) or honest(self, name))
     count = 200
     view = view_of(*(ad(1 + k, **WIDE) for k in range(count)), ad(999, jobstatus=RUNNING, on=[0]))
-    assert not steered(placed(*((1 + k, 4, [0, 1, 2, 3]) for k in range(count))), view)
+    wishes = placed(*((1 + k, 4, [0, 1, 2, 3]) for k in range(count)))
+    assert not steered(wishes, view, priorities_per_cycle=0)
     assert len(asked) < 5
 
 
