@@ -1,6 +1,7 @@
 """What the ClassAd library costs: condor_submit of many procs without it and with it.
 
-The kinds of submissions take turns, and medians of the rounds are compared.
+The schedd waits for verdicts on the procs of one cluster for a second in all; the others are judged
+in the queue (`later`). The kinds of submissions take turns, and medians of the rounds are compared.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ system = "condor"
 metrics_port = 9100
 unused_promises_per_hour = 0
 """
+SAID = {
+    "promised": 'RtToken =!= undefined && RtToken != "parked" && RtToken != "unjudged"',
+    "later": 'RtToken == "parked"',
+}
+"""What the library said of a job."""
 SUBMITS = f"""
 for i in $(seq {SINGLE}); do
   printf '%s\\n' 'executable = /bin/sleep' 'arguments = 3600' "$@" queue | condor_submit >/dev/null
@@ -82,19 +88,23 @@ def run(*, reduced: bool, keep: Path | None = None) -> dict[str, Any]:  # noqa: 
                 taken[name].append(_one(running, way, PROCS[reduced]))
     sides = {name: throughput.middle(rounds) for name, rounds in taken.items()}
     judged = sides["judged"]
-    each = judged["ms_per_proc"] - sides["no library"]["ms_per_proc"]
-    judged["beyond_daemon_ms"] = each - judged["answer_ms"]
+    more = judged["seconds"] - sides["no library"]["seconds"]
+    judged["beyond_daemon_ms"] = 1000 * more / judged["asked"] - judged["answer_ms"]
     about = {"rounds": ROUNDS[reduced], "procs": PROCS[reduced], "load": os.getloadavg()[1]}
     return {**about, **sides}
 
 
 def problems(found: dict[str, Any]) -> list[str]:
     """Return what went wrong; speed alone never fails."""
-    return [
+    judged = found["judged"]
+    wrong = [
         f"{name}: {found[name]['promised']:.0f} jobs were promised something"
         for name, way in WAYS.items()
-        if found[name]["promised"] != (found["procs"] if way == Way("up", True) else 0)
+        if bool(found[name]["promised"]) != (way == Way("up", True))
     ]
+    if judged["promised"] + judged["later"] < found["procs"]:
+        wrong.append("judged: jobs are neither promised anything nor judged later")
+    return wrong
 
 
 def _one(running: Pool, way: Way, procs: int) -> dict[str, float]:
@@ -107,15 +117,20 @@ def _one(running: Pool, way: Way, procs: int) -> dict[str, float]:
     after = throughput.daemon_s(running) if way.daemon == "up" else {}
     found = {"seconds": seconds, "ms_per_proc": 1000 * seconds / procs}
     found |= throughput.per_answer(before, after)
-    told = 'regexp("promised to end", RtMessage)'
-    words = ["condor_q", "-allusers", "-constraint", told, "-af", "ClusterId"]
-    found["promised"] = len(running.run(words, timeout=60).stdout.split())
+    found["asked"] = after["answers"] - before["answers"] if after else 0.0
+    found |= {name: _counted(running, said) for name, said in SAID.items()}
     begun = time.perf_counter()
     running.run(["sh", "-c", SUBMITS, "sh", *lines], user="alice", timeout=120)
     found["single_ms"] = 1000 * (time.perf_counter() - begun) / SINGLE
     _signal(running, "CONT")
     condor_loading.remove_all(running)
     return found
+
+
+def _counted(running: Pool, constraint: str) -> int:
+    """Return how many jobs in the queue meet a constraint."""
+    words = ["condor_q", "-allusers", "-constraint", constraint]
+    return len(running.run([*words, "-af", "ClusterId"], timeout=60).stdout.split())
 
 
 def _prepare(running: Pool, way: Way) -> None:
