@@ -55,11 +55,18 @@ def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict
         & ~_follows(asked)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > asked.wall_time + 60.0),
     }
-    found: dict[int, str] = {}
+    found = _problems(sight, ids[there])
     for why, rows in causes.items():
         for job in ids[there][rows].tolist():
             found.setdefault(job, why)
     return found
+
+
+def _problems(sight: Sight, jobs: NDArray[np.int64]) -> dict[int, str]:
+    """Return of which jobs too little is left, and what they lack."""
+    marks, waits = sight.marks, set(jobs.tolist())
+    pairs = zip(marks.job.tolist(), marks.texts("problem"), strict=True)
+    return {job: problem for job, problem in pairs if problem and job in waits}
 
 
 def _moved(seen: Jobs, asked: Jobs, name: str) -> NDArray[np.bool_]:

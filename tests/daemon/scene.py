@@ -75,13 +75,14 @@ class Scene:
         edges: tuple[tuple[int, int], ...] = (),
         changed: Mapping[str, object] | None = None,
         shaken: tuple[int, ...] = (),
+        problems: Mapping[int, str] | None = None,
     ) -> Settled:
         """Take a look that shows these jobs.
 
         `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how;
         `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits for
         whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
-        `shaken`: nodes that may come back at once.
+        `shaken`: nodes that may come back at once; `problems`: by id, what is wrong with a job.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -118,6 +119,7 @@ class Scene:
             requeues=[True] * len(rows) or None,
             held=[r[0] in held for r in rows] or None,
             stuck=[r[0] in stuck for r in rows] or None,
+            problem=[(problems or {}).get(r[0]) for r in rows] or None,
         )
         if parked is not None:
             waiting = Jobs.joined([waiting, parked])

@@ -154,6 +154,17 @@ def test_a_job_that_cannot_start_loses_its_promise() -> None:
     assert not len(scene.site.snapshot.plan)
 
 
+def test_a_job_of_which_too_little_is_left_is_told_so() -> None:
+    """Its promise is void; that its deadline is not seen any more is no deed of its user."""
+    scene = Scene()
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    scene.look(T0 + 1, queued=((7, token),))
+    lacks = "it needs 3 procs and has 2"
+    less = {"deadline": np.inf}
+    settled = scene.look(T0 + 2, queued=((7, token),), problems={7: lacks}, changed=less)
+    assert [(r.standing, r.why) for r in settled.changed] == [("void", lacks)]
+
+
 def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() -> None:
     """Else the same requirements, submitted anew, would keep nodes from others for ever."""
     scene = Scene(unused_promises_per_hour=2)

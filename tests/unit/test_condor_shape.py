@@ -99,7 +99,9 @@ def test_the_run_time_of_a_load_bounds_its_size_from_below() -> None:
     shape = shape_of(ad(**load, TotalSubmitProcs=5, RtRunTime=400), FACTS)
     assert shape.size_min == 3  # 100 units of 10 s on two slots take some 500 s
     assert shape.wall_time <= 430.0
-    assert "longer than its run time" in problem(**load, TotalSubmitProcs=5, RtRunTime=100)
+    short = {**load, "TotalSubmitProcs": 5, "RtRunTime": 100}
+    assert "longer than its run time" in problem(**short)
+    assert not shape_of(ad(**short), FACTS, fresh=False).problem, "what was promised stays so"
 
 
 def test_parallel_jobs() -> None:

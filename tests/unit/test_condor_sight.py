@@ -497,6 +497,13 @@ def test_more_than_ten_submitters_are_told_apart() -> None:
         assert found == {f"u{number}": float(number) for number in range(1, 124)}
 
 
+def test_a_load_of_which_too_little_is_left_says_so() -> None:
+    """Its deadline is not shown any more, but was not taken away by its user."""
+    left = ad(1, **LOAD, rtminnodes=2, totalsubmitprocs=3, rtadmission="judged")
+    view = Looks(slot("slot1@a"), slot("slot2@a"))(left, ad(2))
+    assert view.sight.marks.texts("problem") == ["it needs 2 procs and has 1", None]
+
+
 def test_a_parked_job_that_its_user_holds_is_judged_later() -> None:
     """What is promised to it would be void at once."""
     marks = Looks(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).sight.marks

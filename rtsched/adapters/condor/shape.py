@@ -138,7 +138,8 @@ def shape_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Shape:
         problem=problem,
     )
     if is_whole(ad):
-        return _divisible(ad, facts, length, shape)
+        whole = _divisible(ad, facts, length, shape)
+        return whole if asks else replace(whole, problem=shape.problem)
     least, most = hosts(ad)
     problem = problem or (_too_many(least, shape.part, facts) if asks else "")
     shape = replace(shape, size=least, wall_time=length + facts.margin, problem=problem)

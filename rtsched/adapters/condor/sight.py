@@ -318,7 +318,7 @@ def marks_of(
     RtCheckpoint = false.
     """
     first = groups.first[which]
-    procs = queue.procs.take(first)
+    procs, rows = queue.procs.take(first), first.tolist()
     users = np.array([uid_of(name) for name in procs.names("user")], np.int64)
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
@@ -329,11 +329,12 @@ def marks_of(
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
-        token=[token_of(queue.ads.get(row, {})) for row in first.tolist()],
+        token=[token_of(queue.ads.get(row, {})) for row in rows],
         parked=parked,
         held=(held & ~groups.runs[which]) | parked,
         requeues=~_declares(queue, first, False),
         stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
+        problem=[(queue.shapes[at].problem if at in queue.shapes else "") or None for at in rows],
     )
 
 
