@@ -249,6 +249,7 @@ def test_answers() -> None:
     assert answer() == {Tag.VERDICT: ACCEPT}
     found = described(RtRunTime=60, RtAfter='"11.0"')
     assert answer()[Tag.ADMIN_COMMENT] == "rtsched:parked", "it must not start before the other"
+    assert "RtAfter" in answer()[Tag.MESSAGE]
     assert "cancelled" not in translator.afterwards, "HTCondor knows no deadline"
     assert translator.asking(NOW + 0.5) == f"+RtDeadline={NOW + 1:.0f}"
 

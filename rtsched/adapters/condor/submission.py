@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MARK = "rtsched:"
 """What stands before an admission in an answer."""
 
+BEHIND = "rtsched: it starts when the jobs that it waits for (RtAfter) have ended"
+"""What a user reads whose job is promised nothing and waits for others."""
+
 
 class CondorTranslator:
     """Translates submissions of HTCondor.
@@ -85,9 +88,10 @@ class CondorTranslator:
         if ruling.rejected:
             return {Tag.VERDICT: REJECT, Tag.MESSAGE: ruling.text}
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
-        if ruling.text:
-            fields[Tag.MESSAGE] = ruling.text
-        if ruling.token or ruling.parked or len(submission.edges):
+        behind = bool(len(submission.edges)) and not ruling.token
+        if ruling.text or behind:
+            fields[Tag.MESSAGE] = ruling.text or BEHIND
+        if ruling.token or ruling.parked or behind:
             fields[Tag.ADMIN_COMMENT] = MARK + (ruling.token or PARKED)
         return fields
 
