@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rtsched.errors import AdapterError
 
@@ -31,12 +31,14 @@ _OTHER = "from rtsched.adapters.apart import main; main()"
 class Apart:
     """An object in a process of its own, which is started when it is first asked.
 
+    While it is being made, calls fail, and nothing is given up: a machine may be slow.
+
     Parameters
     ----------
     make : callable
         Makes the object, over there; picklable.
     limit_s : float
-        Seconds within which it must be made, and each call must be answered.
+        Seconds for which a call waits until the object has been made, and then for an answer.
     rest_s : float
         Seconds for which nothing is asked after a call that was not answered in time.
     """
@@ -46,7 +48,7 @@ class Apart:
         self._limit, self._rest = limit_s, rest_s
         self._other: subprocess.Popen[bytes] | None = None
         self._line: Connection[Any, Any] | None = None
-        self._not_before = -math.inf
+        self._made, self._not_before = False, -math.inf
 
     def call(self, method: str, *arguments: object) -> Any:
         """Return what a method of the object returns.
@@ -60,9 +62,13 @@ class Apart:
         if wait > 0:
             raise AdapterError(f"it did not answer in time, and is left alone for {wait:.0f} s")
         try:
-            line = self._line if self._line is not None else self._started()
+            line = self._line if self._line is not None else self._start()
+            if not self._made:
+                self._wait(line)
             line.send((method, arguments))
-            return self._answer(line)
+            if not line.poll(self._limit):
+                self._give_up()
+            return _value(line.recv())
         except (EOFError, OSError) as error:
             self.end()
             raise AdapterError(f"the process that asks it ended ({error!r})") from error
@@ -76,8 +82,9 @@ class Apart:
             with suppress(subprocess.TimeoutExpired):
                 self._other.wait(5.0)
         self._other = self._line = None
+        self._made = False
 
-    def _started(self) -> Connection[Any, Any]:
+    def _start(self) -> Connection[Any, Any]:
         line, theirs = Pipe()
         command = [sys.executable, "-c", _OTHER, str(theirs.fileno()), str(os.getpid())]
         with theirs:
@@ -86,26 +93,36 @@ class Apart:
             )
         self._line = line
         line.send((sys.path, self._make))
+        return line
+
+    def _wait(self, line: Connection[Any, Any]) -> None:
+        """Wait until the object has been made."""
+        if not line.poll(self._limit):
+            raise AdapterError(
+                f"the process that asks it has not started within {self._limit:g} s; is the "
+                "machine overloaded?"
+            )
         try:
-            self._answer(line)
+            _value(line.recv())
         except AdapterError:
             self.end()
             raise
-        return line
+        self._made = True
 
-    def _answer(self, line: Connection[Any, Any]) -> Any:
-        """Return the next answer; one that does not come in time ends the other process."""
-        if not line.poll(self._limit):
-            self.end()
-            self._not_before = time.monotonic() + self._rest
-            raise AdapterError(
-                f"it did not answer within {self._limit:g} s, and is left alone for "
-                f"{self._rest:g} s"
-            )
-        value, error = line.recv()
-        if error:
-            raise AdapterError(error)
-        return value
+    def _give_up(self) -> NoReturn:
+        self.end()
+        self._not_before = time.monotonic() + self._rest
+        raise AdapterError(
+            f"it did not answer within {self._limit:g} s, and is left alone for {self._rest:g} s"
+        )
+
+
+def _value(answer: tuple[Any, str]) -> Any:
+    """Return the value of an answer, or raise the error in it."""
+    value, error = answer
+    if error:
+        raise AdapterError(error)
+    return value
 
 
 def main() -> None:

@@ -41,6 +41,12 @@ class Hung:
         os._exit(3)
 
 
+def slowly(log: str) -> Hung:
+    """Take a while."""
+    time.sleep(1.5)
+    return Hung(log)
+
+
 def unmade() -> None:
     """Make nothing."""
     raise AdapterError("no bindings")
@@ -90,6 +96,19 @@ def test_a_call_that_hangs_is_given_up_in_time_and_not_made_again_for_a_while(lo
     time.sleep(max(0.0, over + 2.1 - time.monotonic()))
     assert apart.call("twice", 3) == (3, 3)
     assert len(log.read_text().split()) == 2
+    apart.end()
+
+
+def test_a_slow_start_is_waited_for(log) -> None:
+    """A machine that is busy is no negotiator that hangs: nobody is left alone for it."""
+    apart = Apart(partial(slowly, str(log)), 0.2, 600.0)
+    with pytest.raises(AdapterError, match="not started within"):
+        apart.call("twice", 1)
+    until = time.monotonic() + 60.0
+    apart._limit = 10.0
+    assert apart.call("twice", 1) == (1, 1)
+    assert time.monotonic() < until
+    assert len(log.read_text().split()) == 1, "one process"
     apart.end()
 
 
