@@ -25,9 +25,9 @@ overruns = "remove"
 DIRECTORY = "/etc/condor/config.d"
 
 
-def check(pool):
+def check(pool, *words):
     """Return exit status and findings of `rtsched condor check`."""
-    done = pool.run(["rtsched", "condor", "check", "--json"], check=False, timeout=60)
+    done = pool.run(["rtsched", "condor", "check", "--json", *words], check=False, timeout=120)
     assert done.returncode in {0, 1}, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -35,6 +35,11 @@ def check(pool):
 def found_now(pool):
     """Return the findings alone."""
     return check(pool)[1]
+
+
+def notes(found):
+    """Return what is worth a note."""
+    return [each["what"] for each in found if each["state"] == "note"]
 
 
 def wrong(found):
@@ -70,8 +75,15 @@ def test_from_bare_to_ready_and_back(suite):
         )
         status, found = check(pool)
         assert ["no daemon answers" in what for what in wrong(found)] == [True], found
+        assert any("/run/rtsched/slots is not there" in what for what in notes(found))
         pool.start_daemon()
         status, found = check(pool)
         assert status == 0, wrong(found)
+        wait_for("the table", lambda: not any("/slots" in x for x in notes(found_now(pool))), 60)
+        assert check(pool, "--role", "central")[0] == 0
+        own = pool.path(f"{DIRECTORY}/99-interval.conf")
+        own.write_text("NEGOTIATOR_INTERVAL = 7200\n")  # which the negotiator has not read
+        assert any("plans count on 7200 s" in what for what in notes(found_now(pool)))
+        own.unlink()
         pool.run(["rtsched", "condor", "uninstall", "--apply"], timeout=60)
         assert ours(pool) == []
