@@ -73,9 +73,7 @@ class LivePool(Watched):
 
     def promise(self, *lines: str, user: str = "alice", seconds: float = 30) -> int:
         """Submit a job that must be promised its deadline; return its number."""
-        said = self.submit(*lines, user=user, seconds=seconds)
-        assert said.promised, said.text
-        return said.job
+        return self.must_promise(lambda: self.submit(*lines, user=user, seconds=seconds))
 
     def ads(self, constraint: str = "true") -> dict[int, dict[str, Any]]:
         """Return the jobs in the queue, by number."""

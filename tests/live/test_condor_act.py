@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from remote import Remote
 from testbed import Pool, PoolOptions, fragments
+from testbed.pool import STATES
 from testbed.services import wait_for
 
 from rtsched.adapters.condor import CondorSettings
@@ -390,5 +391,10 @@ def test_the_older_release(testbed: None) -> None:
         kept = reserve((FIRST_OWN_ID, 30.0, [0]))
         done(remote.apply(kept, Cancel(ids(one), ("no more",))))
         assert pool.wait_job(one, 0, "Removed")["RemoveReason"].startswith("no more")
-        done(remote.apply(kept))
+
+        def goes_on() -> bool:  # a slot of which a job was removed at once is kept for a while
+            done(remote.apply(kept))
+            return bool(pool.job(other)["JobStatus"] == STATES["Running"])
+
+        wait_for("the other job runs", goes_on, 60)
         assert where(pool, other) == SLOTS[1]

@@ -91,7 +91,8 @@ def empty(request: pytest.FixtureRequest) -> Iterator[None]:
         running.run(["condor_rm", "-all"], check=False)
         wait_for("no jobs", lambda: not running.run(["condor_q", "-af", "ClusterId"]).stdout, 40)
         states = ["condor_status", "-af", "State"]
-        wait_for("free slots", lambda: "Claimed" not in running.run(states).stdout.split(), 40)
+        free = {"Unclaimed"}
+        wait_for("free slots", lambda: set(running.run(states).stdout.split()) == free, 40)
 
 
 def test_a_slot_without_a_job(pool: Pool) -> None:
@@ -153,6 +154,7 @@ def test_where_a_promised_job_starts(pool: Pool) -> None:
 def test_which_slot_is_preferred(pool: Pool) -> None:
     """Of free slots a job gets one of its rank set first, else the one with the least delay."""
     write_table(pool, {}, slot1="2.0", slot2="0.5", slot3="1.0")
+    time.sleep(1.1)  # the library looks for a new table once a second
     fast = start(pool)
     wait_host(pool, f"{fast}.0", slot(2))
     wished = start(pool, "hold = true", user="bob")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from guide import blocks, follow, unpack
-from testbed import Pool, PoolOptions
+from testbed import Pool, PoolOptions, SubmitError
 from testbed.images import SUITES
+from testbed.services import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "condor" / "install.md"
 
@@ -26,6 +27,16 @@ def configuration(pool):
     """Return what HTCondor's daemons are told, by file."""
     files = sorted(pool.path("/etc/condor/config.d").rglob("*"))
     return {str(path): path.read_bytes() for path in files if path.is_file()}
+
+
+def accepted(pool):
+    """Return whether a job is taken, and runs to its end."""
+    try:
+        job = pool.submit(user="alice")
+    except SubmitError:
+        return False
+    pool.wait_job(job)
+    return True
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -49,8 +60,7 @@ def test_the_guide_leads_from_a_bare_pool_to_a_counter_offer_and_back(suite):
         assert re.search(r"rtsched: rejected: .* Feasible: .*\+RtDeadline=\d+\), kept", last)
         follow(pool, back)
         assert configuration(pool) == bare
-        job = pool.submit(user="alice")
-        pool.wait_job(job)
+        wait_for("the schedd is back", lambda: accepted(pool), 60)
 
 
 def test_every_command_of_the_guide_is_run():
