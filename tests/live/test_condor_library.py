@@ -88,7 +88,7 @@ class Site:
         """Return admission, verdict and message of each job in the queue."""
         names = ["RtToken", "RtVerdict", "RtMessage"]
         done = self.pool.run(["condor_q", str(cluster), "-af:,", *names])
-        return [tuple(line.split(", ")) for line in done.stdout.splitlines()]
+        return [tuple(line.split(", ", 2)) for line in done.stdout.splitlines()]
 
     def remove(self, cluster: int) -> None:
         """Take a cluster out of the queue."""
