@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from testbed import Pool
 
-FULL = {"jobs": 10_000, "slots": 2_000, "promises": 1_000}
-REDUCED = {"jobs": 1_000, "slots": 200, "promises": 100}
+FULL = {"jobs": 10_000, "slots": 500, "promises": 1_000}
+REDUCED = {"jobs": 1_000, "slots": 50, "promises": 100}
+TOGETHER = 10
+"""Promised jobs in a cluster: so many are judged while their user waits."""
 HOURS = 3600
 SITE = f"""
 planner = "mcdf"
@@ -73,13 +75,14 @@ def problems(found: dict[str, Any]) -> list[str]:
 
 
 def _promise(running: Pool, extent: dict[str, int]) -> None:
-    """Submit parallel jobs of which each is promised a deadline, one behind the other."""
-    hosts = extent["slots"] // 125
-    deadline = int(time.time()) + 4 * HOURS * extent["promises"] * hosts // extent["slots"]
-    lines = ["universe = parallel", f"machine_count = {hosts}", f"+RtRunTime = {HOURS}"]
-    lines.append(f"+RtDeadline = {deadline + 10 * HOURS}")
-    for _ in range(extent["promises"]):
-        condor_loading.submit(running, lines, 1)
+    """Submit jobs of one slot of which each is promised a deadline: two for each slot.
+
+    (Many parallel jobs on many slots keep HTCondor's dedicated scheduler busy for too long.)
+    """
+    deadline = int(time.time()) + 10 * HOURS * extent["promises"] // extent["slots"]
+    lines = [f"+RtRunTime = {HOURS}", f"+RtDeadline = {deadline}"]
+    for _ in range(extent["promises"] // TOGETHER):
+        condor_loading.submit(running, lines, TOGETHER)
 
 
 def _questions(users: list[str], slots: int) -> answers.Questions:
