@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rtsched_plugins.ledger import NodeAware, Planner
 
 
+IN_ROUNDS = "jobs are not told to take their load in rounds; set rounds = 1"
+"""Why a planner of several rounds is for replays only."""
+
+
 class DeadlineAdmission:
     """Judge jobs with a deadline one by one, each against all promises given before.
 
@@ -29,6 +33,8 @@ class DeadlineAdmission:
         How a plan is made.
     offer_tests : int
         Admission tests that one counter-offer may cost; 0: no counter-offer.
+    only_replayed : str
+        Why no live system can follow its plans; empty: it can (see `rtsched.replay.planners`).
     """
 
     impossible: ClassVar[Reason]
@@ -42,9 +48,12 @@ class DeadlineAdmission:
     more_nodes: ClassVar[Reason | None] = None
     """What a job could ask for instead; None: it is not looked for."""
 
-    def __init__(self, planner: Planner | NodeAware, offer_tests: int) -> None:
+    def __init__(
+        self, planner: Planner | NodeAware, offer_tests: int, only_replayed: str = ""
+    ) -> None:
         self.planner = planner
         self.offer_tests = offer_tests
+        self.only_replayed = only_replayed
         self._standing: Standing | None = None
 
     def judge(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:

@@ -122,8 +122,8 @@ class Planner(Protocol):
 class NodeAware(Protocol):
     """How to plan that depends on the nodes of a pool."""
 
-    def on(self, nodes: Nodes) -> Planner:
-        """Return the planner for a pool of these nodes."""
+    def on(self, nodes: Nodes, pace: NDArray[np.float64]) -> Planner:
+        """Return the planner for a pool of these nodes; `pace` as `Cluster.pace`."""
 
 
 class Rules(NamedTuple):
@@ -184,7 +184,7 @@ class Standing:
 
     def __init__(self, snapshot: Snapshot, planner: Planner | NodeAware) -> None:
         self.planner = planner
-        self._nodes = snapshot.cluster.nodes
+        self._nodes, self._pace = snapshot.cluster.nodes, snapshot.cluster.pace
         self.origin = _origin(snapshot)
         self._source = _source(snapshot)
         self._planned, self._plan = snapshot.planned, snapshot.plan
@@ -225,7 +225,7 @@ class Standing:
 
     def _planner_on(self, nodes: NDArray[np.int64]) -> Planner:
         if isinstance(self.planner, NodeAware):
-            return self.planner.on(self._nodes.take(nodes))
+            return self.planner.on(self._nodes.take(nodes), self._pace[nodes])
         return self.planner
 
     def free_but_for(self, left_out: list[int], anew: Sequence[Schedule]) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from msgspec import Meta
 
 from rtsched.hookspecs import hookimpl
 from rtsched.model.verdicts import Reason
-from rtsched_plugins.deadline_admission import DeadlineAdmission
+from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
     BY_COST,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 ORDERS = {"cost-derivative": BY_COST, "arrival": BY_ARRIVAL, "deadline": BY_DEADLINE}
 NODE_RULES = {"fewest": LEAST_NODES, "fastest": FASTEST_NODES}
+AT_ONCE = "batch systems start a load on all its nodes at once; set staggered = false"
+"""Why a planner of staggered starts is for replays only."""
 
 
 class Mcdf(DeadlineAdmission):
@@ -146,7 +148,8 @@ class Mcdf(DeadlineAdmission):
         rules = Rules(order, nodes, config.efficiency, config.rounds)
         varied = config.unequal_nodes or config.staggered
         planner = Varied(rules, config.staggered) if varied else rules
-        super().__init__(planner, config.offer_tests)
+        only = AT_ONCE if config.staggered else IN_ROUNDS if config.rounds > 1 else ""
+        super().__init__(planner, config.offer_tests, only)
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:

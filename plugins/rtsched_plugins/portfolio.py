@@ -24,7 +24,7 @@ from rtsched.hookspecs import hookimpl
 from rtsched.model.events import EventKind
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
-from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded, senseless
+from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
@@ -168,7 +168,8 @@ class Portfolio(DeadlineAdmission):
         self.config = config = config or self.Config()
         orders = tuple(ORDERS[name] for name in config.orders)
         several = Several(orders, config.generosity, config.efficiency, config.rounds)
-        super().__init__(several, config.offer_tests)
+        only = IN_ROUNDS if config.rounds > 1 else ""
+        super().__init__(several, config.offer_tests, only)
 
     @hookimpl
     def rtsched_observe(

@@ -25,15 +25,15 @@ class Varied(NamedTuple):
     rules: Rules
     staggered: bool
 
-    def on(self, nodes: Nodes) -> Planner:
-        """Return the planner for a pool of these nodes.
+    def on(self, nodes: Nodes, pace: NDArray[np.float64]) -> Planner:
+        """Return the planner for a pool of these nodes; `pace` as `Cluster.pace`.
 
         Raises
         ------
         ValueError
             If a node's speed or times are no times.
         """
-        return VariedOn(self.rules, self.staggered, _columns(nodes, self.staggered))
+        return VariedOn(self.rules, self.staggered, _columns(nodes, pace, self.staggered))
 
 
 class Prepared(NamedTuple):
@@ -119,13 +119,13 @@ class VariedOn(NamedTuple):
         return unequal_plan_fractions(plan.indptr, plan.nodes, self.column, tasks)
 
 
-def _columns(nodes: Nodes, alike: bool) -> NDArray[np.float64]:
-    """Return float64[m, 5], the columns of `Machine.column`; the same for all where `alike`."""
+def _columns(nodes: Nodes, pace: NDArray[np.float64], alike: bool) -> NDArray[np.float64]:
+    """Return float64[m, 6], the columns of `Machine.column`; the same for all where `alike`."""
     if alike:
-        return np.tile(np.array([np.nan, np.nan, np.nan, np.nan, 1.0]), (len(nodes), 1))
+        return np.tile(np.array([np.nan, np.nan, np.nan, np.nan, 1.0, 1.0]), (len(nodes), 1))
     times = [nodes.cms, nodes.cps, nodes.setup_link, nodes.setup_node]
     if any((column < 0).any() for column in times) or (nodes.cms + nodes.cps <= 0).any():
         raise ValueError("a node's time to send, to compute or to set up is negative, or no time")
     if not (nodes.speed > 0).all():
         raise ValueError(f"a node's speed is {nodes.speed.min()}; it must be above 0")
-    return np.column_stack([*times, nodes.speed])
+    return np.column_stack([*times, nodes.speed, pace])

@@ -57,11 +57,15 @@ def site_settings(config: Path) -> tuple[LiveSite, list[Finding]]:
     """Return the site's settings, and what is wrong with them; then they are the defaults."""
     from rtsched.cli.check import load_checked
     from rtsched.daemon.settings import LiveSite
+    from rtsched.daemon.start import policy_of
     from rtsched.plugins import discover
 
     try:
         if config.exists():
-            return load_checked(config, discover()), []
+            found = discover()
+            site = load_checked(config, found)
+            policy_of(site, found)
+            return site, []
     except RtschedError as error:
         return LiveSite(), [Finding("wrong", str(error), "`rtsched check` tells more")]
     what = f"{config} is not there: defaults hold, and no plug-in"

@@ -59,6 +59,11 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Polic
         for member in chains[0].chain.members
         if member.mode == "enforce" and getattr(member.plugin, "suspends_every", None) is not None
     ]
+    problems += [
+        f"plugin {member.name!r}: {why}"
+        for member in chains[0].chain.members
+        if (why := getattr(member.plugin, "only_replayed", ""))
+    ]
     if problems:
         raise ConfigError(problems)
     return Policy(live, *chains)

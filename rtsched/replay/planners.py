@@ -1,11 +1,13 @@
 """Whether the simulated system keeps the plan of a policy's planner, and suits its plug-ins.
 
-A planner says two things about its plans, as attributes beside its hooks:
+A planner says three things about its plans, as attributes beside its hooks:
 
 `keeps_periodic`
     True: its plans leave periodic work its time. Absent: it does not look at periodic work.
 `suspends_every`
     Seconds between the instants at which its plans may suspend a job. None or absent: never.
+`only_replayed`
+    Why no live system can follow its plans, and which setting to change. Empty or absent: it can.
 
 Any plug-in may say
 

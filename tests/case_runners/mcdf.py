@@ -158,7 +158,7 @@ def agree_with_hook(sigma: float, nodes: Nodes, alphas: NDArray[np.float64], end
     """Check that the admission hook's planner cuts the load as the formula does, in this order."""
     task = task_table(1, kind=Kind.DIVISIBLE, sigma=sigma)
     planner = Varied(Rules(ORDERS["arrival"], NODE_RULES["fastest"], 1.0), staggered=False).on(
-        nodes
+        nodes, nodes.speed
     )
     plan = planner.admit(planner.prepare(np.zeros(len(nodes)), task), None, 0.0)
     if len(plan.nodes) == len(nodes) and (np.diff(plan.nodes) > 0).all():
@@ -172,7 +172,7 @@ def run_avail(case: Case) -> Case:
     found = dlt_variants.staggered(release, case["sigma_units"], **_load(case))
     task = task_table(1, kind=Kind.DIVISIBLE, sigma=case["sigma_units"], **_load(case))
     rules = Rules(ORDERS["arrival"], NODE_RULES["fastest"], 1.0)
-    planner = Varied(rules, staggered=True).on(Nodes.build(len(release)))
+    planner = Varied(rules, staggered=True).on(Nodes.build(len(release)), np.ones(len(release)))
     plan = planner.admit(planner.prepare(release, task), None, 0.0)
     np.testing.assert_allclose(plan.end, found.end, rtol=1e-9)
     np.testing.assert_allclose(planner.fractions(plan, task), found.alpha, atol=1e-6)

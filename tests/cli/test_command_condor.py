@@ -93,7 +93,7 @@ def test_check_of_a_central_manager(run, directory, site, tmp_path):
     """Where only the negotiator runs its table counts, and neither schedd nor daemon."""
     (tmp_path / "submit.conf").write_text(f"table = {tmp_path}/slots\n")
     (tmp_path / "site.toml").unlink()
-    text = " ".join(run("condor", "check", *site, "--role", "central").stdout.split())
+    text = run("condor", "check", *site, "--role", "central", "--json").stdout
     assert f"{tmp_path}/slots is not there: no slot is kept for a promised start" in text
     assert f"{directory / ACCESS} is not there" in text
     for other in ("schedd", "daemon answers", "site.toml", "sockets"):

@@ -49,7 +49,7 @@ def planned(
     now: float = 0.0,
 ) -> tuple[Plan, NDArray[np.float64]]:
     """Return the plan of some tasks, and the fractions of their nodes."""
-    planner = Varied(Rules(*rules, 1.0), staggered).on(nodes)
+    planner = Varied(Rules(*rules, 1.0), staggered).on(nodes, nodes.speed)
     plan = planner.admit(planner.prepare(free, tasks), None, now)
     return plan, planner.fractions(plan, tasks) if plan.accepted else np.empty(0)
 
@@ -256,7 +256,7 @@ def test_offers_of_varied_planners_are_accepted(seed: int, staggered: bool) -> N
     if not len(state.tasks.arrival):
         return
     nodes = some_nodes(np.random.default_rng(seed), len(state.free))
-    planner = Varied(Rules(state.order, state.node_rule, 1.0), staggered).on(nodes)
+    planner = Varied(Rules(state.order, state.node_rule, 1.0), staggered).on(nodes, nodes.speed)
     new = Tasks(*(column[:1] for column in state.tasks))
     waiting = Tasks(*(column[1:] for column in state.tasks))
     if math.isinf(new.deadline[0]):
@@ -282,5 +282,18 @@ def test_settings_that_exclude_each_other_are_refused() -> None:
 )
 def test_nodes_without_sense_are_refused(columns: dict[str, float]) -> None:
     """A speed or a time that is none is named in one sentence."""
+    planner = Varied(Rules(BY_COST, LEAST_NODES, 1.0), staggered=False)
     with pytest.raises(ValueError, match="a node's"):
-        Varied(Rules(BY_COST, LEAST_NODES, 1.0), staggered=False).on(Nodes.build(2, **columns))
+        planner.on(Nodes.build(2, **columns), np.ones(2))
+
+
+def test_requested_times_may_count_by_the_clock() -> None:
+    """Then a fast node takes as long to be free of a rigid job as any, and sooner of a load."""
+    nodes, rules = Nodes.build(2, speed=2.0), Rules(BY_COST, LEAST_NODES, 1.0)
+    rigid = task_table(1, wall=100.0, size=1)
+    load = task_table(1, kind=DIVISIBLE, sigma=100.0, cms=0.0, cps=1.0)
+    for pace, ends in ((nodes.speed, (50.0, 25.0)), (np.ones(2), (100.0, 25.0))):
+        planner = Varied(Rules(rules.order, FASTEST_NODES, 1.0), staggered=False).on(nodes, pace)
+        for task, end in zip((rigid, load), ends, strict=True):
+            plan = planner.admit(planner.prepare(np.zeros(2), task), None, 0.0)
+            np.testing.assert_allclose(plan.end, [end])

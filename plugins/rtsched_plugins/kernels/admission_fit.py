@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
-CMS, CPS, LINK, NODE, SPEED = range(5)
+CMS, CPS, LINK, NODE, SPEED, PACE = range(6)
 """Columns of `Machine.column`."""
 
 
@@ -36,7 +36,8 @@ class Machine(NamedTuple):
     first: Integers
     """int64[C + 1]: class c has members[first[c]:first[c + 1]]."""
     column: Floats
-    """float64[C, 5]: times per unit and of set-ups, nan: the task's own; and the speed."""
+    """float64[C, 6]: times per unit and of set-ups, nan: the task's own; the speed; and by what the
+    run times of rigid and moldable tasks are divided."""
     staggered: bool
 
 
@@ -157,15 +158,15 @@ def _gather(
 ) -> tuple[int, float, float]:
     """As `spread` for a rigid or moldable task: it runs as on the slowest node it takes."""
     taken[:] = 0
-    n, time, speed, found, best = 0, math.inf, 1.0, 0, math.inf
+    n, time, pace, found, best = 0, math.inf, 1.0, 0, math.inf
     for c in preference:
         for _ in range(counts[c]):
             if n == high or (found > 0 and at_most(best, slack)):
                 break
             n += 1
             taken[c] += 1
-            speed = column[c, SPEED]
-            time = run_time(tasks, i, n, efficiency) / speed
+            pace = column[c, PACE]
+            time = run_time(tasks, i, n, efficiency) / pace
             if n >= low and time < best:
                 found, best = n, time
     left = n - found
@@ -173,7 +174,7 @@ def _gather(
         back = min(left, taken[preference[k]])
         taken[preference[k]] -= back
         left -= back
-    more = run_time(tasks, i, found + 1, efficiency) / speed
+    more = run_time(tasks, i, found + 1, efficiency) / pace
     return found, best, more
 
 
