@@ -9,6 +9,7 @@ import pytest
 from guide import blocks, follow, unpack
 from testbed import Cluster, SlurmOptions
 from testbed.images import SUITES
+from testbed.services import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "install.md"
 
@@ -53,7 +54,8 @@ def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
         follow(cluster, back)
         assert cluster.path("/etc/slurm/slurm.conf").read_text() == conf
         assert "rtsched" not in cluster.run(["scontrol", "show", "config"]).stdout
-        assert "rtsched_" not in cluster.run(["scontrol", "show", "reservation"]).stdout
+        reservations = ["scontrol", "show", "reservation"]  # of a job that runs: ends by itself
+        wait_for("none is left", lambda: "rtsched_" not in cluster.run(reservations).stdout, 60)
         assert cluster.sbatch(["-N1", "--time=1"], user="alice") > 0
 
 
