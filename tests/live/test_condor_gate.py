@@ -205,6 +205,19 @@ def test_run_times_are_kept_to(pool: Pool) -> None:
     pool.run(["condor_rm", "-all"])
 
 
+def test_limits_of_htcondors_own(pool: Pool) -> None:
+    """They end a job, by HTCondor itself or, where that does not keep to them, by our policy."""
+    write_table(pool, {})
+    limits = ("allowed_job_duration = 20", "allowed_execute_duration = 20")
+    for job in [start(pool, limit) for limit in limits]:
+        ad = pool.wait_job(job, 0, "Running")
+        assert ad["RtRunTime"] == 20
+        began = ad["JobCurrentStartDate"]
+        wait_for("it loses its slot", lambda job=job: pool.job(job).get("LastVacateTime"), 90)
+        assert pool.job(job)["LastVacateTime"] - began >= 20
+    pool.run(["condor_rm", "-all"])
+
+
 def test_run_times_that_remove(pool: Pool) -> None:
     """By the site's choice such a job is removed; a job that states no run time is left alone."""
     write_table(pool, {})

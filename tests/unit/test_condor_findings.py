@@ -255,12 +255,18 @@ def test_they_are_read_in_order(name) -> None:
     assert used <= set(re.findall(r"^(RTSCHED_\w+) =", text, re.MULTILINE))
 
 
+RAN = "JobCurrentStartExecutingDate"
+
+
 @pytest.mark.parametrize(
     ("said", "over"),
     [
         ({"RtRunTime": 60}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 60}, False),
         ({"RtRunTime": 60, "AllowedJobDuration": 60}, False),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60, RAN: "time() - 91"}, True),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60, RAN: "time() - 89"}, False),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60, RAN: "time() - 999"}, False),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 600}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": "time() - time() + 60"}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 60, "RtDeadline": 5}, True),
@@ -270,7 +276,7 @@ def test_they_are_read_in_order(name) -> None:
     ],
 )
 def test_who_outlives_a_run_time(said, over) -> None:
-    """A limit of HTCondor's own is left to it where nothing was promised; no other way around."""
+    """A limit of HTCondor's own counts from when the job runs, where nothing was promised."""
     classads = pytest.importorskip("classad2")
     macros = dict(re.findall(r"^(\w+) = ((?:.*\\\n)*.*)$", shipped(ACCESS), re.MULTILINE))
     text = macros["RTSCHED_OVER"]

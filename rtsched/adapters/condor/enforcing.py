@@ -29,7 +29,8 @@ def overrun_changes(
     HTCondor's own policy ends a job within the overrun, and the job may take until the slot's
     completing to go. A second order must not come in between: told so while its slot is in the
     state Preempting, a shadow believes that it cannot reach the machine, and keeps the job for the
-    rest of its lease (25.14). A limit of HTCondor's own is left to it, as in 50-rtsched.conf.
+    rest of its lease (25.14). A limit of HTCondor's own is left to 50-rtsched.conf: the shadow
+    knows when the job began to run.
 
     `now` is in seconds since the epoch.
     """

@@ -38,7 +38,7 @@ class Procs(Table):
     begin = Column(np.float64, -np.inf, "DeferralTime, seconds since the epoch; -inf: none.")
     start = Column(np.float64, np.nan, "JobCurrentStartDate of one that runs; else nan.")
     run_time = Column(np.float64, np.inf, "Stated run time, seconds; inf: none.")
-    limited = Column(np.bool_, False, "That is a limit at which HTCondor itself ends it.")
+    limited = Column(np.bool_, False, "That is a limit of HTCondor's own, which counts otherwise.")
     cpus = Column(np.int32, 1, "RequestCpus.")
     memory = Column(np.int64, -1, "RequestMemory, bytes; -1: not said.")
     priority = Column(np.int32, 0, "JobPrio.")
