@@ -112,6 +112,19 @@ def _show(path: Path, site: LiveSite, found: Mapping[str, Found]) -> None:
         _show_settings(out, getattr(site, name))
     for scope in site.scope:
         out.print(f"scope: {toml_text(_given(scope))}", markup=False)
+    for problem in unserved(site, found):
+        indented(out, f"note: `rtsched serve` refuses this file: {problem}", 0, "yellow")
+
+
+def unserved(site: LiveSite, found: Mapping[str, Found]) -> Sequence[str]:
+    """Return why no batch system could follow the plug-ins, which a replay can."""
+    from rtsched.daemon.start import policy_of
+
+    try:
+        policy_of(site, found)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Found]) -> None:
