@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 from typing import TYPE_CHECKING, Any, Self
 
@@ -58,9 +59,9 @@ class Remote:
         """Return what a look shows."""
         return self._call("look")
 
-    def ended(self, *jobs: int) -> Ended:
+    def ended(self, *jobs: int, since: float = -math.inf) -> Ended:
         """Return how jobs ended, by the batch system's records."""
-        return self._call("ended", jobs)
+        return self._call("ended", jobs, since)
 
     def changes(self, *actions: Action) -> Sequence[Change]:
         """Return what actions come to."""

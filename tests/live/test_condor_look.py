@@ -14,6 +14,7 @@ from testbed.services import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.past import SLACK_S
 from rtsched.adapters.live import Ending
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
@@ -169,6 +170,21 @@ def test_jobs_wait_run_and_end(pool: Pool, remote: Remote) -> None:
     ]
     assert (ended.end >= ended.start).all()
     assert abs(ended.end - time.time()).max() < 120
+
+
+def test_how_far_back_the_history_is_read(pool: Pool, remote: Remote) -> None:
+    """All procs of a load are found, and nothing behind a job that ended before the promise."""
+    quick = ["executable = /bin/true", "request_memory = 64"]
+    early = pool.submit(quick)
+    first = pool.wait_job(early, 0, "Completed")["EnteredCurrentStatus"]
+    time.sleep(2.0)
+    load = pool.submit([*quick, "+RtSigma = 1", "+RtCms = 1", "+RtCps = 1", "queue 3"])
+    ends = [pool.wait_job(load, proc, "Completed")["EnteredCurrentStatus"] for proc in range(3)]
+    jobs = job_id(early, 0), job_id(load, 0)
+    wait_for("both are in the history", lambda: len(remote.ended(*jobs)) == 2, 60)
+    found = remote.ended(*jobs, since=first + 1 + SLACK_S)
+    assert (found.job.tolist(), found.end.tolist()) == ([jobs[1]], [max(ends)])
+    assert len(remote.ended(*jobs, since=first)) == 2
 
 
 def test_a_parallel_job_has_all_its_slots(pool: Pool, remote: Remote) -> None:
