@@ -10,6 +10,7 @@ import structlog
 
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
+from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import Decision
 from rtsched.daemon.submits import Desk
 from rtsched.errors import AdapterError, RtschedError
@@ -89,11 +90,7 @@ class Answers:
         if record is None or not what or self._may_change(fields):
             return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = self.daemon.translator.name_of(job)
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.deadline))
-        text = (
-            f"rtsched: job {name} was promised to end by {when}; {what} must not change. "
-            "Cancel it and submit it anew"
-        )
+        text = fixed(name, record.deadline, what, self.daemon.clock())
         return "reject", encode(Kind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])
 
     def _may_change(self, fields: dict[int, int | str]) -> bool:

@@ -52,6 +52,15 @@ def moment(at: float, now: float) -> str:
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", there)
 
 
+def fixed(name: str, deadline: float, what: str, now: float) -> str:
+    """Return what who changes a promised job reads, when that cannot be."""
+    when = moment(deadline, now)
+    return (
+        f"{PREFIX}job {name} was promised to end by {when}; {what} must not change. "
+        "Cancel it and submit it anew"
+    )
+
+
 def promised(deadline: float, start: float, size: int, now: float) -> str:
     """Return what a user reads whose job was promised its deadline."""
     nodes = "1 node" if size == 1 else f"{size} nodes"

@@ -169,10 +169,6 @@ class Cluster(Box):
         """Stop the accounting daemon; MariaDB stays."""
         self.services.stop("slurmdbd")
 
-    def kill_slurmdbd(self) -> None:
-        """Kill the accounting daemon."""
-        self.services.stop("slurmdbd", "KILL")
-
     def node(self, name: str) -> Node:
         """Return one of the nodes that run."""
         return Node(self, name)
