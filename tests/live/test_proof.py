@@ -48,7 +48,7 @@ def test_best_effort_goes_on(found: dict[str, Any]) -> None:
 def test_offers_are_good(found: dict[str, Any]) -> None:
     """Whoever takes the deadline that came with a rejection is accepted.
 
-    On HTCondor, whether there are any rejections depends on how soon best-effort jobs happen to end.
+    On HTCondor, whether there are rejections depends on how soon best-effort jobs end.
     """
     ours = found["rtsched"]
     assert ours["offers_taken"] == ours["offered"]
