@@ -62,17 +62,18 @@ def names(live: LivePool, job: int) -> list[str]:
 
 def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     """The user reads a promise; slots are kept; the jobs end in time, and best effort goes on."""
-    others = live.fill(14, seconds=6)
-    live.wait_status(others, "running")
-    time.sleep(1.5)
-    said = live.submit(*within(80), "queue 3", seconds=4)
+    others = live.fill(14, seconds=10)
+    eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
+    full = time.time()
+    eventually(lambda: (live.ask("status")["looked"] or 0.0) > full)
+    said = live.submit(*within(120), "queue 3", seconds=4)
     assert re.search(r"promised to end by \S+; planned to start at \S+ on 1 node", said.text)
     jobs = [said.job + proc for proc in range(3)]
     kept = eventually(lambda: len(found := live.kept_slots()) == 3 and found)
     planned = [eventually(lambda j=job: names(live, j)) for job in jobs]
     assert {slot for slots in planned for slot in slots} == set(kept)
     for job in jobs:
-        ad = live.wait_status(job, "completed", seconds=70)
+        ad = live.wait_status(job, "completed", seconds=110)
         assert ad["LastRemoteHost"] in ad["RtNodeSet"].split(",")
         assert ad["CompletionDate"] <= ad["RtPromise"] == ad["RtDeadline"]
         live.wait_standing(job, "kept")
@@ -199,6 +200,32 @@ def test_parked_jobs_are_judged_later(live: LivePool) -> None:
     ad = live.wait_status(bad.job, "removed")
     assert ad["RemoveReason"].startswith("rtsched: rejected: ")
     assert live.wait_standing(good.job, "kept", seconds=40)
+
+
+def test_a_job_that_is_submitted_held(live: LivePool) -> None:
+    """It is promised nothing before its release, and judged then."""
+    said = live.submit("hold = true", *within(600), seconds=3)
+    assert "judged when it is released" in said.text
+    assert not said.promised
+    time.sleep(3)  # looks
+    ad = live.ad(said.job)
+    assert (ad["RtAdmission"], ad.get("RtWhy")) == ("parked", None)
+    live.pool.run(["condor_release", name_of(said.job)], user="alice")
+    live.wait_standing(said.job, "firm", "kept", seconds=60)
+    assert PROMISED in live.ad(said.job)["RtWhy"]
+    live.wait_standing(said.job, "kept", seconds=90)
+
+
+def test_who_waits_for_others_without_a_promise(live: LivePool) -> None:
+    """The order holds all the same; who has no deadline is told to use DAGMan."""
+    first = live.submit("+RtRunTime = 60", seconds=15)
+    behind = f'+RtAfter = "{name_of(first.job)}"'
+    assert "use DAGMan" in live.submit("+RtRunTime = 60", behind).text
+    said = live.submit(*within(600), behind, '+RtClass = "fast"', seconds=1)
+    assert "RtAfter" in said.text
+    assert not said.promised
+    began = live.wait_status(said.job, "running", "completed", seconds=120)["JobCurrentStartDate"]
+    assert began >= live.wait_status(first.job, "completed")["CompletionDate"]
 
 
 def test_classes_where_it_only_watches_or_warns(live: LivePool) -> None:
