@@ -292,6 +292,13 @@ def test_a_text_is_one_value(text: str) -> None:
     assert ad == {"clusterid": 7.0, "owner": "ann", "rtdag": sent}
 
 
+@pytest.mark.parametrize("name", WISHES.values())
+def test_what_is_no_value_is_refused(name: str) -> None:
+    """Who said NaN, or what cannot be worked out, reads that; it is not taken for nothing."""
+    ad = {"rtruntime": 60.0, "rtdeadline": NOW + 9000.0} | ad_of(f"{name} = error\n")
+    assert name in shape_of(ad, FACTS).problem
+
+
 NUMBERS = (
     *("minhosts", "maxhosts", "totalsubmitprocs", "requestcpus", "requestmemory", "dagmanjobid"),
     *("deferraltime", "qdate", "jobuniverse", "allowedexecuteduration", "jobprio", "acctgroup"),

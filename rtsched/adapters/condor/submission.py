@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.classads import Record, number, parse_value, text
+from rtsched.adapters.classads import Expression, Record, number, parse_value, text
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
@@ -130,10 +130,15 @@ class CondorTranslator:
 def ad_of(lines: str) -> Record:
     """Return the ad that lines `Name = literal` make, names in lower case.
 
-    The library writes no newline within a value; what else ends lines to Unicode is text.
+    The library writes no newline within a value; what else ends lines to Unicode is text. Where it
+    says `error`, the user said something that is no value: not the same as nothing.
     """
     pairs = (line.partition("=") for line in lines.split("\n") if "=" in line)
-    return {name.strip().lower(): parse_value(value) for name, _, value in pairs}
+    words = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return {
+        name: Expression(word) if word == "error" else parse_value(word)
+        for name, word in words.items()
+    }
 
 
 def job_of(ad: Record, shape: Shape, facts: CondorFacts, *, submit: float, begin: float) -> Jobs:
