@@ -356,6 +356,28 @@ def test_a_central_manager_that_is_killed(live: LivePool, name: str) -> None:
     live.wait_standing(job, "kept", seconds=90)
 
 
+def test_a_negotiator_that_hangs(live: LivePool) -> None:
+    """It answers nobody: looks, promises and bindings go on; jobs start when it goes on."""
+    job = waiting(live)
+    negotiator = str(live.pool.daemon("negotiator").pid)
+    live.pool.run(["kill", "-STOP", negotiator])
+    try:
+        since = time.time()
+        said = live.submit(*within(900), seconds=1)
+        assert said.promised
+        live.wait_standing(said.job, "firm", seconds=60)
+        eventually(lambda: "negotiator" in str(live.ask("status")["problems"]), 60)
+        eventually(lambda: live.ad(job).get("RtNodeSet"), 60)
+        eventually(lambda: (live.ask("status")["looked"] or 0) > since + 20, 60)
+        assert live.submit(*within(900), seconds=1).promised
+        assert live.standing(job) == "firm"
+    finally:
+        live.pool.run(["kill", "-CONT", negotiator])
+    live.wait_standing(job, "kept", seconds=90)
+    live.wait_standing(said.job, "kept", seconds=90)
+    live.pool.restart_daemon()  # leaves it alone for some minutes
+
+
 def test_a_power_cut(live: LivePool) -> None:
     """Everything is killed at once and started again: promises that had not begun are kept."""
     job = waiting(live)
