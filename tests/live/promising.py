@@ -262,7 +262,7 @@ def burst(live: Live, count: int, *, clients: int = 4) -> dict[str, Any]:
     live.cluster.run(["gcc", "-o", "/usr/bin/submit", "/tmp/submit.c", "-lslurm"])  # noqa: S108
     plain, wishes = str(count * 9 // 10 // clients), str(count // 10 // clients)
     script = f"submit {plain} none & submit {wishes} deadline; wait"
-    begun = time.monotonic()
+    before, begun = live.tokens(), time.monotonic()
     flood = [live.cluster.popen(["sh", "-c", script], user="bob") for _ in range(clients)]
     shown, looks = [], []
     while any(each.poll() is None for each in flood):
@@ -276,12 +276,13 @@ def burst(live: Live, count: int, *, clients: int = 4) -> dict[str, Any]:
     seconds = time.monotonic() - begun
     text = "".join(each.communicate()[0] for each in flood)
     there = int(live.cluster.run(["sh", "-c", "squeue -h -u bob | wc -l"]).stdout)
+    new = [token for job, token in live.tokens().items() if job not in before]
     return {
         "submitted": text.count("job "),
         "refused": text.count("refused"),
         "seconds": seconds,
         "in the queue": there,
-        "not judged in time": sum(text == "rtsched:unjudged" for text in live.tokens().values()),
+        "not judged in time": new.count("rtsched:unjudged"),
         "squeue slowest ms": 1000 * max(shown),
         "status slowest ms": 1000 * max(looks),
         "wrong": [] if there == text.count("job ") else ["jobs are missing in the queue"],
