@@ -255,7 +255,7 @@ def test_they_are_read_in_order(name) -> None:
     assert used <= set(re.findall(r"^(RTSCHED_\w+) =", text, re.MULTILINE))
 
 
-RAN = "JobCurrentStartExecutingDate"
+BEGAN, RAN = "JobCurrentStartDate", "JobCurrentStartExecutingDate"
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,8 @@ RAN = "JobCurrentStartExecutingDate"
         ({"RtRunTime": 60, "AllowedExecuteDuration": 60, RAN: "time() - 91"}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 60, RAN: "time() - 89"}, False),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 60, RAN: "time() - 999"}, False),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60, BEGAN: "time() - 3689"}, False),
+        ({"RtRunTime": 60, "AllowedExecuteDuration": 60, BEGAN: "time() - 3691"}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 600}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": "time() - time() + 60"}, True),
         ({"RtRunTime": 60, "AllowedExecuteDuration": 60, "RtDeadline": 5}, True),
@@ -276,14 +278,14 @@ RAN = "JobCurrentStartExecutingDate"
     ],
 )
 def test_who_outlives_a_run_time(said, over) -> None:
-    """A limit of HTCondor's own counts from when the job runs, where nothing was promised."""
+    """A limit of HTCondor's own counts from when the job runs, or an hour after it got its slot."""
     classads = pytest.importorskip("classad2")
     macros = dict(re.findall(r"^(\w+) = ((?:.*\\\n)*.*)$", shipped(ACCESS), re.MULTILINE))
     text = macros["RTSCHED_OVER"]
     while found := re.search(r"\$\((\w+)\)", text):
         text = text.replace(found[0], macros[found[1]])
     ad = classads.ClassAd({"JobStatus": 2, "JobUniverse": 5})
-    ad["JobCurrentStartDate"] = classads.ExprTree("time() - 100")
+    ad[BEGAN] = classads.ExprTree("time() - 100")
     for name, value in said.items():
         ad[name] = classads.ExprTree(value) if isinstance(value, str) else value
     ad["Over"] = classads.ExprTree(text.replace("\\\n", " "))
