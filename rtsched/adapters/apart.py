@@ -86,7 +86,7 @@ class Apart:
 
     def _start(self) -> Connection[Any, Any]:
         line, theirs = Pipe()
-        command = [sys.executable, "-c", _OTHER, str(theirs.fileno()), str(os.getpid())]
+        command = [sys.executable, "-P", "-c", _OTHER, str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._other = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(theirs.fileno(),)

@@ -101,7 +101,7 @@ def built_for(plugin: Path) -> str:
     """
     try:
         done = subprocess.run(  # noqa: S603 - an argument list
-            [sys.executable, "-c", _READ_VERSION, str(plugin)],
+            [sys.executable, "-P", "-c", _READ_VERSION, str(plugin)],
             capture_output=True,
             timeout=20,
             check=True,

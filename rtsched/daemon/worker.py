@@ -219,7 +219,7 @@ class _Child:
 
     def _serve(self) -> None:
         """Start the child and pass on requests, in a thread, until there are no more."""
-        command = [sys.executable, "-c", _CHILD, str(os.getpid())]
+        command = [sys.executable, "-P", "-c", _CHILD, str(os.getpid())]
         pipe = subprocess.PIPE
         try:
             with subprocess.Popen(  # noqa: S603

@@ -99,6 +99,15 @@ def test_a_call_that_hangs_is_given_up_in_time_and_not_made_again_for_a_while(lo
     apart.end()
 
 
+def test_no_code_comes_from_where_it_was_started(log, monkeypatch, tmp_path) -> None:
+    """Root may look at a pool from a directory in which others write."""
+    (tmp_path / "pickle.py").write_text("raise SystemExit('not ours')\n")
+    monkeypatch.chdir(tmp_path)
+    apart = Apart(partial(Hung, str(log)), 30.0, 60.0)
+    assert apart.call("twice", 1) == (1, 1)
+    apart.end()
+
+
 def test_a_slow_start_is_waited_for(log) -> None:
     """A machine that is busy is no negotiator that hangs: nobody is left alone for it."""
     apart = Apart(partial(slowly, str(log)), 0.2, 600.0)

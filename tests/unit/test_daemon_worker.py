@@ -65,6 +65,18 @@ def test_ends_of_forgotten_jobs(script):
     asyncio.run(main())
 
 
+def test_no_code_comes_from_where_it_was_started(script, monkeypatch, tmp_path):
+    """Root may look at a batch system from a directory in which others write."""
+    (tmp_path / "pickle.py").write_text("raise SystemExit('not ours')\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        async with Worker(small(script)) as worker:
+            assert (await worker.look()).facts == worker.pid
+
+    asyncio.run(main())
+
+
 def test_looks_and_changes(script):
     """A look crosses over whole and not writable; a dry-run changes nothing."""
 

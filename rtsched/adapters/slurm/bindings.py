@@ -30,7 +30,7 @@ def unusable(patience: float = TRIAL_S) -> str:
     """Return why pyslurm cannot be used here; empty if it can. `patience`: seconds to wait."""
     try:
         done = subprocess.run(  # noqa: S603 -- our own interpreter, a constant text
-            [sys.executable, "-c", _TRIAL],
+            [sys.executable, "-P", "-c", _TRIAL],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
