@@ -418,6 +418,44 @@ def test_machines_that_go_and_come_back(live: LivePool) -> None:
     eventually(lambda: live.ask("status")["usable"] == 6, 60)
 
 
+def test_a_machine_that_dies_under_a_promised_job(live: LivePool) -> None:
+    """When the job's lease is over it starts on another machine, in time."""
+    job = live.promise(FAR, "+RtRunTime = 60", seconds=15)
+    victim = live.wait_status(job, "running", seconds=60)["RemoteHost"].partition("@")[2]
+    victim = victim.partition(".")[0]
+    live.pool.daemon(f"startd_{victim}").kill(stay=True)
+    try:
+        live.wait_standing(job, "kept", seconds=120)
+        assert victim not in live.ad(job)["LastRemoteHost"]
+    finally:
+        live.pool.daemon(f"startd_{victim}").start()
+    live.pool.restart_daemon()  # plans nothing on that machine for some minutes
+    eventually(lambda: live.ask("status")["usable"] == 6, 30)
+
+
+def test_machines_that_do_not_come_back(live: LivePool) -> None:
+    """A promise that no other machine can keep is broken long before its deadline, and told."""
+    live.fill(6, seconds=20)
+    eventually(lambda: len(live.ads("JobStatus == 2")) == 6)
+    time.sleep(1.5)
+    job = live.promise(*within(3600), '+RtClass = "fast"', seconds=2)
+    other = live.promise(*within(3600), seconds=2)
+    for each in (job, other):
+        live.wait_standing(each, "firm")
+    fast = [node for node in live.pool.options.nodes if node.startswith("fast")]
+    for node in fast:
+        live.pool.daemon(f"startd_{node}").stop()
+    try:
+        live.wait_standing(job, "broken", seconds=100)
+        told = "the promised deadline can no longer be kept"
+        eventually(lambda: told in live.ad(job).get("RtWhy", ""))
+        live.wait_standing(other, "kept", seconds=60)
+    finally:
+        for node in fast:
+            live.pool.daemon(f"startd_{node}").start()
+    eventually(lambda: live.ask("status")["usable"] == 6, 30)
+
+
 def test_machines_that_drain(live: LivePool) -> None:
     """No promised job starts on a machine that drains."""
     job = waiting(live)
