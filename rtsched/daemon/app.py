@@ -210,7 +210,8 @@ class Daemon:
         daemon = self.policy.live.daemon
         young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
         cycles = self.policy.cycles
-        bench = Bench(cycles, user_name, self.words, daemon.promises_per_user, self.dry_run)
+        most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
+        bench = Bench(cycles, user_name, self.words, most, self.dry_run, unused)
         return Rules(cycles, cycles.planner_alone, young, bench)
 
     async def _settle(self, sight: Sight) -> Settled:

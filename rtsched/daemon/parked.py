@@ -16,8 +16,8 @@ import structlog
 from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.records import Decision
-from rtsched.daemon.site import promises_of
-from rtsched.daemon.submits import record_of
+from rtsched.daemon.site import HOUR, promises_of
+from rtsched.daemon.submits import UNUSED, record_of
 from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import places
@@ -81,6 +81,8 @@ class Bench:
         Promises that one user may have at a time; 0: any number.
     everything : bool
         Whether all jobs with a deadline are judged, parked or not: a dry-run.
+    unused : int
+        Promises in an hour that came to nothing after which a user waits for more; 0: any number.
     """
 
     chains: Chains
@@ -88,6 +90,7 @@ class Bench:
     words: messages.Words
     most: int = 0
     everything: bool = False
+    unused: int = 0
 
     def judge(self, site: Site, now: float) -> Judged:
         """Judge the jobs that are parked, in order of (submit, id), some in each cycle."""
@@ -142,6 +145,9 @@ class Bench:
         if self.most and len(site.of_user(uid, "provisional", "firm")) >= self.most:
             text = messages.too_many(self.most)
             return self._declined(site, row, uid, judgement, text, now)
+        unused = site.unused_by(uid, now, *UNUSED)
+        if self.unused and len(unused) >= self.unused:
+            return _waits_for_more(site, row.id, len(unused), unused[-self.unused] + HOUR, now)
         return self._promised(site, row, uid, judgement, now)
 
     def _declined(
@@ -176,6 +182,16 @@ class Bench:
         text = f"{messages.PREFIX}promised to end by {messages.moment(deadline, now)}"
         said = _decision(row, uid, "admit", judgement, text, now, record.token)
         return Judged(after, (record,), (said,), (Tell(row.id, (text,)),))
+
+
+def _waits_for_more(
+    site: Site, job: NDArray[np.int64], unused: int, until: float, now: float
+) -> Judged:
+    """Put off a job, int64[1], whose user left too many promises unused."""
+    why = messages.too_many_unused(unused, until - now).removeprefix(messages.PREFIX)
+    told = Tell(job, (messages.put_off(why, until, now),))
+    later = {**site.put_off, int(job[0]): until}
+    return Judged(replace(site, put_off=later), actions=(told,))
 
 
 def settled_parked(site: Site) -> tuple[Action, ...]:

@@ -40,7 +40,8 @@ class Scene:
         plugin = {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
         self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
         self.settings = DaemonSettings(**settings)
-        bench = Bench(self.chains, NAMES.get, WORDS)
+        unused = self.settings.unused_promises_per_hour
+        bench = Bench(self.chains, NAMES.get, WORDS, unused=unused)
         self.rules = Rules(self.chains, self.chains.planner_alone, 15.0, bench)
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))

@@ -9,7 +9,7 @@ from scene import T0, Scene
 
 from rtsched.daemon.parked import AT_A_TIME as PARKED
 from rtsched.daemon.parked import Bench, Judged
-from rtsched.model.actions import Admit, Cancel, Release
+from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -65,6 +65,23 @@ def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
     assert first == {Release: [1], Cancel: [2]}
     assert scene.site.records[1].standing == "firm"
     assert judged(scene, T0 + 2, jobs) == first
+
+
+def test_who_leaves_promises_unused_gets_no_more_by_parked_jobs() -> None:
+    """What does not start on what is kept for it counts, however judged; others then wait."""
+    scene = Scene(unused_promises_per_hour=2)
+    asked = {"deadline": T0 + 9000, "wall_time": 60.0}
+    for k in (0, 100):
+        token = scene.submit(T0 + k, **asked).ruling.token
+        scene.look(T0 + k + 10, queued=((70 + k, token),))
+        (void,) = scene.look(T0 + k + 60, queued=((70 + k, token),), stuck=(70 + k,)).changed
+        assert void.standing == "void"
+    settled = scene.look(T0 + 200, parked=parked(1, **asked))
+    (text,) = [text for each in settled.actions if isinstance(each, Tell) for text in each.text]
+    assert "not used, 2 in the last hour; try again in 58 min" in text
+    assert not scene.site.records
+    assert judged(scene, T0 + 300, parked(1, **asked)) == {Release: [], Cancel: []}
+    assert judged(scene, T0 + 3661, parked(1, **asked))[Release] == [1]
 
 
 def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
