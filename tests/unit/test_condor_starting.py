@@ -50,6 +50,34 @@ def test_the_next_start_is_planned_on_other_slots() -> None:
     assert other.shunned == set(), "after some minutes it may be back"
 
 
+def test_a_schedd_that_starts_nothing_is_no_machine_that_is_dead() -> None:
+    """Where several machines are to blame at a time, and no job starts, none of them is."""
+    ads = [
+        BOUND | {"clusterid": number, "rtnodeset": f"s1@m{number}", "rtplannedstart": NOW}
+        for number in range(3)
+    ]
+    chances = Chances()
+    chances.update(queue_of(ads[:1], FACTS), FACTS, NOW + 21)
+    assert chances.shunned == {"s1@m0"}
+    chances.update(queue_of(ads, FACTS), FACTS, NOW + 22)
+    assert chances.shunned == set()
+    began = OTHER | {"remotehost": "s1@m9", "jobcurrentstartdate": NOW + 5}
+    chances.update(queue_of([*ads, began], FACTS), FACTS, NOW + 23)
+    assert chances.shunned == {"s1@m0", "s1@m1", "s1@m2"}
+
+
+def test_a_machine_of_many_slots_may_be_dead() -> None:
+    """But not if it has most of the slots that there are."""
+    ads = [
+        BOUND | {"clusterid": number, "rtnodeset": f"s{number}@m", "rtplannedstart": NOW}
+        for number in range(3)
+    ]
+    for slots, left in ((6, 3), (5, 0)):
+        chances = Chances()
+        chances.update(queue_of(ads, FACTS), FACTS, NOW + 21, slots=slots)
+        assert len(chances.shunned) == left
+
+
 def test_without_a_negotiator_no_start_is_missed() -> None:
     """What nobody offers a slot cannot be blamed for not taking it."""
     chances = Chances()

@@ -151,8 +151,11 @@ class Observer:
         allocations = allocations_of(queue, groups, taken.rows, begun, bound, facts, now)
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = endings_of(queue.over)
-        stuck = self._chances.update(queue, facts, now, negotiated=self._negotiated)
-        away = np.union1d(taken.others, _rows_of(machine, self._chances.shunned))
+        stuck = self._chances.update(
+            queue, facts, now, negotiated=self._negotiated, slots=len(machine.slots)
+        )
+        shunned = _rows_of(machine, self._chances.shunned)
+        away = np.union1d(taken.others, shunned)
         return Sight(
             now,
             self._cluster_now(machine, away),
@@ -163,7 +166,7 @@ class Observer:
             Ended.joined([ended.take(~np.isin(ended.job, groups.job)), endings_of(queue.overran)]),
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
-            shaken=machine.rows_of(self._roster.shaken(now)),
+            shaken=np.union1d(machine.rows_of(self._roster.shaken(now)), shunned),
         )
 
     def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:

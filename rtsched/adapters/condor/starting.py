@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ class Chances:
     def __init__(self) -> None:
         self._missed: dict[int, set[float]] = {}
         self._shunned: dict[str, tuple[int, float]] = {}
+        self._began = -math.inf
 
     @property
     def shunned(self) -> frozenset[str]:
@@ -68,13 +70,19 @@ class Chances:
         return frozenset(self._shunned)
 
     def update(
-        self, queue: Queue, facts: CondorFacts, now: float, *, negotiated: bool = True
+        self,
+        queue: Queue,
+        facts: CondorFacts,
+        now: float,
+        *,
+        negotiated: bool = True,
+        slots: float = math.inf,
     ) -> frozenset[int]:
         """Return the jobs that missed so many planned starts one after the other as are too many.
 
         One of their own requirements forbids the slots, or the site's START does. After the first
         one that is not known yet, and the next start is planned on other slots. While nobody
-        negotiates no start is missed.
+        negotiates no start is missed. `slots` is how many there are.
         """
         procs, late = queue.procs, dict[int, set[float]]()
         rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
@@ -98,7 +106,22 @@ class Chances:
             for name, (job, since) in self._shunned.items()
             if job not in stuck and name not in taken and now < since + SHUNNED_S
         }
+        self._began = max(self._began, float(np.fmax.reduce(procs.start, initial=-np.inf)))
+        if self._nothing_starts(facts, slots):
+            self._shunned = {}
         return stuck
+
+    def _nothing_starts(self, facts: CondorFacts, slots: float) -> bool:
+        """Return whether no job starts anywhere, so that it is not for the slots' machines.
+
+        The schedd may be busy, or have as many jobs as it may (MAX_JOBS_RUNNING).
+        """
+        blamed = self._shunned.values()
+        planned = min((since for _, since in blamed), default=-math.inf)
+        machines = {name.rpartition("@")[2] for name in self._shunned}
+        apart = len(machines) > 1 and len({job for job, _ in blamed}) > 1
+        many = apart or 2 * len(self._shunned) > slots
+        return many and self._began < planned - facts.start_delay
 
 
 def _slots_taken(procs: Procs) -> set[str]:
