@@ -43,6 +43,8 @@ def live() -> Iterator[Live]:
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
     """Each test begins with a daemon that answers, without jobs."""
+    if not live.cluster.services.alive("slurmctld"):
+        live.cluster.start_slurmctld()
     if not live.cluster.services.alive("rtsched"):
         live.cluster.start_daemon(SITE)
     live.said.clear()
