@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 import threading
 import time
@@ -183,8 +184,8 @@ def condor_burst(live: LivePool, count: int) -> dict[str, Any]:
         looks.append(_seconds(lambda: live.ask("status")))
         time.sleep(0.2)
     seconds = time.monotonic() - begun
-    submitted = sum(int(text.partition(" job(s) submitted")[0].split()[-1])
-                    for text in done if " job(s) submitted" in text)  # fmt: skip
+    taken = (re.search(r"(\d+) job\(s\) submitted", text) for text in done)
+    submitted = sum(int(found[1]) for found in taken if found)
     there = live.ads('Owner == "bob"') | live.past('Owner == "bob"')
     late = [ad for ad in there.values() if ad.get("RtToken") in {"unjudged", "parked"}]
     return {

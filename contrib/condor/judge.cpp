@@ -119,7 +119,6 @@ Ruling in_the_queue()
 
 Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job, const Cause &cause)
 {
-
 	/* A refusal would stop the factory, and nobody would be told. */
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED && job.materialized)
 		return in_the_queue();

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtsched.adapters import condor_conf
 from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.table import HEAD
 from rtsched.adapters.condor_setup import NEGOTIATOR, SCHEDD, Setup
 from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 """How long one of HTCondor's tools may take."""
-
-HEAD = ["rtsched-slots", "1"]
-"""How a table of slots begins."""
 
 _RUNS = {"access": "SCHEDD", "central": "NEGOTIATOR", "execute": "STARTD"}
 _NEEDED = {condor_conf.ACCESS: {"access", "central"}, condor_conf.EXECUTE: {"execute"}}
@@ -220,7 +218,7 @@ def table_problem(path: Path, user: str, now: float) -> str:
         return "is not there"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if len(words) != 4 or words[:2] != HEAD or not (words[2] + words[3]).isdigit():
+    if len(words) != 4 or words[:2] != HEAD.split() or not (words[2] + words[3]).isdigit():
         return "is no table of rtsched's"
     if (owner := owner_of(path)) not in {user, "root"}:
         return f"belongs to {owner}, not to {user}"

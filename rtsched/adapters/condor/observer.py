@@ -44,7 +44,7 @@ from rtsched.adapters.live import Ended, Sight
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -154,7 +154,7 @@ class Observer:
         stuck = self._chances.update(
             queue, facts, now, negotiated=self._negotiated, slots=len(machine.slots)
         )
-        shunned = _rows_of(machine, self._chances.shunned)
+        shunned = machine.rows_of(self._chances.shunned)
         away = np.union1d(taken.others, shunned)
         return Sight(
             now,
@@ -294,15 +294,6 @@ class Observer:
         queued = sorted((names[name], groups[group]) for name, group in pairs if name >= 0)
         accounts, rows = accounts_of(self._submitters, queued, self._settings.shares)
         return accounts, replace(facts, associations=rows)
-
-
-def _rows_of(machine: Machine, names: Iterable[str]) -> NDArray[np.int64]:
-    """Return the rows of slots, of those that there are."""
-    known = [name for name in names if name in machine.first]
-    rows = [
-        machine.first[name] + row for name in known for row in range(machine.by_name[name].rows)
-    ]
-    return np.array(sorted(rows), np.int64)
 
 
 @dataclass(frozen=True)

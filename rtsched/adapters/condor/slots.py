@@ -142,8 +142,9 @@ class Machine:
         return Cluster(nodes, self.masks, version=version, by_clock=True)
 
     def rows_of(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """Return the rows of some slots."""
-        rows = [self.first[name] + at for name in names for at in range(self.by_name[name].rows)]
+        """Return the rows of some slots, of those that there are."""
+        known = [name for name in names if name in self.first]
+        rows = [self.first[name] + at for name in known for at in range(self.by_name[name].rows)]
         return np.array(sorted(rows), np.int64)
 
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.view import Slots
     from rtsched.model.schedule import Schedule
 
-VERSION = 1
+HEAD = "rtsched-slots 1"
+"""How a table begins: its name, and the version of its form."""
+
 WORST = 1e6
 """The delay factor of a slot that is not to be used."""
 
@@ -57,7 +59,7 @@ class SlotTable:
 
     def text(self, written: float, valid: float) -> str:
         """Return the file's text; `written`: seconds since the epoch, `valid`: for how long."""
-        lines = [f"rtsched-slots {VERSION} {written:.0f} {math.ceil(valid)}"]
+        lines = [f"{HEAD} {written:.0f} {math.ceil(valid)}"]
         for name, delay in self.delay.items():
             steps = ",".join(f"{start}:{cpus}" for start, cpus in self.kept.get(name, ()))
             lines.append(f"{name}\t{delay:.6g}\t{steps or '-'}")
