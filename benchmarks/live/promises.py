@@ -169,7 +169,7 @@ def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
     ours, alone = found["rtsched"], found[system.name]
     least = 0.8 * found["replay"]["admitted"]
-    lost = ours["promises"].keys() & {"missed", "broken", "own-limit"}
+    lost = ours["promises"].keys() & {"missed", "broken", "own-limit", "unknown"}
     served = ours["best_effort_useful_node_s"] + ours.get("recurring_node_s", 0.0)
     before = alone["best_effort_useful_node_s"]
     claims = {

@@ -102,7 +102,7 @@ class Sight:
         Nodes that were lost a moment ago and may come back at once, as when a machine's daemon is
         started anew: what cannot be planned without them does not break for that yet.
     unknown : tuple of int
-        Jobs of which nobody could tell just now how they ended.
+        Jobs of which nobody could tell yet how they ended.
     """
 
     time: float

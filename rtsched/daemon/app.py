@@ -20,7 +20,7 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.users import user_name
-from rtsched.daemon.forgotten import recalled
+from rtsched.daemon.forgotten import Recall
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
 from rtsched.daemon.notify import notify
@@ -131,6 +131,7 @@ class Daemon:
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
         self.status = Status(clock())
+        self._recall = Recall(worker.ended, metrics.lookup_failed)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self._untold = joined([])
         self._unwritten: tuple[Record, ...] = ()
@@ -166,7 +167,7 @@ class Daemon:
         """Look, settle what the look means for the promises, and have the rest done."""
         at = [time.perf_counter()]
         self._wake.clear()
-        sight = await recalled(self.site, await self.worker.look(), self.worker.ended)
+        sight = await self._recall(self.site, await self.worker.look())
         at.append(time.perf_counter())
         settled = await self._settle(sight)
         at.append(time.perf_counter())

@@ -1,12 +1,16 @@
 """Promised jobs that the batch system has forgotten: how they ended, from who keeps the records.
 
 A batch system remembers jobs that ended for some minutes, or not at all. After a longer absence of
-the daemon a promise that was missed must not count as one that its user withdrew.
+the daemon a promise that was missed must not count as one that its user withdrew. So whoever keeps
+the records (Slurm's accounting, the schedd's history) is asked; while it does not answer, and for
+a while after it answered without knowing the job, the promise stays open.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +21,26 @@ from rtsched.daemon.merging import overlooked
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from rtsched.adapters.live import Sight
     from rtsched.daemon.site import Site
 
 log = structlog.get_logger(__name__)
+
+FIRST_RETRY_S, LAST_RETRY_S = 10.0, 300.0
+"""Seconds until records that did not answer are asked again: at first, and at the most; the time
+doubles with each failure."""
+
+SILENT_S = 86400.0
+"""Seconds for which records that do not answer are asked about a job."""
+
+REPEAT_S = 30.0
+"""Seconds until records that did not know a job are asked about it again."""
+
+LATE_S = 600.0
+"""Seconds for which records that answer are asked about a job they do not know: slurmctld hands
+its records over late after slurmdbd was away."""
 
 
 def forgotten(site: Site, sight: Sight) -> tuple[int, ...]:
@@ -33,22 +51,97 @@ def forgotten(site: Site, sight: Sight) -> tuple[int, ...]:
     return tuple(jobs[~np.isin(jobs, shown)].tolist())
 
 
-def _since(site: Site, sight: Sight, jobs: Sequence[int]) -> float:
+def _since(numbers: Mapping[int, int], site: Site, jobs: Sequence[int]) -> float:
     """Return when the first of the promises to these jobs was made: none had ended by then."""
-    numbers, asked = overlooked(site, sight), set(jobs)
+    asked = set(jobs)
     return min(r.made_at for r in site.records.values() if numbers.get(r.id, r.id) in asked)
 
 
-async def recalled(
-    site: Site, sight: Sight, ended: Callable[[Sequence[int], float], Awaitable[Ended]]
-) -> Sight:
-    """Return a look with the ends of jobs that it does not show, as far as `ended` knows them."""
-    jobs = forgotten(site, sight)
-    if not jobs:
-        return sight
-    try:
-        found = await ended(jobs, _since(site, sight, jobs))
-    except AdapterError as error:
-        log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=str(error))
-        return replace(sight, unknown=jobs)
-    return replace(sight, ended=Ended.joined([sight.ended, found]))
+@dataclass
+class _Missing:
+    """A job that no look shows; by the clock of `Recall`, in seconds.
+
+    Attributes
+    ----------
+    first : float
+        When it was missed.
+    answered : float
+        When the records first answered without it; inf: never.
+    again : float
+        When they are asked about it again.
+    """
+
+    first: float
+    answered: float = math.inf
+    again: float = -math.inf
+
+    def open(self, now: float) -> bool:
+        """Return whether the records may still come to know the job."""
+        return now < min(self.first + SILENT_S, self.answered + LATE_S)
+
+
+class Recall:
+    """Asks the records about forgotten jobs, and remembers which of them it asked about.
+
+    Parameters
+    ----------
+    ended : callable
+        `LiveSystem.ended` of the process that talks to the batch system; raises AdapterError.
+    failed : callable
+        Called when the records did not answer.
+    clock : callable
+        Seconds from any start.
+    """
+
+    def __init__(
+        self,
+        ended: Callable[[Sequence[int], float], Awaitable[Ended]],
+        failed: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ended, self._failed, self._clock = ended, failed, clock
+        self._missing: dict[int, _Missing] = {}
+        self._pause, self._resume = FIRST_RETRY_S, -math.inf
+        self._error = ""
+
+    async def __call__(self, site: Site, sight: Sight) -> Sight:
+        """Return a look with the ends of jobs that it does not show, as far as they are known.
+
+        Those that may become known yet are its `unknown` ones.
+        """
+        jobs, now = forgotten(site, sight), self._clock()
+        if not jobs:
+            self._missing = {}
+            return sight
+        self._missing = {job: self._missing.get(job, _Missing(now)) for job in jobs}
+        found = Ended.build(0)
+        due = [job for job, missing in self._missing.items() if missing.again <= now]
+        if due and now >= self._resume:
+            found = await self._ask(site, sight, due, now)
+        numbers = set(overlooked(site, sight).values())
+        unknown = self._missing.keys() - set(found.job.tolist())
+        if not self._error:  # whom the records do not know the batch system did not take
+            unknown -= numbers
+        unknown = {job for job in unknown if self._missing[job].open(now)}
+        problems = sight.problems
+        if self._error and unknown:
+            count = f"{len(unknown)} promised job" + "s" * (len(unknown) > 1)
+            problems = (*problems, f"how {count} ended is not known yet: {self._error}")
+        ended = Ended.joined([sight.ended, found]) if len(found) else sight.ended
+        return replace(sight, ended=ended, unknown=tuple(sorted(unknown)), problems=problems)
+
+    async def _ask(self, site: Site, sight: Sight, jobs: Sequence[int], now: float) -> Ended:
+        """Return what the records know of some jobs, and remember when to ask again."""
+        try:
+            found = await self._ended(jobs, _since(overlooked(site, sight), site, jobs))
+        except AdapterError as error:
+            self._error, self._resume = str(error), now + self._pause
+            self._pause = min(2 * self._pause, LAST_RETRY_S)
+            self._failed()
+            log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=self._error)
+            return Ended.build(0)
+        self._error, self._pause = "", FIRST_RETRY_S
+        for job in set(jobs) - set(found.job.tolist()):
+            missing = self._missing[job]
+            missing.answered, missing.again = min(missing.answered, now), now + REPEAT_S
+        return found

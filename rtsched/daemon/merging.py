@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import Record, Standing
     from rtsched.model.cluster import Cluster
 
-GONE = "the batch system no longer knows the job, and nobody knows how it ended"
+GONE = "the batch system no longer knows the job, and has no record of how it ended"
+NO_END = "the batch system's record of the job does not tell when it ended"
 NOT_TAKEN = "the batch system did not take the job, or its user took it away at once"
-
-ASKED_FOR = 3600.0
-"""Seconds beyond a promised deadline for which it is asked how a job ended that nobody knows."""
 
 SETTLED = 2.0
 """Seconds after an admission at which a look shows its job, if there is one."""
@@ -135,7 +134,7 @@ class _Shown:
     changed : dict of int to str
         Waiting jobs that are no longer as they were promised, and what changed.
     unknown : set of int
-        Jobs of which nobody could tell how they ended.
+        Jobs of which nobody could tell yet how they ended.
     """
 
     time: float
@@ -182,9 +181,7 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
         if problem := shown.changed.get(job):
             return became("void", problem, job)
         return became("firm", "", job) if record.standing == "provisional" else None
-    if job in shown.unknown and shown.time < record.deadline + ASKED_FOR:
-        return None
-    return became("withdrawn", GONE, job)
+    return None if job in shown.unknown else became("unknown", GONE, job)
 
 
 def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:
@@ -196,6 +193,8 @@ def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:
         return "missed", "a node died under the job"
     if ending == Ending.DEADLINE:
         return "missed", "the batch system gave the job up at its deadline"
+    if math.isnan(end):
+        return "unknown", NO_END
     if end > deadline + LATE:
         return "missed", f"the job ended {end - deadline:.0f} s late"
     if ending == Ending.FAILED:

@@ -91,6 +91,11 @@ METRICS = {
     "rtsched_misses_total": Metric(
         "counter", (), "Promises that were missed, or said beforehand to be broken."
     ),
+    "rtsched_completion_lookup_failures_total": Metric(
+        "counter",
+        (),
+        "Times that sacct or the schedd's history did not tell how promised jobs ended.",
+    ),
     "rtsched_queries_refused_total": Metric(
         "counter", ("why",), "Questions of users that were not answered, by why."
     ),
@@ -176,6 +181,10 @@ class Metrics:
     def applied(self, done: Done) -> None:
         """Count what became of a change."""
         self._count("rtsched_changes_total", done.change.kind, done.outcome)
+
+    def lookup_failed(self) -> None:
+        """Count a question about ends of jobs that the batch system's records did not answer."""
+        self._count("rtsched_completion_lookup_failures_total")
 
     def query_refused(self, why: str) -> None:
         """Count a question that was not answered; `why` is one of a few words."""

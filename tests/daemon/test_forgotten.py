@@ -12,8 +12,15 @@ from scene import ANN, T0, WORDS, Scene
 
 from rtsched.adapters.live import Ended, Ending, Sight, Submission
 from rtsched.daemon.altered import STUCK
-from rtsched.daemon.forgotten import recalled
-from rtsched.daemon.merging import GONE, NOT_TAKEN
+from rtsched.daemon.forgotten import (
+    FIRST_RETRY_S,
+    LAST_RETRY_S,
+    LATE_S,
+    REPEAT_S,
+    SILENT_S,
+    Recall,
+)
+from rtsched.daemon.merging import NOT_TAKEN
 from rtsched.daemon.submits import Desk
 from rtsched.daemon.working import settle
 from rtsched.errors import AdapterError
@@ -25,50 +32,105 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 
 
-def after_an_absence(scene: Scene, known: Ended | None) -> tuple[list[tuple[int, ...]], Sight]:
-    """Have a look that shows no job; return what accounting was asked for, and the look."""
-    asked = []
+class Records:
+    """What keeps records of ended jobs: `known` are all; None: it does not answer.
 
-    async def ended(jobs: Sequence[int], since: float) -> Ended:
+    Attributes
+    ----------
+    asked : list of tuple of int
+        Which jobs it was asked about.
+    failures : int
+        How often it was counted that it did not answer.
+    now : float
+        Of the clock that `Recall` goes by, seconds.
+    """
+
+    def __init__(self, scene: Scene, known: Ended | None) -> None:
+        self.scene, self.known = scene, known
+        self.asked: list[tuple[int, ...]] = []
+        self.failures, self.now = 0, 0.0
+        self._recall = Recall(self._ended, self._failed, lambda: self.now)
+
+    async def _ended(self, jobs: Sequence[int], since: float) -> Ended:
         assert since == T0, "when the promise was made: the search may end there"
-        asked.append(tuple(jobs))
-        if known is None:
+        self.asked.append(tuple(jobs))
+        if self.known is None:
             raise AdapterError("sacct took too long")
-        return known
+        return self.known
 
-    sight = Sight(T0 + 2 * HOUR, scene.cluster)
-    return asked, asyncio.run(recalled(scene.site, sight, ended))
+    def _failed(self) -> None:
+        self.failures += 1
+
+    def look(self, sight: Sight | None = None) -> Sight:
+        """Return a look that shows no job, or this one, with what the records tell."""
+        sight = sight or Sight(T0 + 2 * HOUR, self.scene.cluster)
+        return asyncio.run(self._recall(self.scene.site, sight))
+
+    def closed(self) -> list[tuple[int, str]]:
+        """Return the promises that such a look closes, and how."""
+        sight = self.look()
+        settled = settle(self.scene.site, sight, self.scene.rules, sight.time)
+        self.scene.site = settled.site
+        return [(record.id, record.standing) for record in settled.changed]
+
+
+def firm(scene: Scene, job: int = 7) -> None:
+    """Promise a job its deadline, and show it once."""
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    scene.look(T0 + 1, queued=((job, token),))
 
 
 @pytest.mark.parametrize(
-    ("end", "standing"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (None, "withdrawn")]
+    ("end", "standing"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (np.nan, "unknown")]
 )
-def test_the_end_of_a_forgotten_job_is_asked_for(end: float | None, standing: str) -> None:
-    """What accounting tells decides; without accounting the end is said to be unknown."""
+def test_the_end_of_a_forgotten_job_is_asked_for(end: float, standing: str) -> None:
+    """What the records tell decides; a record without an end proves nothing."""
     scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
-    scene.look(T0 + 1, queued=((7, token),))
-    told = Ended.build(0) if end is None else Ended.build(1, job=[7], end=[T0 + end])
-    asked, sight = after_an_absence(scene, told)
-    assert asked == [(7,)]
-    (record,) = settle(scene.site, sight, scene.rules, sight.time).changed
-    assert (record.id, record.standing) == (7, standing)
-    assert (record.why == GONE) == (end is None)
+    firm(scene)
+    records = Records(scene, Ended.build(1, job=[7], end=[T0 + end]))
+    assert (records.closed(), records.asked) == ([(7, standing)], [(7,)])
 
 
-def test_a_look_goes_on_without_accounting() -> None:
-    """One that does not answer is asked again; an hour after the deadline nobody asks any more."""
+def test_records_that_do_not_answer_are_asked_again() -> None:
+    """The promise stays open meanwhile, and who looks at the daemon's status sees why."""
     scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
-    scene.look(T0 + 1, queued=((7, token),))
-    asked, sight = after_an_absence(scene, None)
-    assert asked == [(7,)]
-    assert not len(sight.ended)
-    later = replace(sight, time=T0 + 2 * HOUR - 1)
-    settled = settle(scene.site, later, scene.rules, later.time)
-    assert (settled.changed, list(settled.site.records)) == ((), [7])
-    (record,) = settle(settled.site, sight, scene.rules, sight.time).changed
-    assert (record.standing, record.why) == ("withdrawn", GONE)
+    firm(scene)
+    records = Records(scene, None)
+    assert records.closed() == []
+    (problem,) = records.look().problems
+    assert problem == "how 1 promised job ended is not known yet: sacct took too long"
+    assert (records.asked, records.failures) == ([(7,)], 1), "not with every look"
+    records.now = FIRST_RETRY_S
+    assert (records.closed(), len(records.asked)) == ([], 2)
+    records.known = Ended.build(1, job=[7], end=[T0 + HOUR + 60])
+    records.now += 2 * FIRST_RETRY_S
+    assert records.closed() == [(7, "missed")]
+    assert records.look().problems == ()
+
+
+def test_records_that_never_answer_leave_the_end_unknown() -> None:
+    """After a day nobody waits for them any more; nothing says that the user withdrew the job."""
+    scene = Scene()
+    firm(scene)
+    records = Records(scene, None)
+    while records.now < SILENT_S:
+        assert records.closed() == []
+        records.now += LAST_RETRY_S
+    assert records.closed() == [(7, "unknown")]
+    assert len(records.asked) < SILENT_S / LAST_RETRY_S + 10
+
+
+def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
+    """They may learn of it late; after ten minutes its end counts as unknown."""
+    scene = Scene()
+    firm(scene)
+    records = Records(scene, Ended.build(0))
+    assert (records.closed(), records.closed(), records.asked) == ([], [], [(7,)])
+    assert records.look().problems == ()
+    while records.now < LATE_S:
+        assert records.closed() == []
+        records.now += REPEAT_S
+    assert records.closed() == [(7, "unknown")]
 
 
 def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
@@ -83,7 +145,7 @@ def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
         raise AssertionError(jobs, since)
 
     sight = Sight(T0 + 2, scene.cluster, ended=ended)
-    assert asyncio.run(recalled(scene.site, sight, nobody)) is sight
+    assert asyncio.run(Recall(nobody)(scene.site, sight)) is sight
 
 
 def numbered(scene: Scene, job: int, now: float) -> str:
@@ -126,12 +188,11 @@ def test_a_job_that_no_look_shows_is_asked_for_until_somebody_answers() -> None:
     """It may have run and ended: nobody knows yet that the batch system did not take it."""
     scene = Scene()
     numbered(scene, 7, T0)
-    asked, sight = after_an_absence(scene, None)
-    sight = replace(sight, time=T0 + 3)
-    assert asked == [(7,)]
-    settled = settle(scene.site, sight, scene.rules, sight.time)
-    assert settled.changed == ()
-    (record,) = settle(settled.site, replace(sight, unknown=()), scene.rules, T0 + 4).changed
+    records, sight = Records(scene, None), Sight(T0 + 3, scene.cluster)
+    settled = settle(scene.site, records.look(sight), scene.rules, sight.time)
+    assert (records.asked, settled.changed) == ([(7,)], ())
+    records.known, records.now = Ended.build(0), FIRST_RETRY_S
+    (record,) = settle(settled.site, records.look(sight), scene.rules, T0 + 4).changed
     assert record.why == NOT_TAKEN
 
 
@@ -183,10 +244,8 @@ def test_a_job_that_was_over_before_a_look_is_asked_for() -> None:
     scene = Scene()
     token = numbered(scene, 7, T0)
     told = Ended.build(1, job=[7], end=[T0 + 2], token=[token])
-    asked, sight = after_an_absence(scene, told)
-    assert asked == [(7,)]
-    (record,) = settle(scene.site, sight, scene.rules, sight.time).changed
-    assert (record.id, record.standing) == (7, "kept")
+    records = Records(scene, told)
+    assert (records.closed(), records.asked) == ([(7, "kept")], [(7,)])
 
 
 def test_a_job_that_is_seen_is_not_asked_for() -> None:

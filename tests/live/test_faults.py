@@ -172,6 +172,34 @@ def test_without_the_accounting_daemon(live: Live) -> None:
         live.cluster.start_slurmdbd()
 
 
+def test_an_end_that_accounting_cannot_tell_yet_is_asked_for_again(testbed: None) -> None:
+    """A promise whose job Slurm has forgotten stays open, and is seen, until slurmdbd is back."""
+    options = SlurmOptions(fast=1, slow=1, job_submit=("rtsched",), settings={"MinJobAge": "2"})
+    with Cluster("forky", options) as cluster:
+        cluster.start_daemon(SITE)
+        live = Live(cluster)
+        job = live.promise(*SHORT, in_minutes(60), script="sleep 8")
+        other = live.promise(*SHORT, in_minutes(60), user="bob")
+        live.wait_standing(job, "firm")
+        live.wait_standing(other, "firm")
+        cluster.stop_daemon()
+        cluster.run(["scancel", str(other)])
+        eventually(lambda: not cluster.job(job) and not cluster.job(other), 90)
+        cluster.stop_slurmdbd()
+        cluster.start_daemon()
+        problems = eventually(lambda: live.ask("status", user="root")["problems"])
+        assert any("sacct" in each and "2 promised jobs" in each for each in problems)
+        assert {live.standing(job), live.standing(other)} == {"firm"}
+        log = cluster.services.log_tail("rtsched", 200)
+        assert "ends_not_known" in log
+        metrics = live.ask("status", "--metrics", user="root")["metrics"]
+        assert "rtsched_completion_lookup_failures_total 1.0" in metrics
+        cluster.start_slurmdbd()
+        live.wait_standing(job, "kept", seconds=60)
+        live.wait_standing(other, "withdrawn")
+        eventually(lambda: not live.ask("status", user="root")["problems"])
+
+
 def test_a_full_disk(live: Live) -> None:
     """Where a promise cannot be written down none is given; with room it works again at once."""
     cluster = live.cluster

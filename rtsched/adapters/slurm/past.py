@@ -14,6 +14,7 @@ import numpy as np
 from rtsched.adapters.live import Ended, Ending
 from rtsched.adapters.slurm.rows import moment
 from rtsched.adapters.slurm_text import ENDINGS
+from rtsched.errors import AdapterError
 from rtsched.model import log
 
 if TYPE_CHECKING:
@@ -57,15 +58,23 @@ def ended_in(output: str) -> Ended:
     )
 
 
+OFF = "accounting storage is disabled"
+"""What sacct says where the site has no accounting; its exit status is that of any failure."""
+
+
 def past(commands: Commands, jobs: Sequence[int]) -> Ended:
     """Return how jobs ended, of those that accounting knows; none where there is no accounting.
 
     Raises
     ------
     AdapterError
-        If sacct cannot be started, or takes too long.
+        If sacct cannot be started, takes too long, or fails, as when slurmdbd does not answer.
     """
     words = ("-X", "-n", "-P", "-o", "JobIDRaw,State,Start,End")
     parts = [jobs[at : at + AT_A_TIME] for at in range(0, len(jobs), AT_A_TIME)]
     said = [commands.run("sacct", *words, "-j", ",".join(map(str, part))) for part in parts]
+    for each in said:
+        if each.status and OFF not in each.errors:
+            reason = " ".join(each.errors.split())[-300:] or f"exit status {each.status}"
+            raise AdapterError(f"sacct: {reason}; see that slurmdbd runs (sacctmgr ping)")
     return ended_in("".join(each.output for each in said if each.status == 0))
