@@ -74,6 +74,25 @@ def test_shares_and_levels(cluster: Cluster) -> None:
     assert level.stdout.strip() == "Operator"
 
 
+def test_a_node_with_files_of_its_own() -> None:
+    """A node on another host runs jobs and sees none of the head's files; so does a login node."""
+    options = SlurmOptions(fast=1, slow=1, apart=("slow1",), database=False)
+    with Cluster("forky", options, software=False) as running:
+        running.write({"/usr/local/share/here": "x\n"})
+        words = ["srun", "-N2", "sh", "-c", "hostname; ls /usr/local/share/here; true"]
+        shown = running.run(words)
+        assert sorted(shown.stdout.split()) == ["/usr/local/share/here", "head", "slow1"]
+        assert "cannot access" in shown.stderr
+        running.wait_job(running.sbatch(["-w", "slow1"], script="sleep 100"), "RUNNING")
+        running.node("slow1").kill()
+        running.node("slow1").start()
+        assert running.run(["srun", "-w", "slow1", "hostname"]).stdout == "slow1\n"
+        login = running.add_host("login")
+        assert "slow1" in login.run(["sinfo", "-h", "-N"]).stdout
+        assert not login.path("/usr/local/share/here").exists()
+    assert not login.alive
+
+
 def test_two_at_the_same_time(cluster: Cluster) -> None:
     """A second cluster, on the same ports, knows nothing of the first one's jobs."""
     job = cluster.sbatch(["--hold"], user="bob")

@@ -65,12 +65,17 @@ class Box(ABC):
         self.files = dict(files or {})
         self.software = software
         self.detached = detached
+        self.hosts: dict[str, Sandbox] = {}
         self._box: Sandbox | None = None
         self._daemon: tuple[tuple[str, ...], dict[str, str]] = ((), {})
 
     @abstractmethod
     def _layer(self) -> Layer:
         """Return the uppermost layer."""
+
+    @abstractmethod
+    def _bare_layer(self) -> Layer:
+        """Return the uppermost layer of a host that has nothing of ours."""
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -135,8 +140,28 @@ class Box(ABC):
 
     def close(self) -> None:
         """End everything, and remove what was written; safe to repeat."""
+        for host in self.hosts.values():
+            host.close()
         if self._box is not None:
             self._box.close()
+
+    def add_host(self, name: str) -> Sandbox:
+        """Start another host: the batch system's files and nothing of ours, processes of its own.
+
+        It shares the cluster's network: ports of the head are reached at 127.0.0.1, and taken. It
+        ends with the cluster; no detached one may have it.
+        """
+        if self.detached:
+            raise TestbedError("a detached cluster has one host")
+        address = f"192.0.2.{len(self.hosts) + 2}"
+        layers = self._bare_layer().ready()
+        host = Sandbox(layers, boxes(), hostname=name, address=address, beside=self.box)
+        self.hosts[name] = host
+        host.start()
+        Services(host).prepare()
+        with host.path("/etc/hosts").open("a") as file:
+            file.write(f"{address} {name}\n")
+        return host
 
     # Commands
 

@@ -10,13 +10,14 @@ from testbed import accounting, images
 from testbed.box import Box, SubmitError
 from testbed.node import Node
 from testbed.sandbox import TestbedError
-from testbed.services import wait_for
+from testbed.services import Services, wait_for
 from testbed.slurm import SlurmOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from testbed.layers import Layer
+    from testbed.sandbox import Sandbox
 
 
 class Cluster(Box):
@@ -54,8 +55,11 @@ class Cluster(Box):
         super().__init__(suite, files=files, software=software, detached=detached)
         self.slurm = slurm or SlurmOptions()
 
+    def _bare_layer(self) -> Layer:
+        return images.stack(self.suite)
+
     def _layer(self) -> Layer:
-        layer = images.stack(self.suite)
+        layer = self._bare_layer()
         if self.software:
             layer = images.software(layer, self.suite)
         if "rtsched" in self.slurm.job_submit:
@@ -79,8 +83,20 @@ class Cluster(Box):
                 self.run(words)
         self.start_slurmctld()
         for node in self.slurm.nodes:
+            if node in self.slurm.apart:
+                self.add_host(node)
             self.node(node).start(wait=False)
         self.wait_nodes(self.slurm.nodes)
+
+    def add_host(self, name: str) -> Sandbox:
+        """Start another host, as a login node is one: with munge, and slurm.conf as it is now."""
+        host = super().add_host(name)
+        for file in ("slurm.conf", "cgroup.conf"):
+            place = f"/etc/slurm/{file}"
+            host.path(place).write_text(self.path(place).read_text())
+        host.run(["install", "-d", "-o", "slurm", "-g", "slurm", "/run/slurm"])
+        accounting.start_munge(Services(host))
+        return host
 
     # Jobs
 

@@ -6,12 +6,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.services import wait_for
+from testbed.services import Services, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from testbed.cluster import Cluster
+    from testbed.sandbox import Sandbox
 
 
 @dataclass(frozen=True)
@@ -21,25 +22,35 @@ class Node:
     cluster: Cluster
     name: str
 
+    @property
+    def host(self) -> Sandbox:
+        """Where its processes are: the cluster's sandbox, or one of its own."""
+        return self.cluster.hosts.get(self.name, self.cluster.box)
+
+    @property
+    def services(self) -> Services:
+        """What runs there."""
+        return Services(self.host)
+
     def start(self, *, wait: bool = True) -> None:
         """Start its slurmd, and wait until the node takes jobs."""
-        self.cluster.services.start(f"slurmd-{self.name}", ["slurmd", "-D", "-N", self.name])
+        self.services.start(f"slurmd-{self.name}", ["slurmd", "-D", "-N", self.name])
         if wait:
             self.cluster.wait_nodes([self.name])
 
     def stop(self) -> None:
         """Stop its slurmd; its jobs run on."""
-        self.cluster.services.stop(f"slurmd-{self.name}")
+        self.services.stop(f"slurmd-{self.name}")
 
     def kill(self) -> None:
         """Kill it and all its jobs, as a power cut would."""
-        self.cluster.services.stop(f"slurmd-{self.name}", "KILL")
+        self.services.stop(f"slurmd-{self.name}", "KILL")
         wait_for(f"nothing is left on {self.name}", lambda: not self._kill_jobs())
 
     def _kill_jobs(self) -> int:
-        found = [entry.name for entry in self.cluster.path("/proc").iterdir() if self._runs(entry)]
+        found = [entry.name for entry in self.host.path("/proc").iterdir() if self._runs(entry)]
         if found:
-            self.cluster.run(["kill", "-KILL", *found], check=False)
+            self.host.run(["kill", "-KILL", *found], check=False)
         return len(found)
 
     def _runs(self, process: Path) -> bool:

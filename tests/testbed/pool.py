@@ -59,8 +59,11 @@ class Pool(Box):
         super().__init__(suite, files=files, software=software, detached=detached)
         self.options = options or PoolOptions()
 
+    def _bare_layer(self) -> Layer:
+        return condor_images.stack(self.suite)
+
     def _layer(self) -> Layer:
-        layer = condor_images.stack(self.suite)
+        layer = self._bare_layer()
         if self.software:
             layer = images.software(layer, self.suite)
         if self.options.library:

@@ -33,8 +33,8 @@ PATH = "/opt/rtsched/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 # process id as the machine sees it, and waits.
 FIRST_PROCESS = """
 set -eu
-root=$1 layers=$2 network=$3 wait=$4
-shift 4
+root=$1 layers=$2 name=$3 address=$4 wait=$5
+shift 5
 read -r pid rest </proc/self/stat
 mount -t overlay overlay -o "$layers" "$root"
 mount -t proc proc "$root/proc"
@@ -57,14 +57,14 @@ pivot_root . mnt
 exec chroot . sh -c '
     set -eu
     umount -l /mnt
-    hostname head
-    if [ "$1" = private ]; then
+    hostname "$1"
+    if [ -n "$2" ]; then
         ip link set lo up
         # With 127.0.0.1 alone, getaddrinfo takes the machine for one without IPv4.
-        ip address add 192.0.2.1/32 dev lo
+        ip address add "$2/32" dev lo
     fi
-    exec python3 -I -S -c "$2" "$0"
-' "$pid" "$network" "$wait"
+    exec python3 -I -S -c "$3" "$0"
+' "$pid" "$name" "$address" "$wait"
 """
 
 # With SIGCHLD ignored, the kernel reaps what the sandbox's processes leave behind.
@@ -118,6 +118,12 @@ class Sandbox:
         Directories or files of the machine, and where they are seen inside.
     detached : bool
         Live on after the owner has ended, until `close`.
+    hostname : str
+        Its host name.
+    address : str
+        Its IPv4 address beside 127.0.0.1, where the network is private.
+    beside : Sandbox, optional
+        Share the network of that sandbox, as another host with files and processes of its own.
     """
 
     def __init__(
@@ -129,6 +135,9 @@ class Sandbox:
         network: str = "private",
         binds: Mapping[Path, str] | None = None,
         detached: bool = False,
+        hostname: str = "head",
+        address: str = "192.0.2.1",
+        beside: Sandbox | None = None,
     ) -> None:
         self.layers = tuple(layers)
         self.home = home
@@ -136,6 +145,9 @@ class Sandbox:
         self.network = network
         self.binds = dict(binds or {})
         self.detached = detached
+        self.hostname = hostname
+        self.address = address
+        self.beside = beside
         self.pid = 0
         self.directory: Path | None = None
         self._keeper: subprocess.Popen[str] | None = None
@@ -182,12 +194,14 @@ class Sandbox:
         layers = f"lowerdir={lower},upperdir={upper},workdir={directory / 'work'}"
         wait = FOR_EVER if self.detached else FOR_OWNER
         binds = [word for bind in self.binds.items() for word in map(str, bind)]
-        net = ["--net"] if self.network == "private" else []
-        root = str(directory / "root")
-        first = ["sh", "-c", FIRST_PROCESS, "first", root, layers, self.network, wait]
+        private = self.network == "private"
+        net = ["--net"] if private and self.beside is None else []
+        join = ["nsenter", "--target", str(self.beside.pid), "--net"] if self.beside else []
+        root, address = str(directory / "root"), self.address if private else ""
+        first = ["sh", "-c", FIRST_PROCESS, "first", root, layers, self.hostname, address, wait]
         with tempfile.TemporaryFile("w+") as stderr:
             self._keeper = subprocess.Popen(
-                ["sh", "-c", KEEPER, "keeper", directory, *net, *first, *binds],
+                [*join, "sh", "-c", KEEPER, "keeper", directory, *net, *first, *binds],
                 stdin=subprocess.DEVNULL if self.detached else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

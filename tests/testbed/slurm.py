@@ -82,6 +82,8 @@ class SlurmOptions:
         features `fast` and `slow`.
     down : int
         How many more nodes, down1, ..., are only known and never answer.
+    apart : tuple of str
+        Those of them that run on hosts of their own, which have nothing of ours.
     settings : mapping of str to str
         Lines of slurm.conf in place of, or beside, the standard ones; an empty text removes one.
     lines : str
@@ -102,6 +104,7 @@ class SlurmOptions:
     fast: int = 5
     slow: int = 25
     down: int = 0
+    apart: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     lines: str = ""
     partitions: str | None = None
