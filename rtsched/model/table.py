@@ -89,6 +89,60 @@ def encode(texts: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, .
     return np.array(codes, np.int32), tuple(table)
 
 
+class Names:
+    """The texts behind the codes of a column, in order of their codes.
+
+    Where each of them stands is worked out when it is first asked, and shared with the tables that
+    grow out of this one: to add some texts, only those are looked up. What other tables have added
+    there meanwhile does no harm, for a text counts only if it stands here where it is said to.
+    """
+
+    __slots__ = ("_code_of", "texts")
+
+    def __init__(self, texts: Iterable[str] = (), code_of: dict[str, int] | None = None) -> None:
+        self.texts = tuple(texts)
+        self._code_of = code_of
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def with_others(self, others: Names) -> tuple[Names, NDArray[np.int32]]:
+        """Return a table that begins with this one and has all the others.
+
+        Returns
+        -------
+        names : Names
+            This one itself if it has them all.
+        place : int32[len(others) + 1]
+            Where each of the others stands there; the last element is -1.
+        """
+        texts, place, code_of = list(self.texts), [], self._code_of
+        if code_of is None or _too_long(len(code_of), len(texts)):
+            code_of = self._code_of = _codes(texts)
+        for text in others.texts:
+            code = code_of.setdefault(text, len(texts))
+            if (code < len(texts) and texts[code] != text) or code > len(texts):
+                code_of = _codes([*texts, text])  # another table that grew out of this one has it
+                code = len(texts)
+            if code == len(texts):
+                texts.append(text)
+            place.append(code)
+        names = self if len(texts) == len(self.texts) else Names(texts, code_of)
+        return names, np.array([*place, -1], np.int32)
+
+
+_NO_NAMES = Names()
+
+
+def _codes(texts: Sequence[str]) -> dict[str, int]:
+    return dict(zip(texts, range(len(texts)), strict=True))
+
+
+def _too_long(names: int, wanted: int) -> bool:
+    """Return whether so much of a table of names is of no use that it is worth a shorter one."""
+    return names > 2 * wanted + 16
+
+
 class Table:
     """The base of all structures of arrays. Rows are things, columns are arrays of one length."""
 
@@ -99,7 +153,7 @@ class Table:
         cls._columns = {**cls._columns, **found}
 
     _n: int
-    _names: Mapping[str, tuple[str, ...]]
+    _names: Mapping[str, Names]
     _base: Table | None
     _rows: NDArray[np.int64] | None
 
@@ -131,12 +185,13 @@ class Table:
         unknown = columns.keys() - cls._columns.keys()
         if unknown:
             raise ShapeError(f"{cls.__name__} has no column {sorted(unknown)[0]!r}")
-        tables = {name: tuple(texts) for name, texts in (names or {}).items()}
+        tables = {name: Names(texts) for name, texts in (names or {}).items()}
         arrays = {}
         for name, values in columns.items():
             column = cls._columns[name]
             if isinstance(column, Text) and values is not None and name not in tables:
-                values, tables[name] = encode(cast("Iterable[str | None]", values))
+                values, texts = encode(cast("Iterable[str | None]", values))
+                tables[name] = Names(texts)
             arrays[name] = column.array(cast("ArrayLike | None", values), n)
         return cls._make(n, arrays, tables)
 
@@ -145,7 +200,7 @@ class Table:
         cls,
         n: int,
         arrays: dict[str, NDArray[Any]],
-        names: Mapping[str, tuple[str, ...]],
+        names: Mapping[str, Names],
         base: Table | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> Self:
@@ -182,7 +237,17 @@ class Table:
 
     def names(self, column: str) -> tuple[str, ...]:
         """Return the table of names behind a text column."""
-        return self._names.get(column, ())
+        return self._names.get(column, _NO_NAMES).texts
+
+    def in_use(self, column: str) -> tuple[NDArray[np.int32], Names]:
+        """Return codes of a text column, and names of which at least about half are in use."""
+        codes, names = self.column(column), self._names.get(column, _NO_NAMES)
+        if not _too_long(len(names), self._n):
+            return codes, names
+        used, codes = np.unique(codes, return_inverse=True)
+        missing = int(used.min(initial=0) < 0)
+        texts = (names.texts[code] for code in used[missing:].tolist())
+        return (codes - missing).astype(np.int32), Names(texts)
 
     def texts(self, column: str) -> list[str | None]:
         """Return a text column decoded, None where it is missing."""
@@ -218,12 +283,15 @@ class Table:
     def replace_text(self, column: str, codes: ArrayLike, names: Sequence[str]) -> Self:
         """Return a copy in which one text column has other codes and another table of names."""
         copy = self.replace(**{column: codes})
-        copy._names = {**self._names, column: tuple(names)}
+        copy._names = {**self._names, column: Names(names)}
         return copy
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of all parts, one after the other; their tables of names become one."""
+        """Return the rows of all parts, one after the other; their tables of names become one.
+
+        A part that is a few rows of what once was a long table brings the names of those rows only.
+        """
         parts = [part for part in parts if len(part)]
         if len(parts) < 2:
             return parts[0] if parts else cls.build(0)
@@ -249,21 +317,17 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one is other or bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
-def _one_table(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _one_table(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int32], Names]:
     """Return the codes of one text column of all parts, and the table of names behind them.
 
     The first part's codes stay as they are: to add a few rows to many costs little.
     """
-    names = parts[0].names(name)
-    codes, table = [parts[0].column(name)], dict[str, int]()
-    new: list[str] = []
+    first, names = parts[0].in_use(name)
+    codes = [first]
     for part in parts[1:]:
-        own = part.column(name)
-        if (own >= 0).any():
-            table = table or dict(zip(names, range(len(names)), strict=True))
-            texts = part.names(name)
-            new += dict.fromkeys(text for text in texts if text not in table)
-            table.update(zip(new, range(len(names), len(names) + len(new)), strict=True))
-            own = np.array([*(table[text] for text in texts), -1], np.int32)[own]
+        own, others = part.in_use(name)
+        if others is not names and (own >= 0).any():
+            names, place = names.with_others(others)
+            own = place[own]
         codes.append(own)
-    return cast("NDArray[np.int32]", read_only(np.concatenate(codes))), (*names, *new)
+    return cast("NDArray[np.int32]", read_only(np.concatenate(codes))), names

@@ -41,3 +41,66 @@ def test_another_value_is_a_difference() -> None:
     assert not one.equals(table(["ann", "eve"]))
     assert not one.equals(table(["ann"]))
     assert not one.equals(one.with_column("size", [1, 2]))
+
+
+def test_names_of_rows_that_are_gone_are_let_go() -> None:
+    """A few rows of a long table bring their own names to a join, not those of all its rows."""
+    long = table([f"user{k}" for k in range(1000)])
+    few = long.take([3, 500, 999]).replace_text("qos", [-1, -1, -1], [str(k) for k in range(99)])
+    for whole in (Jobs.joined([few, table(["ann"])]), Jobs.joined([table(["ann"]), few])):
+        assert sorted(whole.names("user")) == ["ann", "user3", "user500", "user999"]
+        assert sorted(filter(None, whole.texts("user"))) == ["ann", "user3", "user500", "user999"]
+        assert whole.names("qos") == ()
+
+
+def test_rows_come_and_go() -> None:
+    """However many rows came and went, the table of names is no longer than some of those left."""
+    rows = table(["first"])
+    for k in range(500):
+        rows = Jobs.joined([rows.take(slice_of(rows, 5)), table([f"user{k}", None])])
+        assert len(rows.names("user")) < 40
+    assert rows.texts("user")[-4:] == ["user498", None, "user499", None]
+
+
+def slice_of(rows: Jobs, last: int) -> list[int]:
+    """Return the numbers of the last rows."""
+    return list(range(len(rows)))[-last:]
+
+
+class Counted(str):
+    """A text that counts how often one of its kind is looked up."""
+
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        Counted.looked_up += 1
+        return super().__hash__()
+
+    __eq__ = str.__eq__
+
+
+def test_one_row_more_looks_at_no_other_name() -> None:
+    """To add a row to many costs look-ups of its own texts, not of those that are there."""
+    rows = table([Counted(f"user{k}") for k in range(5000)])
+    rows = Jobs.joined([rows, table(["ann"])])
+    Counted.looked_up = 0
+    for k in range(100):
+        rows = Jobs.joined([rows, table([Counted(f"new{k}")])])
+    assert Counted.looked_up <= 5 * 100
+    assert len(set(rows.texts("user"))) == 5101
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 20), users.filter(bool)), min_size=1, max_size=12))
+def test_tables_that_grow_out_of_one_another(
+    steps: list[tuple[int, list[str | None]]],
+) -> None:
+    """Several tables may grow out of the same one: what one adds is not in the others."""
+    grown, expected = [table(["ann"])], [["ann"]]
+    for which, texts in steps:
+        base = which % len(grown)
+        grown.append(Jobs.joined([grown[base], table(texts)]))
+        expected.append([*expected[base], *texts])
+    for one, texts in zip(grown, expected, strict=True):
+        assert one.texts("user") == texts
+        names = one.names("user")
+        assert sorted(names) == sorted({text for text in texts if text is not None})
