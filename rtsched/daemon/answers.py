@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,12 +12,14 @@ import structlog
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
 from rtsched.daemon.messages import fixed
-from rtsched.daemon.records import Decision
+from rtsched.daemon.records import OPEN, Decision
+from rtsched.daemon.server import HungUpError
 from rtsched.daemon.submits import Desk
 from rtsched.errors import AdapterError, RtschedError
 
 if TYPE_CHECKING:
     from rtsched.daemon.app import Daemon
+    from rtsched.daemon.server import Asker
     from rtsched.daemon.submits import Judged
 
 log = structlog.get_logger(__name__)
@@ -31,25 +34,37 @@ class Answers:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
 
-    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:
-        """Answer the submit filter, which runs as `uid`; who submits stands in the message."""
+    async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:
+        """Answer the submit filter; who submits stands in the message.
+
+        Raises
+        ------
+        HungUpError
+            If the filter did not wait; then nothing was promised.
+        """
         begun = time.perf_counter()
         try:
             fields = decode_fields(payload)
             if kind is Kind.MODIFY:
                 result, reply = self._modification(fields)
             else:
-                result, reply = self._submission(fields)
+                result, reply = self._submission(fields, asker)
+        except HungUpError:
+            self._count(kind, "unheard", begun)
+            raise
         except RtschedError as error:
             log.warning("request_failed", kind=kind.name, error=str(error))
             result, reply = "error", _error(str(error))
         except Exception as error:  # the filter must get an answer, and the daemon must go on
-            log.exception("request_crashed", kind=kind.name, filter=uid)
+            log.exception("request_crashed", kind=kind.name, filter=asker.uid)
             result, reply = "error", _error(f"{type(error).__name__}: {error}")
-        self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
+        self._count(kind, result, begun)
         return reply
 
-    def _submission(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
+    def _count(self, kind: Kind, result: str, begun: float) -> None:
+        self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
+
+    def _submission(self, fields: dict[int, int | str], asker: Asker) -> tuple[str, bytes]:
         daemon = self.daemon
         now, site, settings = daemon.clock(), daemon.site, daemon.policy.live.daemon
         age = now - site.seen
@@ -61,13 +76,19 @@ class Answers:
         chain = daemon.policy.submits.of(submission.jobs)
         desk = Desk(chain, settings, daemon.words)
         judged = desk.judge(site, submission, user_name(submission.uid), now)
-        self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
+        name = submission.jobs.texts("name")[0] or ""
         if daemon.dry_run:
+            self._note(judged, name, submission.uid, now)
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         answer = daemon.translator.answer(submission, judged.ruling, site.facts)
         reply = encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
+        if not asker.waits():
+            raise HungUpError
         if judged.changed:
             daemon.admit(judged.site, judged.changed)
+            tokens = [record.token for record in judged.changed if record.standing in OPEN]
+            asker.if_unheard(partial(daemon.withdraw, tokens))
+        self._note(judged, name, submission.uid, now)
         return judged.verdict, reply
 
     def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import structlog
 
@@ -32,7 +34,7 @@ from rtsched.model.actions import Tell
 from rtsched.model.events import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from rtsched.adapters.live import Change, Done, Sight, Translator
     from rtsched.chain import Chain
@@ -56,6 +58,9 @@ PARTS = ("look", "settle", "reserve", "steer", "apply")
 
 SOON = 0.05
 """Seconds between two cycles at the least."""
+
+UNHEARD = "the submit filter did not wait for the answer"
+"""Why a promise or an offer lapsed that nobody was told of."""
 
 SAVED = 30.0
 """Seconds between two times at which the plug-ins' states are written down."""
@@ -150,6 +155,21 @@ class Daemon:
         self._adopt(site, changed)
         self._wake.set()
 
+    def withdraw(self, tokens: Collection[str]) -> None:
+        """Withdraw promises and offers that nobody was told of; they count against nobody."""
+        now, site = self.clock(), self.site
+        gone = [r for r in site.records.values() if r.token in tokens and r.standing != "firm"]
+        if not gone:
+            return
+        closed = [
+            msgspec.structs.replace(
+                r, standing="lapsed", why=UNHEARD, changed_at=now, expires=math.inf
+            )
+            for r in gone
+        ]
+        self._adopt_anyway(site.without(record.id for record in gone), closed)
+        self._wake.set()
+
     def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
         """Write down what changed; then, and only then, it is so."""
         plan = site.snapshot.plan
@@ -160,6 +180,20 @@ class Daemon:
             self.metrics.changed(record)
             level = log.warning if record.standing in {"broken", "missed"} else log.info
             level("promise_changed", job=record.id, standing=record.standing, why=record.why)
+
+    def _adopt_anyway(self, site: Site, changed: Sequence[Record]) -> None:
+        """Take in a site that is so whether or not it can be written down.
+
+        What cannot be written down now is written with the next commit.
+        """
+        try:
+            self._adopt(site, changed)
+        except StoreError as error:
+            self._unwritten = (*self._unwritten, *changed)
+            self.site, self._unsaid = site, str(error)
+            log.error("promises_not_written", error=str(error), records=len(self._unwritten))
+        else:
+            self._unsaid = ""
 
     # --- cycles --------------------------------------------------------------------------------
 
@@ -231,14 +265,7 @@ class Daemon:
         if not (settled.changed or moved or self._unwritten):
             self.site = settled.site
             return settled
-        try:
-            self._adopt(settled.site, settled.changed)
-        except StoreError as error:  # what was promised is kept all the same
-            self._unwritten = (*self._unwritten, *settled.changed)
-            self.site, self._unsaid = settled.site, str(error)
-            log.error("promises_not_written", error=str(error), records=len(self._unwritten))
-        else:
-            self._unsaid = ""
+        self._adopt_anyway(settled.site, settled.changed)
         return settled
 
     async def _apply(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:

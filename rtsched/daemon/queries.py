@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.records import Decision, Record
+    from rtsched.daemon.server import Asker
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
@@ -41,10 +42,10 @@ class Queries:
     def __init__(self, daemon: Daemon, own_uid: int) -> None:
         self.daemon, self._own = daemon, own_uid
 
-    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:  # noqa: ARG002 - one kind
-        """Return the answer to the question in `payload` of a user."""
+    async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:  # noqa: ARG002
+        """Return the answer to the question in `payload`, which is of the only kind there is."""
         try:
-            report = self._report(reports.read_question(payload), uid)
+            report = self._report(reports.read_question(payload), asker.uid)
         except msgspec.MsgspecError as error:
             return self._refused("malformed", f"not a question: {error}")
         except RtschedError as error:

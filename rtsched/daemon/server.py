@@ -3,6 +3,10 @@
 Who is at the other end is what the kernel says (peer credentials, unix(7)), never what a message
 says. A connection brings one message and gets one answer. It is cut off when it is idle, sends too
 much or nonsense, or when its user has too many open at a time.
+
+Whether the answer was read is known too. A Unix socket that is closed with data unread resets the
+connection (`unix_release_sock` in Linux), so the server keeps its end open until the client has
+closed its own.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -25,10 +29,10 @@ from rtsched.daemon.failpoints import passing
 from rtsched.errors import AdapterError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection
     from pathlib import Path
 
-    Handler = Callable[[Kind, bytes, int], bytes]
+    Handler = Callable[[Kind, bytes, "Asker"], Awaitable[bytes]]
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +48,31 @@ submit filter is answered by the same loop."""
 
 BURST = 0.2
 """Seconds of the loop's time that may be used at once."""
+
+
+class HungUpError(ProtocolError):
+    """Nobody waits for the answer any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the client hung up; no answer was worked out")
+
+
+class Asker(Protocol):
+    """The client at the other end of a connection.
+
+    Attributes
+    ----------
+    uid : int
+        As the kernel says.
+    """
+
+    uid: int
+
+    def waits(self) -> bool:
+        """Return whether the client still waits for the answer."""
+
+    def if_unheard(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called if it turns out that the client did not read the answer."""
 
 
 class Turns:
@@ -74,7 +103,7 @@ class Door:
     kinds : collection of Kind
         What may be asked here.
     handler : callable
-        From kind, payload and the asker's uid to the answer's bytes; must not block for long.
+        From kind, payload and the client to the answer's bytes; must not block for long.
     uids : collection of int, optional
         Who may ask; None: everybody.
     most : int
@@ -159,14 +188,14 @@ class Door:
         now = time.monotonic()
         return max(self._each.wait(uid, now), self._all.wait(-1, now))
 
-    def answer(self, kind: Kind, payload: bytes, uid: int) -> bytes:
+    async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:
         """Return the answer to a message, and remember how long that took."""
         begun = time.monotonic()
         try:
-            return self.handler(kind, payload, uid)
+            return await self.handler(kind, payload, asker)
         finally:
             now = time.monotonic()
-            self._each.used(uid, now, now - begun)
+            self._each.used(asker.uid, now, now - begun)
             self._all.used(-1, now, now - begun)
 
     def admits(self, uid: int) -> bool:
@@ -177,12 +206,14 @@ class Door:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: one message, one answer."""
+    """One connection: one message, one answer. It is the `Asker` of its message."""
 
     def __init__(self, door: Door) -> None:
         self.door, self.uid, self.buffer = door, -1, bytearray()
-        self.counted = False
+        self.counted = self.complete = self.half_closed = self.written = False
         self.timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.undo: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Look who it is."""
@@ -215,45 +246,72 @@ class _Connection(asyncio.Protocol):
         except ProtocolError as error:
             self._refuse(error)
             return
-        wait = self.door.turn(self.uid)
-        if wait > 0.0:
-            asyncio.get_running_loop().call_later(wait, self._answer, kind)
-        else:
-            self._answer(kind)
+        self.complete = True
+        self.task = asyncio.get_running_loop().create_task(self._answer(kind))
 
-    def _answer(self, kind: Kind) -> None:
-        if self.transport.is_closing():
-            return
+    def eof_received(self) -> bool:
+        """Close, unless the client sends no more and still waits for its answer."""
+        self.half_closed = True
+        return self.complete and not self.written
+
+    async def _answer(self, kind: Kind) -> None:
+        """Work out the answer, and write it."""
+        if (wait := self.door.turn(self.uid)) > 0.0:
+            await asyncio.sleep(wait)
         try:
-            if self._hung_up():
-                raise ProtocolError("who asked has hung up; no answer was worked out")
-            answer = self.door.answer(kind, bytes(self.buffer[HEADER.size :]), self.uid)
+            if not self.waits():
+                raise HungUpError
+            answer = await self.door.answer(kind, bytes(self.buffer[HEADER.size :]), self)
         except ProtocolError as error:
             self._refuse(error)
             return
+        except Exception:  # a defect must not leave the client waiting
+            log.exception("request_crashed", kind=kind.name, uid=self.uid)
+            self.transport.abort()
+            return
+        if self.transport.is_closing():
+            self._unheard()
+            return
+        self.written = True
         self.transport.write(answer)
         if kind is Kind.SUBMIT:
             passing("answered")
-        self.transport.close()
+        if self.half_closed:
+            self.transport.close()
+        else:
+            self.transport.write_eof()  # the client closes when it has read that
 
     def _refuse(self, error: ProtocolError) -> None:
         self.door.refuse(self.uid, str(error))
         self.transport.abort()
 
-    def _hung_up(self) -> bool:
-        """Return whether nobody waits for the answer: no promise is made that nobody is told of."""
+    def waits(self) -> bool:
+        """Return whether the client still waits for the answer."""
+        if self.transport.is_closing():
+            return False
         waits = select.poll()
         waits.register(self.transport.get_extra_info("socket"), 0)  # hang-ups are always told
-        return bool(waits.poll(0))
+        return not waits.poll(0)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
-        """Forget it."""
+    def if_unheard(self, undo: Callable[[], None]) -> None:
+        """Have `undo` called if it turns out that the client did not read the answer."""
+        self.undo = undo
+
+    def _unheard(self) -> None:
+        undo, self.undo = self.undo, None
+        if undo is not None:
+            undo()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it; an error after the answer means that nobody has read that."""
         if self.timer is not None:
             self.timer.cancel()
         if self.counted:
             self.door.open[self.uid] -= 1
             if not self.door.open[self.uid]:
                 del self.door.open[self.uid]
+        if exc is not None and self.written:
+            self._unheard()
 
 
 def _answers(path: Path) -> bool:

@@ -17,6 +17,8 @@ from rtsched.errors import AdapterError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rtsched.daemon.server import Asker
+
 
 def asked(path: Path, message: bytes, timeout: float = 5.0) -> bytes:
     """Return what comes back from a socket; nothing if it is closed."""
@@ -41,9 +43,9 @@ async def answers(door: Door, *messages: bytes) -> list[bytes]:
         door.close()
 
 
-def echo(kind: Kind, payload: bytes, uid: int) -> bytes:
+async def echo(kind: Kind, payload: bytes, asker: Asker) -> bytes:
     """Answer with the payload."""
-    del kind, uid
+    del kind, asker
     return frame(Kind.REPORT, payload)
 
 
@@ -75,6 +77,38 @@ def test_nonsense_is_cut_off(tmp_path: Path, message: bytes) -> None:
 def test_others_are_sent_away(tmp_path: Path) -> None:
     """Who is not among the users of a socket is cut off before a word is read."""
     door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo, uids={987654})
+    assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello"))) == [b""]
+
+
+def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
+    """A client may close its sending half, and read the answer then."""
+
+    def half_closed(path: Path) -> bytes:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(5.0)
+            line.connect(str(path))
+            line.sendall(frame(Kind.QUERY, b"hello"))
+            line.shutdown(socket.SHUT_WR)
+            return line.recv(100)
+
+    async def ask() -> bytes:
+        door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
+        await door.listen()
+        try:
+            return await asyncio.to_thread(half_closed, door.path)
+        finally:
+            door.close()
+
+    assert asyncio.run(ask()) == frame(Kind.REPORT, b"hello")
+
+
+def test_a_defect_ends_the_connection(tmp_path: Path) -> None:
+    """A handler that crashes keeps nobody waiting."""
+
+    async def crash(kind: Kind, payload: bytes, asker: Asker) -> bytes:
+        raise ZeroDivisionError(kind, payload, asker)
+
+    door = Door(tmp_path / "q.sock", (Kind.QUERY,), crash)
     assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello"))) == [b""]
 
 

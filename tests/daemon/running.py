@@ -1,0 +1,168 @@
+"""A daemon with real sockets and a real database; its batch system shows what it is told to."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from scene import Scene
+
+from rtsched.adapters.live import Change, Done, Ended, Sight
+from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
+from rtsched.chain import Chain, Member
+from rtsched.config import PluginTable
+from rtsched.daemon.answers import Answers
+from rtsched.daemon.app import Daemon, Policy
+from rtsched.daemon.chains import Chains
+from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.server import Door
+from rtsched.daemon.settings import DaemonSettings, LiveSite
+from rtsched.daemon.store import Store
+from rtsched.hookspecs import hookimpl
+from rtsched_plugins.mcdf import Mcdf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rtsched.model.actions import Action
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Verdicts
+
+ANN = 1001
+NOW = 1_800_000_000.0
+FACTS = SlurmFacts(
+    partitions={"all": Partition("all", 600.0, 86400.0, True, 4, 4)},
+    default="all",
+    longest=86400.0,
+    users={ANN: "ann"},
+)
+
+
+class Shown:
+    """A batch system that shows four idle nodes and what else `sight` is set to."""
+
+    def __init__(self) -> None:
+        self.sight = Sight(NOW, Scene().cluster, facts=FACTS)
+        self.applied: list[Action] = []
+
+    async def look(self) -> Sight:
+        """Show what there is to see."""
+        return self.sight
+
+    async def ended(self, jobs: Sequence[int], since: float) -> Ended:
+        """Know nothing of jobs that ended."""
+        del jobs, since
+        return Ended.build(0)
+
+    async def apply(
+        self, actions: Sequence[Action], dry_run: bool = False
+    ) -> tuple[list[Change], list[Done]]:
+        """Take all actions in, and change nothing."""
+        assert not dry_run
+        self.applied += actions
+        return [], []
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class Observed(Mcdf):
+    """The planner; `meanwhile` is called while it judges jobs."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__(Mcdf.Config())
+        self.meanwhile = meanwhile
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+        """Judge, and let the test do something in between."""
+        if len(jobs):
+            self.meanwhile()
+        return super().rtsched_admit(jobs, snapshot)
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass
+class Running:
+    """A daemon, its parts, and what the test has happen while it works."""
+
+    path: Path
+    settings: DaemonSettings = field(default_factory=DaemonSettings)
+    now: float = NOW
+    judging: Callable[[], None] = nothing
+    settling: Callable[[], None] = nothing
+
+    def __post_init__(self) -> None:
+        live = LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=self.settings)
+        self.live, self.system = live, Shown()
+        self.store = Store(self.path / "rtsched.db")
+        self.daemon = Daemon(
+            self.policy(),
+            self.store,
+            self.system,
+            SlurmTranslator(),
+            Metrics(),
+            reread=self.policy,
+            clock=lambda: self.now,
+        )
+        filters = Answers(self.daemon).answer
+        self.door = Door(self.path / "submit.sock", (Kind.SUBMIT, Kind.MODIFY), filters)
+
+    def policy(self) -> Policy:
+        """Return the plug-ins of a site with mcdf."""
+        asked = [lambda: self.judging(), lambda: self.settling(), nothing]
+        fields = len(Policy.__dataclass_fields__) - 1
+        chains = [
+            Chains(Chain([Member("mcdf", Observed(each))], "mcdf"), ()) for each in asked[:fields]
+        ]
+        return Policy(self.live, *chains)
+
+    async def start(self) -> None:
+        """Look once, and listen."""
+        await self.daemon.cycle()
+        await self.door.listen()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.door.close()
+        self.store.close()
+
+    def asked(self, nodes: int = 1, hours: float = 24.0) -> socket.socket:
+        """Return the socket of a filter that has asked about a job of ann's and not read yet."""
+        fields = [
+            (Tag.USER_ID, ANN),
+            (Tag.SUBMIT_UID, ANN),
+            (Tag.MIN_NODES, nodes),
+            (Tag.MAX_NODES, nodes),
+            (Tag.TIME_LIMIT, 30),
+            (Tag.DEADLINE, int(self.now + hours * 3600)),
+        ]
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout(10.0)
+        line.connect(str(self.door.path))
+        line.sendall(encode(Kind.SUBMIT, fields))
+        return line
+
+    def standings(self) -> list[str]:
+        """Return how the promises and offers that the daemon holds stand."""
+        return [record.standing for record in self.daemon.site.records.values()]
+
+    def show(self, **changes: object) -> None:
+        """Have the next look show something else."""
+        self.system.sight = replace(self.system.sight, **changes)
+
+
+def answer_of(line: socket.socket) -> tuple[Kind, dict[int, int | str]]:
+    """Return what a filter reads: kind and fields."""
+    with line:
+        kind, length = read_header(line.recv(HEADER.size, socket.MSG_WAITALL))
+        payload = line.recv(length, socket.MSG_WAITALL) if length else b""
+    return kind, decode_fields(payload)
