@@ -83,8 +83,10 @@ def test_a_node_with_files_of_its_own() -> None:
         shown = running.run(words)
         assert sorted(shown.stdout.split()) == ["/usr/local/share/here", "head", "slow1"]
         assert "cannot access" in shown.stderr
-        running.wait_job(running.sbatch(["-w", "slow1"], script="sleep 100"), "RUNNING")
+        job = running.sbatch(["-w", "slow1"], script="sleep 100")
+        running.wait_job(job, "RUNNING")
         running.node("slow1").kill()
+        running.run(["scancel", str(job)])
         running.node("slow1").start()
         assert running.run(["srun", "-w", "slow1", "hostname"]).stdout == "slow1\n"
         login = running.add_host("login")
