@@ -3,6 +3,9 @@
 #
 # Live tests, on real Slurm clusters and HTCondor pools, come last. They need root on Debian, and skip
 # elsewhere unless RTSCHED_LIVE=require. RTSCHED_JOBS says how many tests run at a time.
+# Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
+# from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
+# first time that takes a quarter of a minute for each, later none.
 # Live tests watch clocks, and clusters that run side by side slow each other down: if some of them
 # fail, but not many, those run once more, by themselves, and then they must pass. The summaries
 # of both runs say which ones.

@@ -217,7 +217,7 @@ static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_ruli
 	return ESLURM_ACCESS_DENIED;
 }
 
-int job_modify(job_desc_msg_t *job, void *record, uint32_t uid, char **err_msg)
+int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, char **err_msg)
 {
 	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};

@@ -71,7 +71,7 @@ void slurm_info(const char *format, ...)
 	(void)format;
 }
 
-int slurm_error(const char *format, ...)
+void slurm_error(const char *format, ...)
 {
 	va_list values;
 
@@ -79,7 +79,6 @@ int slurm_error(const char *format, ...)
 	vfprintf(stderr, format, values);
 	va_end(values);
 	fputc('\n', stderr);
-	return -1;
 }
 
 void fake_job(job_desc_msg_t *job)

@@ -14,7 +14,7 @@
 int init(void);
 void fini(void);
 int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg);
-int job_modify(job_desc_msg_t *job, void *record, uint32_t uid, char **err_msg);
+int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, char **err_msg);
 
 static int count;
 static char **values;
