@@ -102,10 +102,15 @@ class Judgement:
         One row per job; its findings are those of enforced plug-ins.
     answers : tuple of Answer
         Every plug-in's own verdicts, of shadow and warning ones too, on the same rows.
+    planner_error : str
+        That the planner, where it is enforced, raised or answered wrongly, and how. Empty if it
+        answered. Nothing is known then of what can be promised: what `verdicts` holds for the rows
+        that it was asked about is what the site's `on_error` says, and no verdict of the planner.
     """
 
     verdicts: Verdicts
     answers: tuple[Answer[Verdicts], ...]
+    planner_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -240,7 +245,9 @@ class Chain:
             Answer(answer.plugin, answer.mode, _spread(answer.value, rows, n), answer.error)
             for answer in planned
         ]
-        return Judgement(strictest(_counted(answers), n), tuple(answers))
+        failed = [a.error for a in planned if a.error and a.mode == "enforce"]
+        error = f"planner {self.planner!r} failed: {failed[0]}" if failed else ""
+        return Judgement(strictest(_counted(answers), n), tuple(answers), error)
 
     def fair_share(self, jobs: Jobs, snapshot: Snapshot, stage: Stage = Stage.ALL) -> Order:
         """Return a priority per job: the weighted sum of all terms."""

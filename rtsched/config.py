@@ -41,7 +41,10 @@ class PluginTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "enforce"
     on_error: Annotated[
         Literal["abstain", "defer"],
-        Meta(description="What a failing plug-in's answer counts as."),
+        Meta(
+            description="What a failing plug-in's answer on admission counts as. The planner's "
+            "abstention is no verdict on a job with a deadline: see design.md."
+        ),
     ] = "abstain"
     weight: Annotated[
         float, Meta(ge=0, description="Weight of its fair-share terms against other plug-ins'.")

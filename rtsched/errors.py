@@ -59,6 +59,10 @@ class PluginError(RtschedError):
         super().__init__(f"plug-in {plugin!r}: {message}")
 
 
+class PlannerError(RtschedError):
+    """The planner raised or answered wrongly, so nobody knows what can be promised just now."""
+
+
 class MissingExtraError(RtschedError):
     """A feature needs an optional dependency that is not installed."""
 

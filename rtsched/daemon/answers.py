@@ -15,7 +15,7 @@ from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, Decision
 from rtsched.daemon.server import HungUpError
 from rtsched.daemon.submits import Desk
-from rtsched.errors import AdapterError, RtschedError
+from rtsched.errors import AdapterError, PlannerError, RtschedError
 
 if TYPE_CHECKING:
     from rtsched.daemon.app import Daemon
@@ -75,7 +75,13 @@ class Answers:
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
         chain = daemon.policy.submits.of(submission.jobs)
         desk = Desk(chain, settings, daemon.words)
-        judged = desk.judge(site, submission, user_name(submission.uid), now)
+        try:
+            judged = desk.judge(site, submission, user_name(submission.uid), now)
+        except PlannerError as error:
+            if not daemon.dry_run:
+                raise
+            log.warning("request_failed", kind=Kind.SUBMIT.name, error=str(error))
+            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = submission.jobs.texts("name")[0] or ""
         if daemon.dry_run:
             self._note(judged, name, submission.uid, now)

@@ -141,6 +141,7 @@ class Daemon:
         self._untold = joined([])
         self._unwritten: tuple[Record, ...] = ()
         self._unsaid = ""
+        self._unplanned: tuple[str, ...] = ()
         self._to_tell: dict[int, str] = {}
         self._saved = -float("inf")
 
@@ -206,6 +207,7 @@ class Daemon:
         settled = await self._settle(sight)
         at.append(time.perf_counter())
         self._untold = joined([self._untold, settled.events])
+        self._planned(settled.problems)
         first = await self._keep(settled.actions)
         at.append(time.perf_counter())
         rules = self._rules()
@@ -220,6 +222,15 @@ class Daemon:
         self.pending = (*first, *second)
         await self._save()
         self._finished([*at, time.perf_counter()], sight)
+
+    def _planned(self, problems: tuple[str, ...]) -> None:
+        """Report what the planner could not do in a cycle; a problem that lasts is logged once."""
+        if problems:
+            self.metrics.planning_failed()
+        for problem in problems:
+            if problem not in self._unplanned:
+                log.error("planning_failed", problem=problem)
+        self._unplanned = problems
 
     def _reload(self) -> None:
         """Take in a changed site.toml; a wrong one is reported, and all stays as it was."""
@@ -238,7 +249,8 @@ class Daemon:
         )
         log.debug("cycle_done", **dict(parts))
         status.last_cycle_s, status.problem = seconds, ""
-        status.problems = (*((self._unsaid,) if self._unsaid else ()), *sight.problems)
+        unsaid = (self._unsaid,) if self._unsaid else ()
+        status.problems = (*unsaid, *self._unplanned, *sight.problems)
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self) -> Rules:

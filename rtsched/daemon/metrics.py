@@ -77,6 +77,12 @@ METRICS = {
         "histogram", (), "Seconds that a cycle took, its look and its changes included.", _CYCLE
     ),
     "rtsched_cycle_failures_total": Metric("counter", (), "Cycles that failed."),
+    "rtsched_planning_failures_total": Metric(
+        "counter",
+        (),
+        "Cycles in which the planner failed: the plan was kept, no promise broke for that, and "
+        "held jobs that it was asked about stayed held.",
+    ),
     "rtsched_look_age_seconds": Metric(
         "gauge", (), "Age of the last complete look at the batch system, seconds; NaN: none yet."
     ),
@@ -206,6 +212,10 @@ class Metrics:
     def cycle_failed(self) -> None:
         """Count a cycle that failed."""
         self._count("rtsched_cycle_failures_total")
+
+    def planning_failed(self) -> None:
+        """Count a cycle in which the planner failed."""
+        self._count("rtsched_planning_failures_total")
 
     def _count(self, name: str, *labels: str) -> None:
         if self._made:

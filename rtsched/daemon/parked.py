@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
+from rtsched.counting import counted
 from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.records import Decision
 from rtsched.daemon.site import HOUR, promises_of
 from rtsched.daemon.submits import UNUSED, record_of
+from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import places
@@ -40,7 +42,8 @@ AT_A_TIME = 500
 
 UNPROMISED = "rtsched: it cannot be promised a deadline; it runs as any other job"
 
-UNJUDGED = "rtsched: it could not be judged, by a defect of rtsched; it runs as any other job"
+AGAIN = 60.0
+"""Seconds after which a job is judged again that the planner, or rtsched, failed to judge."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,15 @@ class Judged:
         What was said, for `rtsched explain`.
     actions : tuple of Action
         What users are told.
+    problem : str
+        How many jobs could not be judged, and why the first of them; empty if all were.
     """
 
     site: Site
     changed: tuple[Record, ...] = ()
     decisions: tuple[Decision, ...] = ()
     actions: tuple[Action, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,25 +100,30 @@ class Bench:
 
     def judge(self, site: Site, now: float) -> Judged:
         """Judge the jobs that are parked, in order of (submit, id), some in each cycle."""
-        whole = Judged(site)
+        whole, problems = Judged(site), list[str]()
         for job in self._waiting(site)[:AT_A_TIME].tolist():
             one = self._tried(whole.site, job, now)
+            problems += [one.problem] if one.problem else []
             whole = Judged(
                 one.site,
                 (*whole.changed, *one.changed),
                 (*whole.decisions, *one.decisions),
                 (*whole.actions, *one.actions),
             )
-        return whole
+        if not problems:
+            return whole
+        many = f"{counted(len(problems), 'held job')} could not be judged: {problems[0]}"
+        return replace(whole, problem=many)
 
     def _tried(self, site: Site, job: int, now: float) -> Judged:
         """Judge one job; one that cannot be judged must keep no cycle from its end."""
         try:
             return self._judge_one(site, job, now)
-        except Exception:
+        except PlannerError as error:
+            return _unjudged(site, job, str(error), now)
+        except Exception as error:
             log.exception("job_not_judged", job=job)
-        told = Tell(np.array([job], np.int64), (UNJUDGED,))
-        return Judged(replace(site, declined={**site.declined, job: ""}), actions=(told,))
+            return _unjudged(site, job, f"{type(error).__name__}: {error}", now)
 
     def _waiting(self, site: Site) -> NDArray[np.int64]:
         queued = site.snapshot.queued
@@ -132,6 +143,8 @@ class Bench:
         place, _ = places(site.marks.job, np.array([job]))
         uid = int(site.marks.uid[place[0]])
         verdicts = judgement.verdicts
+        if judgement.planner_error and math.isfinite(row.deadline[0]):
+            raise PlannerError(judgement.planner_error)
         if verdicts.code[0] == Verdict.DEFER:
             until = float(verdicts.retry_at[0])
             later = {**site.put_off, job: until} if now < until < math.inf else site.put_off
@@ -182,6 +195,14 @@ class Bench:
         text = f"{messages.PREFIX}promised to end by {messages.moment(deadline, now)}"
         said = _decision(row, uid, "admit", judgement, text, now, record.token)
         return Judged(after, (record,), (said,), (Tell(row.id, (text,)),))
+
+
+def _unjudged(site: Site, job: int, problem: str, now: float) -> Judged:
+    """Leave a job held that could not be judged, by no fault of its own; it is judged again."""
+    why = "rtsched failed to judge it, and its administrators are told"
+    told = Tell(np.array([job], np.int64), (messages.put_off(why, math.inf, now),))
+    later = replace(site, put_off={**site.put_off, job: now + AGAIN})
+    return Judged(later, actions=(told,), problem=problem)
 
 
 def _waits_for_more(

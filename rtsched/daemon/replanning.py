@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from rtsched.counting import counted
 from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.site import promises_of
+from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Verdicts
 
 SLACK = 1.0
 """Seconds by which nodes may come free after a planned start: batch systems count whole seconds."""
@@ -42,11 +45,25 @@ _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Replanned:
-    """The site with a plan that holds, the promises that broke, and what has to be done for it."""
+    """The site with a plan that holds, the promises that broke, and what has to be done for it.
+
+    Attributes
+    ----------
+    site : Site
+        After it.
+    changed : tuple of Record
+        Promises that broke, to be written down.
+    actions : tuple of Action
+        What is asked of the batch system for it.
+    problem : str
+        That the planner failed, in a sentence; empty if it answered. The plan is kept then, even
+        where it does not hold, no promise breaks, and the next cycle tries again.
+    """
 
     site: Site
     changed: tuple[Record, ...] = ()
     actions: tuple[Action, ...] = ()
+    problem: str = ""
 
 
 def replan(
@@ -76,11 +93,41 @@ def replan(
         Nodes that may come back at once. What is planned on them and fits nowhere else stays so.
     """
     snapshot = replace(site.snapshot, now=now)
-    lost = _lost(site, snapshot)
-    if not len(lost):
-        asked = judge(snapshot, planner, snapshot.queued.take([])).judgement
-        better = None if asked is None else asked.verdicts.plan
-        return Replanned(_planned(site, better) if better is not None else site)
+    lost = lost_starts(site, snapshot)
+    try:
+        if not len(lost):
+            return Replanned(_improved(site, snapshot, planner))
+        return _mended(site, snapshot, planner, lost, words, young, shaken)
+    except PlannerError as error:
+        text = f"{error}; the plan stays as it was, and the next cycle tries again"
+        if len(lost):
+            text = f"{text}: {counted(len(lost), 'promised job')} must be planned anew"
+        return Replanned(site, problem=text)
+
+
+def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
+    """Return the site with a better plan, if the planner knows one."""
+    better = _judged(snapshot, planner, snapshot.queued.take([])).plan
+    return site if better is None else _planned(site, better)
+
+
+def _mended(
+    site: Site,
+    snapshot: Snapshot,
+    planner: Chain,
+    lost: NDArray[np.int64],
+    words: messages.Words,
+    young: float,
+    shaken: NDArray[np.int64],
+) -> Replanned:
+    """Return the site with a plan in which the jobs `lost` have other starts, or without them.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    now = snapshot.now
     plan, failed = _anew(site, snapshot, planner, lost)
     spared = np.intersect1d(failed, _planned_on(snapshot.plan, shaken))
     if len(spared):
@@ -92,7 +139,7 @@ def replan(
     late = _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
-        moved, still = _anew(site, freed, planner, _lost(site, freed))
+        moved, still = _anew(site, freed, planner, lost_starts(site, freed))
         if not len(still):
             after = site if moved is snapshot.plan else _planned(site, moved)
             return Replanned(after, actions=(Requeue(late),))
@@ -108,17 +155,37 @@ def _planned_on(plan: Schedule, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
 def _anew(
     site: Site, snapshot: Snapshot, planner: Chain, lost: NDArray[np.int64]
 ) -> tuple[Schedule, NDArray[np.int64]]:
-    """Return a plan in which the jobs `lost` are planned anew, and those without a place in it."""
+    """Return a plan in which the jobs `lost` are planned anew, and those without a place in it.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
     if not len(lost):
         return snapshot.plan, lost
     rest, rows = _without(snapshot, lost), _asked(site, lost)
-    again = judge(rest, planner, rows).judgement
-    assert again is not None  # noqa: S101  some jobs were judged
-    plan = again.verdicts.plan if again.verdicts.plan is not None else rest.plan
-    return plan, np.setdiff1d(lost, rows.id[again.verdicts.code == Verdict.ADMIT])
+    again = _judged(rest, planner, rows)
+    plan = again.plan if again.plan is not None else rest.plan
+    return plan, np.setdiff1d(lost, rows.id[again.code == Verdict.ADMIT])
 
 
-def _lost(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
+def _judged(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
+    """Return the planner's verdicts.
+
+    Raises
+    ------
+    PlannerError
+        If it raised or answered wrongly.
+    """
+    judgement = judge(snapshot, planner, jobs).judgement
+    assert judgement is not None  # noqa: S101  some jobs were judged, or the planner was asked
+    if judgement.planner_error:
+        raise PlannerError(judgement.planner_error)
+    return judgement.verdicts
+
+
+def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     """Return the jobs that wait for a promised start that is not to be had, or have none."""
     plan, now = snapshot.plan, snapshot.now
     entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))

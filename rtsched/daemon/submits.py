@@ -16,7 +16,9 @@ from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
 from rtsched.daemon.due import with_due_started
 from rtsched.daemon.records import Record
+from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
+from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
@@ -98,7 +100,13 @@ class Desk:
     words: messages.Words
 
     def judge(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
-        """Judge a submission at `now`, seconds since the epoch; nothing is written down."""
+        """Judge a submission at `now`, seconds since the epoch; nothing is written down.
+
+        Raises
+        ------
+        PlannerError
+            If the planner failed on it.
+        """
         judged = self._judged(site, submission, user, now)
         given = [record.id for record in judged.changed if record.standing == "provisional"]
         if not given or submission.job < 0:
@@ -208,10 +216,20 @@ class Desk:
         return Judged(site, ruling, (), "pass", codes, offer, judgement, text)
 
     def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
+        """Judge a job.
+
+        Raises
+        ------
+        PlannerError
+            If the planner failed on a job with a deadline, and the site does not defer it for that.
+        """
         edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges
         snapshot, due = with_due_started(replace(site.snapshot, now=now, edges=edges))
         judgement = judge(snapshot, self.chain, row).judgement
         assert judgement is not None  # noqa: S101  one job was judged
+        unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
+        if unknown and np.isfinite(row.deadline[0]):
+            raise PlannerError(f"{judgement.planner_error}; nothing was judged")
         if judgement.verdicts.plan is None or not len(due):
             return judgement
         plan = Schedule.joined([due, judgement.verdicts.plan])
@@ -249,7 +267,10 @@ class Desk:
         site = site.without(record.id for record in given_up)
         for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
             asked = row.replace(deadline=np.array([deadline]))
-            verdicts = self._asked(site, asked, links, now).verdicts
+            try:
+                verdicts = self._asked(site, asked, links, now).verdicts
+            except PlannerError:  # the rejection stands, and its offer is named; it is not held
+                continue
             if verdicts.code[0] == Verdict.ADMIT and verdicts.plan is not None:
                 expires = now + self.settings.offer
                 record = record_of(asked, who, deadline, "offered", now, expires)
@@ -301,11 +322,14 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
 def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> Record | None:
     """Return the offer that a submission takes: the same job by the offered deadline or later.
 
-    It waits for the same jobs, of those that have not ended (`links`).
+    It waits for the same jobs, of those that have not ended (`links`). An offer whose planned start
+    was lost, and that no cycle could plan anew, is not there to be taken.
     """
-    if not np.isfinite(row.deadline[0]):
-        return None
-    for record in site.of_user(uid, "offered"):
+    offers = site.of_user(uid, "offered") if np.isfinite(row.deadline[0]) else []
+    lost = lost_starts(site, replace(site.snapshot, now=now)) if offers else ()
+    for record in offers:
+        if record.id in lost:
+            continue
         kept = site.row(record.id)
         alike = all(_equal(kept, row, name) for name in SHAPE)
         alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)

@@ -19,6 +19,7 @@ from rtsched.daemon.messages import Words
 from rtsched.daemon.site import Site
 from rtsched.daemon.submits import Desk
 from rtsched.daemon.working import settle, steered
+from rtsched.errors import PlannerError
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -44,7 +45,10 @@ def warm_up(policy: Policy, rules: Rules) -> None:
     for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
         for left in (900.0, 3600.0, 100.0):  # fits, fits behind it, does not fit
             submission = Submission(_job(kind, _NOW + left), Edges.build(0), 0)
-            site = desk.judge(site, submission, "", _NOW).site
+            try:
+                site = desk.judge(site, submission, "", _NOW).site
+            except PlannerError as error:  # it may still know what to do with the site's own jobs
+                log.error("planning_failed", problem=str(error))
     sight = replace(_sight(site), time=_NOW + 1.0)
     settled = settle(site, sight, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)

@@ -45,6 +45,8 @@ class Settled:
         What happened since the look before.
     decisions : tuple of Decision
         What was said to jobs that were parked.
+    problems : tuple of str
+        What the planner could not do, one sentence each.
     """
 
     site: Site
@@ -52,6 +54,7 @@ class Settled:
     actions: tuple[Action, ...]
     events: Events
     decisions: tuple[Decision, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,15 +94,17 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float) -> Settled:
     judged = rules.bench.judge(merged.site, now)
     site, changed = judged.site, [*merged.changed, *judged.changed]
     actions = [*merged.actions, *judged.actions, *settled_parked(site)]
+    problems = [judged.problem] if judged.problem else []
     if rules.planner is not None:
         replanned = replan(site, rules.planner, rules.bench.words, now, rules.young, sight.shaken)
         site = replanned.site
         changed += replanned.changed
         actions += replanned.actions
+        problems += [replanned.problem] if replanned.problem else []
     plan = site.snapshot.plan
     reserve = Reserve(plan.entries.job, plan)
-    said = judged.decisions
-    return Settled(site, tuple(changed), (reserve, *actions), merged.events, said)
+    whole = (reserve, *actions)
+    return Settled(site, tuple(changed), whole, merged.events, judged.decisions, tuple(problems))
 
 
 def _without_periodic_nodes(sight: Sight, rules: Rules) -> Sight:

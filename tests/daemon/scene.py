@@ -35,10 +35,17 @@ WORDS = Words(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
 class Scene:
     """Drives a site as the daemon does, with hand-made looks."""
 
-    def __init__(self, nodes: int = 4, planner: str = "mcdf", **settings: float) -> None:
+    def __init__(
+        self,
+        nodes: int = 4,
+        planner: str = "mcdf",
+        plugin: object = None,
+        member: Mapping[str, str] | None = None,
+        **settings: float,
+    ) -> None:
         edf = Mcdf(Mcdf.Config(order="deadline"))
-        plugin = {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
-        self.chains = Chains(Chain([Member(planner, plugin)], planner), ())
+        plugin = plugin or {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
+        self.chains = Chains(Chain([Member(planner, plugin, **(member or {}))], planner), ())
         self.settings = DaemonSettings(**settings)
         unused = self.settings.unused_promises_per_hour
         bench = Bench(self.chains, NAMES.get, WORDS, unused=unused)

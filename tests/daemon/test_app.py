@@ -16,12 +16,17 @@ from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.store import Store
+from rtsched.hookspecs import hookimpl
 from rtsched.model.actions import Action, Tell
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.verdicts import Verdicts
 
 
 class Failing:
@@ -52,6 +57,37 @@ class Failing:
                 outcome = "failed" if self.failures >= 0 else "done"
                 dones.append(Done(Change("tell", job, text), outcome))
         return [done.change for done in dones], dones
+
+
+class Clueless:
+    """A planner that raises."""
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+        """Raise."""
+        raise ZeroDivisionError("no idea")
+
+
+def test_a_planner_that_fails_is_reported(tmp_path: Path) -> None:
+    """`rtsched status` and the metrics say so; the cycle goes on to its end."""
+
+    async def cycle() -> tuple[tuple[str, ...], str]:
+        chains = [Chains(Chain([Member("bad", Clueless())], "bad"), ()) for _ in range(2)]
+        policy = Policy(LiveSite(), *chains)
+        with Store(tmp_path / "rtsched.db") as store:
+            daemon = Daemon(
+                policy, store, Failing(0), SlurmTranslator(), Metrics(), reread=lambda: policy
+            )
+            for _ in range(2):
+                await daemon.cycle()
+            return daemon.status.problems, daemon.metrics.text()
+
+    problems, metrics = asyncio.run(cycle())
+    assert problems == (
+        "planner 'bad' failed: ZeroDivisionError: no idea; the plan stays as it was, and the next "
+        "cycle tries again",
+    )
+    assert "rtsched_planning_failures_total 2.0" in metrics
 
 
 def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scene import T0, Scene
 
+from rtsched.daemon.parked import AGAIN, Bench, Judged
 from rtsched.daemon.parked import AT_A_TIME as PARKED
-from rtsched.daemon.parked import Bench, Judged
 from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 
@@ -85,19 +85,22 @@ def test_who_leaves_promises_unused_gets_no_more_by_parked_jobs() -> None:
 
 
 def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
-    """It is let go and told so; the others are judged, in this cycle and the next."""
-    scene, seen = Scene(), []
+    """It stays held, for it is our fault, and is judged again later; the others are judged."""
+    scene, seen, defect = Scene(), [], [True]
     honest = Bench._judge_one
 
     def odd(self: Bench, site: Site, job: int, now: float) -> Judged:
         seen.append(job)
-        if job == 2:
+        if job == 2 and defect:
             raise OverflowError("too large")
         return honest(self, site, job, now)
 
     monkeypatch.setattr(Bench, "_judge_one", odd)
     jobs = parked(3, deadline=T0 + 3600, wall_time=60.0)
-    assert judged(scene, T0 + 1, jobs) == {Release: [1, 3, 2], Cancel: []}
+    assert judged(scene, T0 + 1, jobs) == {Release: [1, 3], Cancel: []}
     assert list(scene.site.records) == [1, 3]
-    assert judged(scene, T0 + 2, jobs)[Release] == [1, 3, 2]
+    settled = scene.look(T0 + 2, parked=jobs)
+    assert [each.job.tolist() for each in settled.actions if isinstance(each, Admit)] == [[1, 3]]
     assert seen == [1, 2, 3], "once each"
+    defect.clear()
+    assert judged(scene, T0 + 2 + AGAIN, jobs)[Release] == [1, 2, 3]
