@@ -29,8 +29,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
 import promised_pool  # noqa: E402
 import promising  # noqa: E402
 from promised_pool import LivePool, live_pool, submit_file, within  # noqa: E402
-from promising import Live, Said, eventually, in_minutes, lost_and_invented  # noqa: E402
+from promising import Live, Said, in_minutes, lost_and_invented  # noqa: E402
 from testbed import Cluster, SlurmOptions  # noqa: E402
+from testbed.waiting import eventually  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

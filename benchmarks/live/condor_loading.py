@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed import Pool, PoolOptions, fragments
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

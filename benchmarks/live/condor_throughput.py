@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import condor_loading
 import throughput
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path

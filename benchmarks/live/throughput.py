@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import loading
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

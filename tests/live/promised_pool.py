@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from promising import OPEN, Said, Watched, eventually
+from promising import OPEN, Said, Watched
 from testbed import Pool, PoolOptions, fragments
+from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import job_id, name_of
 
@@ -119,6 +120,12 @@ class LivePool(Watched):
         return self.submit(
             f"+RtRunTime = {seconds + 5:.0f}", f"queue {count}", user=user, seconds=seconds
         ).job
+
+    def occupy(self, count: int, seconds: float) -> None:
+        """Have best-effort jobs run on so many slots, and the daemon know of them."""
+        self.fill(count, seconds)
+        eventually(lambda: len(self.ads("JobStatus == 2")) == count, 40, "all fillers run")
+        self.polled()
 
     def cancel_all(self) -> None:
         """Cancel all jobs, and wait until their promises are closed."""

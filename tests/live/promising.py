@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import Box, Cluster, TestbedError
-from testbed.services import attempts, wait_for
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -128,6 +128,27 @@ class Watched:
         )
         return self.standing(job)
 
+    def wait_clock(self, step: float) -> None:
+        """Wait until the daemon's clock is so far from the true time."""
+        eventually(
+            lambda: abs(self.ask("status")["now"] - time.time() - step) < 60, 20, "its clock"
+        )
+
+    def polled(self) -> None:
+        """Wait until the daemon has acted on what the batch system shows now.
+
+        By the daemon's own clock: a poll that begins from now on, and the next one, which begins
+        when all that the first one means is done.
+        """
+        since = self.ask("status")["now"]
+
+        def began() -> float:
+            return float(self.ask("status")["looked"] or 0.0)
+
+        for what in ("the daemon polls", "the daemon has acted on a poll"):
+            eventually(lambda since=since: began() > since, 20, what)
+            since = began()
+
     def must_promise(self, submit: Callable[[], Said]) -> int:
         """Return the job of a submission that must be promised its deadline.
 
@@ -194,22 +215,9 @@ class Live(Watched):
         def over() -> bool:
             return not self.cluster.run(["squeue", "-h"]).stdout.strip()
 
-        wait_for("all jobs are over", over, 40)
+        eventually(over, 40, "all jobs are over")
         if self.cluster.services.alive("rtsched"):
             eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
-
-
-def eventually(
-    claim: Callable[[], Any], seconds: float = 20, what: Callable[[], str] | None = None
-) -> Any:
-    """Return what a claim returns as soon as that is true.
-
-    Fails if it never is, though a quiet machine needs less than so many seconds.
-    """
-    for _ in attempts(seconds):
-        if found := claim():
-            return found
-    raise AssertionError(what() if what else "it did not come true")
 
 
 def in_minutes(minutes: float) -> str:

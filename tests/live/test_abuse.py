@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import BOUND, SITE, Live, Said, eventually, in_minutes
+from promising import BOUND, SITE, Live, Said, in_minutes
 from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,7 @@ def test_tokens_cannot_be_forged(live: Live, firm: int) -> None:
             assert said.startswith("1 "), said
         assert live.submit(*WISH, f"--admin-comment={text}", user="bob").job == 0
     assert job not in live.tokens()
-    time.sleep(2.5)
+    live.polled()
     assert live.standing(firm) == "firm"
     assert live.standing(job) == ""
 

@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
-from promising import eventually
 from testbed import Cluster, SlurmOptions, SubmitError
+from testbed.waiting import eventually
 
 SITE = """
 planner = "mcdf"

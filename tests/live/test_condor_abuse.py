@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from promised_pool import LivePool, live_pool, submit_file, within
-from promising import Said, eventually
+from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.shape import OURS, WISHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from promising import Said
 
 FAR = within(20_000)
 HELD = "hold = true"

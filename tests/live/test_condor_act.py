@@ -15,7 +15,7 @@ import pytest
 from remote import Remote
 from testbed import Pool, PoolOptions, fragments
 from testbed.pool import STATES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from promised_pool import QUICK, SITE, SUBMIT_CONF, LivePool, live_pool, within
-from promising import PROMISED, eventually
+from promising import PROMISED
+from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 
@@ -64,8 +65,7 @@ def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     """The user reads a promise; slots are kept; the jobs end in time, and best effort goes on."""
     others = live.fill(14, seconds=10)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
-    full = time.time()
-    eventually(lambda: (live.ask("status")["looked"] or 0.0) > full)
+    live.polled()
     said = live.submit(*within(120), "queue 3", seconds=4)
     assert re.search(r"promised to end by \S+; planned to start at \S+ on 1 node", said.text)
     jobs = [said.job + proc for proc in range(3)]
@@ -138,8 +138,7 @@ def test_feasible_and_its_promise(live: LivePool) -> None:
 
 def test_a_load_learns_its_chunks(live: LivePool) -> None:
     """Chunks of a divisible load find their shares in ad and environment; the rest is removed."""
-    live.fill(6, seconds=5)
-    time.sleep(3)
+    live.occupy(6, seconds=12)
     lines = ("executable = /usr/local/bin/chunk.sh", "transfer_executable = false")
     home = ("output = /home/alice/chunk.$(ProcId)", f"+RtDeadline = {time.time() + 95:.0f}")
     job = live.promise(*lines, *home, *LOAD, "queue 6")
@@ -164,8 +163,7 @@ def test_a_load_learns_its_chunks(live: LivePool) -> None:
 
 def test_a_parallel_job_gets_a_size(live: LivePool) -> None:
     """A moldable parallel job runs on as many slots as planned, all of them in its node set."""
-    live.fill(6, seconds=5)
-    time.sleep(3)
+    live.occupy(6, seconds=12)
     lines = (
         "universe = parallel",
         "machine_count = 4",
@@ -207,7 +205,7 @@ def test_a_job_that_is_submitted_held(live: LivePool) -> None:
     said = live.submit("hold = true", *within(600), seconds=3)
     assert "judged when it is released" in said.text
     assert not said.promised
-    time.sleep(3)  # looks
+    live.polled()
     ad = live.ad(said.job)
     assert (ad["RtAdmission"], ad.get("RtWhy")) == ("parked", None)
     live.pool.run(["condor_release", name_of(said.job)], user="alice")
@@ -279,8 +277,8 @@ def test_dagman(live: LivePool) -> None:
 def test_a_dry_run_touches_nothing(live: LivePool) -> None:
     """It judges, plans, and says what it would change; the queue is as before."""
     live.pool.stop_daemon()
-    live.fill(6, seconds=20)
-    time.sleep(3)
+    live.fill(6, seconds=60)
+    eventually(lambda: len(live.ads("JobStatus == 2")) == 6)
     waiting = live.submit(*within(300)).job
     moving = ("ServerTime", "LastRejMatch", "AutoCluster")
 
@@ -306,7 +304,7 @@ def test_a_job_that_outlives_its_run_time(live: LivePool) -> None:
     lines = ("executable = /bin/sh", stubborn, "+RtRunTime = 12", "queue 6")
     others = live.submit(*lines, user="bob").job
     live.wait_status(others, "running")
-    time.sleep(1.5)
+    live.polled()
     job = live.promise(*within(70, 20), seconds=3)
     live.wait_standing(job, "kept", seconds=80)
     assert "rtsched: run time" in json.dumps(live.ads('Owner == "bob"'))

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import EAGER, SITE, SUBMIT_CONF, TABLE, LivePool, live_pool, submit_file, within
-from promising import BOUND, UNPROMISED, Said, eventually, lost_and_invented
+from promising import BOUND, UNPROMISED, Said, lost_and_invented
+from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 
@@ -74,9 +75,7 @@ def settled(live: LivePool) -> None:
 
 def waiting(live: LivePool) -> int:
     """Return a job of alice's with a promise, which waits for best-effort jobs to end."""
-    live.fill(6, seconds=15)
-    eventually(lambda: len(live.ads("JobStatus == 2")) == 6)
-    time.sleep(1.5)
+    live.occupy(6, seconds=15)
     job = live.promise(FAR, "+RtRunTime = 20", seconds=2)
     live.wait_standing(job, "firm")
     return job
@@ -248,7 +247,8 @@ def test_a_clock_that_steps(live: LivePool) -> None:
     job = waiting(live)
     for step in (3600.0, -3600.0, 0.0):
         pool.step_clock(step)
-        time.sleep(2.2)
+        live.wait_clock(step)
+        live.polled()
         assert live.standing(job) in {"firm", "kept"}
     assert eventually(lambda: live.submit(FAR, "+RtRunTime = 20", seconds=1).promised)
     pool.stop_daemon()
@@ -435,9 +435,7 @@ def test_a_machine_that_dies_under_a_promised_job(live: LivePool) -> None:
 
 def test_machines_that_do_not_come_back(live: LivePool) -> None:
     """A promise that no other machine can keep is broken long before its deadline, and told."""
-    live.fill(6, seconds=20)
-    eventually(lambda: len(live.ads("JobStatus == 2")) == 6)
-    time.sleep(1.5)
+    live.occupy(6, seconds=20)
     job = live.promise(*within(3600), '+RtClass = "fast"', seconds=2)
     other = live.promise(*within(3600), seconds=2)
     for each in (job, other):

@@ -9,7 +9,7 @@ import pytest
 from testbed import Pool, PoolOptions, SubmitError
 from testbed.condor import HOST, fragments
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 from rtsched.adapters.condor.shape import OURS, WISHES
 

@@ -9,7 +9,7 @@ import pytest
 from guide import blocks, follow, unpack
 from testbed import Pool, PoolOptions, SubmitError
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "condor" / "install.md"
 

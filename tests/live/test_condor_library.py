@@ -15,7 +15,7 @@ from filter_server import FilterServer, answering, hanging
 from testbed import Pool, PoolOptions, SubmitError
 from testbed.condor import HOST, fragments
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 from rtsched.adapters.condor.submission import ad_of
 from rtsched.adapters.wire import Kind, Tag

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from remote import Remote
 from testbed import Pool, PoolOptions
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from testbed import Pool, PoolOptions
 from testbed.condor import FRAGMENTS, HOST, fragments
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

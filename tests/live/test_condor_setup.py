@@ -7,7 +7,7 @@ import json
 import pytest
 from testbed import Pool, PoolOptions
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 SITE = """\
 planner = "mcdf"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from guide import blocks
 from testbed import Pool, PoolOptions, fragments
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "condor" / "user.md"
 SETTINGS = {"portfolio": "rounds = 1", "spare": ""}

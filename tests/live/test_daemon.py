@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import PROLOG, PROMISED, SITE, Live, eventually, in_minutes
+from promising import PROLOG, PROMISED, SITE, Live, in_minutes
 from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +54,10 @@ def live() -> Iterator[Live]:
 
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that answers."""
+    """Each test begins without jobs, and with a daemon that answers and may use all nodes."""
     if not live.cluster.services.alive("rtsched"):
         live.cluster.start_daemon(SITE + SCOPES)
+    eventually(lambda: live.ask("status")["usable"] == 8, 30, "the daemon may use all nodes")
     yield
     live.cancel_all()
 
@@ -92,7 +93,7 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     ]
     for job in others[:8]:
         live.cluster.wait_job(job, "RUNNING")
-    time.sleep(1.5)
+    live.polled()
     said = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
     assert re.search(r"promised to end by \S+; planned to start (at \S+|now) on 4 nodes", said.text)
     guard = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
@@ -100,9 +101,13 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     assert guard["NodeCnt"] == "4"
     assert {"IGNORE_JOBS", "OVERLAP"} <= set(guard["Flags"].split(","))
     seen = planned(live, said.job)
-    while live.cluster.job(said.job)["JobState"] == "PENDING":
+
+    def started() -> bool:
+        nonlocal seen
         seen = planned(live, said.job) or seen
-        time.sleep(0.2)
+        return live.cluster.job(said.job)["JobState"] != "PENDING"
+
+    eventually(started, 90)
     names = live.cluster.run(
         ["scontrol", "show", "hostnames", live.cluster.job(said.job)["NodeList"]]
     )
@@ -188,7 +193,7 @@ def test_partitions_where_it_only_watches_or_warns(live: Live) -> None:
     assert "rtsched: warning: " in told.text
     fine = live.submit("-N1", "--time=1", in_minutes(20), "--partition=trial")
     assert PROMISED not in fine.text
-    time.sleep(2)
+    live.polled()
     assert not {quiet.job, told.job, fine.job} & {each.id for each in live.kept()}
 
 
@@ -198,6 +203,19 @@ def calls(live: Live) -> set[str]:
     assert "rtsched" in shown
     types = re.findall(r"^\s+(REQUEST_\w+)\s+\(", shown, re.MULTILINE)
     return set(types)
+
+
+def scheduled(live: Live) -> None:
+    """Wait until Slurm's backfill has run once from now on: it has seen every job."""
+
+    def cycles() -> int:
+        shown = live.cluster.run(["sdiag"]).stdout.partition("Backfilling stats")[2]
+        found = re.search(r"Total cycles: (\d+)", shown)
+        assert found, shown
+        return int(found[1])
+
+    before = cycles()
+    eventually(lambda: cycles() > before + 1, 30, "two runs of backfill")
 
 
 def dump(live: Live) -> str:
@@ -220,12 +238,12 @@ def test_a_dry_run_touches_nothing(live: Live) -> None:
     hog = cluster.sbatch(["-N8", "--exclusive", "--time=2"], user="bob", script="sleep 60")
     cluster.wait_job(hog, "RUNNING")
     waiting = live.submit("-N4", "--time=2", in_minutes(60)).job
-    time.sleep(2)
+    scheduled(live)
     cluster.run(["sdiag", "--reset"])
     before = dump(live)
     cluster.start_daemon(args=["--dry-run"])
     try:
-        time.sleep(3)
+        live.polled()
         shown = live.ask("plan", user="root")
         assert shown["mode"] == "dry-run"
         assert any(str(waiting) in change["text"] for change in shown["changes"])
@@ -267,7 +285,7 @@ def test_nobody_can_keep_it(live: Live) -> None:
     """A promise that no plan keeps any more is broken at once, its user told, and the job stays."""
     hog = live.cluster.sbatch(["-N8", "--time=3"], user="bob", script="sleep 60")
     live.cluster.wait_job(hog, "RUNNING")
-    time.sleep(1.5)
+    live.polled()
     job = live.promise("-N8", "--time=1", in_minutes(30))
     live.wait_standing(job, "firm")
     live.cluster.run(["scontrol", "update", "nodename=slow6", "state=drain", "reason=test"])

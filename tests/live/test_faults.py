@@ -7,18 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import (
-    BOUND,
-    SITE,
-    UNPROMISED,
-    Live,
-    Said,
-    burst,
-    eventually,
-    in_minutes,
-    lost_and_invented,
-)
+from promising import BOUND, SITE, UNPROMISED, Live, Said, burst, in_minutes, lost_and_invented
 from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,7 +227,8 @@ def test_a_clock_that_steps(live: Live) -> None:
     live.wait_standing(waiting, "firm")
     for step in (3600.0, 0.0, -3600.0, 0.0):
         cluster.step_clock(step)
-        time.sleep(3)
+        live.wait_clock(step)
+        live.polled()
         assert live.standing(job) in {"firm", "kept"}
         assert live.standing(waiting) in {"firm", "kept"}
         assert cluster.services.alive("rtsched")

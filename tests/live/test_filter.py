@@ -13,7 +13,7 @@ import pytest
 from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
 from testbed import Cluster, SlurmOptions
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 from rtsched.adapters.wire import HEADER, Kind, Tag, encode
 
@@ -47,12 +47,12 @@ class Site:
             return
         before = self.log.read_text().count("rtsched: settings of")
         self.cluster.path(SETTINGS).write_text(text)
-        for _ in range(100):
+
+        def read_again() -> bool:
             self.cluster.run(["submit", "1", "none"], user="alice")
-            if self.log.read_text().count("rtsched: settings of") > before:
-                return
-            time.sleep(0.1)
-        raise AssertionError("the filter does not read its settings again")
+            return self.log.read_text().count("rtsched: settings of") > before
+
+        wait_for("the filter reads its settings again", read_again, 10)
 
     def serve(self, behave: Behaviour) -> FilterServer:
         """Listen where the filter asks."""

@@ -9,7 +9,7 @@ import pytest
 from guide import blocks, follow, unpack
 from testbed import Cluster, SlurmOptions
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "install.md"
 

@@ -11,7 +11,7 @@ import pytest
 from testbed import Pool, PoolOptions, SubmitError, TestbedError, fragments
 from testbed.condor_images import stack
 from testbed.images import SUITES
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 SMALL = PoolOptions(fast=1, slow=1)
 WHO = ["executable = /bin/sh", "arguments = \"-c 'id -un;pwd;hostname'\"", "output = out"]

@@ -11,6 +11,7 @@ import pytest
 from remote import Remote
 from testbed import Cluster
 from testbed.slurm import SlurmOptions
+from testbed.waiting import eventually
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ending
 from rtsched.adapters.slurm import SlurmSettings
@@ -59,8 +60,11 @@ def remote(slurm: Cluster) -> Iterator[Remote]:
     for user in ("alice", "bob", "carol"):
         slurm.run(["scancel", "-u", user])
     with Remote(slurm, COMMANDS) as system:
-        while len(system.look().queued) + len(system.look().running):
-            time.sleep(0.2)
+        eventually(
+            lambda: not len(system.look().queued) + len(system.look().running),
+            60,
+            "no job waits or runs",
+        )
         system.apply(Reserve(np.empty(0, np.int64), Schedule.empty()))
 
 
@@ -397,11 +401,9 @@ def test_how_jobs_ended_by_accounting(slurm: Cluster, remote: Remote) -> None:
         )
     )
     slurm.run(["scancel", str(never)])
-    until = time.monotonic() + 30
-    found = remote.ended(good, bad, never, waits, 999999)
-    while len(found) < 3 and time.monotonic() < until:
-        time.sleep(0.5)
-        found = remote.ended(good, bad, never, waits, 999999)
+    jobs = (good, bad, never, waits, 999999)
+    eventually(lambda: len(remote.ended(*jobs)) >= 3, 30, "three jobs are in the accounting")
+    found = remote.ended(*jobs)
     rows = {job: at for at, job in enumerate(found.job.tolist())}
     assert sorted(rows) == sorted([good, bad, never])
     endings = [found.ending[rows[job]] for job in (good, bad, never)]

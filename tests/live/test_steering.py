@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import Live, eventually, in_minutes
+from promising import Live, in_minutes
 from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def test_fast_nodes_are_preferred_again_after_reconfigure(live: Live) -> None:
 
     eventually(preferred, 20, lambda: str(weights(live)))
     live.cluster.run(["scontrol", "reconfigure"])
-    time.sleep(2)
+    live.polled()
     eventually(preferred, 20, lambda: str(weights(live)))
 
 

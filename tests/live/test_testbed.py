@@ -15,7 +15,7 @@ import pytest
 from testbed import Cluster, Sandbox, SlurmOptions, SubmitError, TestbedError, unavailable
 from testbed.images import SUITES, requirements
 from testbed.layers import Layer
-from testbed.services import wait_for
+from testbed.waiting import wait_for
 
 SMALL = SlurmOptions(fast=1, slow=1)
 LUA = """

@@ -9,9 +9,10 @@ HTCondor's do.
 from testbed.box import Box, SubmitError
 from testbed.cluster import Cluster
 from testbed.condor import PoolOptions, fragments
+from testbed.errors import TestbedError
 from testbed.images import unavailable
 from testbed.pool import Pool
-from testbed.sandbox import Sandbox, TestbedError
+from testbed.sandbox import Sandbox
 from testbed.slurm import SlurmOptions
 
 __all__ = [

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from typing import IO, TYPE_CHECKING, Self
 
 from testbed import images
+from testbed.errors import TestbedError
 from testbed.layers import boxes, forget
-from testbed.sandbox import Sandbox, TestbedError
+from testbed.sandbox import Sandbox
 from testbed.services import Services
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from testbed import accounting, images
 from testbed.box import Box, SubmitError
+from testbed.errors import TestbedError
 from testbed.node import Node
-from testbed.sandbox import TestbedError
-from testbed.services import Services, wait_for
+from testbed.services import Services
 from testbed.slurm import SlurmOptions
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

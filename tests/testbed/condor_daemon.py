@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.sandbox import TestbedError
-from testbed.services import wait_for
+from testbed.errors import TestbedError
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from testbed.accounting import ADD_USERS, USERS
+from testbed.errors import TestbedError
 from testbed.images import CHECKOUT, SOURCES, SUITES, Sources, packages, python
 from testbed.layers import Layer, boxes
-from testbed.sandbox import Sandbox, TestbedError
+from testbed.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from testbed import sandbox
 from testbed.accounting import accounting
+from testbed.errors import TestbedError
 from testbed.layers import Layer, boxes, cache
-from testbed.sandbox import Sandbox, TestbedError
+from testbed.sandbox import Sandbox
 from testbed.slurm import PLUGINS
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.services import Services, wait_for
+from testbed.services import Services
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from testbed import condor_images, images
 from testbed.box import Box, SubmitError
 from testbed.condor import PoolOptions
 from testbed.condor_daemon import MASTER, CondorDaemon, descendants
-from testbed.sandbox import TestbedError
-from testbed.services import wait_for
+from testbed.errors import TestbedError
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

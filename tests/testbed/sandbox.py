@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
+from testbed.errors import TestbedError
+from testbed.waiting import NOTED, QuietClock
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -83,12 +86,6 @@ shift
 unshare --mount --pid --uts --ipc --fork --kill-child "$@"
 rm -rf --one-file-system -- "$directory"
 """
-
-
-class TestbedError(RuntimeError):
-    """The testbed could not do what was asked of it."""
-
-    __test__ = False
 
 
 @dataclass(frozen=True)
@@ -305,13 +302,14 @@ class Sandbox:
         Raises
         ------
         TestbedError
-            With what it printed, if it fails and `check` is set, or takes longer than `timeout`.
+            With what it printed, if it fails and `check` is set, or takes longer than `timeout`
+            (seconds of a quiet machine).
         """
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
         with self.popen(argv, user=user, env=env, cwd=cwd, stdin=stdin) as process:
             words = " ".join(map(str, argv))
             try:
-                out, err = process.communicate(input, timeout)
+                out, err = _communicate(process, input, timeout, words)
             except subprocess.TimeoutExpired as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 out, err = process.communicate()
@@ -322,6 +320,23 @@ class Sandbox:
         if check and process.returncode:
             raise TestbedError(f"exit status {process.returncode}: {words}\n{out}{err}")
         return subprocess.CompletedProcess([*map(str, argv)], process.returncode, out, err)
+
+
+def _communicate(
+    process: subprocess.Popen[str], text: str | None, timeout: float, words: str
+) -> tuple[str, str]:
+    """Return what a process prints until it ends, within so many seconds of a quiet machine."""
+    clock, spent = QuietClock(), 0.0
+    try:
+        while True:
+            try:
+                return process.communicate(text, min(timeout - spent, 1.0))
+            except subprocess.TimeoutExpired:
+                text = None  # it is on its way
+                if (spent := clock.now()) >= timeout:
+                    raise
+    finally:
+        NOTED.add(f"command: {words}", clock.now(), timeout)
 
 
 def sweep(home: Path) -> None:

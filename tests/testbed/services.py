@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from testbed.sandbox import Sandbox, TestbedError
+from testbed.errors import TestbedError
+from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from testbed.sandbox import Sandbox
 
 STATE = "/run/testbed"
 
@@ -17,39 +19,6 @@ pid=$1 log=$2
 shift 2
 exec setsid --fork sh -c 'echo $$ >"$0"; exec "$@"' "$pid" "$@" </dev/null >>"$log" 2>&1
 """
-
-
-PATIENCE = 3.0
-"""So many times longer than on a quiet machine may things take."""
-
-
-def attempts(seconds: float) -> Iterator[None]:
-    """Yield for each attempt at what a quiet machine does in so many seconds.
-
-    Between two attempts there is a rest as long as the last one took, so that asking leaves half a
-    processor to whoever is to act.
-    """
-    deadline = time.monotonic() + PATIENCE * seconds
-    while True:
-        begun = time.monotonic()
-        yield
-        if begun > deadline:
-            return
-        time.sleep(min(max(0.02, time.monotonic() - begun), 1.0))
-
-
-def wait_for(what: str, ready: Callable[[], bool], timeout: float = 30) -> None:
-    """Ask again and again until it is so.
-
-    Raises
-    ------
-    TestbedError
-        If it is not so, though a quiet machine needs less than `timeout` seconds.
-    """
-    for _ in attempts(timeout):
-        if ready():
-            return
-    raise TestbedError(f"not within {PATIENCE * timeout:g} s: {what}")
 
 
 class Services:
