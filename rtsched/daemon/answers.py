@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from functools import partial
@@ -18,6 +19,7 @@ from rtsched.daemon.submits import Desk
 from rtsched.errors import AdapterError, PlannerError, RtschedError
 
 if TYPE_CHECKING:
+    from rtsched.adapters.live import Submission
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.server import Asker
     from rtsched.daemon.submits import Judged
@@ -26,6 +28,10 @@ log = structlog.get_logger(__name__)
 
 _NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
 """How a job id begins, as strtol(3) reads it."""
+
+
+PATIENCE = 0.02
+"""Seconds that a submission waits for a cycle's last attempt; the filter waits 50 ms in all."""
 
 
 class Answers:
@@ -48,7 +54,7 @@ class Answers:
             if kind is Kind.MODIFY:
                 result, reply = self._modification(fields)
             else:
-                result, reply = self._submission(fields, asker)
+                result, reply = await self._submission(fields, asker)
         except HungUpError:
             self._count(kind, "unheard", begun)
             raise
@@ -64,7 +70,7 @@ class Answers:
     def _count(self, kind: Kind, result: str, begun: float) -> None:
         self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
 
-    def _submission(self, fields: dict[int, int | str], asker: Asker) -> tuple[str, bytes]:
+    async def _submission(self, fields: dict[int, int | str], asker: Asker) -> tuple[str, bytes]:
         daemon = self.daemon
         now, site, settings = daemon.clock(), daemon.site, daemon.policy.live.daemon
         age = now - site.seen
@@ -76,7 +82,7 @@ class Answers:
         chain = daemon.policy.submits.of(submission.jobs)
         desk = Desk(chain, settings, daemon.words)
         try:
-            judged = desk.judge(site, submission, user_name(submission.uid), now)
+            judged = await self._judged(desk, submission, now)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
@@ -86,7 +92,7 @@ class Answers:
         if daemon.dry_run:
             self._note(judged, name, submission.uid, now)
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
-        answer = daemon.translator.answer(submission, judged.ruling, site.facts)
+        answer = daemon.translator.answer(submission, judged.ruling, judged.site.facts)
         reply = encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
         if not asker.waits():
             raise HungUpError
@@ -96,6 +102,24 @@ class Answers:
             asker.if_unheard(partial(daemon.withdraw, tokens))
         self._note(judged, name, submission.uid, now)
         return judged.verdict, reply
+
+    async def _judged(self, desk: Desk, submission: Submission, now: float) -> Judged:
+        """Judge a submission on the site as it is; none is judged while nothing may be promised."""
+        daemon, user = self.daemon, user_name(submission.uid)
+        judged = desk.judge(daemon.site, submission, user, now)
+        if not judged.changed or daemon.dry_run or daemon.admitting.is_set():
+            return judged
+        if await self._may_admit():
+            return desk.judge(daemon.site, submission, user, now)
+        return desk.later(daemon.site)
+
+    async def _may_admit(self) -> bool:
+        """Return whether promises may be given, now or as soon as a filter can wait for."""
+        try:
+            await asyncio.wait_for(self.daemon.admitting.wait(), PATIENCE)
+        except TimeoutError:
+            return False
+        return self.daemon.admitting.is_set()
 
     def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
         if judged.judgement is not None:

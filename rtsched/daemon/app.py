@@ -2,8 +2,9 @@
 
 A look at the batch system comes from a process of its own. What it means is worked out in a thread,
 from a site that nobody changes; a submission that is judged meanwhile makes another site, and then
-the cycle is worked out again. So a promise is never overwritten, and a submission never waits for a
-cycle.
+the cycle is worked out again, with fewer parked jobs to judge. So a promise is never overwritten.
+A cycle that has been overtaken several times must end all the same: during its last attempt nothing
+is promised. Who asks for a promise then waits for a moment, and else is judged in the next cycle.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rtsched.daemon.forgotten import Recall
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
 from rtsched.daemon.notify import notify
-from rtsched.daemon.parked import Bench
+from rtsched.daemon.parked import AT_A_TIME, Bench
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
@@ -50,8 +51,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-RETRIES = 3
-"""Times that a cycle is worked out beside the loop before it is worked out on it."""
+ATTEMPTS = 4
+"""Times that a cycle is worked out at most; during the last time nothing is promised."""
+
+LEAST = 8
+"""Parked jobs judged in the last attempts; each attempt judges an eighth of the one before."""
 
 PARTS = ("look", "settle", "reserve", "steer", "apply")
 """Of a cycle, in their order, as they stand in the log."""
@@ -138,6 +142,9 @@ class Daemon:
         self.status = Status(clock())
         self._recall = Recall(worker.ended, metrics.lookup_failed)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
+        self.admitting = asyncio.Event()
+        self.admitting.set()
+        self._unheard: set[str] = set()
         self._untold = joined([])
         self._unwritten: tuple[Record, ...] = ()
         self._unsaid = ""
@@ -147,6 +154,8 @@ class Daemon:
 
     def admit(self, site: Site, changed: Sequence[Record]) -> None:
         """Take in a site with a new promise or offer, and have the next cycle come soon.
+
+        Only while `admitting` is set, and on the site that is judged.
 
         Raises
         ------
@@ -158,8 +167,14 @@ class Daemon:
 
     def withdraw(self, tokens: Collection[str]) -> None:
         """Withdraw promises and offers that nobody was told of; they count against nobody."""
-        now, site = self.clock(), self.site
+        self._unheard |= set(tokens)
+        if self.admitting.is_set():
+            self._withdraw_unheard()
+
+    def _withdraw_unheard(self) -> None:
+        now, site, tokens = self.clock(), self.site, self._unheard
         gone = [r for r in site.records.values() if r.token in tokens and r.standing != "firm"]
+        self._unheard = set()
         if not gone:
             return
         closed = [
@@ -262,23 +277,36 @@ class Daemon:
         return Rules(cycles, cycles.planner_alone, young, bench)
 
     async def _settle(self, sight: Sight) -> Settled:
-        rules = self._rules()
-        for attempt in range(RETRIES + 1):
-            site, now = self.site, self.clock()
-            if attempt < RETRIES:
-                settled = await asyncio.to_thread(settle, site, sight, rules, now)
-            else:
-                settled = settle(site, sight, rules, now)
+        """Work out in a thread what a look means, until no submission comes in between."""
+        for attempt in range(ATTEMPTS - 1):
+            site = self.site
+            settled = await self._settled(sight, max(AT_A_TIME >> 3 * attempt, LEAST))
             if self.site is site:
-                break
-        moved = settled.site.snapshot.version != site.snapshot.version
+                self._take_in(settled)
+                return settled
+        self.admitting.clear()
+        try:
+            settled = await self._settled(sight, LEAST)
+            self._take_in(settled)
+        finally:
+            self.admitting.set()
+            self._withdraw_unheard()
+        return settled
+
+    async def _settled(self, sight: Sight, parked: int) -> Settled:
+        return await asyncio.to_thread(
+            settle, self.site, sight, self._rules(), self.clock(), parked
+        )
+
+    def _take_in(self, settled: Settled) -> None:
+        """Take in what a cycle came to; the site must be the one that it was worked out from."""
+        moved = settled.site.snapshot.version != self.site.snapshot.version
         for decision in settled.decisions:
             self.store.note(decision)
-        if not (settled.changed or moved or self._unwritten):
+        if settled.changed or moved or self._unwritten:
+            self._adopt_anyway(settled.site, settled.changed)
+        else:
             self.site = settled.site
-            return settled
-        self._adopt_anyway(settled.site, settled.changed)
-        return settled
 
     async def _apply(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:
         """Have actions carried out; return the changes that they came to, and their outcomes."""

@@ -118,6 +118,11 @@ def held() -> str:
     return f"{PREFIX}held; it is judged when it is released, and nothing is promised before"
 
 
+def busy() -> str:
+    """Return what a user reads whose job is judged in the next cycle."""
+    return f"{PREFIX}held for a moment: it is accepted or rejected in a few seconds"
+
+
 def warned(judgement: Judgement, words: Words, now: float) -> str:
     """Return what plug-ins that only warn would have said against the job; empty: nothing."""
     _, why, offer = uncounted(judgement, ("warn",), words)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 AT_A_TIME = 500
-"""Parked jobs judged in one cycle."""
+"""Parked jobs judged in one cycle, at the most."""
 
 UNPROMISED = "rtsched: it cannot be promised a deadline; it runs as any other job"
 
@@ -98,10 +98,10 @@ class Bench:
     everything: bool = False
     unused: int = 0
 
-    def judge(self, site: Site, now: float) -> Judged:
-        """Judge the jobs that are parked, in order of (submit, id), some in each cycle."""
+    def judge(self, site: Site, now: float, most: int = AT_A_TIME) -> Judged:
+        """Judge the first `most` jobs that are parked, in order of (submit, id)."""
         whole, problems = Judged(site), list[str]()
-        for job in self._waiting(site)[:AT_A_TIME].tolist():
+        for job in self._waiting(site)[:most].tolist():
             one = self._tried(whole.site, job, now)
             problems += [one.problem] if one.problem else []
             whole = Judged(

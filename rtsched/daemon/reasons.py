@@ -13,6 +13,9 @@ REASONS: dict[str, str] = {
     "batch system has shown yet; some seconds later it can be judged.",
     "submit.held": "Not a rejection: its user holds it, so nobody knows when it may start; it is "
     "judged when it is released.",
+    "submit.busy": "Not a rejection: the daemon was reworking its plan just then, and could not "
+    "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
+    "later.",
     "submit.offer": "Not a rejection: it was admitted by the counter-offer that was held for it.",
     "wait.held": "The job is held, by its user, by an admin, or until it has been judged.",
     "wait.planned": "It was promised something, and its planned start is to come.",

@@ -114,6 +114,12 @@ class Desk:
         numbers = {**judged.site.numbers, **dict.fromkeys(given, submission.job)}
         return replace(judged, site=replace(judged.site, numbers=numbers))
 
+    @staticmethod
+    def later(site: Site) -> Judged:
+        """Have a job wait, held, until the next cycle judges it: now nothing may be promised."""
+        ruling = Ruling(False, messages.busy(), parked=True)
+        return Judged(site, ruling, verdict="defer", codes=("submit.busy",))
+
     def _judged(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
         if submission.problem:
             return self._unusable(site, submission.problem)

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.cycle import observe, steer
 from rtsched.daemon.merging import merge
-from rtsched.daemon.parked import settled_parked
+from rtsched.daemon.parked import AT_A_TIME, settled_parked
 from rtsched.daemon.replanning import replan
 from rtsched.model.actions import Action, Reserve, SetNodeWeight
 from rtsched.model.cluster import NodeState
@@ -88,10 +88,13 @@ class Rules:
     bench: Bench
 
 
-def settle(site: Site, sight: Sight, rules: Rules, now: float) -> Settled:
-    """Return promises and plan after a look: who appeared and ended, who is judged, who moves."""
+def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_A_TIME) -> Settled:
+    """Return promises and plan after a look: who appeared and ended, who is judged, who moves.
+
+    At most `parked` of the parked jobs are judged.
+    """
     merged = merge(site, _without_periodic_nodes(sight, rules), rules.bench.words, now)
-    judged = rules.bench.judge(merged.site, now)
+    judged = rules.bench.judge(merged.site, now, parked)
     site, changed = judged.site, [*merged.changed, *judged.changed]
     actions = [*merged.actions, *judged.actions, *settled_parked(site)]
     problems = [judged.problem] if judged.problem else []

@@ -1,0 +1,136 @@
+"""Cycles that submissions overtake again and again: they end, off the loop, and lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from running import NOW, Running, answer_of
+
+from rtsched.adapters.live import Marks
+from rtsched.adapters.wire import ACCEPT, Tag
+from rtsched.daemon.app import ATTEMPTS, LEAST
+from rtsched.model.jobs import Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from socket import socket
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """Give a daemon with four idle nodes."""
+    one = Running(tmp_path)
+    yield one
+    one.close()
+
+
+def park(running: Running, count: int = 1) -> None:
+    """Have the next look show jobs that are held until they have been judged."""
+    ids = np.arange(1, count + 1)
+    jobs = Jobs.build(count, id=ids, submit=np.full(count, NOW), wall_time=np.full(count, 60.0))
+    held = np.ones(count, np.bool_)
+    running.show(queued=jobs, marks=Marks.build(count, job=ids, parked=held, held=held))
+
+
+def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
+    """Whoever asks in its last attempt is judged in the next cycle; no promise is lost."""
+    given: list[str] = []
+    threads = set()
+
+    def submit() -> None:
+        threads.add(threading.current_thread())
+        _, fields = answer_of(running.asked())
+        assert fields[Tag.VERDICT] == ACCEPT
+        given.append(str(fields[Tag.ADMIN_COMMENT]).removeprefix("rtsched:"))
+
+    async def course() -> None:
+        await running.start()
+        park(running)
+        running.settling = submit
+        await asyncio.wait_for(running.daemon.cycle(), 30.0)
+
+    asyncio.run(course())
+    assert threading.main_thread() not in threads, "a cycle was worked out on the loop"
+    assert given[-1] == "parked"
+    tokens = {record.token for record in running.daemon.site.records.values()}
+    assert tokens == set(given[:-1])
+    assert len(given) == ATTEMPTS
+    assert 1 in running.daemon.site.declined, "the parked job was judged"
+
+
+def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -> None:
+    """It is judged on what the cycle came to, if that comes soon enough for the filter."""
+    attempts, asking = [], threading.Event()
+    line: list[socket] = []
+
+    def submit() -> None:
+        attempts.append(len(attempts))
+        if len(attempts) < ATTEMPTS:
+            answer_of(running.asked())
+            return
+        line.append(running.asked())
+        assert asking.wait(10.0)
+
+    def judging() -> None:
+        if len(attempts) == ATTEMPTS:
+            asking.set()
+
+    async def course() -> None:
+        await running.start()
+        park(running)
+        running.settling, running.judging = submit, judging
+        await running.daemon.cycle()
+        _, fields = await asyncio.to_thread(answer_of, line[0])
+        assert str(fields[Tag.ADMIN_COMMENT]) != "rtsched:parked"
+        assert len(running.standings()) == ATTEMPTS
+
+    asyncio.run(course())
+
+
+def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) -> None:
+    """A promise is not withdrawn from under the last attempt of a cycle, but right after it."""
+    calls = 0
+
+    async def course() -> None:
+        nonlocal calls
+        await running.start()
+        park(running)
+        line = running.asked()
+        while not running.standings():
+            await asyncio.sleep(0.001)
+
+        def submit() -> None:
+            nonlocal calls
+            calls += 1
+            if calls < ATTEMPTS:
+                answer_of(running.asked())
+                return
+            line.close()
+            answer_of(running.asked())  # the loop has seen the close before it answers this
+
+        running.settling = submit
+        await running.daemon.cycle()
+        assert len(running.standings()) == ATTEMPTS - 1
+        assert running.store.counts()["lapsed"] == 1
+
+    asyncio.run(course())
+
+
+def test_attempts_have_less_to_do_each_time(running: Running) -> None:
+    """Of many parked jobs the last attempts judge a few, so that they are over soon."""
+    submissions = []
+
+    async def course() -> None:
+        await running.start()
+        park(running, 20)
+        running.settling = lambda: submissions.append(answer_of(running.asked()))
+        await running.daemon.cycle()
+
+    asyncio.run(course())
+    assert len(submissions) == 20 + 20 + LEAST + LEAST
+    assert len(running.daemon.site.declined) == LEAST
