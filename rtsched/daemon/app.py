@@ -16,6 +16,7 @@ import signal
 import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -147,7 +148,7 @@ class Daemon:
         self._unheard: set[str] = set()
         self._untold = joined([])
         self._unwritten: tuple[Record, ...] = ()
-        self._unsaid = ""
+        self._unsaid = self._damage = ""
         self._unplanned: tuple[str, ...] = ()
         self._to_tell: dict[int, str] = {}
         self._saved = -float("inf")
@@ -188,8 +189,8 @@ class Daemon:
 
     def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
         """Write down what changed; then, and only then, it is so."""
-        plan = site.snapshot.plan
-        self.store.commit((*self._unwritten, *changed), plan, site.snapshot.version)
+        new, records = site.snapshot, (*self._unwritten, *changed)
+        self.store.commit(records, new.plan, new.version, new.cluster.nodes, site.unused)
         self._unwritten = ()
         self.site = site
         for record in changed:
@@ -264,8 +265,8 @@ class Daemon:
         )
         log.debug("cycle_done", **dict(parts))
         status.last_cycle_s, status.problem = seconds, ""
-        unsaid = (self._unsaid,) if self._unsaid else ()
-        status.problems = (*unsaid, *self._unplanned, *sight.problems)
+        own = [problem for problem in (self._damage, self._unsaid) if problem]
+        status.problems = (*own, *self._unplanned, *sight.problems)
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self) -> Rules:
@@ -353,10 +354,13 @@ class Daemon:
             return
         told = bool(self.policy.cycles.chain.asks("observe"))
         site = self.site
-        await asyncio.to_thread(lambda: self.store.save_states(remembered(site, told)))
-        await asyncio.to_thread(self.store.flush)
-        kept = self.policy.live.daemon.history_days * 86400.0
-        await asyncio.to_thread(self.store.forget, self.clock() - kept)
+        oldest = self.clock() - self.policy.live.daemon.history_days * 86400.0
+
+        def save() -> None:
+            self.store.save_states(remembered(site, told))
+            self.store.tidy(oldest)
+
+        await asyncio.to_thread(save)
         self._saved = now
 
     # --- life ----------------------------------------------------------------------------------
@@ -374,6 +378,8 @@ class Daemon:
                 await door.listen(group)
             notify("READY=1")
             log.info("daemon_started", promises=len(self.site.records), dry_run=self.dry_run)
+            if not self.store.checked:
+                Thread(target=self._check_database, name="database check", daemon=True).start()
             while not self._stop.is_set():
                 await self._wait()
                 if not self._stop.is_set():
@@ -386,6 +392,19 @@ class Daemon:
                 await self._save(at_once=True)
             await self.worker.close()
             log.info("daemon_stopped")
+
+    def _check_database(self) -> None:
+        """Check all of a large database, beside the daemon's work; damage is told, not more.
+
+        The open promises have been read; they are kept.
+        """
+        try:
+            self.store.check()
+        except StoreError as error:
+            self._damage = str(error)
+            log.error("database_damaged", error=self._damage)
+        else:
+            log.info("database_checked")
 
     async def _try_cycle(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_SECONDS = 5.0
+CHECKED_AT_ONCE = 64 * 2**20
+"""Bytes up to which all of a file is checked before it is used; that takes less than a second."""
+
 _APPLICATION = 0x52545351  # "RTSQ", in the file's header
 
 
@@ -45,11 +49,12 @@ def connect(path: Path) -> sqlite3.Connection:
     )
 
 
-def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> None:
-    """Check the file, and bring it to the newest schema."""
-    (found,) = base.execute("PRAGMA integrity_check(1)").fetchone()
-    if found != "ok":
-        raise StoreError(path, f"is damaged ({found}); {_RESTORE}")
+def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> bool:
+    """Bring the file to the newest schema; return whether all of it was checked first."""
+    (pages,), (size,) = (base.execute(f"PRAGMA page_{of}").fetchone() for of in ("count", "size"))
+    small = bool(pages * size <= CHECKED_AT_ONCE)
+    if small:
+        check(base, path)
     (application,) = base.execute("PRAGMA application_id").fetchone()
     (tables,) = base.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != _APPLICATION:
@@ -57,6 +62,14 @@ def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> None:
     base.execute("PRAGMA journal_mode = WAL")
     base.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
     _migrate(base, path)
+    return small
+
+
+def check(base: sqlite3.Connection, path: Path) -> None:
+    """Read all of the file; StoreError if it is damaged."""
+    (found,) = base.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise StoreError(path, f"is damaged ({' '.join(found.split())}); {RESTORE}")
 
 
 def migrations() -> list[tuple[int, str]]:
@@ -98,10 +111,11 @@ def _back_up(base: sqlite3.Connection, path: Path, version: int) -> None:
     copy = path.with_name(f"{path.name}.schema-{version}")
     copy.unlink(missing_ok=True)
     os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    base.execute("VACUUM INTO ?", (str(copy),))
+    with closing(sqlite3.connect(copy)) as target:
+        base.backup(target)
 
 
-_RESTORE = (
+RESTORE = (
     "put back a backup, or save what can be read with `sqlite3 FILE .recover`, or move the file "
     "away to start without promises"
 )
@@ -113,8 +127,8 @@ _REMEDIES = {
     "SQLITE_CANTOPEN": "its directory must exist and belong to the daemon's user",
     "SQLITE_PERM": "make it and its directory writable for the daemon's user",
     "SQLITE_IOERR": "make room on its file system, and look for disk errors in the system log",
-    "SQLITE_NOTADB": _RESTORE,
-    "SQLITE_CORRUPT": _RESTORE,
+    "SQLITE_NOTADB": RESTORE,
+    "SQLITE_CORRUPT": RESTORE,
 }
 
 

@@ -18,7 +18,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.state import State, decode_state, encode_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rtsched.daemon.records import Kept
 
@@ -32,13 +32,14 @@ class Told(State, frozen=True):
     """What the plug-ins had been told of when their states were written down.
 
     `seen` is the last look; `queued` and `running` are its jobs (`encode_jobs`), empty where no
-    plug-in is told; `nodes` are the names of the nodes that the plan's rows mean.
+    plug-in is told. `nodes` are the names of the nodes that the plan's rows mean, where a release
+    wrote them that did not keep them beside the plan.
     """
 
     seen: float
     queued: bytes
     running: bytes
-    nodes: list[str]
+    nodes: list[str] = []  # noqa: RUF012  msgspec copies it
 
 
 def remembered(site: Site, told: bool) -> dict[str, bytes]:
@@ -49,8 +50,7 @@ def remembered(site: Site, told: bool) -> dict[str, bytes]:
     snapshot = site.snapshot
     queued = snapshot.queued.take(snapshot.queued.id < FIRST_OWN_ID) if told else Jobs.build(0)
     running = snapshot.running if told else Jobs.build(0)
-    names = [name or "" for name in snapshot.cluster.nodes.texts("name")]
-    own = Told(site.seen, encode_jobs(queued), encode_jobs(running), names)
+    own = Told(site.seen, encode_jobs(queued), encode_jobs(running))
     states: Mapping[str, State] = {**snapshot.states, _TOLD: own}
     return {f"{name}:{_kind(type(state))}": encode_state(state) for name, state in states.items()}
 
@@ -60,20 +60,21 @@ def restored(kept: Kept) -> Site:
     states = dict(_states(kept.states))
     told = states.pop(_TOLD, None)
     asked = Jobs.joined([_row(record.job, record.id) for record in kept.records])
-    queued, running, nodes, seen = asked, Jobs.build(0), Nodes.build(0), -np.inf
+    queued, running, seen = asked, Jobs.build(0), -np.inf
+    names: Sequence[str] = kept.nodes or ()
     if isinstance(told, Told):
         before = decode_jobs(told.queued)
         others = before.take(~np.isin(before.id, asked.id))
         queued, running = in_order(Jobs.joined([others, asked])), decode_jobs(told.running)
-        nodes = Nodes.build(len(told.nodes), name=told.nodes)
+        names = told.nodes if kept.nodes is None else kept.nodes
         seen = told.seen if len(queued) + len(running) + len(states) else -np.inf
     plan = kept.plan if kept.plan is not None else Schedule.empty()
-    if len(plan.nodes) and plan.nodes.max() >= len(nodes):
+    if len(plan.nodes) and plan.nodes.max() >= len(names):
         plan = Schedule.empty()
     records = {record.id: record for record in kept.records}
     snapshot = Snapshot(
         now=0.0,
-        cluster=Cluster(nodes),
+        cluster=Cluster(Nodes.build(len(names), name=names)),
         queued=queued,
         running=running,
         promises=promises_of(records.values()),
@@ -82,7 +83,7 @@ def restored(kept: Kept) -> Site:
         version=kept.version,
     )
     next_id = max([FIRST_OWN_ID - 1, *records]) + 1
-    return Site(snapshot, records, asked, seen=seen, next_id=next_id)
+    return Site(snapshot, records, asked, seen=seen, next_id=next_id, unused=kept.unused)
 
 
 def _row(job: bytes, key: int) -> Jobs:

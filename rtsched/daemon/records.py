@@ -124,9 +124,17 @@ class Kept(msgspec.Struct, frozen=True):
         The ledger's version at that commit.
     states : mapping of str to bytes
         Plug-in name to its state (`encode_state`).
+    nodes : tuple of str or None
+        The names of the nodes that the plan's rows mean; None: a release that wrote schema 1 left
+        them among the states.
+    unused : mapping of (int, str) to tuple of float
+        By uid and standing, when offers and admissions lapsed that users did not take, seconds
+        since the epoch.
     """
 
     records: tuple[Record, ...]
     plan: Schedule | None
     version: int
     states: dict[str, bytes]
+    nodes: tuple[str, ...] | None = None
+    unused: dict[tuple[int, Standing], tuple[float, ...]] = {}

@@ -98,12 +98,13 @@ class Site:
 
         They are given as they stood before.
         """
-        unused = dict(self.unused)
+        recent = {
+            key: tuple(at for at in times if at > now - HOUR) for key, times in self.unused.items()
+        }
         for record in records:
             key = (record.uid, record.standing)
-            recent = (at for at in unused.get(key, ()) if at > now - HOUR)
-            unused[key] = (*recent, now)
-        return replace(self, unused=unused)
+            recent[key] = (*recent.get(key, ()), now)
+        return replace(self, unused={key: times for key, times in recent.items() if times})
 
     def unused_by(self, uid: int, now: float, *standings: Standing) -> list[float]:
         """Return when, in the last hour, what a user did not take lapsed, the first one first."""

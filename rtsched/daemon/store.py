@@ -4,6 +4,10 @@ One SQLite file (write-ahead log) holds every promise, the plan behind the open 
 states and a journal of recent verdicts. A commit is one transaction: after a crash it is there as a
 whole or not at all. The schema grows by numbered files in `migrations/`; its number stands in
 `PRAGMA user_version`.
+
+What can wait (states, journal, deleting what is old) has a connection of its own, in a thread of
+its own, and lets the commits in between: those wait for `AT_ONCE` rows at the most, and never for
+the disk to take more than their own. A start reads what is open, however much was closed.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-from collections import Counter
-from contextlib import contextmanager, suppress
+import time
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -20,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from rtsched.daemon.codec import decode_schedule, encode_schedule
-from rtsched.daemon.database import connect, hold, prepare, sentence
+from rtsched.daemon.database import RESTORE, check, connect, hold, prepare, sentence
 from rtsched.daemon.failpoints import passing
 from rtsched.daemon.records import OPEN, Decision, Kept, Record, Standing
 from rtsched.errors import StoreError
@@ -28,10 +32,25 @@ from rtsched.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rtsched.model.cluster import Nodes
     from rtsched.model.schedule import Schedule
+
+    Unused = Mapping[tuple[int, Standing], tuple[float, ...]]
 
 JOURNAL_ROWS = 20_000
 LONGEST_TEXT = 2000
+
+AT_ONCE = 100
+"""Rows of the journal and old records that are written or deleted in one transaction."""
+
+PAUSE = 0.005
+"""Seconds between two of those, for the commits that wait."""
+
+FORGOTTEN = 20_000
+"""Old records that one call deletes at the most; the next call goes on."""
+
+LOG_PAGES = 20_000
+"""Pages of the write-ahead log at which a commit itself moves them into the file, if nobody did."""
 
 _FIELDS = Record.__struct_fields__
 _COLUMNS = ", ".join(_FIELDS)
@@ -41,7 +60,11 @@ _UPSERT = (
     + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS if name != "token")
 )
 _ALL = f"SELECT {_COLUMNS} FROM records "  # noqa: S608
-_IS_OPEN = "standing IN ('offered', 'provisional', 'firm')"
+_IS_OPEN = "standing IN ('offered', 'provisional', 'firm')"  # as in the indexes' conditions
+_FORGET = (
+    "DELETE FROM records WHERE token IN (SELECT token FROM records "  # noqa: S608
+    f"WHERE changed_at < ? AND NOT {_IS_OPEN} ORDER BY changed_at LIMIT ?)"
+)
 _NOTE = (
     "INSERT INTO journal (time, uid, job, name, verdict, codes, text, offer, token) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -67,18 +90,29 @@ class Store:
     StoreError
         If the file cannot be used: in use by another daemon, damaged, of a newer release, no room,
         no permission. Every method raises it; a commit that failed has changed nothing.
+
+    Attributes
+    ----------
+    checked : bool
+        Whether all of the file was checked when it was opened; a large one waits for `check`.
     """
 
     def __init__(self, path: str | Path, synchronous: Literal["full", "normal"] = "full") -> None:
         self.path = Path(path)
-        self._lock = RLock()
+        self._lock, self._tidying = RLock(), RLock()
         self._notes: list[Decision] = []
+        self._nodes: Nodes | None = None
+        self._names: list[str] | None = None
+        self._unused: Unused = {}
         self._held = hold(self.path)
         try:
             with self._told():
                 self._base = connect(self.path)
-                prepare(self._base, self.path, synchronous)
-                self._counts = self._count_all()
+                self.checked = prepare(self._base, self.path, synchronous)
+                self._base.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+                self._side = connect(self.path)
+                self._side.execute("PRAGMA synchronous = NORMAL")
+                self._side.execute("PRAGMA wal_autocheckpoint = 0")
         except BaseException:
             self.close()
             raise
@@ -91,43 +125,104 @@ class Store:
 
     def close(self) -> None:
         """Write what is left of the journal, and let go of the file."""
-        with self._lock:
-            if hasattr(self, "_base"):
+        with self._tidying, self._lock:
+            if hasattr(self, "_side"):
                 with suppress(StoreError):  # the journal is worth no error at the end
                     self.flush()
+                with suppress(sqlite3.Error):
+                    self._side.close()
+            if hasattr(self, "_base"):
                 with suppress(sqlite3.Error):
                     self._base.close()
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
 
-    def commit(self, records: Sequence[Record], plan: Schedule | None, version: int) -> None:
+    def commit(
+        self,
+        records: Sequence[Record],
+        plan: Schedule | None,
+        version: int,
+        nodes: Nodes | None = None,
+        unused: Unused | None = None,
+    ) -> None:
         """Write records, new or changed, and the plan with its version, in one transaction.
 
-        A `plan` of None leaves the plan that is there.
+        With it go the nodes that the plan's rows mean, and what users left unused (`Site.unused`),
+        where they are other ones than at the last commit. What is None stays as it is there.
         """
-        latest = list({record.token: record for record in records}.values())
-        rows = [msgspec.structs.astuple(record) for record in latest]
+        latest = {record.token: record for record in records}.values()
         with self._transaction() as base:
-            before = [self._standing(record.token) for record in latest]
-            base.executemany(_UPSERT, rows)
+            base.executemany(_UPSERT, [msgspec.structs.astuple(record) for record in latest])
             if plan is None:
                 base.execute("UPDATE plan SET version = ?", (version,))
             else:
                 base.execute(
                     "UPDATE plan SET version = ?, plan = ?", (version, encode_schedule(plan))
                 )
-        self._count(before, latest)
+            names = self._write_nodes(base, nodes)
+            self._write_unused(base, unused)
+        if nodes is not None:
+            self._nodes, self._names = nodes, names
+        if unused is not None:
+            self._unused = unused
         if any(record.standing == "provisional" for record in records):
             passing("committed")
+
+    def _write_nodes(self, base: sqlite3.Connection, nodes: Nodes | None) -> list[str] | None:
+        """Write the nodes' names if they are others; return those that are there now."""
+        if nodes is None or nodes is self._nodes:
+            return self._names
+        names = [name or "" for name in nodes.texts("name")]
+        if names != self._names:
+            base.execute("UPDATE plan SET nodes = ?", (msgspec.json.encode(names).decode(),))
+        return names
+
+    def _write_unused(self, base: sqlite3.Connection, unused: Unused | None) -> None:
+        if unused is None or unused is self._unused:
+            return
+        known = self._unused
+        base.executemany(
+            "INSERT INTO unused VALUES (?, ?, ?) "
+            "ON CONFLICT (uid, standing) DO UPDATE SET times = excluded.times",
+            [
+                (*key, msgspec.json.encode(times).decode())
+                for key, times in unused.items()
+                if known.get(key) != times
+            ],
+        )
+        gone = [key for key in known if key not in unused]
+        base.executemany("DELETE FROM unused WHERE uid = ? AND standing = ?", gone)
 
     def load(self) -> Kept:
         """Return all that a daemon needs to go on."""
         with self._told():
-            version, plan = self._base.execute("SELECT version, plan FROM plan").fetchone()
-            states = dict(self._base.execute("SELECT name, state FROM states"))
+            base, records = self._base, self.open_records()
+            version, plan, nodes = base.execute("SELECT version, plan, nodes FROM plan").fetchone()
+            states = dict(base.execute("SELECT name, state FROM states"))
+            unused = {
+                (uid, standing): msgspec.json.decode(times, type=tuple[float, ...])
+                for uid, standing, times in base.execute("SELECT * FROM unused")
+            }
+            counted = sum(number for name, number in self.counts().items() if name in OPEN)
+        if counted != len(records):
+            found = f"{counted} open promises and offers are counted, {len(records)} are there"
+            raise StoreError(self.path, f"is damaged ({found}); {RESTORE}")
         schedule = None if plan is None else decode_schedule(plan)
-        return Kept(self.open_records(), schedule, version, states)
+        names = None if nodes is None else msgspec.json.decode(nodes, type=tuple[str, ...])
+        self._unused = unused
+        return Kept(records, schedule, version, states, names, unused)
+
+    def check(self) -> None:
+        """Read all of the file and check it; takes as long as it is large, and nothing waits.
+
+        Raises
+        ------
+        StoreError
+            If it is damaged.
+        """
+        with self._worded(), closing(connect(self.path)) as base:
+            check(base, self.path)
 
     def open_records(self) -> tuple[Record, ...]:
         """Return offers and promises that are open, oldest first."""
@@ -144,37 +239,39 @@ class Store:
         return self._records("WHERE id = ? ORDER BY made_at DESC, token", job)
 
     def counts(self) -> dict[str, int]:
-        """Return how many records stand how; it costs nothing, however many there are."""
-        with self._lock:
-            return {standing: number for standing, number in self._counts.items() if number}
+        """Return how many records stand how; it costs the same however many there are."""
+        with self._told():
+            return dict(self._base.execute("SELECT standing, number FROM counts WHERE number > 0"))
 
-    def _standing(self, token: str) -> str:
-        """Return how a record stands in the database; empty if there is none."""
-        found = self._base.execute("SELECT standing FROM records WHERE token = ?", (token,))
-        row = found.fetchone()
-        return "" if row is None else str(row[0])
+    def tidy(self, before: float) -> None:
+        """Do what can wait: write the journal, and delete records closed before then.
 
-    def _count(self, before: Sequence[str], records: Sequence[Record]) -> None:
-        with self._lock:
-            self._counts.subtract(filter(None, before))
-            self._counts.update(record.standing for record in records)
-
-    def _count_all(self) -> Counter[str]:
-        counted = self._base.execute("SELECT standing, count(*) FROM records GROUP BY 1")
-        return Counter(dict(counted))
+        What was committed since the last time is moved from the log into the file proper.
+        """
+        self.flush()
+        self.forget(before)
+        with self._tidying, self._worded():
+            self._side.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def forget(self, before: float) -> int:
-        """Delete records closed before then; return how many."""
-        text = f"DELETE FROM records WHERE changed_at < ? AND NOT {_IS_OPEN}"  # noqa: S608
-        with self._transaction() as base:
-            gone = base.execute(text, (before,)).rowcount
-        with self._told():
-            self._counts = self._count_all()
+        """Delete records closed before then, the oldest first; return how many.
+
+        They are no more than `FORGOTTEN`.
+        """
+        gone = 0
+        with self._tidying:
+            while gone < FORGOTTEN:
+                with self._transaction(self._side) as base:
+                    number = base.execute(_FORGET, (before, AT_ONCE)).rowcount
+                gone += number
+                if number < AT_ONCE:
+                    break
+                time.sleep(PAUSE)
         return gone
 
     def save_states(self, states: Mapping[str, bytes]) -> None:
         """Write these plug-ins' states; those of others stay."""
-        with self._transaction() as base:
+        with self._tidying, self._transaction(self._side) as base:
             base.executemany(
                 "INSERT INTO states VALUES (?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET state = excluded.state",
@@ -189,17 +286,24 @@ class Store:
 
     def flush(self) -> None:
         """Write the journal's new rows; the oldest give way to them."""
+        with self._tidying:
+            while self._flush_some():
+                time.sleep(PAUSE)
+
+    def _flush_some(self) -> bool:
+        """Write some of the journal's new rows; return whether there are more."""
         with self._lock:
-            if not self._notes:
-                return
-            rows = [_noted(note) for note in self._notes]
-            with self._transaction() as base:
+            rows = [_noted(note) for note in self._notes[:AT_ONCE]]
+            if not rows:
+                return False
+            with self._transaction(self._side) as base:
                 base.executemany(_NOTE, rows)
                 base.execute(
                     "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?",
                     (JOURNAL_ROWS,),
                 )
-            del self._notes[:]
+            del self._notes[: len(rows)]
+            return bool(self._notes)
 
     def journal(
         self,
@@ -234,24 +338,29 @@ class Store:
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Let one thread in; an error of the database becomes a sentence."""
-        with self._lock:
-            try:
-                yield
-            except sqlite3.Error as error:
-                raise StoreError(self.path, sentence(error)) from error
+        with self._lock, self._worded():
+            yield
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _worded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(self.path, sentence(error)) from error
+
+    @contextmanager
+    def _transaction(self, base: sqlite3.Connection | None = None) -> Iterator[sqlite3.Connection]:
         """Give the database for writing: all of the block, or nothing of it."""
         with self._told():
-            self._base.execute("BEGIN IMMEDIATE")
+            base = self._base if base is None else base
+            base.execute("BEGIN IMMEDIATE")
             try:
-                yield self._base
-                self._base.execute("COMMIT")
+                yield base
+                base.execute("COMMIT")
             except BaseException:
-                if self._base.in_transaction:
+                if base.in_transaction:
                     with suppress(sqlite3.Error):
-                        self._base.execute("ROLLBACK")
+                        base.execute("ROLLBACK")
                 raise
 
 

@@ -440,7 +440,9 @@ def test_a_daemon_that_starts_anew_remembers() -> None:
     scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
-    kept = Kept(records, plan, scene.site.snapshot.version, remembered(scene.site, told=True))
+    names = tuple(map(str, scene.cluster.nodes.texts("name")))
+    states = remembered(scene.site, told=True)
+    kept = Kept(records, plan, scene.site.snapshot.version, states, names)
     before, scene.site = scene.site, restored(kept)
     assert scene.site.records == before.records
     settled = scene.look(T0 + 2, queued=((7, token),))

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, enco
 from rtsched.daemon.database import migrations
 from rtsched.daemon.store import JOURNAL_ROWS, OPEN, Decision, Record, Store
 from rtsched.errors import RtschedError, StoreError
+from rtsched.model.cluster import Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.testing.strategies import job_tables
@@ -101,6 +103,37 @@ def test_an_update_replaces(path):
         assert store.history(NOW + 10) == ()
         assert store.find(8) == store.history()
         assert store.find(7) == ()
+
+
+def test_nodes_and_quotas(path):
+    """They are written with the commit that they come with, where they are others than before."""
+    first, second = (Nodes.build(3, name=names) for names in (["a", "b", "c"], ["new", "b", "c"]))
+    quotas = {(1, "offered"): (NOW, NOW + 1), (2, "provisional"): (NOW,)}
+    with Store(path) as store:
+        assert (store.load().nodes, store.load().unused) == (None, {})
+        store.commit([record()], plan(), 1, first, quotas)
+        store.commit([], plan(), 2)
+        assert (store.load().nodes, store.load().unused) == (("a", "b", "c"), quotas)
+        quotas = {(1, "offered"): (NOW + 1, NOW + 2)}
+        store.commit([], plan(), 3, second, quotas)
+    with Store(path) as store:
+        assert (store.load().nodes, store.load().unused) == (("new", "b", "c"), quotas)
+        store.commit([], plan(), 4, first, {})
+        assert (store.load().nodes, store.load().unused) == (("a", "b", "c"), {})
+
+
+def test_a_commit_that_failed_is_forgotten(path, monkeypatch):
+    """Nodes and quotas of a commit that did not come through are written by the next one."""
+    nodes, quotas = Nodes.build(1, name=["a"]), {(1, "offered"): (NOW,)}
+    monkeypatch.setattr("rtsched.daemon.database.BUSY_SECONDS", 0.05)
+    with Store(path) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="another process holds it"):
+                store.commit([record()], plan(), 1, nodes, quotas)
+        store.commit([record()], plan(), 1, nodes, quotas)
+    with Store(path) as store:
+        assert (store.load().nodes, store.load().unused) == (("a",), quotas)
 
 
 def test_counts_and_forgetting(path):
@@ -189,6 +222,10 @@ def test_sample_of_every_schema(tmp_path):
             assert same(kept.plan, plan())
             assert kept.states == {"ste": b"state"}
             assert store.journal()[0].codes == ("a.b",)
+            assert store.counts() == {"firm": 1, "offered": 1, "kept": 1}
+            if sample.stem != "schema-1":
+                assert kept.nodes == ("n0", "n1", "n2", "n3", "n4", "n5")
+                assert kept.unused == {(1000, "offered"): (NOW, NOW + 1.5)}
 
 
 def test_a_newer_schema_is_refused(path):
@@ -205,7 +242,8 @@ def test_a_newer_schema_is_refused(path):
 
 def test_an_upgrade(path, monkeypatch):
     """Later steps run once, on what is there, and what was before stays beside it."""
-    later = [*migrations(), (2, "ALTER TABLE journal ADD COLUMN mood TEXT;")]
+    last = migrations()[-1][0]
+    later = [*migrations(), (last + 1, "ALTER TABLE journal ADD COLUMN mood TEXT;")]
     with Store(path) as store:
         store.commit([record()], plan(), 1)
     monkeypatch.setattr("rtsched.daemon.database.migrations", lambda: later)
@@ -213,9 +251,10 @@ def test_an_upgrade(path, monkeypatch):
         with Store(path) as store:
             assert store.open_records() == (record(),)
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"schema 2, .*put back what is in .*rtsched.db.schema-1"):
+    told = rf"schema {last + 1}, .*put back what is in .*rtsched.db.schema-{last}"
+    with pytest.raises(StoreError, match=told):
         Store(path)
-    shutil.copy(f"{path}.schema-1", path)
+    shutil.copy(f"{path}.schema-{last}", path)
     with Store(path) as store:
         assert store.open_records() == (record(),)
 
@@ -224,7 +263,7 @@ def test_an_upgrade_that_fails(path, monkeypatch):
     """A step that fails half-way leaves the file as it was."""
     with Store(path) as store:
         store.commit([record()], plan(), 1)
-    later = [*migrations(), (2, "DROP TABLE plan; DELETE FROM nowhere;")]
+    later = [*migrations(), (migrations()[-1][0] + 1, "DROP TABLE plan; DELETE FROM nowhere;")]
     monkeypatch.setattr("rtsched.daemon.database.migrations", lambda: later)
     with pytest.raises(StoreError, match="nowhere"):
         Store(path)
