@@ -73,7 +73,7 @@ SAVED = 30.0
 
 @dataclass(frozen=True)
 class Policy:
-    """The plug-ins as configured, once for submissions and once for cycles.
+    """The plug-ins as configured, once each for submissions, for cycles and for users' questions.
 
     Plug-ins keep what they prepared for their last question, so one that is asked by two threads
     would prepare everything anew each time.
@@ -82,10 +82,11 @@ class Policy:
     live: LiveSite
     submits: Chains
     cycles: Chains
+    queries: Chains
 
     def chains(self) -> list[Chain]:
         """Return all chains, for their books."""
-        return [*self.submits.all(), *self.cycles.all()]
+        return [*self.submits.all(), *self.cycles.all(), *self.queries.all()]
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, Question
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import messages, reports
+from rtsched.daemon.fair import BusyError, FairThread
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.submits import Desk
 from rtsched.daemon.waiting import helps, terms, waits
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.records import Decision, Record
     from rtsched.daemon.server import Asker
-    from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
@@ -33,7 +34,7 @@ LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 
 
 class Queries:
-    """Answers questions of users about a daemon.
+    """Answers questions of users about a daemon, in a thread of its own.
 
     A user sees what is the user's own, and what says nothing about others: root, the daemon's own
     user and the site's `admins` see everything.
@@ -41,11 +42,30 @@ class Queries:
 
     def __init__(self, daemon: Daemon, own_uid: int) -> None:
         self.daemon, self._own = daemon, own_uid
+        self._thread = FairThread("queries")
 
     async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:  # noqa: ARG002
-        """Return the answer to the question in `payload`, which is of the only kind there is."""
+        """Return the answer to the question in `payload`, which is of the only kind there is.
+
+        Raises
+        ------
+        HungUpError
+            If nobody waits for it any more when its turn comes.
+        """
         try:
-            report = self._report(reports.read_question(payload), asker.uid)
+            return await self._thread.run(
+                asker.uid, lambda: self._answered(payload, asker.uid), asker.waits
+            )
+        except BusyError as error:
+            return self._refused("busy", str(error))
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._thread.close()
+
+    def _answered(self, payload: bytes, uid: int) -> bytes:
+        try:
+            report = self.reader(uid).report(reports.read_question(payload))
         except msgspec.MsgspecError as error:
             return self._refused("malformed", f"not a question: {error}")
         except RtschedError as error:
@@ -56,36 +76,83 @@ class Queries:
         self.daemon.metrics.query_refused(why)
         return frame(Kind.REPORT, reports.refusal_payload(text))
 
-    def _report(self, question: reports.AnyQuestion, uid: int) -> reports.Report:
+    def reader(self, uid: int) -> Reader:
+        """Return a reader of the present site for a user."""
+        admins = self.daemon.policy.live.daemon.admins
+        everyone = uid in {0, self._own} or user_name(uid) in admins
+        return Reader(self.daemon, uid, everyone)
+
+
+class Reader:
+    """Reads the site of one instant for a user; for another thread than the daemon's loop.
+
+    Parameters
+    ----------
+    daemon : Daemon
+        Its site is taken as it is now.
+    uid : int
+        Who asks.
+    everyone : bool
+        Whether the user may see what is others'.
+    """
+
+    def __init__(self, daemon: Daemon, uid: int, everyone: bool) -> None:
+        self.daemon, self.site, self.uid, self.everyone = daemon, daemon.site, uid, everyone
+
+    def report(self, question: reports.AnyQuestion) -> reports.Report:
+        """Return the answer to a question.
+
+        Raises
+        ------
+        RtschedError
+            If there is none for this user.
+        """
         match question:
             case reports.Status():
-                return self._status(uid, question.metrics)
+                return self._status(question.metrics)
             case reports.Explain():
-                return self._explain(question, uid)
+                return self._explain(question)
             case reports.Feasible():
-                return self._feasible(question, uid)
+                return self._feasible(question)
             case reports.Plan():
-                if not self._sees_all(uid):
+                if not self.everyone:
                     raise RtschedError(
                         "the whole plan is for admins; `rtsched status` shows your own part"
                     )
                 return self.plan()
             case reports.Chunk():
-                return self._chunk(question, uid)
-
-    def _sees_all(self, uid: int) -> bool:
-        admins = self.daemon.policy.live.daemon.admins
-        return uid in {0, self._own} or user_name(uid) in admins
+                return self._chunk(question)
 
     def _mode(self) -> Any:
         return "dry-run" if self.daemon.dry_run else "live"
 
+    @cached_property
+    def _nodes(self) -> list[str]:
+        names = self.site.snapshot.cluster.nodes.texts("name")
+        return [name or str(row) for row, name in enumerate(names)]
+
+    @cached_property
+    def _titles(self) -> dict[int, str | None]:
+        """What users call the jobs of records."""
+        asked = self.site.asked
+        return dict(zip(asked.id.tolist(), asked.texts("name"), strict=True))
+
+    @cached_property
+    def _planned(self) -> dict[int, int]:
+        """Entries of the plan, by job."""
+        return _entries(self.site.snapshot.plan)
+
+    @cached_property
+    def _running(self) -> dict[int, int]:
+        """Entries of what runs, by job."""
+        return _entries(self.site.snapshot.allocations)
+
     # --- status, plan --------------------------------------------------------------------------
 
-    def _status(self, uid: int, metrics: bool) -> reports.StatusReport:
-        daemon, site, everyone = self.daemon, self.daemon.site, self._sees_all(uid)
+    def _status(self, metrics: bool) -> reports.StatusReport:
+        daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
-        shown = [r for r in site.records.values() if everyone or r.uid == uid]
+        shown = [r for r in site.records.values() if everyone or r.uid == self.uid]
         own_problems = [status.problem] if status.problem else []
         return reports.StatusReport(
             version=__version__,
@@ -109,7 +176,7 @@ class Queries:
     def plan(self) -> reports.PlanReport:
         """Return the whole plan, and in a dry-run what the last cycle would have changed."""
         daemon = self.daemon
-        planned = set(daemon.site.snapshot.plan.entries.job.tolist())
+        planned = set(self.site.snapshot.plan.entries.job.tolist())
         changes = [
             reports.PendingChange(
                 c.kind, daemon.translator.name_of(c.job) if c.job >= 0 else "", c.text
@@ -119,8 +186,8 @@ class Queries:
         return reports.PlanReport(
             now=daemon.clock(),
             mode=self._mode(),
-            version=daemon.site.snapshot.version,
-            entries=self._promises(r for job, r in daemon.site.records.items() if job in planned),
+            version=self.site.snapshot.version,
+            entries=self._promises(r for job, r in self.site.records.items() if job in planned),
             changes=tuple(changes),
         )
 
@@ -130,18 +197,18 @@ class Queries:
 
     def _promise(self, record: Record) -> reports.Promise:
         """Return a record with the present plan for it."""
-        site = self.daemon.site
-        row, snapshot = site.row(record.id), site.snapshot
+        snapshot, job = self.site.snapshot, record.id
         start = end = None
         nodes: tuple[str, ...] = ()
-        running = entry_of(snapshot.allocations, record.id) >= 0
+        running = job in self._running
         schedule = snapshot.allocations if running else snapshot.plan
-        if (entry := entry_of(schedule, record.id)) >= 0:
+        entry = (self._running if running else self._planned).get(job)
+        if entry is not None:
             start, end = _span(schedule, entry)
-            nodes = _names(site, schedule.nodes_of(entry).tolist())
+            nodes = self._names(schedule.nodes_of(entry).tolist())
         return reports.Promise(
             job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
-            name=(row.texts("name")[0] or "") if len(row) else "",
+            name=self._titles.get(job) or "",
             user=record.user,
             standing=record.standing,
             deadline=_time(record.deadline),
@@ -156,15 +223,15 @@ class Queries:
 
     # --- explain, chunk ------------------------------------------------------------------------
 
-    def _explain(self, question: reports.Explain, uid: int) -> reports.ExplainReport:
+    def _explain(self, question: reports.Explain) -> reports.ExplainReport:
         daemon, now = self.daemon, self.daemon.clock()
         if not question.job:
-            everyone = self._sees_all(uid)
+            everyone, uid = self.everyone, self.uid
             found = daemon.store.journal(None if everyone else uid, question.last)
             names = [user_name(d.uid) if everyone else "" for d in found]
             verdicts = tuple(_verdict(d, "", user) for d, user in zip(found, names, strict=True))
             return reports.ExplainReport(now=now, verdicts=verdicts)
-        job = self._visible(question.job, uid)
+        job = self._visible(question.job)
         record = self._record(job)
         said = daemon.store.journal(limit=question.last, token=record.token) if record else ()
         shown = self._job(job)
@@ -174,12 +241,12 @@ class Queries:
             job=shown,
             promise=self._promise(record) if record is not None else None,
             verdicts=tuple(_verdict(d, question.job) for d in said),
-            waits=waits(daemon.site, daemon.steered, job, now) if waiting else (),
-            helps=helps(daemon.site, job, now) if waiting else (),
+            waits=waits(self.site, daemon.steered, job, now) if waiting else (),
+            helps=helps(self.site, job, now) if waiting else (),
             terms=terms(daemon.steered, job) if waiting else {},
         )
 
-    def _visible(self, name: str, uid: int) -> int:
+    def _visible(self, name: str) -> int:
         """Return a job's id, if this user may ask about it.
 
         Raises
@@ -191,25 +258,25 @@ class Queries:
             f"no job {name!r} of yours is known; `rtsched explain --last` lists "
             "what was said to your submissions"
         )
-        job, site = self.daemon.translator.number_of(name), self.daemon.site
+        job, site = self.daemon.translator.number_of(name), self.site
         if job < 0:
             raise unknown
         place, there = places(site.marks.job, np.array([job]))
         owners = {int(site.marks.uid[place[0]])} if there[0] else set()
         owners |= {record.uid for record in self.daemon.store.find(job)}
-        if not owners or not (self._sees_all(uid) or uid in owners):
+        if not owners or not (self.everyone or self.uid in owners):
             raise unknown
         return job
 
     def _record(self, job: int) -> Record | None:
-        record = self.daemon.site.records.get(job)
+        record = self.site.records.get(job)
         if record is not None:
             return record
         past = self.daemon.store.find(job)
         return past[0] if past else None
 
     def _job(self, job: int) -> reports.JobReport | None:
-        site = self.daemon.site
+        site = self.site
         for table, state in ((site.snapshot.queued, "waiting"), (site.snapshot.running, "running")):
             place, there = places(table.id, np.array([job]))
             if there[0]:
@@ -217,7 +284,7 @@ class Queries:
         return None
 
     def _shown(self, row: Jobs, state: Any) -> reports.JobReport:
-        site, job = self.daemon.site, int(row.id[0])
+        site, job = self.site, int(row.id[0])
         start = end = None
         if (entry := entry_of(site.snapshot.allocations, job)) >= 0:
             start, end = _span(site.snapshot.allocations, entry)
@@ -237,8 +304,8 @@ class Queries:
             held=bool(there[0] and site.marks.held[place[0]]),
         )
 
-    def _chunk(self, question: reports.Chunk, uid: int) -> reports.ChunkReport:
-        job, site = self._visible(question.job, uid), self.daemon.site
+    def _chunk(self, question: reports.Chunk) -> reports.ChunkReport:
+        job, site = self._visible(question.job), self.site
         record, entry = site.records.get(job), entry_of(site.snapshot.plan, job)
         if record is None or entry < 0:
             raise RtschedError(
@@ -250,27 +317,27 @@ class Queries:
         return reports.ChunkReport(
             job=question.job,
             deadline=_time(record.deadline),
-            nodes=_names(site, plan.nodes[at].tolist()),
+            nodes=self._names(plan.nodes[at].tolist()),
             fractions=tuple(plan.shares()[at].tolist()),
         )
 
     # --- feasible ------------------------------------------------------------------------------
 
-    def _feasible(self, question: reports.Feasible, uid: int) -> reports.FeasibleReport:
+    def _feasible(self, question: reports.Feasible) -> reports.FeasibleReport:
         """Judge a job that nobody submits: by its deadline, or by the one that would be offered."""
         daemon, now = self.daemon, self.daemon.clock()
-        age = now - daemon.site.seen
-        if age > daemon.policy.live.daemon.stale or daemon.site.facts is None:
+        age = now - self.site.seen
+        if age > daemon.policy.live.daemon.stale or self.site.facts is None:
             raise RtschedError(f"the batch system was last seen {age:.0f} s ago; ask again later")
         wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
-        fields = daemon.translator.fields_of(_asked(question, uid, wanted))
-        submission = daemon.translator.describe(fields, daemon.site.facts, now)
+        fields = daemon.translator.fields_of(_asked(question, self.uid, wanted))
+        submission = daemon.translator.describe(fields, self.site.facts, now)
         if submission.problem:
             raise RtschedError(submission.problem)
-        chain = daemon.policy.submits.of(submission.jobs)
+        chain = daemon.policy.queries.of(submission.jobs)
         silent = msgspec.structs.replace(daemon.policy.live.daemon, offers_per_user=1, offer=1.0)
         desk = Desk(chain, silent, daemon.words)
-        judged = desk.judge(daemon.site, submission, "", now)
+        judged = desk.judge(self.site, submission, "", now)
         reasons = tuple(
             reports.Reason(f.reason.code, messages.sentence(f, daemon.words))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
@@ -290,10 +357,13 @@ class Queries:
             deadline=deadline,
             start=start,
             end=end,
-            nodes=_names(daemon.site, plan.nodes_of(entry).tolist()),
+            nodes=self._names(plan.nodes_of(entry).tolist()),
             asking=daemon.translator.asking(deadline),
             reasons=reasons if question.deadline is not None else (),
         )
+
+    def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._nodes[row] for row in rows)
 
 
 def _asked(q: reports.Feasible, uid: int, deadline: float) -> Question:
@@ -312,9 +382,9 @@ def _span(schedule: Schedule, entry: int) -> tuple[float, float]:
     return float(schedule.entries.start[entry]), float(schedule.entries.end[entry])
 
 
-def _names(site: Site, rows: Sequence[int]) -> tuple[str, ...]:
-    names = site.snapshot.cluster.nodes.texts("name")
-    return tuple(names[row] or str(row) for row in rows)
+def _entries(schedule: Schedule) -> dict[int, int]:
+    """Return the rows of a schedule's entries, by job."""
+    return {job: row for row, job in enumerate(schedule.entries.job.tolist())}
 
 
 def _verdict(decision: Decision, job: str, user: str = "") -> reports.Verdict:

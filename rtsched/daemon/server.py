@@ -42,14 +42,6 @@ TELLING = 1.0
 """Seconds between two log lines about refused messages."""
 
 
-EACH, ALL = 0.1, 0.3
-"""Of the loop's time, how much the questions of one user may take, and those of all users: the
-submit filter is answered by the same loop."""
-
-BURST = 0.2
-"""Seconds of the loop's time that may be used at once."""
-
-
 class HungUpError(ProtocolError):
     """Nobody waits for the answer any more."""
 
@@ -73,24 +65,6 @@ class Asker(Protocol):
 
     def if_unheard(self, undo: Callable[[], None]) -> None:
         """Have `undo` called if it turns out that the client did not read the answer."""
-
-
-class Turns:
-    """When somebody may use the loop again, by how long it was used before."""
-
-    def __init__(self, share: float) -> None:
-        self._share = share
-        self._paid: dict[int, float] = {}
-
-    def wait(self, who: int, now: float) -> float:
-        """Return for how many seconds somebody has to wait."""
-        return max(self._paid.get(who, now) - now - BURST / self._share, 0.0)
-
-    def used(self, who: int, now: float, seconds: float) -> None:
-        """Remember that somebody used so many seconds."""
-        if len(self._paid) > 10_000:
-            self._paid = {uid: at for uid, at in self._paid.items() if at > now}
-        self._paid[who] = max(self._paid.get(who, now), now) + seconds / self._share
 
 
 class Door:
@@ -127,7 +101,6 @@ class Door:
         self.open: Counter[int] = Counter()
         self.refused = 0
         self._told = -TELLING
-        self._each, self._all = Turns(EACH), Turns(ALL)
         self._server: asyncio.Server | None = None
 
     async def listen(self, group: str | None = None) -> None:
@@ -180,23 +153,6 @@ class Door:
             log.warning(
                 "message_refused", path=self.path.name, uid=uid, why=why, refused=self.refused
             )
-
-    def turn(self, uid: int) -> float:
-        """Return for how many seconds a user's question waits for its turn."""
-        if self.uids is not None or uid == 0:
-            return 0.0
-        now = time.monotonic()
-        return max(self._each.wait(uid, now), self._all.wait(-1, now))
-
-    async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:
-        """Return the answer to a message, and remember how long that took."""
-        begun = time.monotonic()
-        try:
-            return await self.handler(kind, payload, asker)
-        finally:
-            now = time.monotonic()
-            self._each.used(asker.uid, now, now - begun)
-            self._all.used(-1, now, now - begun)
 
     def admits(self, uid: int) -> bool:
         """Return whether a user may ask, and has not too many connections open."""
@@ -256,12 +212,10 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self, kind: Kind) -> None:
         """Work out the answer, and write it."""
-        if (wait := self.door.turn(self.uid)) > 0.0:
-            await asyncio.sleep(wait)
         try:
             if not self.waits():
                 raise HungUpError
-            answer = await self.door.answer(kind, bytes(self.buffer[HEADER.size :]), self)
+            answer = await self.door.handler(kind, bytes(self.buffer[HEADER.size :]), self)
         except ProtocolError as error:
             self._refuse(error)
             return

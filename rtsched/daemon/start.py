@@ -23,7 +23,7 @@ from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.queries import Queries
+from rtsched.daemon.queries import Queries, Reader
 from rtsched.daemon.server import Door
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
@@ -45,14 +45,14 @@ interpreter a dozen times, to read, to write and to commit, and waits for its tu
 
 
 def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Policy:
-    """Return the plug-ins of a site, made twice.
+    """Return the plug-ins of a site, made three times.
 
     Raises
     ------
     ConfigError, PluginError
         If one cannot be made, or the planner could not keep its promises on a batch system.
     """
-    chains = [Chains(Chain.load(live.plugin, live.planner, found), live.scope) for _ in range(2)]
+    chains = [Chains(Chain.load(live.plugin, live.planner, found), live.scope) for _ in range(3)]
     problems = [
         f"plugin {member.name!r} is set to suspend jobs, which no batch system does here; "
         "change its settings"
@@ -112,7 +112,7 @@ def plan_once(live: LiveSite) -> PlanReport:
             await daemon.cycle()
         finally:
             await daemon.worker.close()
-        return Queries(daemon, os.getuid()).plan()
+        return Reader(daemon, os.getuid(), everyone=True).plan()
 
     with _store(live, dry_run=True) as store:
         return asyncio.run(one_cycle())
@@ -150,8 +150,12 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
         Answers(daemon).answer,
         uids=set(_uids(settings.asking_users())),
     )
-    queries = Door(run / "query.sock", (Kind.QUERY,), Queries(daemon, os.getuid()).answer)
-    await daemon.run([(submits, settings.asking_group()), (queries, None)])
+    answering = Queries(daemon, os.getuid())
+    queries = Door(run / "query.sock", (Kind.QUERY,), answering.answer)
+    try:
+        await daemon.run([(submits, settings.asking_group()), (queries, None)])
+    finally:
+        answering.close()
 
 
 def _uids(names: Iterable[str]) -> Iterator[int]:

@@ -18,6 +18,7 @@ from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import Door
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.store import Store
@@ -99,6 +100,7 @@ class Running:
     now: float = NOW
     judging: Callable[[], None] = nothing
     settling: Callable[[], None] = nothing
+    querying: Callable[[], None] = nothing
 
     def __post_init__(self) -> None:
         live = LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=self.settings)
@@ -115,24 +117,26 @@ class Running:
         )
         filters = Answers(self.daemon).answer
         self.door = Door(self.path / "submit.sock", (Kind.SUBMIT, Kind.MODIFY), filters)
+        self.queries = Queries(self.daemon, -1)
+        self.users = Door(self.path / "query.sock", (Kind.QUERY,), self.queries.answer)
 
     def policy(self) -> Policy:
         """Return the plug-ins of a site with mcdf."""
-        asked = [lambda: self.judging(), lambda: self.settling(), nothing]
-        fields = len(Policy.__dataclass_fields__) - 1
-        chains = [
-            Chains(Chain([Member("mcdf", Observed(each))], "mcdf"), ()) for each in asked[:fields]
-        ]
+        calls = [lambda: self.judging(), lambda: self.settling(), lambda: self.querying()]
+        chains = [Chains(Chain([Member("mcdf", Observed(call))], "mcdf"), ()) for call in calls]
         return Policy(self.live, *chains)
 
     async def start(self) -> None:
         """Look once, and listen."""
         await self.daemon.cycle()
         await self.door.listen()
+        await self.users.listen()
 
     def close(self) -> None:
         """Listen no more."""
         self.door.close()
+        self.users.close()
+        self.queries.close()
         self.store.close()
 
     def asked(self, nodes: int = 1, hours: float = 24.0) -> socket.socket:

@@ -72,7 +72,7 @@ def test_a_planner_that_fails_is_reported(tmp_path: Path) -> None:
     """`rtsched status` and the metrics say so; the cycle goes on to its end."""
 
     async def cycle() -> tuple[tuple[str, ...], str]:
-        chains = [Chains(Chain([Member("bad", Clueless())], "bad"), ()) for _ in range(2)]
+        chains = [Chains(Chain([Member("bad", Clueless())], "bad"), ()) for _ in range(3)]
         policy = Policy(LiveSite(), *chains)
         with Store(tmp_path / "rtsched.db") as store:
             daemon = Daemon(
@@ -94,7 +94,7 @@ def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) 
     """A message that the batch system did not take is tried again until it does, and once."""
 
     async def cycles(system: Failing) -> None:
-        chains = [Chains(Chain([Member("mcdf", Mcdf())], "mcdf"), ()) for _ in range(2)]
+        chains = [Chains(Chain([Member("mcdf", Mcdf())], "mcdf"), ()) for _ in range(3)]
         policy = Policy(LiveSite(), *chains)
         with Store(tmp_path / "rtsched.db") as store:
             daemon = Daemon(

@@ -1,4 +1,4 @@
-"""The sockets: who may ask, what is taken, and how much of the loop's time questions may use."""
+"""The sockets: who may ask, and what is taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtsched.adapters.wire import HEADER, Kind, frame, read_header
-from rtsched.daemon.server import BURST, Door, Turns
+from rtsched.daemon.server import Door
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -133,15 +133,3 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "q.sock"))
     asyncio.run(twice())
-
-
-def test_turns() -> None:
-    """After a burst, somebody gets the share of the time and no more; others do not wait for it."""
-    turns = Turns(0.1)
-    assert turns.wait(1, 100.0) == 0.0
-    turns.used(1, 100.0, BURST)
-    assert turns.wait(1, 100.0) == pytest.approx(0.0)
-    turns.used(1, 100.0, 0.05)
-    assert turns.wait(1, 100.0) == pytest.approx(0.5)
-    assert turns.wait(1, 100.5) == pytest.approx(0.0)
-    assert turns.wait(2, 100.0) == 0.0

@@ -1,0 +1,147 @@
+"""Users' questions are answered beside the loop, in turn, and from one instant of the site."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from running import Running, answer_of
+
+from rtsched.adapters.wire import ACCEPT, Tag
+from rtsched.daemon.ask import ask
+from rtsched.daemon.fair import BURST, EACH, WAITING, BusyError, FairThread, Turns
+from rtsched.daemon.reports import Feasible, Plan, Status
+from rtsched.daemon.server import HungUpError
+from rtsched.errors import RtschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """Give a daemon with four idle nodes."""
+    one = Running(tmp_path)
+    yield one
+    one.close()
+
+
+def test_a_submission_does_not_wait_for_a_question(running: Running) -> None:
+    """The filter is answered while a question is being worked out, however long that takes."""
+    threads = set()
+
+    def submit() -> None:
+        threads.add(threading.current_thread())
+        _, fields = answer_of(running.asked())
+        assert fields[Tag.VERDICT] == ACCEPT
+
+    async def course() -> None:
+        await running.start()
+        running.querying = submit
+        question = Feasible(nodes=2, time_s=600.0)
+        report = await asyncio.to_thread(ask, question, str(running.users.path))
+        assert report.feasible
+        assert len(report.nodes) == 2
+        assert threading.main_thread() not in threads
+        assert running.standings() == ["provisional"] * running.daemon.site.snapshot.version
+
+    asyncio.run(course())
+
+
+def test_a_report_is_of_one_instant(running: Running) -> None:
+    """The plan that an admin reads is the one whose version it names."""
+
+    async def course() -> None:
+        await running.start()
+        await asyncio.to_thread(answer_of, running.asked(nodes=2))
+        report = await asyncio.to_thread(ask, Plan(), str(running.users.path))
+        (entry,) = report.entries
+        assert (report.version, entry.standing) == (1, "provisional")
+        assert entry.nodes == ("n0", "n1")
+        status = await asyncio.to_thread(ask, Status(metrics=True), str(running.users.path))
+        assert status.promises == report.entries
+        assert "rtsched_requests_total" in status.metrics
+
+    asyncio.run(course())
+
+
+def test_a_defect_in_a_question_is_told(running: Running) -> None:
+    """A refused question is answered with the reason."""
+
+    async def course() -> None:
+        await running.start()
+        question = Feasible(partition="nowhere")
+        with pytest.raises(RtschedError, match="nowhere"):
+            await asyncio.to_thread(ask, question, str(running.users.path))
+
+    asyncio.run(course())
+
+
+def test_turns() -> None:
+    """After a burst, somebody gets the share of the time and no more; others do not wait for it."""
+    turns = Turns(0.1)
+    assert turns.wait(1, 100.0) == 0.0
+    turns.used(1, 100.0, BURST)
+    assert turns.wait(1, 100.0) == pytest.approx(0.0)
+    turns.used(1, 100.0, 0.05)
+    assert turns.wait(1, 100.0) == pytest.approx(0.5)
+    assert turns.wait(1, 100.5) == pytest.approx(0.0)
+    assert turns.wait(2, 100.0) == 0.0
+
+
+def wanted() -> bool:
+    """Return that somebody waits."""
+    return True
+
+
+def test_users_are_served_in_turn() -> None:
+    """Who asks much waits behind others' first questions; order is kept within a user."""
+    done: list[tuple[int, int]] = []
+
+    async def course() -> None:
+        thread = FairThread("test")
+        jobs = [(7, k) for k in range(4)] + [(8, 0), (9, 0)]
+        pieces = [thread.run(job[0], lambda job=job: done.append(job), wanted) for job in jobs]
+        await asyncio.gather(*pieces)
+        thread.close()
+
+    asyncio.run(course())
+    assert done == [(7, 0), (8, 0), (9, 0), (7, 1), (7, 2), (7, 3)]
+
+
+def test_too_many_questions_are_refused() -> None:
+    """No more wait than a number; what nobody waits for is not worked out; errors come back."""
+    hold = threading.Event()
+
+    async def course() -> None:
+        thread = FairThread("test")
+        asked = [thread.run(7, hold.wait, wanted) for _ in range(WAITING)]
+        pieces = [asyncio.create_task(piece) for piece in asked]
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError):
+            await thread.run(8, hold.wait, wanted)
+        hold.set()
+        await asyncio.gather(*pieces)
+        with pytest.raises(HungUpError):
+            await thread.run(0, hold.wait, lambda: False)
+        with pytest.raises(ZeroDivisionError):
+            await thread.run(0, lambda: 1 // 0, wanted)
+        thread.close()
+
+    asyncio.run(course())
+
+
+def test_a_user_gets_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has used the share waits, and another user's question is worked out meanwhile."""
+    clock = [1000.0]
+    thread = FairThread.__new__(FairThread)
+    thread._each, thread._all = Turns(EACH), Turns(1.0)
+    thread._waiting = {7: None, 8: None}  # type: ignore[dict-item]
+    monkeypatch.setattr("rtsched.daemon.fair.time.monotonic", lambda: clock[0])
+    thread._each.used(7, clock[0], BURST + 0.1)
+    assert thread._next() == 8
+    clock[0] += 0.1 / EACH
+    assert thread._next() == 7
