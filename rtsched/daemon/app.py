@@ -29,7 +29,7 @@ from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
 from rtsched.daemon.notify import notify
 from rtsched.daemon.parked import AT_A_TIME, Bench
-from rtsched.daemon.warming import warm_up
+from rtsched.daemon.warming import keep_loaded, warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Tell
@@ -64,6 +64,11 @@ PARTS = ("look", "settle", "reserve", "steer", "apply")
 SOON = 0.05
 """Seconds between two cycles at the least."""
 
+NOT_RELOADED = (
+    "the changed site.toml cannot be followed, and the settings before it still hold; correct it "
+    "and reload again"
+)
+
 UNHEARD = "the submit filter did not wait for the answer"
 """Why a promise or an offer lapsed that nobody was told of."""
 
@@ -97,6 +102,11 @@ class Status:
     last_cycle_s: float = 0.0
     problem: str = ""
     problems: tuple[str, ...] = ()
+    reload: str = ""
+
+    def told(self) -> tuple[str, ...]:
+        """Return all that is wrong, one sentence each."""
+        return (*filter(None, (self.problem, self.reload)), *self.problems)
 
 
 class Daemon:
@@ -152,6 +162,8 @@ class Daemon:
         self._unsaid = self._damage = ""
         self._unplanned: tuple[str, ...] = ()
         self._to_tell: dict[int, str] = {}
+        self._reloading: asyncio.Task[None] | None = None
+        self._read_again = False
         self._saved = -float("inf")
 
     def admit(self, site: Site, changed: Sequence[Record]) -> None:
@@ -227,7 +239,7 @@ class Daemon:
         self._planned(settled.problems)
         first = await self._keep(settled.actions)
         at.append(time.perf_counter())
-        rules = self._rules()
+        rules = self._rules(self.policy)
         result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
         self._untold = joined([])
         self.site = replace(
@@ -249,15 +261,34 @@ class Daemon:
                 log.error("planning_failed", problem=problem)
         self._unplanned = problems
 
-    def _reload(self) -> None:
-        """Take in a changed site.toml; a wrong one is reported, and all stays as it was."""
+    def reload(self) -> None:
+        """Begin to take in a changed site.toml; what asks for it meanwhile has it read again."""
+        self._read_again = True
+        if self._reloading is None:
+            self._reloading = asyncio.create_task(self._reload())
+
+    async def _reload(self) -> None:
+        """Make and warm up the plug-ins beside the loop; if that fails, all stays as it was."""
         try:
-            policy = self.reread()
-        except RtschedError as error:
-            log.error("reload_failed", error=str(error))
-            return
-        self.policy = policy
-        log.info("settings_reloaded")
+            while self._read_again:
+                self._read_again = False
+                try:
+                    policy = await asyncio.to_thread(self._reread)
+                except Exception as error:  # whatever a plug-in raises: the running ones go on
+                    defect = not isinstance(error, RtschedError)
+                    what = f"{type(error).__name__}: {error}" if defect else str(error)
+                    log.error("reload_failed", error=what, exc_info=defect)
+                    self.status.reload = f"{NOT_RELOADED}: {what}"
+                else:
+                    self.policy, self.status.reload = policy, ""
+                    log.info("settings_reloaded")
+        finally:
+            self._reloading = None
+
+    def _reread(self) -> Policy:
+        policy = self.reread()
+        warm_up(policy, self._rules(policy))
+        return policy
 
     def _finished(self, at: Sequence[float], sight: Sight) -> None:
         status, seconds = self.status, at[-1] - at[0]
@@ -270,10 +301,10 @@ class Daemon:
         status.problems = (*own, *self._unplanned, *sight.problems)
         self.metrics.cycle_done(seconds, self.site)
 
-    def _rules(self) -> Rules:
-        daemon = self.policy.live.daemon
+    def _rules(self, policy: Policy) -> Rules:
+        daemon = policy.live.daemon
         young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
-        cycles = self.policy.cycles
+        cycles = policy.cycles
         most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
         bench = Bench(cycles, user_name, self.words, most, self.dry_run, unused)
         return Rules(cycles, cycles.planner_alone, young, bench)
@@ -297,7 +328,7 @@ class Daemon:
 
     async def _settled(self, sight: Sight, parked: int) -> Settled:
         return await asyncio.to_thread(
-            settle, self.site, sight, self._rules(), self.clock(), parked
+            settle, self.site, sight, self._rules(self.policy), self.clock(), parked
         )
 
     def _take_in(self, settled: Settled) -> None:
@@ -371,9 +402,10 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
-            await asyncio.to_thread(warm_up, self.policy, self._rules())
+            await asyncio.to_thread(warm_up, self.policy, self._rules(self.policy))
+            await asyncio.to_thread(keep_loaded)
             await self._try_cycle()
             for door, group in doors:
                 await door.listen(group)

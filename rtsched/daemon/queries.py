@@ -153,7 +153,6 @@ class Reader:
         daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
         shown = [r for r in site.records.values() if everyone or r.uid == self.uid]
-        own_problems = [status.problem] if status.problem else []
         return reports.StatusReport(
             version=__version__,
             mode=self._mode(),
@@ -167,7 +166,7 @@ class Reader:
             usable=int(snapshot.cluster.usable.sum()),
             cycle_s=status.last_cycle_s or None,
             standings=daemon.store.counts(),
-            problems=(*own_problems, *status.problems),
+            problems=status.told(),
             everyone=everyone,
             promises=self._promises(shown),
             metrics=daemon.metrics.text() if metrics and everyone else "",

@@ -52,9 +52,16 @@ def warm_up(policy: Policy, rules: Rules) -> None:
     sight = replace(_sight(site), time=_NOW + 1.0)
     settled = settle(site, sight, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)
-    gc.collect()
-    gc.freeze()  # modules and kernels stay: to look through them again would delay an answer
     log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
+
+
+def keep_loaded() -> None:
+    """Have the garbage collector look no more through modules and kernels: they stay.
+
+    To look through them again would delay answers. Once, before the daemon begins.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _job(kind: Kind, deadline: float) -> Jobs:
