@@ -65,18 +65,26 @@ def number(ad: Mapping[str, Value], *names: str) -> float:
     A number beyond 2^53 counts as none. Sums, differences, products and quotients of numbers and
     of other attributes are worked out, such as `QDate + 3600`.
     """
+    known: dict[tuple[str, int], float] = {}
     for name in names:
-        value = _number(ad.get(name), ad, 4)
+        value = _number(ad.get(name), ad, 4, known)
         if abs(value) <= _GREATEST:
             return value
     return math.nan
 
 
-def _number(value: Value, ad: Mapping[str, Value], depth: int) -> float:
+def _number(
+    value: Value, ad: Mapping[str, Value], depth: int, known: dict[tuple[str, int], float]
+) -> float:
+    """Return the number that a value is or works out to, else nan.
+
+    `known` holds what attributes worked out to, by name and depth: each is worked out once, however
+    often expressions name it.
+    """
     if isinstance(value, Expression):
         if depth == 0 or len(value) > _LONGEST:
             return math.nan
-        return _Arithmetic(value, ad, depth).result()
+        return _Arithmetic(value, ad, depth, known).result()
     if isinstance(value, (bool, int, float)):
         try:
             return float(value)
@@ -88,8 +96,14 @@ def _number(value: Value, ad: Mapping[str, Value], depth: int) -> float:
 class _Arithmetic:
     """Works out one expression, from left to right."""
 
-    def __init__(self, text: str, ad: Mapping[str, Value], depth: int) -> None:
-        self._ad, self._depth, self._open = ad, depth, 0
+    def __init__(
+        self,
+        text: str,
+        ad: Mapping[str, Value],
+        depth: int,
+        known: dict[tuple[str, int], float],
+    ) -> None:
+        self._ad, self._depth, self._open, self._known = ad, depth, 0, known
         self._tokens: list[tuple[str, str, str]] = []
         at = 0
         while match := _TOKEN.match(text, at):
@@ -142,8 +156,10 @@ class _Arithmetic:
         literal, name, _ = self._tokens.pop(0)
         if literal:
             return float(literal)
-        key = name.lower().removeprefix("my.").removeprefix("target.")
-        return _number(self._ad.get(key), self._ad, self._depth - 1)
+        key = name.lower().removeprefix("my.").removeprefix("target."), self._depth - 1
+        if key not in self._known:
+            self._known[key] = _number(self._ad.get(key[0]), self._ad, key[1], self._known)
+        return self._known[key]
 
 
 def text(ad: Mapping[str, Value], *names: str) -> str | None:

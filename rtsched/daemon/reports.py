@@ -250,5 +250,8 @@ def read_question(payload: bytes) -> AnyQuestion:
     msgspec.MsgspecError
         If there is none; its text may be told to whoever asked.
     """
-    question: AnyQuestion = msgspec.json.decode(payload, type=AnyQuestion)
+    try:
+        question: AnyQuestion = msgspec.json.decode(payload, type=AnyQuestion)
+    except UnicodeDecodeError as error:  # msgspec lets it through where a tag is no UTF-8
+        raise msgspec.DecodeError(f"the text is not UTF-8: {error}") from error
     return question

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -234,3 +237,12 @@ def test_strings() -> None:
     """Strings lose their quotes and escapes."""
     assert parse_value(r'"a \"b\" \\c"') == r'a "b" \c'
     assert parse_value("UNDEFINED") is None
+
+
+def test_expressions_that_name_each_other_cost_little() -> None:
+    """Each attribute is worked out once, however many times expressions name it."""
+    ad = {name: Expression("+".join([other] * 99)) for name, other in pairwise("abcdefg")}
+    begun = time.process_time()
+    assert math.isnan(number(ad, "a"))
+    assert number(ad | {"d": 1.0}, "a") == 99.0**3
+    assert time.process_time() - begun < 1.0

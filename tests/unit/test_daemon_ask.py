@@ -113,3 +113,10 @@ def test_every_question_is_read():
 def test_an_older_report():
     """A report without fields that later releases added is read."""
     assert msgspec.json.decode(b'{"now": 1.0}', type=ExplainReport) == ExplainReport(1.0)
+
+
+def test_a_question_that_is_no_text() -> None:
+    """Bytes that are no UTF-8 are no question, wherever they stand."""
+    for payload in (b'{"ask":"\xff"}', b'{"\xc0":1}', b"\xff", b'{"ask":"explain","job":"\xe9"}'):
+        with pytest.raises(msgspec.MsgspecError):
+            read_question(payload)
