@@ -1,11 +1,18 @@
-"""Kill the daemon of a real batch system again and again; count promises lost and invented.
+"""Kill daemons of a real batch system at random; count promises lost and invented, and more.
 
-    python benchmarks/live_faults.py [--system slurm|condor] [--kills 100] [--burst 10000] [--json]
+    python benchmarks/live_faults.py [--system slurm|condor] [--kills 300] [--controller-kills 30]
+        [--burst 10000] [--state FILE [--resume]] [--json]
 
-Three times as many kills as given: in the middle of a stream of jobs at moments drawn from a seed,
-always after a promise is on the disk and before its user is told, and always after that and before
-its job is seen. Then a burst of jobs. It needs root on Linux with debootstrap, as tests/testbed
-does. The exit status is 1 if a promise was lost or invented, or a submission took a second.
+A third of the kills of our daemon each: in the middle of a stream of jobs at moments drawn from a
+seed, always after a promise is on the disk and before its user is told, and always after that and
+before its job is seen. Then slurmctld or the schedd is killed in the middle of such a stream; Slurm
+forgets the jobs of the last seconds at that, whose promises must be closed. Then a burst of jobs.
+
+The kills go in parts, each with a seed of its own. With --state what each part found is in a file
+as soon as it is over, and --resume goes on behind the last one, with the same options; a part that
+fails (its error is kept) is followed by the next one on a new cluster. It needs root on Linux with
+debootstrap, as tests/testbed does. The exit status is 1 if a promise was lost or invented, a
+reservation or kept slot was stuck, a submission took longer than the bound, or a part failed.
 """
 
 from __future__ import annotations
@@ -17,11 +24,11 @@ import re
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from collections import deque
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
@@ -30,17 +37,56 @@ import promised_pool  # noqa: E402
 import promising  # noqa: E402
 from promised_pool import LivePool, live_pool, submit_file, within  # noqa: E402
 from promising import Live, Said, in_minutes, lost_and_invented  # noqa: E402
-from testbed import Cluster, SlurmOptions  # noqa: E402
-from testbed.waiting import eventually  # noqa: E402
+from testbed import Cluster, SlurmOptions, TestbedError  # noqa: E402
+from testbed.waiting import QuietClock, eventually  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SETTINGS = {"/etc/rtsched/submit.conf": "breaker_ms = 300\n"}
+STREAM, CONTROLLER = "in a stream", "controller"
 POINTS = ("committed", "answered")
+PART = 20
+"""Kills in a part."""
+BOUND_S = 1.0
+"""In seconds of a quiet machine: no submission takes longer while its controller is up."""
 CLIENTS = 4
 EACH = 250
 """Jobs of one condor_submit in a burst, at the most."""
+
+
+class Part(NamedTuple):
+    """Some kills of one kind: what is killed, how often, and the seed of the moments."""
+
+    kind: str
+    kills: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Return what it is called in the file of states."""
+        return f"{self.seed} {self.kind}, {self.kills} kills"
+
+
+def parts(kills: int, of_controller: int) -> list[Part]:
+    """Return all parts, such that after any number of them each kind had about its share."""
+    kinds = (STREAM, *POINTS)
+    left = {kind: kills // 3 + (kills % 3 > at) for at, kind in enumerate(kinds)}
+    left[CONTROLLER] = of_controller
+    found = list[Part]()
+    for kind, count in left.items():
+        sizes = [min(PART, count - begin) for begin in range(0, count, PART)]
+        found += [Part(kind, size, seed) for seed, size in enumerate(sizes)]
+    most = {kind: max(1, -(-count // PART)) for kind, count in left.items()}
+    return sorted(found, key=lambda part: (part.seed + 1) / most[part.kind])
+
+
+class Submission(NamedTuple):
+    """One submission: what its user read, and how long it took on the clock of a quiet machine."""
+
+    said: Said
+    quiet_s: float
+    controller_up: bool
 
 
 @dataclass(frozen=True)
@@ -53,12 +99,18 @@ class Side:
         The batch system.
     submit : callable
         Submit a job with a deadline that can be met.
+    kill_controller : callable
+        Kill slurmctld or the schedd, and wait until the next one answers.
+    kept_back : callable
+        Return what is kept for promises: reservations or slots, by name.
     burst : callable
         Submit so many jobs at once; return what came of it.
     """
 
     live: Live | LivePool
     submit: Callable[[], Said]
+    kill_controller: Callable[[], None]
+    kept_back: Callable[[], Sequence[str]]
     burst: Callable[[int], dict[str, Any]]
 
 
@@ -68,10 +120,18 @@ def on_slurm() -> Iterator[Side]:
     options = SlurmOptions(fast=2, slow=6, job_submit=("rtsched",))
     with Cluster("forky", options, files=SETTINGS) as cluster:
         live = Live(cluster)
+        cluster.restart_slurmctld()  # killed before it has saved once, Slurm does not start again
         cluster.start_daemon(promising.SITE)
+
+        def kill() -> None:
+            cluster.kill_slurmctld()
+            cluster.start_slurmctld()
+
         yield Side(
             live,
             lambda: live.submit("-N1", "--time=2", in_minutes(240), script="sleep 1"),
+            kill,
+            lambda: [name for name in live.reservations() if name.startswith("rtsched_")],
             lambda count: promising.burst(live, count, clients=CLIENTS),
         )
 
@@ -83,6 +143,8 @@ def on_condor() -> Iterator[Side]:
         yield Side(
             live,
             lambda: live.submit(*within(4 * 3600), seconds=1),
+            lambda: live.pool.daemon("schedd").kill(),
+            lambda: list(live.kept_slots()),
             lambda count: condor_burst(live, count),
         )
 
@@ -97,64 +159,150 @@ def start(live: Live | LivePool, point: str = "") -> float:
     return time.monotonic() - begun
 
 
-def in_a_stream(side: Side, kills: int) -> tuple[list[Said], list[float]]:
-    """Kill the daemon while jobs come; return what was said, and how long its starts took."""
-    chance, stop = random.Random(1), threading.Event()  # noqa: S311
-    said, starts = list[Said](), list[float]()
+def in_a_stream(
+    side: Side, part: Part, kill: Callable[[], float], controller_up: threading.Event
+) -> tuple[list[Submission], list[float]]:
+    """Kill while jobs come; return the submissions, and how long it was away each time."""
+    chance, stop = random.Random(part.seed), threading.Event()  # noqa: S311
+    done, away = list[Submission](), list[float]()
 
     def stream() -> None:
         while not stop.is_set():
-            said.append(side.submit())
+            up = controller_up.is_set()
+            clock = QuietClock()
+            said = side.submit()
+            done.append(Submission(said, clock.now(), up and controller_up.is_set()))
             time.sleep(0.03)
 
     client = threading.Thread(target=stream)
     client.start()
     try:
-        for _ in range(kills):
+        for _ in range(part.kills):
             time.sleep(chance.uniform(0.05, 0.5))
-            side.live.box.kill_daemon()
-            starts.append(start(side.live))
+            away.append(kill())
     finally:
         stop.set()
         client.join()
-    return said, starts
+    return done, away
 
 
-def at_a_point(side: Side, point: str, kills: int) -> tuple[list[Said], list[float]]:
+def of_daemon(side: Side, part: Part) -> tuple[list[Submission], list[float]]:
+    """Kill our daemon in a stream."""
+
+    def kill() -> float:
+        side.live.box.kill_daemon()
+        return start(side.live)
+
+    up = threading.Event()
+    up.set()
+    return in_a_stream(side, part, kill, up)
+
+
+def of_controller(side: Side, part: Part) -> tuple[list[Submission], list[float]]:
+    """Kill slurmctld or the schedd in a stream."""
+    up = threading.Event()
+    up.set()
+
+    def kill() -> float:
+        begun = time.monotonic()
+        up.clear()
+        side.kill_controller()
+        up.set()
+        return time.monotonic() - begun
+
+    return in_a_stream(side, part, kill, up)
+
+
+def at_a_point(side: Side, part: Part) -> tuple[list[Submission], list[float]]:
     """Have the daemon die at a point of each admission; return as `in_a_stream`."""
     side.live.box.kill_daemon()
-    said, starts = list[Said](), list[float]()
-    for _ in range(kills):
-        starts.append(start(side.live, point))
+    done, starts = list[Submission](), list[float]()
+    for _ in range(part.kills):
+        starts.append(start(side.live, part.kind))
         while side.live.box.services.alive("rtsched"):
-            said.append(side.submit())
+            clock = QuietClock()
+            said = side.submit()
+            done.append(Submission(said, clock.now(), controller_up=True))
             time.sleep(0.05)
     start(side.live)
-    return said, starts
+    return done, starts
 
 
-def figures(live: Live | LivePool, said: list[Said], starts: list[float]) -> dict[str, Any]:
-    """Return what came of it, once no promise is provisional any more."""
+def play(side: Side, part: Part) -> dict[str, Any]:
+    """Do a part, and cancel what it left; return what came of it.
+
+    A job whose number was given again, or that nobody knows any more, was forgotten by a controller
+    that was killed: its promise must be closed.
+    """
+    live = side.live
+    before = {each.token for each in live.kept()}
+    ways = {STREAM: of_daemon, CONTROLLER: of_controller}
+    done, away = ways.get(part.kind, at_a_point)(side, part)
     eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 60)
-    wrong = lost_and_invented(live, said)
-    told = {each.job for each in live.said if each.promised}
-    alive = {"provisional", "firm", "kept"}
-    wrong += [f"invented: {r}" for r in live.kept() if r.standing in alive and r.id not in told]
-    times = [each.seconds for each in said]
+    by_job = {each.said.job: each.said for each in done if each.said.job}
+    known = live.known_jobs() | {each.id for each in live.kept() if each.standing == "kept"}
+    forgotten = list[Said]()
+    if part.kind == CONTROLLER:
+        forgotten = [
+            each.said
+            for each in done
+            if each.said.promised and (by_job[each.said.job] is not each.said)
+        ]
+        forgotten += [said for job, said in by_job.items() if said.promised and job not in known]
+    gone = {id(said) for said in forgotten}
+    said = [each.said for each in done if id(each.said) not in gone]
+    wrong = lost_and_invented(live, said, before)
+    times = sorted(each.said.seconds for each in done)
+    late = [each for each in done if each.controller_up and each.quiet_s > BOUND_S]
+    with suppress(TestbedError):  # what is open all the same is counted below
+        live.cancel_all()
+    with suppress(TestbedError):
+        eventually(lambda: not side.kept_back(), 40, "nothing is kept for promises")
+    stuck = [f"stuck: {name}" for name in side.kept_back()]
+    stuck += [f"stuck: {each}" for each in live.kept() if each.standing in promising.OPEN]
     return {
-        "kills": len(starts),
-        "submissions": len(said),
-        "promised": sum(each.promised for each in said),
-        "let in without a promise": sum(bool(each.job) and not each.promised for each in said),
+        "kills": len(away),
+        "submissions": len(done),
+        "promised": sum(each.said.promised for each in done),
+        "let in without a promise": sum(
+            bool(each.said.job) and not each.said.promised for each in done
+        ),
+        "forgotten by the controller": len(forgotten),
         "lost": sum(text.startswith(("lost", "mixed")) for text in wrong),
         "invented": sum(text.startswith("invented") for text in wrong),
-        "submission p50 ms": 1000 * median(times),
-        "submission p99 ms": 1000 * quantiles(times, n=100, method="inclusive")[98],
-        "submission slowest ms": 1000 * max(times),
-        "daemon ready again after s": median(starts),
-        "slowest start s": max(starts),
-        "wrong": wrong,
+        "stuck": len(stuck),
+        "beyond the bound": len(late),
+        "submission ms": [round(1000 * seconds) for seconds in times],
+        "away s": [round(seconds, 2) for seconds in away],
+        "wrong": [*wrong, *stuck],
     }
+
+
+COUNTS = (
+    *("kills", "submissions", "promised", "let in without a promise"),
+    *("forgotten by the controller", "lost", "invented", "stuck", "beyond the bound"),
+)
+
+
+def totals(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the figures of all parts, by kind."""
+    by_kind: dict[str, dict[str, Any]] = {}
+    for name, part in found.items():
+        if "failed" in part:
+            continue
+        kind = name.partition(" ")[2].partition(",")[0]
+        side = by_kind.setdefault(kind, dict.fromkeys(COUNTS, 0) | {"ms": [], "away": []})
+        for key in COUNTS:
+            side[key] += part[key]
+        side["ms"] += part["submission ms"]
+        side["away"] += part["away s"]
+    for side in by_kind.values():
+        times, away = sorted(side.pop("ms")), sorted(side.pop("away"))
+        side["submission p50 / p99 / slowest ms"] = [
+            times[int(share * (len(times) - 1))] for share in (0.5, 0.99, 1.0)
+        ]
+        side["away median / slowest s"] = [away[len(away) // 2], away[-1]]
+    return by_kind
 
 
 def condor_burst(live: LivePool, count: int) -> dict[str, Any]:
@@ -207,39 +355,65 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def run(system: str, kills: int, count: int) -> dict[str, dict[str, Any]]:
-    """Do all of it on a cluster or pool of its own."""
-    found: dict[str, dict[str, Any]] = {}
-    with SYSTEMS[system]() as side:
-        live = side.live
-        found["in a stream"] = figures(live, *in_a_stream(side, kills))
-        live.cancel_all()
-        for point in POINTS:
-            found[point] = figures(live, *at_a_point(side, point, kills))
-            live.cancel_all()
-        if count:
-            found["burst"] = side.burst(count)
-    return found
+def run(system: str, todo: Sequence[Part], found: dict[str, Any], keep: Callable[[], None]) -> None:
+    """Do the parts that are missing in `found`; call `keep` after each."""
+    pending = deque(part for part in todo if part.name not in found)
+    while pending:
+        try:
+            with SYSTEMS[system]() as side:
+                while pending:
+                    part = pending.popleft()
+                    found[part.name] = {"failed": "it was broken off"}
+                    found[part.name] = play(side, part)
+                    keep()
+        except (TestbedError, AssertionError, OSError) as error:
+            found[part.name] = {"failed": f"{type(error).__name__}: {error}"}
+            keep()
 
 
 def main() -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--system", choices=list(SYSTEMS), default="slurm", help="default: slurm")
-    parser.add_argument("--kills", type=int, default=100, help="of each kind; default: 100")
+    parser.add_argument("--kills", type=int, default=300, help="of our daemon; default: 300")
+    parser.add_argument(
+        "--controller-kills", type=int, default=30, help="of slurmctld or schedd; default: 30"
+    )
     parser.add_argument("--burst", type=int, default=10_000, help="jobs; 0: none; default: 10000")
+    parser.add_argument("--state", type=Path, help="keep what the parts found in this file")
+    parser.add_argument("--resume", action="store_true", help="go on with what that file holds")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args()
-    found = run(given.system, given.kills, given.burst)
+    if given.resume and not given.state:
+        parser.error("--resume needs --state")
+    todo = parts(given.kills, given.controller_kills)
+    found: dict[str, dict[str, Any]] = {}
+    if given.resume and given.state.exists():
+        found = json.loads(given.state.read_text())
+
+    def keep() -> None:
+        if given.state:
+            new = given.state.with_suffix(".new")
+            new.write_text(json.dumps(found))
+            new.replace(given.state)
+
+    run(given.system, todo, found, keep)
+    shown = totals(found)
+    if given.burst:
+        with SYSTEMS[given.system]() as side:
+            shown["burst"] = side.burst(given.burst)
+    wrong = [text for part in found.values() for text in part.get("wrong", ())]
+    wrong += [f"{name}: {part['failed']}" for name, part in found.items() if "failed" in part]
+    wrong += shown.get("burst", {}).get("wrong", [])
     if given.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(shown | {"wrong": wrong}, indent=1))
     else:
-        for name, side in found.items():
+        for name, side in shown.items():
             print(f"{name}:")
             for key, value in side.items():
                 print(f"  {key}: {value:.3g}" if isinstance(value, float) else f"  {key}: {value}")
-    slow = any(side.get("submission slowest ms", 0) >= 1000 for side in found.values())
-    return 1 if slow or any(side["wrong"] for side in found.values()) else 0
+        print("\n".join(["wrong:", *map(str, wrong)]) if wrong else "nothing was wrong")
+    return 1 if wrong or any(side.get("beyond the bound") for side in shown.values()) else 0
 
 
 if __name__ == "__main__":

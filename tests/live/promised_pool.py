@@ -109,6 +109,10 @@ class LivePool(Watched):
         known = self.past("RtToken =!= undefined") | self.ads("RtToken =!= undefined")
         return {job: ad["RtToken"] for job, ad in known.items()}
 
+    def known_jobs(self) -> set[int]:
+        """Return the jobs in the queue and in the history."""
+        return {*self.ads(), *self.past()}
+
     def kept_slots(self) -> dict[str, str]:
         """Return what the daemon's table says is kept of slots, by name."""
         lines = self.pool.path(TABLE).read_text().splitlines()[1:]

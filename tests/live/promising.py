@@ -98,6 +98,10 @@ class Watched:
         """Return the admissions that jobs carry, by job id."""
         raise NotImplementedError
 
+    def known_jobs(self) -> set[int]:
+        """Return the jobs that the batch system knows, waiting, running or past."""
+        raise NotImplementedError
+
     def command(self, *words: str, user: str = "alice") -> str:
         """Run a command; return its exit status and what its user reads."""
         done = self.box.run(list(words), user=user, check=False)
@@ -206,6 +210,11 @@ class Live(Watched):
         jobs = self.cluster.run(["scontrol", "-o", "show", "jobs"], check=False).stdout
         found = re.findall(r"^JobId=(\d+) .*?(?: AdminComment=(\S+))", jobs, re.MULTILINE)
         return {int(job): text for job, text in found}
+
+    def known_jobs(self) -> set[int]:
+        """Return the jobs that the controller knows, which are those of the last minutes."""
+        shown = self.cluster.run(["scontrol", "-o", "show", "jobs"], check=False).stdout
+        return {int(job) for job in re.findall(r"^JobId=(\d+) ", shown, re.MULTILINE)}
 
     def cancel_all(self) -> None:
         """Cancel all jobs, and wait until their promises are closed."""
