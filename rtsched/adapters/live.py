@@ -103,6 +103,10 @@ class Sight:
         started anew: what cannot be planned without them does not break for that yet.
     unknown : tuple of int
         Jobs of which nobody could tell yet how they ended.
+    leeway : float
+        Seconds by which the batch system may start a promised job before its planned start, if its
+        nodes are free, and by which it may start it later, and the job still ends by its own limit
+        before its planned end. 0: it starts none earlier, and a late one is planned anew.
     """
 
     time: float
@@ -119,6 +123,7 @@ class Sight:
     problems: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
     shaken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    leeway: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Jobs whose planned start has come, as a submission sees them.
+"""Jobs that the batch system may start at any moment, as who plans around them sees them.
 
-Between two looks the batch system may start them on their planned nodes at any moment, so a
-submission that is judged meanwhile must not count on those nodes.
+Between two looks it may start a job on its planned nodes when its time has come, or on reserved
+ones a little before. Who is judged meanwhile must not count on those nodes.
 """
 
 from __future__ import annotations
@@ -12,30 +12,46 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.planned import first_everywhere
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rtsched.model.snapshot import Snapshot
 
 SOON = 1.0
-"""Seconds before its planned start from which on a job counts as started."""
+"""Seconds before its planned start from which on a job counts as started; and by which nodes may
+come free after it, since batch systems count whole seconds."""
 
 
-def with_due_started(snapshot: Snapshot) -> tuple[Snapshot, Schedule]:
+def with_due_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snapshot, Schedule]:
     """Return the snapshot in which the jobs that are due run as planned, and their entries.
 
-    Those whose nodes are not free, and admissions whose jobs no look has shown yet, may still be
-    moved.
+    A job is due that is the first on all its nodes, when these are all free, or its start is not
+    farther away than `leeway` (see `Sight`), in seconds, and nothing keeps its nodes beyond that
+    start. Admissions whose jobs no look has shown yet may still be moved.
     """
-    plan, entries = snapshot.plan, snapshot.plan.entries
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
-    due = (entries.start <= snapshot.now + SOON) & (entries.job < FIRST_OWN_ID)
-    due[entry[snapshot.free_in[plan.nodes] > SOON]] = False
-    if not due.any():
+    plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now
+    own = entries.job < FIRST_OWN_ID
+    if not own.any():
         return snapshot, Schedule.empty()
-    started = plan.take(np.flatnonzero(due))
-    jobs = snapshot.planned.take(due)
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    free_in, wanted = snapshot.free_in[plan.nodes], np.maximum(plan.starts() - now, 0.0)
+    busy, late = np.zeros((2, len(plan)), np.bool_)
+    busy[entry[free_in > SOON]] = True
+    late[entry[free_in > wanted + SOON]] = True
+    due = own & ~late & (~busy | (entries.start <= now + leeway + SOON))
+    if due.any():
+        due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
+    return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
+
+
+def with_started(snapshot: Snapshot, rows: NDArray[np.bool_]) -> tuple[Snapshot, Schedule]:
+    """Return the snapshot in which some entries of the plan run as planned, and these entries."""
+    started = snapshot.plan.take(np.flatnonzero(rows))
+    jobs = snapshot.planned.take(rows)
     jobs = jobs.replace(kind=np.full(len(jobs), Kind.RIGID, np.int8), size=started.entries.size)
     running = Jobs.joined([snapshot.running, jobs])
     allocations = Schedule.joined([snapshot.allocations, started])
@@ -45,6 +61,6 @@ def with_due_started(snapshot: Snapshot) -> tuple[Snapshot, Schedule]:
         queued=snapshot.queued.take(~np.isin(snapshot.queued.id, jobs.id)),
         running=running.take(order),
         allocations=allocations.take(order),
-        plan=plan.take(np.flatnonzero(~due)),
+        plan=snapshot.plan.take(np.flatnonzero(~rows)),
     )
     return after, started

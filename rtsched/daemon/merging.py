@@ -258,6 +258,7 @@ def _seen(
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(sight))),
         declined=_still_there(site.declined, sight),
         put_off={job: at for job, at in site.put_off.items() if at > now},
+        leeway=sight.leeway,
     )
 
 

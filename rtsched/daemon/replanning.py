@@ -3,22 +3,27 @@
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
 on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
 all the others. Those for which there is no place are told at once: their promise is broken. But
-where a planned node was lost only a moment ago, and may come back at once, they wait.
+where a planned node was lost only a moment ago, and may come back at once, they wait; and so does
+a job that is late on nodes that are free for it, as long as it may end in time: the batch system
+is slow then, and starts it yet.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
+from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.counting import counted
 from rtsched.cycle import judge
 from rtsched.daemon import messages
+from rtsched.daemon.due import with_due_started, with_started
 from rtsched.daemon.site import promises_of
 from rtsched.errors import PlannerError
+from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
@@ -38,7 +43,8 @@ SLACK = 1.0
 """Seconds by which nodes may come free after a planned start: batch systems count whole seconds."""
 
 OVERDUE = 20.0
-"""Seconds after its planned start at which a job that waits is planned anew."""
+"""Seconds after its planned start at which a job that waits is planned anew, or the leeway of the
+batch system (see `Sight`) if that is more and its nodes are free."""
 
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -129,13 +135,10 @@ def _mended(
     """
     now = snapshot.now
     plan, failed = _anew(site, snapshot, planner, lost)
-    spared = np.intersect1d(failed, _planned_on(snapshot.plan, shaken))
+    spared = np.intersect1d(failed, _may_be_kept(site, snapshot, shaken))
     if len(spared):
-        if len(spared) == len(lost):
-            return Replanned(site)
-        stays = snapshot.plan.take(np.flatnonzero(np.isin(snapshot.plan.entries.job, spared)))
-        joined = _planned(site, Schedule.joined([plan, stays]))
-        return _broken(joined, np.setdiff1d(failed, spared), words, now)
+        plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
+        return _broken(_planned(site, plan), failed, words, now)
     late = _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
@@ -146,16 +149,108 @@ def _mended(
     return _broken(_planned(site, plan), failed, words, now)
 
 
-def _planned_on(plan: Schedule, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the jobs that are planned on some nodes."""
+class _Tried(NamedTuple):
+    """Jobs that lost their starts, a plan without those that have no place, and these."""
+
+    lost: NDArray[np.int64]
+    plan: Schedule
+    failed: NDArray[np.int64]
+
+
+def _may_be_kept(site: Site, snapshot: Snapshot, shaken: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the jobs whose promise does not break yet, though nothing can be planned for them.
+
+    Those that are planned on shaken nodes, or have no entry while there are such nodes; and those
+    that are late on free nodes, and may end in time by their own limit.
+    """
+    plan, entries = snapshot.plan, snapshot.plan.entries
     entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
-    return plan.entries.job[np.unique(entry[np.isin(plan.nodes, nodes)])]
+    deadline = np.array([site.records[job].deadline for job in entries.job.tolist()])
+    in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
+    late = _free_and_late(site, snapshot) & in_time
+    kept = [entries.job[late], entries.job[entry[np.isin(plan.nodes, shaken)]]]
+    if len(shaken):
+        kept.append(np.setdiff1d(site.asked.id, entries.job))
+    return np.unique(np.concatenate(kept))
+
+
+def _free_and_late(site: Site, snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries are late on nodes that are free: they may start yet."""
+    plan, entries = snapshot.plan, snapshot.plan.entries
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    late = (entries.start < snapshot.now) & (entries.job < FIRST_OWN_ID)
+    late[entry[snapshot.free_in[plan.nodes] > SLACK]] = False
+    late[entry[_outside(site, plan)]] = False
+    return late
+
+
+def _around(
+    site: Site, snapshot: Snapshot, planner: Chain, tried: _Tried, spared: NDArray[np.int64]
+) -> tuple[Schedule, NDArray[np.int64]]:
+    """Return a plan that keeps the entries of `spared` as far as it can, and who has no place.
+
+    What the planner found without them is taken where they fit beside it; else it plans around
+    them; and if others have no place then, those that stand in the way lose their entries. They
+    are not broken for that, and are tried again in the next cycle.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    stays = _put_off(site, snapshot, spared)
+    failed = np.setdiff1d(tried.failed, spared)
+    clash = _overlapping(stays, tried.plan)
+    if not clash.any():
+        return Schedule.joined([tried.plan, stays]), failed
+    others = np.flatnonzero(~np.isin(snapshot.plan.entries.job, spared))
+    both = replace(snapshot, plan=Schedule.joined([snapshot.plan.take(others), stays]))
+    pinned, stays = with_started(both, np.isin(both.plan.entries.job, spared))
+    lost = np.setdiff1d(np.union1d(tried.lost, lost_starts(site, pinned)), spared)
+    plan, still = _anew(site, pinned, planner, lost)
+    if np.isin(still, failed).all():
+        return Schedule.joined([plan, stays]), still
+    return Schedule.joined([tried.plan, stays.take(np.flatnonzero(~clash))]), failed
+
+
+def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedule:
+    """Return the entries of some jobs, in order of their rows in the plan, late ones from now on.
+
+    One that is later than its leeway is given its nodes for so much longer, as far as these are not
+    planned for others.
+    """
+    plan, start, end = snapshot.plan, snapshot.plan.entries.start, snapshot.plan.entries.end
+    late = _free_and_late(site, snapshot)
+    ends = snapshot.now + (end - start) - site.leeway
+    for row in np.flatnonzero(late & (ends > end)).tolist():
+        on_them = np.isin(plan.nodes, plan.nodes_of(row)) & (plan.starts() >= end[row] - ROUNDING)
+        ends[row] = max(end[row], plan.starts()[on_them].min(initial=ends[row]))
+    start, end = np.where(late, snapshot.now, start), np.where(late, np.maximum(ends, end), end)
+    node_start = plan.node_start
+    if len(node_start):
+        node_start = np.maximum(node_start, np.repeat(start, np.diff(plan.indptr)))
+    moved = replace(plan, entries=plan.entries.replace(start=start, end=end), node_start=node_start)
+    return moved.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
+
+
+def _overlapping(some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
+    """Return bool[n]: which of some entries have a node that the plan gives to others meanwhile."""
+    of = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    starts, ends = plan.starts(), plan.entries.end[of]
+    clash = np.zeros(len(some), np.bool_)
+    for row in range(len(some)):
+        start, end = some.entries.start[row] + ROUNDING, some.entries.end[row] - ROUNDING
+        meanwhile = (starts < end) & (ends > start)
+        clash[row] = np.isin(plan.nodes[meanwhile], some.nodes_of(row)).any()
+    return clash
 
 
 def _anew(
     site: Site, snapshot: Snapshot, planner: Chain, lost: NDArray[np.int64]
 ) -> tuple[Schedule, NDArray[np.int64]]:
     """Return a plan in which the jobs `lost` are planned anew, and those without a place in it.
+
+    Jobs that may start at any moment stay where they are planned, if all find a place so.
 
     Raises
     ------
@@ -165,9 +260,22 @@ def _anew(
     if not len(lost):
         return snapshot.plan, lost
     rest, rows = _without(snapshot, lost), _asked(site, lost)
-    again = _judged(rest, planner, rows)
-    plan = again.plan if again.plan is not None else rest.plan
-    return plan, np.setdiff1d(lost, rows.id[again.code == Verdict.ADMIT])
+    fixed, due = with_due_started(rest, site.leeway)
+    first = _placed(fixed, planner, rows, due)
+    if not len(first[1]) or not len(due):
+        return first
+    second = _placed(rest, planner, rows, Schedule.empty())
+    return second if len(second[1]) < len(first[1]) else first
+
+
+def _placed(
+    snapshot: Snapshot, planner: Chain, rows: Jobs, due: Schedule
+) -> tuple[Schedule, NDArray[np.int64]]:
+    """Return a plan in which jobs have a place, the entries `due` among them, and who has none."""
+    again = _judged(snapshot, planner, rows)
+    plan = again.plan if again.plan is not None else snapshot.plan
+    left = np.sort(rows.id[again.code != Verdict.ADMIT])
+    return Schedule.joined([due, plan]), left
 
 
 def _judged(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
@@ -192,7 +300,8 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     wanted = np.maximum(plan.starts() - now, 0.0)
     bad = np.zeros(len(plan), np.bool_)
     bad[entry[snapshot.free_in[plan.nodes] > wanted + SLACK]] = True
-    bad |= plan.entries.start < now - OVERDUE
+    allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
+    bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True
     waits = np.isin(site.asked.id, snapshot.queued.id)
     homeless = np.setdiff1d(site.asked.id[waits], plan.entries.job)

@@ -71,6 +71,8 @@ class Site:
         since the epoch.
     untold : mapping of str to Record
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
+    leeway : float
+        As in `Sight`.
     """
 
     snapshot: Snapshot
@@ -87,6 +89,7 @@ class Site:
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, Standing], tuple[float, ...]] = field(default_factory=dict)
     untold: Mapping[str, Record] = field(default_factory=dict)
+    leeway: float = 0.0
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:
         """Return a user's records of some standings, the oldest first."""

@@ -230,7 +230,8 @@ class Desk:
             If the planner failed on a job with a deadline, and the site does not defer it for that.
         """
         edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges
-        snapshot, due = with_due_started(replace(site.snapshot, now=now, edges=edges))
+        snapshot = replace(site.snapshot, now=now, edges=edges)
+        snapshot, due = with_due_started(snapshot, site.leeway)
         judgement = judge(snapshot, self.chain, row).judgement
         assert judgement is not None  # noqa: S101  one job was judged
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER

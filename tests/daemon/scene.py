@@ -84,13 +84,15 @@ class Scene:
         changed: Mapping[str, object] | None = None,
         shaken: tuple[int, ...] = (),
         problems: Mapping[int, str] | None = None,
+        leeway: float = 0.0,
     ) -> Settled:
         """Take a look that shows these jobs.
 
         `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how;
         `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits for
         whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
-        `shaken`: nodes that may come back at once; `problems`: by id, what is wrong with a job.
+        `shaken`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
+        `leeway`: as of a `Sight`.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -151,7 +153,7 @@ class Scene:
             len(edges), before=[e[0] for e in edges] or None, after=[e[1] for e in edges] or None
         )
         sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past, edges=links)
-        sight = replace(sight, shaken=np.array(shaken, np.int64))
+        sight = replace(sight, shaken=np.array(shaken, np.int64), leeway=leeway)
         settled = settle(self.site, sight, self.rules, now)
         self.site = settled.site
         return settled

@@ -103,6 +103,7 @@ class SlurmSystem:
             periodic_of(recurring, machine.row, now),
             facts,
             tuple(problems),
+            leeway=facts.margin,
         )
         names = machine.cluster.nodes.names("name")
         self._view = View(rows, sight, facts, names, reservations, now)

@@ -1,0 +1,214 @@
+"""Plans that are mended: who keeps a start, who gets another, and that no node is planned twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scene import BOB, T0, Scene
+
+if TYPE_CHECKING:
+    from rtsched.model.schedule import Schedule
+
+RUN = 600.0
+LEEWAY = 60.0
+
+
+def promised(scene: Scene, job: int, **columns: object) -> tuple[int, str]:
+    """Have a job promised its deadline and seen in the queue; return its id and token."""
+    judged = scene.submit(scene.site.snapshot.now, **columns)
+    assert judged.verdict == "admit", judged.ruling.text
+    return job, judged.ruling.token
+
+
+def overlaps(plan: Schedule) -> bool:
+    """Return whether some node is planned for two jobs at one time."""
+    of = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    starts, ends = plan.starts(), plan.entries.end[of]
+    for node in np.unique(plan.nodes):
+        mine = np.flatnonzero(plan.nodes == node)
+        mine = mine[np.argsort(starts[mine])]
+        if (starts[mine][1:] < ends[mine][:-1] - 1e-3).any():
+            return True
+    return False
+
+
+def start_of(scene: Scene, job: int) -> float:
+    """Return when a job is planned to start; nan: never."""
+    entries = scene.site.snapshot.plan.entries
+    found = entries.start[entries.job == job]
+    return float(found[0]) if len(found) else np.nan
+
+
+def two_lose_nodes(wall: float) -> Scene:
+    """Let one job lose a node that may come back, another one a node that does not, at a time.
+
+    Of four nodes, job 7 has the first two and job 8, which runs `wall` s, the third. The first dies
+    for a moment, the third for good; the fourth is busy until after both deadlines.
+    """
+    scene = Scene()
+    busy = ((90, "", T0, T0 + 9 * RUN, (3,)),)
+    scene.look(T0, running=busy)
+    queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN),)
+    scene.look(T0 + 1, queued, busy)
+    queued += (promised(scene, 8, size=1, wall_time=wall, deadline=T0 + 1.5 * RUN),)
+    scene.look(T0 + 2, queued, busy)
+    plan = scene.site.snapshot.plan
+    assert [plan.nodes_of(k).tolist() for k in range(2)] == [[0, 1], [2]]
+    scene.look(T0 + 3, queued, busy, down=(0, 2), shaken=(0,))
+    return scene
+
+
+def test_what_stays_on_a_lost_node_is_not_planned_over() -> None:
+    """Job 7 waits for its node; job 8 does not get the other one of its nodes at the same time."""
+    scene = two_lose_nodes(RUN)
+    plan, records = scene.site.snapshot.plan, scene.site.records
+    assert not overlaps(plan)
+    assert {job: record.standing for job, record in records.items()} == {7: "firm", 8: "firm"}
+    assert start_of(scene, 8) == T0 + 3, "it is sure of its node, job 7 is not"
+    scene.look(T0 + 4, tuple((j, r.token) for j, r in records.items()), down=(2,))
+    assert not overlaps(scene.site.snapshot.plan)
+    assert set(scene.site.records) == {7, 8}
+    assert np.isfinite(start_of(scene, 7)), "its node came back, and the fourth is free"
+
+
+def test_what_fits_beside_it_does_not_touch_it() -> None:
+    """Where the planner finds a plan around the job that waits for its node, both have theirs."""
+    scene = Scene(nodes=3)
+    queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 1.1 * RUN),)
+    scene.look(T0 + 1, queued)
+    queued += (promised(scene, 8, size=1, wall_time=RUN, deadline=T0 + 4 * RUN),)
+    scene.look(T0 + 2, queued)
+    scene.look(T0 + 3, queued, down=(0, 2), shaken=(0,))
+    plan = scene.site.snapshot.plan
+    assert not overlaps(plan)
+    assert sorted(plan.entries.job.tolist()) == [7, 8]
+
+
+def late(scene: Scene, at: float, queued: tuple[tuple[int, str], ...]) -> None:
+    """Look `at` seconds after the first planned start: the jobs wait, and their nodes are free."""
+    scene.look(T0 + at, queued, leeway=LEEWAY)
+
+
+def test_a_slow_controller_breaks_no_promise() -> None:
+    """Slurm has not started a job 25 s after its planned start; by its limit it still can end."""
+    scene = Scene(nodes=1)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
+    for at in (5, 15, 25, 45, 59):
+        late(scene, at, queued)
+        assert scene.site.records[7].standing == "firm"
+        assert start_of(scene, 7) == T0
+    settled = scene.look(
+        T0 + 61, (), ((7, queued[0][1], T0 + 60, T0 + 60 + RUN, (0,)),), leeway=LEEWAY
+    )
+    assert not [r for r in settled.changed if r.standing == "broken"]
+
+
+def test_when_it_cannot_end_in_time_it_is_broken() -> None:
+    """By its own limit, without the margins, the job would end too late."""
+    scene = Scene(nodes=1)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
+    late(scene, 59, queued)
+    assert 7 in scene.site.records
+    late(scene, 62, queued)
+    assert 7 not in scene.site.records
+
+
+def test_a_late_job_with_time_left_is_put_off() -> None:
+    """Later than the leeway it is planned anew; who comes after it is told the truth."""
+    scene = Scene(nodes=1)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN + 30),)
+    late(scene, 59, queued)
+    assert start_of(scene, 7) == T0
+    late(scene, 75, queued)
+    assert scene.site.records[7].standing == "firm"
+    entries = scene.site.snapshot.plan.entries
+    assert (entries.start.tolist(), entries.end.tolist()) == ([T0 + 75], [T0 + 75 + RUN - LEEWAY])
+    judged = scene.submit(T0 + 76, uid=BOB, size=1, wall_time=RUN, deadline=T0 + 2 * RUN + 14)
+    assert judged.verdict == "reject"
+
+
+def test_where_nothing_starts_late_it_is_planned_anew_as_ever() -> None:
+    """Without leeway, as on HTCondor, 20 s are the end; so they are where nodes are not free."""
+    scene = Scene(nodes=1)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
+    scene.look(T0 + 25, queued)
+    assert 7 not in scene.site.records
+
+
+def test_a_job_that_may_start_early_keeps_its_nodes() -> None:
+    """Its reservation has begun, and its nodes came free early: nobody else is promised them."""
+    scene = Scene(nodes=1, planner="edf")
+    busy = ((90, "", T0, T0 + 100, (0,)),)
+    scene.look(T0, running=busy, leeway=LEEWAY)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 4 * RUN),)
+    scene.look(T0 + 5, queued, busy, leeway=LEEWAY)
+    assert start_of(scene, 7) == T0 + 100
+    other = {"uid": BOB, "size": 1, "wall_time": RUN, "deadline": T0 + 100 + RUN + 30}
+    before = scene.site
+    judged = scene.submit(T0 + 35, **other)
+    assert judged.verdict == "admit", "job 7 cannot start yet: it may be moved"
+    scene.site = before
+    judged = scene.submit(T0 + 45, **other)
+    assert judged.verdict == "reject", "job 7 may have started since the last look"
+
+
+def test_a_job_that_may_start_early_keeps_its_nodes_when_the_plan_is_mended() -> None:
+    """Another job lost its node, and must not get that of one which may have started."""
+    scene = Scene(nodes=2, planner="edf")
+    busy = ((90, "", T0, T0 + 100, (0,)), (91, "", T0, T0 + 100, (1,)))
+    scene.look(T0, running=busy, leeway=LEEWAY)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 5 * RUN),)
+    scene.look(T0 + 1, queued, busy, leeway=LEEWAY)
+    queued += (promised(scene, 8, size=1, wall_time=RUN, deadline=T0 + 4 * RUN),)
+    scene.look(T0 + 2, queued, busy, leeway=LEEWAY)
+    plan = scene.site.snapshot.plan
+    lost = int(plan.nodes[plan.entries.job.tolist().index(8)])
+    scene.look(T0 + 50, queued, (busy[1 - lost],), down=(lost,), leeway=LEEWAY)
+    assert start_of(scene, 7) == T0 + 100
+    assert start_of(scene, 8) == T0 + 100 + RUN
+    assert not overlaps(scene.site.snapshot.plan)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 4), st.floats(1.0, 3.0)), min_size=2, max_size=6
+    ),
+    down=st.sets(st.integers(0, 4), min_size=1, max_size=4),
+    shaken=st.sets(st.integers(0, 4)),
+    at=st.sampled_from([3.0, 25.0, 80.0, 300.0]),
+    leeway=st.sampled_from([0.0, LEEWAY]),
+)
+def test_no_node_is_planned_twice(
+    jobs: list[tuple[int, int, float]], down: set[int], shaken: set[int], at: float, leeway: float
+) -> None:
+    """Whatever is lost, late, or may come back."""
+    scene = Scene(nodes=5)
+    queued: tuple[tuple[int, str], ...] = ()
+    for number, (size, hundreds, slack) in enumerate(jobs):
+        wall = 100.0 * hundreds
+        judged = scene.submit(T0, size=size, wall_time=wall, deadline=T0 + 1 + slack * wall)
+        if judged.verdict == "admit":
+            queued += ((10 + number, judged.ruling.token),)
+    scene.look(T0 + 1, queued, leeway=leeway)
+    for later in (0.0, 5.0):
+        here = tuple((job, r.token) for job, r in scene.site.records.items() if job < 100)
+        scene.look(T0 + at + later, here, down=tuple(down), shaken=tuple(shaken), leeway=leeway)
+        assert not overlaps(scene.site.snapshot.plan)
+
+
+@pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
+def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> None:
+    """It ran, its node was lost, and nothing else is free: it has no entry, and is not broken."""
+    scene = Scene(nodes=1, planner=planner)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 3 * RUN),)
+    scene.look(T0 + 1, queued)
+    scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
+    scene.look(T0 + 30, queued, down=(0,), shaken=(0,))
+    assert scene.site.records[7].standing == "firm"
+    scene.look(T0 + 60, queued)
+    assert np.isfinite(start_of(scene, 7))
