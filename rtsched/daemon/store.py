@@ -355,7 +355,9 @@ class Store:
             base = self._base if base is None else base
             base.execute("BEGIN IMMEDIATE")
             try:
+                passing("begun")
                 yield base
+                passing("written")
                 base.execute("COMMIT")
             except BaseException:
                 if base.in_transaction:
