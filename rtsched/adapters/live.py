@@ -32,6 +32,9 @@ FIRST_OWN_ID = 1 << 52
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
 and counter-offers that are held for their users."""
 
+UNJUDGED = "unjudged"
+"""What a job carries in place of an admission's token that its filter let in without a verdict."""
+
 PART = "/"
 """What stands behind this in a partition's name follows from what a job asks for on each node, and
 from what nodes there are: it changes without its user's doing."""
@@ -66,7 +69,9 @@ class Marks(Table):
 
     job = Column(np.int64, -1, "Job id.")
     uid = Column(np.int64, -1, "Who owns it.")
-    token = Text("The admission that it carries, from a field that users cannot write.")
+    token = Text(
+        "The admission that it carries, or `UNJUDGED`, from a field that users cannot write."
+    )
     parked = Column(np.bool_, False, "Its filter let it in to be judged later, and held it.")
     held = Column(np.bool_, False, "It waits for a release.")
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")

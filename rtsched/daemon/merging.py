@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rtsched.adapters.live import FIRST_OWN_ID, Ended, Ending
+from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Ended, Ending
 from rtsched.daemon import messages
 from rtsched.daemon.altered import LATE, STUCK, changed_by_users, with_present
 from rtsched.daemon.records import OPEN
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import Record, Standing
     from rtsched.model.cluster import Cluster
 
+RENUMBERED = "the batch system lost the job, and gave its number to another one"
 GONE = "the batch system no longer knows the job, and has no record of how it ended"
 NO_END = "the batch system's record of the job does not tell when it ended"
 NOT_TAKEN = "the batch system did not take the job, or its user took it away at once"
@@ -48,6 +49,8 @@ class Merged:
 
 def merge(site: Site, sight: Sight, words: messages.Words, now: float) -> Merged:
     """Return the site after a look, at `now`, seconds since the epoch."""
+    lost = _renumbered(site, sight, now)
+    site = site.without(record.id for record in lost)
     names = _recognised(site, sight)
     shown = _Shown.of(site, sight, names)
     changed = [_closed(record, names, shown, now) for record in site.records.values()]
@@ -66,7 +69,30 @@ def merge(site: Site, sight: Sight, words: messages.Words, now: float) -> Merged
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
     tells, untold = _tells(site, sight, new, words, now)
-    return Merged(replace(after, untold=untold), tuple(new), _events(site, sight), tells)
+    changed_records = (*lost, *new)
+    return Merged(replace(after, untold=untold), changed_records, _events(site, sight), tells)
+
+
+def _renumbered(site: Site, sight: Sight, now: float) -> list[Record]:
+    """Return the records, closed, of jobs whose numbers other jobs have now.
+
+    A controller that is killed loses what it took in since it last saved its state, the last job
+    number too.
+    """
+    known = np.array(list(site.records), np.int64)
+    marks = sight.marks.take(np.isin(sight.marks.job, known))
+    others = {UNJUDGED, *(record.token for record in site.records.values())}
+    found = []
+    rows = zip(marks.job.tolist(), marks.uid.tolist(), marks.texts("token"), strict=True)
+    for job, uid, token in rows:
+        record = site.records[job]
+        if uid not in {record.uid, -1} or (token in others and token != record.token):
+            found.append(
+                msgspec.structs.replace(
+                    record, standing="unknown", why=RENUMBERED, changed_at=now, expires=np.inf
+                )
+            )
+    return found
 
 
 def overlooked(site: Site, sight: Sight) -> dict[int, int]:

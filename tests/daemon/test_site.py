@@ -8,6 +8,7 @@ from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ending
 from rtsched.daemon.memory import remembered, restored
+from rtsched.daemon.merging import RENUMBERED
 from rtsched.daemon.records import Kept
 from rtsched.daemon.site import on_nodes
 from rtsched.model.actions import Requeue, Reserve, Tell
@@ -573,3 +574,28 @@ def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
     assert scene.site.row(7).size_max.tolist() == [2]
     scene.look(T0 + 3, queued=((7, token),), changed={"size_max": np.int32(3)})
     assert scene.site.row(7).size_max.tolist() == [2], "parts do not come back"
+
+
+@pytest.mark.parametrize("by", ["unjudged", "another", "admitted"])
+def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
+    """A controller that lost a job gives its number to the next one, which inherits no promise."""
+    scene = Scene()
+    asked = {"size": 2, "wall_time": 600.0, "deadline": T0 + HOUR}
+    lost = promised(scene, **asked)
+    if by == "another":
+        settled = scene.look(T0 + 5, queued=((7, lost),), uid=BOB)
+    else:
+        token = scene.submit(T0 + 4, **asked).ruling.token if by == "admitted" else "unjudged"
+        settled = scene.look(T0 + 5, queued=((7, token),))
+    closed = {r.token: (r.standing, r.why) for r in settled.changed}[lost]
+    assert closed == ("unknown", RENUMBERED)
+    entries = scene.site.snapshot.plan.entries.job.tolist()
+    if by == "admitted":
+        assert {r.token: r.standing for r in settled.changed}[token] == "firm"
+        assert [r.token for r in scene.site.records.values()] == [token]
+        assert entries == [7]
+        assert scene.site.asked.id.tolist() == [7]
+    else:
+        assert not scene.site.records
+        assert entries == []
+    assert scene.site.snapshot.queued.id.tolist() == [7]

@@ -181,7 +181,7 @@ def test_allocations() -> None:
 def test_tokens() -> None:
     """Only our mark with a token counts; a job that its user holds was not parked by us."""
     marks = ["rtsched:T0k-en_", "rtsched:unjudged", "rtsched:parked", "x rtsched:abc", "", "rt:a"]
-    assert tokens_of(marks) == ["T0k-en_", None, None, None, None, None]
+    assert tokens_of(marks) == ["T0k-en_", "unjudged", None, None, None, None]
     found = rows(
         {"admin_comment": "rtsched:parked", "prioritylong": "0", "reason": "JobHeldAdmin"},
         {"admin_comment": "rtsched:abc"},
@@ -190,7 +190,7 @@ def test_tokens() -> None:
     known = marks_of(found, np.arange(3))
     assert known.parked.tolist() == [True, False, False]
     assert known.held.tolist() == [True, False, True]
-    assert known.texts("token") == [None, "abc", None]
+    assert known.texts("token") == [None, "abc", "unjudged"]
 
 
 def test_endings() -> None:

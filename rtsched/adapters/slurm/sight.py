@@ -13,7 +13,7 @@ from rtsched.adapters.slurm.past import LIVE
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
-from rtsched.adapters.slurm.submission import MARK, PARKED, UNJUDGED
+from rtsched.adapters.slurm.submission import MARK, PARKED
 from rtsched.adapters.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -51,7 +51,7 @@ def tokens_of(marks: list[str]) -> list[str | None]:
     found = {}
     for mark in set(marks):
         match = _TOKEN.match(mark)
-        known = match is not None and match[1] not in {UNJUDGED, PARKED}
+        known = match is not None and match[1] != PARKED
         found[mark] = match[1] if match is not None and known else None
     return [found[mark] for mark in marks]
 

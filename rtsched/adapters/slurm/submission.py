@@ -32,7 +32,7 @@ MOST = (1 << 31) - 1
 RELEASE = -1
 """A priority that lets a held job go."""
 
-UNJUDGED, PARKED = "unjudged", "parked"
+PARKED = "parked"
 
 GUARDED: dict[Tag, str] = {
     Tag.TIME_LIMIT: "its time limit",
