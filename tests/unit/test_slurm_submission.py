@@ -263,3 +263,11 @@ def test_margins() -> None:
     assert seconds({}, "KillWait") == 0.0
     assert math.isinf(seconds({"x": "UNLIMITED"}, "x"))
     assert np.isfinite(margin_of({}, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("words", ["sigma=1", "sigma=1,cms=1", "sigma=1,cps=1", "cms=1,cps=1"])
+def test_a_load_that_is_not_whole(words: str) -> None:
+    """It is told what is missing, whatever else the request says."""
+    for more in ({}, {"max_nodes": 9}, {"time_limit": 5}, {"min_nodes": 2, "max_nodes": 4}):
+        asked = described(extra=f"rtsched:{words}", **more)
+        assert asked.problem.startswith("rtsched: sigma, cms and cps describe")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 _WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -110,7 +110,7 @@ def _problem(key: str, value: str) -> str:
 
 
 def _checked(pairs: dict[str, str]) -> Spec:
-    """Return the spec of pairs that are right each by themselves."""
+    """Return the spec of pairs that are right each by themselves; with a problem, no numbers."""
     numbers = {key: float(pairs[key]) for key in _NUMBERS if key in pairs}
     spec = Spec(
         True,
@@ -121,15 +121,15 @@ def _checked(pairs: dict[str, str]) -> Spec:
     )
     load = {"sigma", "cms", "cps"} & numbers.keys()
     if load and len(load) < 3:
-        return replace(
-            spec, problem="rtsched: sigma, cms and cps describe a divisible load together; give all"
+        return Spec(
+            True, problem="rtsched: sigma, cms and cps describe a divisible load together; give all"
         )
     if not load and {"setup_link", "setup_node"} & numbers.keys():
-        return replace(spec, problem="rtsched: setup_link and setup_node need sigma, cms and cps")
+        return Spec(True, problem="rtsched: setup_link and setup_node need sigma, cms and cps")
     if load and spec.speedup:
-        return replace(spec, problem="rtsched: speedup does not go with a divisible load")
+        return Spec(True, problem="rtsched: speedup does not go with a divisible load")
     if "message_time" in numbers and not spec.dag:
-        return replace(spec, problem="rtsched: message_time needs dag")
+        return Spec(True, problem="rtsched: message_time needs dag")
     return spec
 
 
