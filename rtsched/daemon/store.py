@@ -5,9 +5,10 @@ states and a journal of recent verdicts. A commit is one transaction: after a cr
 whole or not at all. The schema grows by numbered files in `migrations/`; its number stands in
 `PRAGMA user_version`.
 
-What can wait (states, journal, deleting what is old) has a connection of its own, in a thread of
-its own, and lets the commits in between: those wait for `AT_ONCE` rows at the most, and never for
-the disk to take more than their own. A start reads what is open, however much was closed.
+What can wait (states, journal, deleting what is old) has a connection of its own and lets the
+commits in between: those wait for `AT_ONCE` rows at the most, and never for the disk to take more
+than their own. Questions have one too; no commit waits for them. A start reads what is open,
+however much was closed.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Store:
 
     def __init__(self, path: str | Path, synchronous: Literal["full", "normal"] = "full") -> None:
         self.path = Path(path)
-        self._lock, self._tidying = RLock(), RLock()
+        self._lock, self._tidying, self._asking = RLock(), RLock(), RLock()
         self._notes: list[Decision] = []
         self._nodes: Nodes | None = None
         self._names: list[str] | None = None
@@ -110,7 +111,8 @@ class Store:
                 self._base = connect(self.path)
                 self.checked = prepare(self._base, self.path, synchronous)
                 self._base.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-                self._side = connect(self.path)
+                self._asked, self._side = connect(self.path), connect(self.path)
+                self._asked.execute("PRAGMA query_only = ON")
                 self._side.execute("PRAGMA synchronous = NORMAL")
                 self._side.execute("PRAGMA wal_autocheckpoint = 0")
         except BaseException:
@@ -125,15 +127,14 @@ class Store:
 
     def close(self) -> None:
         """Write what is left of the journal, and let go of the file."""
-        with self._tidying, self._lock:
+        with self._tidying, self._asking, self._lock:
             if hasattr(self, "_side"):
                 with suppress(StoreError):  # the journal is worth no error at the end
                     self.flush()
-                with suppress(sqlite3.Error):
-                    self._side.close()
-            if hasattr(self, "_base"):
-                with suppress(sqlite3.Error):
-                    self._base.close()
+            for name in ("_asked", "_side", "_base"):
+                if hasattr(self, name):
+                    with suppress(sqlite3.Error):
+                        getattr(self, name).close()
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
@@ -240,8 +241,8 @@ class Store:
 
     def counts(self) -> dict[str, int]:
         """Return how many records stand how; it costs the same however many there are."""
-        with self._told():
-            return dict(self._base.execute("SELECT standing, number FROM counts WHERE number > 0"))
+        with self._question() as base:
+            return dict(base.execute("SELECT standing, number FROM counts WHERE number > 0"))
 
     def tidy(self, before: float) -> None:
         """Do what can wait: write the journal, and delete records closed before then.
@@ -320,20 +321,33 @@ class Store:
             "SELECT time, uid, job, name, verdict, codes, text, offer, token FROM journal "  # noqa: S608
             f"{where}ORDER BY number DESC LIMIT ?"
         )
-        with self._told():
-            rows = self._base.execute(text, [*asked.values(), limit]).fetchall()
-            fresh = [
-                note
-                for note in reversed(self._notes)
-                if (uid is None or note.uid == uid)
-                and (job is None or note.job == job)
-                and (token is None or note.token == token)
-            ]
+        with self._question() as base:
+            with self._lock:  # what is in memory now is not on the disk as it is now
+                base.execute("BEGIN")
+                base.execute("SELECT 1 FROM journal LIMIT 1").fetchone()
+                notes = self._notes[::-1]
+            try:
+                rows = base.execute(text, [*asked.values(), limit]).fetchall()
+            finally:
+                base.execute("ROLLBACK")
+        fresh = [
+            note
+            for note in notes
+            if (uid is None or note.uid == uid)
+            and (job is None or note.job == job)
+            and (token is None or note.token == token)
+        ]
         return tuple([*fresh, *map(_decision, rows)][:limit])
 
     def _records(self, which: str, *values: object) -> tuple[Record, ...]:
-        with self._told():
-            return tuple(Record(*row) for row in self._base.execute(_ALL + which, values))
+        with self._question() as base:
+            return tuple(Record(*row) for row in base.execute(_ALL + which, values))
+
+    @contextmanager
+    def _question(self) -> Iterator[sqlite3.Connection]:
+        """Give the database for reading, to one thread at a time; no commit waits for that."""
+        with self._asking, self._worded():
+            yield self._asked
 
     @contextmanager
     def _told(self) -> Iterator[None]:

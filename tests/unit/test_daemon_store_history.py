@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event, current_thread
+from typing import TYPE_CHECKING
 
 import pytest
 from test_daemon_store import NOW, plan, record
@@ -13,6 +16,9 @@ import rtsched.daemon.store
 from rtsched.daemon.database import CHECKED_AT_ONCE, connect
 from rtsched.daemon.store import AT_ONCE, FORGOTTEN, Decision, Store
 from rtsched.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLOSED = 1_000_000
 _FILL = """
@@ -160,3 +166,56 @@ def test_damage_in_a_large_file(long: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"is damaged .*; put back a backup"):
             store.check()
         store.commit([record("open", standing="kept")], None, 10)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda store: store.journal(uid=1000),
+        lambda store: store.find(7),
+        lambda store: store.history(NOW),
+    ],
+    ids=["journal", "find", "history"],
+)
+def test_no_commit_waits_for_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: Callable[[Store], object]
+) -> None:
+    """A question that takes long lets commits and the journal go on; it sees what was there."""
+    asking, go_on = Event(), Event()
+    steps = 0
+
+    def halted() -> int:
+        nonlocal steps
+        if current_thread().name.startswith("question"):
+            steps += 1
+            if steps == 40:  # it has begun: the rows are read now
+                asking.set()
+                go_on.wait(30.0)
+        return 0
+
+    def watched(path: Path) -> sqlite3.Connection:
+        base = connect(path)
+        base.set_progress_handler(halted, 1)
+        return base
+
+    with Store(tmp_path / "rtsched.db") as store:
+        for k in range(50):
+            store.note(Decision(NOW, 1000, str(k), "sim", "admit", (), ""))
+            store.commit([record(f"t{k}", standing="kept")], None, k)
+        store.flush()
+    monkeypatch.setattr(rtsched.daemon.store, "connect", watched)
+    with Store(tmp_path / "rtsched.db") as store, ThreadPoolExecutor(1, "question") as other:
+        store.note(Decision(NOW, 1000, "new", "sim", "admit", (), ""))
+        before = store.journal(uid=1000)
+        answer = other.submit(lambda: question(store))
+        try:
+            assert asking.wait(30.0)
+            store.commit([record("during")], plan(), 100)
+            store.note(Decision(NOW, 1000, "during", "sim", "admit", (), ""))
+            store.tidy(NOW - 1)
+        finally:
+            go_on.set()
+        found = answer.result()
+        if isinstance(found, tuple) and found and isinstance(found[0], Decision):
+            assert found == before
+        assert len(store.journal(uid=1000)) == len(before) + 1
