@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rtsched.adapters.users import user_name
+from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, Decision
@@ -33,6 +33,9 @@ _NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
 PATIENCE = 0.02
 """Seconds that a submission waits for a cycle's last attempt; the filter waits 50 ms in all."""
 
+NAMED = 0.02
+"""Seconds that a submission waits for the name service, in the same 50 ms."""
+
 
 class Answers:
     """Answers the submit filter on behalf of a daemon."""
@@ -50,11 +53,7 @@ class Answers:
         """
         begun = time.perf_counter()
         try:
-            fields = decode_fields(payload)
-            if kind is Kind.MODIFY:
-                result, reply = self._modification(fields)
-            else:
-                result, reply = await self._submission(fields, asker)
+            result, reply = await self._answered(kind, decode_fields(payload), asker)
         except HungUpError:
             self._count(kind, "unheard", begun)
             raise
@@ -66,6 +65,18 @@ class Answers:
             result, reply = "error", _error(f"{type(error).__name__}: {error}")
         self._count(kind, result, begun)
         return reply
+
+    async def _answered(
+        self, kind: Kind, fields: dict[int, int | str], asker: Asker
+    ) -> tuple[str, bytes]:
+        """Answer, as soon as all users that matter are known."""
+        while True:
+            try:
+                if kind is Kind.MODIFY:
+                    return self._modification(fields)
+                return await self._submission(fields, asker)
+            except NotKnownYetError as missing:  # nothing has been done yet
+                await known(missing, NAMED)
 
     def _count(self, kind: Kind, result: str, begun: float) -> None:
         self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
@@ -105,7 +116,7 @@ class Answers:
 
     async def _judged(self, desk: Desk, submission: Submission, now: float) -> Judged:
         """Judge a submission on the site as it is; none is judged while nothing may be promised."""
-        daemon, user = self.daemon, user_name(submission.uid)
+        daemon, user = self.daemon, submission.jobs.texts("user")[0] or str(submission.uid)
         judged = desk.judge(daemon.site, submission, user, now)
         if not judged.changed or daemon.dry_run or daemon.admitting.is_set():
             return judged

@@ -23,7 +23,6 @@ import msgspec
 import numpy as np
 import structlog
 
-from rtsched.adapters.users import user_name
 from rtsched.daemon.forgotten import Recall
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
@@ -272,6 +271,7 @@ class Daemon:
         try:
             while self._read_again:
                 self._read_again = False
+                notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
                 try:
                     policy = await asyncio.to_thread(self._reread)
                 except Exception as error:  # whatever a plug-in raises: the running ones go on
@@ -284,6 +284,7 @@ class Daemon:
                     log.info("settings_reloaded")
         finally:
             self._reloading = None
+            notify("READY=1")
 
     def _reread(self) -> Policy:
         policy = self.reread()
@@ -306,7 +307,7 @@ class Daemon:
         young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
         cycles = policy.cycles
         most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
-        bench = Bench(cycles, user_name, self.words, most, self.dry_run, unused)
+        bench = Bench(cycles, self.words, most, self.dry_run, unused)
         return Rules(cycles, cycles.planner_alone, young, bench)
 
     async def _settle(self, sight: Sight) -> Settled:

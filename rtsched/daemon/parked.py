@@ -26,8 +26,6 @@ from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from rtsched.chain import Judgement
@@ -79,8 +77,6 @@ class Bench:
     ----------
     chains : Chains
         The plug-ins.
-    name_of : callable
-        From a uid to the user's name.
     words : Words
         The batch system's.
     most : int
@@ -92,7 +88,6 @@ class Bench:
     """
 
     chains: Chains
-    name_of: Callable[[int], str]
     words: messages.Words
     most: int = 0
     everything: bool = False
@@ -181,7 +176,7 @@ class Bench:
     ) -> Judged:
         verdicts, job = judgement.verdicts, int(row.id[0])
         assert verdicts.plan is not None  # noqa: S101  it was promised something
-        who, deadline = (uid, self.name_of(uid)), float(verdicts.promise[0])
+        who, deadline = (uid, row.texts("user")[0] or str(uid)), float(verdicts.promise[0])
         record = record_of(row, who, deadline, "firm", now, np.inf)
         records = {**site.records, job: record}
         snapshot = replace(

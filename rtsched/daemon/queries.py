@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 
+NAMED = 0.5
+"""Seconds that a question waits for the name service."""
+
 
 class Queries:
     """Answers questions of users about a daemon, in a thread of its own.
@@ -79,7 +82,7 @@ class Queries:
     def reader(self, uid: int) -> Reader:
         """Return a reader of the present site for a user."""
         admins = self.daemon.policy.live.daemon.admins
-        everyone = uid in {0, self._own} or user_name(uid) in admins
+        everyone = uid in {0, self._own} or user_name(uid, NAMED) in admins
         return Reader(self.daemon, uid, everyone)
 
 
@@ -227,7 +230,7 @@ class Reader:
         if not question.job:
             everyone, uid = self.everyone, self.uid
             found = daemon.store.journal(None if everyone else uid, question.last)
-            names = [user_name(d.uid) if everyone else "" for d in found]
+            names = [user_name(d.uid, NAMED) if everyone else "" for d in found]
             verdicts = tuple(_verdict(d, "", user) for d, user in zip(found, names, strict=True))
             return reports.ExplainReport(now=now, verdicts=verdicts)
         job = self._visible(question.job)

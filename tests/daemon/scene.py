@@ -48,7 +48,7 @@ class Scene:
         self.chains = Chains(Chain([Member(planner, plugin, **(member or {}))], planner), ())
         self.settings = DaemonSettings(**settings)
         unused = self.settings.unused_promises_per_hour
-        bench = Bench(self.chains, NAMES.get, WORDS, unused=unused)
+        bench = Bench(self.chains, WORDS, unused=unused)
         self.rules = Rules(self.chains, self.chains.planner_alone, 15.0, bench)
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))

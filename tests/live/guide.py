@@ -180,9 +180,19 @@ def stop(name):
         time.sleep(0.05)
 
 
+def reloads(name):
+    text = (STATE / f"{name}.log").read_text(errors="replace")
+    return text.count("settings_reloaded") + text.count("reload_failed")
+
+
 def reload(name):
+    """Reload, and wait as an admin does who reads the log."""
+    before = reloads(name)
     for word in settings(name)["ExecReload"]:
         subprocess.run(word.replace("$MAINPID", str(pid(name))).split(), check=True)
+    deadline = time.monotonic() + 60
+    while reloads(name) == before and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def main(arguments):
