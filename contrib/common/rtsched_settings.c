@@ -20,6 +20,7 @@ void rtsched_settings_default(struct rtsched_settings *settings)
 	    .daemon_user = "rtsched",
 	    .daemon_uid = RTSCHED_NOBODY,
 	    .reservation_prefix = "rtsched_",
+	    .promised_jobs = "/run/rtsched/promised_jobs",
 	    .table = "/run/rtsched/slots",
 	};
 }
@@ -86,6 +87,8 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 
 	if (!strcmp(key, "socket"))
 		return take_path(value, to->socket, sizeof(to->socket));
+	if (!strcmp(key, "promised_jobs"))
+		return take_path(value, to->promised_jobs, sizeof(to->promised_jobs));
 	if (!strcmp(key, "table"))
 		return take_path(value, to->table, sizeof(to->table));
 	if (!strcmp(key, "timeout_ms"))
@@ -102,7 +105,7 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 		return take_text(value, to->reservation_prefix, sizeof(to->reservation_prefix));
 	if (strcmp(key, "judge"))
 		return "is not known: socket, timeout_ms, on_failure, breaker_failures, "
-		       "breaker_ms, judge, daemon_user, reservation_prefix and table are";
+		       "breaker_ms, judge, daemon_user, reservation_prefix, promised_jobs and table are";
 	to->judge_all = !strcmp(value, "all");
 	return to->judge_all || !strcmp(value, "deadline") ? NULL : "must be deadline or all";
 }

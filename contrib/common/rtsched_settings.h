@@ -29,6 +29,7 @@ struct rtsched_settings {
 	char daemon_user[64];
 	uid_t daemon_uid; /* RTSCHED_NOBODY if there is no such user */
 	char reservation_prefix[64]; /* Slurm only */
+	char promised_jobs[256];     /* Slurm only */
 	char table[256];	     /* HTCondor only */
 };
 

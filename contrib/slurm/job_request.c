@@ -173,3 +173,19 @@ bool rtsched_describe_modify(const job_desc_msg_t *job, uint32_t submit_uid,
 	return request->length > before || request->too_long || rtsched_has_word(job->comment) ||
 	       rtsched_has_word(job->extra);
 }
+
+uint32_t rtsched_job_number(const job_desc_msg_t *job)
+{
+	uint64_t number = 0;
+	const char *at = job->job_id_str;
+
+	if (RTSCHED_JOB_ID(job) != NO_VAL || !at)
+		return RTSCHED_JOB_ID(job);
+	at += strspn(at, " \t\n");
+	at += *at == '+';
+	if (*at < '0' || *at > '9')
+		return NO_VAL;
+	while (*at >= '0' && *at <= '9' && number < NO_VAL)
+		number = number * 10 + (uint64_t)(*at++ - '0');
+	return number < NO_VAL ? (uint32_t)number : NO_VAL;
+}

@@ -19,4 +19,8 @@ void rtsched_describe_submit(const job_desc_msg_t *job, uint32_t submit_uid,
 bool rtsched_describe_modify(const job_desc_msg_t *job, uint32_t submit_uid,
 			     struct rtsched_request *request);
 
+/* Return the number of the job that a change is about, as the daemon reads it: of an array's task the
+ * array's. NO_VAL: it names none. */
+uint32_t rtsched_job_number(const job_desc_msg_t *job);
+
 #endif

@@ -13,6 +13,7 @@
 #include "../common/rtsched_filter.h"
 #include "job_answer.h"
 #include "job_request.h"
+#include "promised_jobs.h"
 #include "slurm_internal.h"
 
 const char plugin_name[] = "rtsched: promises at submit";
@@ -132,7 +133,7 @@ static void tell_cause(char **err_msg, enum rtsched_ruling ruling, const char *b
 		       const char *after)
 {
 	bool silent = ruling == RTSCHED_SILENT;
-	char text[512];
+	char text[1024];
 
 	snprintf(text, sizeof(text), "rtsched: %sthe scheduler daemon %s%s%s", before,
 		 silent ? "does not answer" : "could not judge it", after,
@@ -207,13 +208,38 @@ int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 
 /* Modify */
 
+/* Nobody can say what a change would break: what the daemon promised stays as it is, and all other
+ * jobs belong to their users. */
 static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_ruling ruling,
-			   char **err_msg)
+			   const job_desc_msg_t *job, uint32_t uid, char **err_msg)
 {
+	const uint32_t users[2] = {uid, job->user_id};
+	char why[200], after[768];
+
 	if (set->on_failure == RTSCHED_FAIL_OPEN)
 		return SLURM_SUCCESS; /* the daemon will see the change, and what it breaks */
-	tell_cause(err_msg, ruling, "",
-		   ", and a promised job must not be changed without it: try again later");
+	switch (rtsched_promised_jobs_look(set->promised_jobs, set->daemon_uid,
+					   rtsched_job_number(job), users, why, sizeof(why))) {
+	case RTSCHED_NOT_PROMISED:
+		return SLURM_SUCCESS;
+	case RTSCHED_PROMISED:
+		tell_cause(err_msg, ruling, "",
+			   ", and this job was promised a deadline: it cannot be changed until the "
+			   "daemon is back. Try again later");
+		break;
+	case RTSCHED_PERHAPS_PROMISED:
+		tell_cause(err_msg, ruling, "",
+			   ", and this job may be one that it has just promised a deadline: it "
+			   "cannot be changed until the daemon is back. Try again later");
+		break;
+	case RTSCHED_PROMISES_UNKNOWN:
+		snprintf(after, sizeof(after),
+			 ", and which jobs it promised a deadline is not known here (%s: %s), so no "
+			 "job can be changed until the daemon is back. Try again later",
+			 set->promised_jobs, why);
+		tell_cause(err_msg, ruling, "", after);
+		break;
+	}
 	return ESLURM_ACCESS_DENIED;
 }
 
@@ -236,6 +262,6 @@ int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, cha
 	if (too_long)
 		return refuse_too_long(err_msg);
 	if (!is_judged(ruling))
-		return modify_unjudged(&set, ruling, err_msg);
+		return modify_unjudged(&set, ruling, job, uid, err_msg);
 	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
 }

@@ -21,7 +21,7 @@ FLAGS = ("job_comment", "job_extra")
 MOST_SKEW = 5.0
 """Seconds that the controller's clock may differ."""
 
-SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"reservation_prefix"}
+SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"reservation_prefix", "promised_jobs"}
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ def findings(setup: Setup) -> list[Finding]:
         *_controller(setup),
         *_permissions(setup),
         *socket_findings(setup, SUBMIT_KEYS),
+        *_promised_jobs(setup),
     ]
 
 
@@ -222,4 +223,16 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
             f"the accounting database does not tell what {user} may do",
             "without slurmdbd only SlurmUser and root may change jobs of others: run the daemon "
             "as SlurmUser",
+        )
+
+
+def _promised_jobs(setup: Setup) -> Iterator[Finding]:
+    wanted = str(setup.run / "promised_jobs")
+    read = setup.submit.get("promised_jobs", "/run/rtsched/promised_jobs")
+    if read != wanted:
+        yield Finding(
+            "wrong",
+            f"the submit filter reads {read}, the daemon writes {wanted}: without the daemon "
+            "on_failure = hold or closed lets nobody change a job",
+            f"set promised_jobs = {wanted} in {setup.submit_path}",
         )

@@ -28,6 +28,7 @@ from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
 from rtsched.daemon.notify import notify
 from rtsched.daemon.parked import AT_A_TIME, Bench
+from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.warming import keep_loaded, warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from rtsched.chain import Chain
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.metrics import Metrics
+    from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.records import Record
     from rtsched.daemon.server import Door
     from rtsched.daemon.settings import LiveSite
@@ -127,6 +129,8 @@ class Daemon:
         Returns the policy as the site.toml now says it.
     dry_run : bool
         Judge and plan, and touch nothing: no promise is given, nothing is applied.
+    promised : PromisedJobs or None
+        The list for a submit filter that can tell promised jobs by nothing else.
     clock : callable
         Seconds since the epoch.
     """
@@ -141,12 +145,14 @@ class Daemon:
         *,
         reread: Callable[[], Policy],
         dry_run: bool = False,
+        promised: PromisedJobs | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.policy, self.store, self.worker = policy, store, worker
         self.translator, self.metrics = translator, metrics
         self.words = Words(translator.asking, translator.name_of, translator.afterwards)
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
+        self.promised = promised
         self.site: Site = restored(store.load())
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
@@ -176,6 +182,9 @@ class Daemon:
             If it cannot be written down; then nothing is promised.
         """
         self._adopt(site, changed)
+        for record in changed:
+            if self.promised is not None and record.standing == "provisional":
+                self.promised.add(record.uid)
         self._wake.set()
 
     def withdraw(self, tokens: Collection[str]) -> None:
@@ -233,6 +242,7 @@ class Daemon:
         sight = await self._recall(self.site, await self.worker.look())
         at.append(time.perf_counter())
         settled = await self._settle(sight)
+        await self._list_promised()
         at.append(time.perf_counter())
         self._untold = joined([self._untold, settled.events])
         self._planned(settled.problems)
@@ -250,6 +260,11 @@ class Daemon:
         self.pending = (*first, *second)
         await self._save()
         self._finished([*at, time.perf_counter()], sight)
+
+    async def _list_promised(self) -> None:
+        if self.promised is not None:
+            lines = await asyncio.to_thread(lines_of, self.site)
+            self.promised.update(lines, self.site)  # not in the thread: it has what came meanwhile
 
     def _planned(self, problems: tuple[str, ...]) -> None:
         """Report what the planner could not do in a cycle; a problem that lasts is logged once."""
@@ -298,7 +313,8 @@ class Daemon:
         )
         log.debug("cycle_done", **dict(parts))
         status.last_cycle_s, status.problem = seconds, ""
-        own = [problem for problem in (self._damage, self._unsaid) if problem]
+        listing = self.promised.problem if self.promised is not None else ""
+        own = [problem for problem in (self._damage, self._unsaid, listing) if problem]
         status.problems = (*own, *self._unplanned, *sight.problems)
         self.metrics.cycle_done(seconds, self.site)
 

@@ -23,6 +23,7 @@ from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries, Reader
 from rtsched.daemon.server import Door
 from rtsched.daemon.store import Store
@@ -133,10 +134,25 @@ def _daemon(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run:
     factory, translator = system_of(live)
     worker, metrics = Worker(factory, live.daemon.patience), Metrics()
     daemon = Daemon(
-        policy_of(live), store, worker, translator, metrics, reread=reread, dry_run=dry_run
+        policy_of(live),
+        store,
+        worker,
+        translator,
+        metrics,
+        reread=reread,
+        dry_run=dry_run,
+        promised=_promised(live) if not dry_run else None,
     )
     metrics.watch(lambda: [chain.books for chain in daemon.policy.chains()])
     return daemon
+
+
+def _promised(live: LiveSite) -> PromisedJobs | None:
+    """Return the list of promised jobs, where the submit filter needs one.
+
+    HTCondor's schedd shows its expressions the whole job.
+    """
+    return PromisedJobs(Path(live.daemon.run) / FILE) if live.daemon.system == "slurm" else None
 
 
 async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run: bool) -> None:

@@ -73,6 +73,7 @@ def test_all_is_good():
         ({"run_owner": "root"}, "wrong", "belongs to root", "chown rtsched"),
         ({"run": Path("/run/x")}, "wrong", "listens on /run/x/submit.sock", "set socket ="),
         ({"submit": {"daemon_user": "me"}}, "wrong", "trusts me", "set daemon_user = rtsched"),
+        ({"submit": {"promised_jobs": "/x"}}, "wrong", "filter reads /x", "set promised_jobs ="),
         ({"submit": {"sokcet": "x"}}, "wrong", "'sokcet' is not known", "correct"),
     ],
 )

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from classad_workshop import Library, Workshop
+from filter_harness import Filter
 from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM
+from slurm_headers import NoHeadersError, alone, headers
 from testbed import unavailable
-from testbed.images import SUITES, packages
+from testbed.images import SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     Build = Callable[..., Path]
 
@@ -42,18 +44,12 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return compile_
 
 
-def headers(suite: str) -> Path:
-    """Return the directory that holds the headers of a Debian suite's Slurm, or this machine's.
-
-    Skips where there are neither; where live tests are required, that is a failure.
-    """
-    cause = unavailable()
-    if not cause:
-        places = [layer / "usr/include" for layer in packages(suite).ready()]
-        return next(place for place in places if (place / "slurm/slurm.h").exists())
-    if not Path("/usr/include/slurm/slurm.h").exists():
-        cannot(f"there are no headers of Slurm (install libslurm-dev), nor a test cluster: {cause}")
-    return Path("/usr/include")
+def headers_or_skip(suite: str) -> Path:
+    """Return where a suite's Slurm headers are; live tests that are required need them."""
+    try:
+        return headers(suite)
+    except NoHeadersError as error:
+        cannot(str(error))
 
 
 def cannot(text: str) -> NoReturn:
@@ -63,23 +59,16 @@ def cannot(text: str) -> NoReturn:
     pytest.skip(text)
 
 
-def _alone(place: Path, factory: pytest.TempPathFactory) -> Path:
-    """Return a directory that holds Slurm's headers and nothing else."""
-    alone = factory.mktemp("include")
-    (alone / "slurm").symlink_to(place / "slurm")
-    return alone
-
-
 @pytest.fixture(scope="session", params=SUITES)
 def each_slurm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the headers of each Slurm release that is supported."""
-    return _alone(headers(request.param), tmp_path_factory)
+    return alone(headers_or_skip(request.param), tmp_path_factory.mktemp("include"))
 
 
 @pytest.fixture(scope="session")
 def slurm_include(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the headers of the newest Slurm release that is supported."""
-    return _alone(headers(SUITES[0]), tmp_path_factory)
+    return alone(headers_or_skip(SUITES[0]), tmp_path_factory.mktemp("include"))
 
 
 @pytest.fixture
@@ -87,6 +76,12 @@ def harness(build: Build, slurm_include: Path) -> Path:
     """Return a program that hands a job to the filter as slurmctld would."""
     flags = (*ADDRESSES, f"-I{slurm_include}")
     return build("harness", PROGRAMS / "harness.c", PROGRAMS / "fake_slurm.c", *FILTER, flags=flags)
+
+
+@pytest.fixture
+def tested(harness: Path, tmp_path: Path) -> Filter:
+    """Return the filter, with nobody at its socket."""
+    return Filter(harness, tmp_path)
 
 
 @pytest.fixture(scope="session")

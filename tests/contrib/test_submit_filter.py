@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from filter_harness import DENIED, UNSET, USER, Filter
 from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
 from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS
 
@@ -18,56 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Build
-
-UNSET, DENIED = "4294967294", "2002"
-USER = 1000
-
-
-class Filter:
-    """The filter with settings and a socket of its own."""
-
-    def __init__(self, program: Path, place: Path) -> None:
-        self.program = program
-        self.socket = place / "s"
-        self.settings = place / "submit.conf"
-        self.log = ""
-        self.set()
-
-    def set(self, **settings: object) -> None:
-        """Write the settings file."""
-        known = {"socket": self.socket, "timeout_ms": 300, "daemon_user": 4711} | settings
-        self.settings.write_text("".join(f"{key} = {value}\n" for key, value in known.items()))
-
-    def run(
-        self, kind: str, *fields: str | bytes, uid: int = USER, count: int = 1, threads: int = 1
-    ) -> dict[str, str]:
-        """Return what the last call returned, and what the job looks like then."""
-        environment = os.environ | {
-            "RTSCHED_SUBMIT_CONF": str(self.settings),
-            "THREADS": str(threads),
-        }
-        command: list[str | bytes] = [str(self.program), kind, str(uid), str(count), *fields]
-        done = subprocess.run(
-            command, capture_output=True, env=environment, timeout=120, check=False
-        )
-        self.log = done.stderr.decode(errors="replace")
-        assert done.returncode == 0, self.log
-        lines = done.stdout.decode(errors="replace")
-        return dict(re.findall(r"^(\w+)=(.*)$", lines, re.MULTILINE))
-
-    def submit(self, *fields: str | bytes, **how: int) -> dict[str, str]:
-        """Submit a job."""
-        return self.run("submit", *fields, **how)
-
-    def modify(self, *fields: str | bytes, **how: int) -> dict[str, str]:
-        """Change job 12."""
-        return self.run("modify", "job_id_str=12", *fields, **how)
-
-
-@pytest.fixture
-def tested(harness: Path, tmp_path: Path) -> Filter:
-    """Return the filter, with nobody at its socket."""
-    return Filter(harness, tmp_path)
 
 
 def test_it_compiles_with_the_makefile(each_slurm: Path, tmp_path: Path) -> None:
@@ -404,9 +354,9 @@ def test_a_request_that_is_too_long_does_not_open_the_breaker(tested: Filter) ->
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("nonsense", "submit.conf:4: a line must be key = value"),
-        ("timeout = 5", "submit.conf:4: timeout is not known"),
-        ("timeout_ms = 0", "submit.conf:4: timeout_ms must be a whole number from 1"),
+        ("nonsense", "submit.conf:5: a line must be key = value"),
+        ("timeout = 5", "submit.conf:5: timeout is not known"),
+        ("timeout_ms = 0", "submit.conf:5: timeout_ms must be a whole number from 1"),
         ("timeout_ms = 5s", "timeout_ms must be a whole number"),
         ("breaker_ms = 99999999999999999999", "breaker_ms must be a whole number"),
         ("on_failure = maybe", "on_failure must be open, hold or closed"),
@@ -453,16 +403,3 @@ def test_threads_do_not_disturb_each_other(
     with FilterServer(tested.socket, hanging):
         job = tested.submit("deadline=9", count=50, threads=8)
     assert job["admin_comment"] == "rtsched:unjudged"
-
-
-def test_random_answers_break_nothing(build: Build, slurm_include: Path) -> None:
-    """Three million mutated answers are read and carried out under sanitizers."""
-    sources = [PROGRAMS / "fuzz.c", PROGRAMS / "fake_slurm.c", SLURM / "job_answer.c"]
-    program = build(
-        "fuzz",
-        *(*sources, COMMON / "rtsched_client.c"),
-        flags=(*ADDRESSES, f"-I{slurm_include}"),
-    )
-    seed = str(time.time_ns())
-    done = subprocess.run([program, "3000000", seed], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"seed {seed}: {done.stderr}"

@@ -18,6 +18,7 @@ from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import Door
 from rtsched.daemon.settings import DaemonSettings, LiveSite
@@ -113,6 +114,7 @@ class Running:
             SlurmTranslator(),
             Metrics(),
             reread=self.policy,
+            promised=PromisedJobs(self.path / FILE),
             clock=lambda: self.now,
         )
         filters = Answers(self.daemon).answer

@@ -181,6 +181,37 @@ def test_parked_jobs_are_judged_later(live: Live) -> None:
     assert live.wait_standing(good.job, "kept", seconds=30)
 
 
+def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live) -> None:
+    """With hold, promised jobs stay as they are; all others are held, released and changed."""
+    later = ("-N1", "--time=2", "--begin=now+1hour")
+    before = live.submit(*later).job
+    live.cluster.wait_job(live.submit("-N8", "--time=5", script="sleep 300").job, "RUNNING")
+    promised = live.promise("-N1", "--time=2", in_minutes(60))
+    live.wait_standing(promised, "firm")
+    listed = live.cluster.path("/run/rtsched/promised_jobs")
+    eventually(lambda: f"\n{promised}\n" in listed.read_text())
+    live.cluster.path(FILTER).write_text(QUICK + "on_failure = hold\n")
+    live.cluster.stop_daemon()
+    try:
+        eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
+        for job in (before, live.submit(*later).job):
+            for words in (("hold",), ("release",), ("update", "timelimit=1")):
+                command = ("scontrol", words[0], f"job={job}", *words[1:])
+                assert live.command(*command) == "0 "
+        for words in (("hold",), ("update", "timelimit=1"), ("update", "numnodes=2")):
+            said = live.command("scontrol", words[0], f"job={promised}", *words[1:])
+            assert said.startswith("1 ")
+            assert "was promised a deadline: it cannot be changed until the daemon is back" in said
+        listed.unlink()
+        gone = "/run/rtsched/promised_jobs: No such file or directory"
+        eventually(lambda: gone in live.command("scontrol", "hold", f"{before}"))
+    finally:
+        live.cluster.path(FILTER).write_text(QUICK)
+        live.cluster.start_daemon()
+    assert live.standing(promised) == "firm"
+    eventually(lambda: f"\n{promised}\n" in listed.read_text())
+
+
 def test_partitions_where_it_only_watches_or_warns(live: Live) -> None:
     """In shadow a hopeless job passes in silence, with warn with a word; none is promised."""
     hopeless = ("-N8", "--time=5", in_minutes(5.1))

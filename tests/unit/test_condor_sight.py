@@ -14,8 +14,8 @@ from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool, literal
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.table import write
 from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
+from rtsched.adapters.files import replace_file
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import exec_time
 from rtsched.model.cluster import NodeState
@@ -445,7 +445,7 @@ def test_everything_starts_anew_at_once(tmp_path: Path) -> None:
     look.pool.up = 20.0
     with pytest.raises(AdapterError, match="shows 1 slots up to now"):
         look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
-    write(str(table), "rtsched-slots 1 5 900\nslot1@a\t1\t-\nslot1@b\t1\t-\n")
+    replace_file(table, "rtsched-slots 1 5 900\nslot1@a\t1\t-\nslot1@b\t1\t-\n")
     with pytest.raises(AdapterError, match="must know all"):
         look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
     look.pool.shown_slots.append(slot("slot1@b"))

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor.table import WORST, SlotTable, delays_of, kept_of, write
+from rtsched.adapters.condor.table import WORST, SlotTable, delays_of, kept_of
 from rtsched.adapters.condor.view import Slots
+from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.model.schedule import Schedule
 
@@ -137,7 +138,7 @@ def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     """It is readable for all, and nothing else is left in the directory."""
     path = tmp_path / "slots"
     for text in ("one", "two"):
-        write(str(path), text)
+        replace_file(path, text)
         assert path.read_text() == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert list(tmp_path.iterdir()) == [path]
@@ -146,18 +147,18 @@ def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The failure is told, and no part of a new file stays behind."""
     path = tmp_path / "slots"
-    write(str(path), "one")
+    replace_file(path, "one")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fchmod", full)
     with pytest.raises(OSError, match="No space left"):
-        write(str(path), "two")
+        replace_file(path, "two")
     assert [each.read_text() for each in tmp_path.iterdir()] == ["one"]
 
 
 def test_a_missing_directory_is_told(tmp_path: Path) -> None:
     """Nobody makes it on the way: it belongs to the installation."""
     with pytest.raises(FileNotFoundError):
-        write(str(tmp_path / "none" / "slots"), "one")
+        replace_file(tmp_path / "none" / "slots", "one")

@@ -14,12 +14,13 @@ from rtsched.adapters.condor.orders import Reply, carried_out
 from rtsched.adapters.condor.reserving import reserve_changes
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import steer_changes
-from rtsched.adapters.condor.table import SlotTable, write
+from rtsched.adapters.files import replace_file
 from rtsched.model.actions import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rtsched.adapters.condor.table import SlotTable
     from rtsched.adapters.condor.view import View
     from rtsched.adapters.live import Change, Done, Ended, Sight
     from rtsched.model.actions import Action
@@ -101,7 +102,7 @@ class CondorSystem:
         """Write the table of slots; return what became of it."""
         path = self.settings.table
         try:
-            write(path, table.text(time.time(), self.settings.table_valid_s))
+            replace_file(path, table.text(time.time(), self.settings.table_valid_s))
         except OSError as error:
             why = f"{path} cannot be written ({error.strerror}); its directory must be the daemon's"
             return "failed", why

@@ -13,11 +13,8 @@ planned start is published that much earlier.
 from __future__ import annotations
 
 import math
-import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,26 +123,3 @@ def slots_in(path: str) -> set[str]:
     except OSError:
         return set()
     return {line.partition("\t")[0] for line in lines[1:]}
-
-
-def write(path: str, text: str) -> None:
-    """Put a file in place of the one before, readable for all; whoever reads sees one of both.
-
-    Raises
-    ------
-    OSError
-        If its directory is missing, not writable or full; the old file stays.
-    """
-    directory = Path(path).parent
-    with NamedTemporaryFile(
-        "w", dir=directory, prefix=f".{Path(path).name}.", encoding="utf-8", delete=False
-    ) as new:
-        try:
-            new.write(text)
-            new.flush()
-            os.fchmod(new.fileno(), 0o644)
-            Path(new.name).replace(path)
-        except OSError:
-            with suppress(OSError):
-                Path(new.name).unlink()
-            raise

@@ -1,0 +1,61 @@
+"""Slurm's submit filter in a program of its own, called as slurmctld calls it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNSET, DENIED = "4294967294", "2002"
+USER = 1000
+
+
+class Filter:
+    """The filter with settings and a socket of its own."""
+
+    def __init__(self, program: Path, place: Path) -> None:
+        self.program = program
+        self.socket = place / "s"
+        self.promised = place / "promised_jobs"
+        self.settings = place / "submit.conf"
+        self.log = ""
+        self.set()
+
+    def set(self, **settings: object) -> None:
+        """Write the settings file."""
+        known = {
+            "socket": self.socket,
+            "promised_jobs": self.promised,
+            "timeout_ms": 300,
+            "daemon_user": 4711,
+        } | settings
+        self.settings.write_text("".join(f"{key} = {value}\n" for key, value in known.items()))
+
+    def run(
+        self, kind: str, *fields: str | bytes, uid: int = USER, count: int = 1, threads: int = 1
+    ) -> dict[str, str]:
+        """Return what the last call returned, and what the job looks like then."""
+        environment = os.environ | {
+            "RTSCHED_SUBMIT_CONF": str(self.settings),
+            "THREADS": str(threads),
+        }
+        command: list[str | bytes] = [str(self.program), kind, str(uid), str(count), *fields]
+        done = subprocess.run(
+            command, capture_output=True, env=environment, timeout=120, check=False
+        )
+        self.log = done.stderr.decode(errors="replace")
+        assert done.returncode == 0, self.log
+        lines = done.stdout.decode(errors="replace")
+        return dict(re.findall(r"^(\w+)=(.*)$", lines, re.MULTILINE))
+
+    def submit(self, *fields: str | bytes, **how: int) -> dict[str, str]:
+        """Submit a job."""
+        return self.run("submit", *fields, **how)
+
+    def modify(self, *fields: str | bytes, **how: int) -> dict[str, str]:
+        """Change job 12."""
+        return self.run("modify", "job_id_str=12", *fields, **how)
