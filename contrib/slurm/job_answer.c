@@ -46,6 +46,15 @@ static bool between(int64_t value, int64_t least, int64_t most)
 	return value >= least && value <= most;
 }
 
+/* Turn a number into how Slurm keeps nice values and factors; false: it is beyond what there are. */
+static bool offset(int64_t *value)
+{
+	if (!between(*value, -INT32_MAX, INT32_MAX - 2))
+		return false;
+	*value += (int64_t)NICE_OFFSET;
+	return true;
+}
+
 /* Return the place for a number in the job and check the number; NULL: there is none. */
 static uint32_t *place_of_number(job_desc_msg_t *job, uint16_t tag, int64_t *value, bool *good)
 {
@@ -64,12 +73,10 @@ static uint32_t *place_of_number(job_desc_msg_t *job, uint16_t tag, int64_t *val
 		*good = between(*value, 0, (int64_t)NO_VAL - 1);
 		return &job->priority;
 	case RTSCHED_TAG_SITE_FACTOR:
-		*good = between(*value, -INT32_MAX, INT32_MAX - 2);
-		*value += (int64_t)NICE_OFFSET;
+		*good = offset(value);
 		return &job->site_factor;
 	case RTSCHED_TAG_NICE:
-		*good = between(*value, -INT32_MAX, INT32_MAX - 2);
-		*value += (int64_t)NICE_OFFSET;
+		*good = offset(value);
 		return &job->nice;
 	default:
 		return NULL;
