@@ -212,7 +212,8 @@ def test_without_a_verdict_the_sites_policy_holds(
     tested: Filter, policy: str, wish: str, returned: str, mark: str, priority: str, daemon: str
 ) -> None:
     """Open lets the job in, hold parks it, closed refuses it; its user is told."""
-    tested.set(on_failure=policy, judge="all", timeout_ms=30)
+    patience = 30 if daemon == "hung" else 10_000
+    tested.set(on_failure=policy, judge="all", timeout_ms=patience)
     behave = {
         "hung": hanging,
         "garbage": sending(b"\0" * 100),
