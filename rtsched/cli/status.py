@@ -80,6 +80,9 @@ def facts(report: StatusReport) -> list[tuple[str, str]]:
     ]
     if report.cycle_s is not None:
         found.append(("last cycle", clocked(report.cycle_s)))
+    if report.lag_s is not None:
+        late = " (the submit filter may give up)" if report.lag_s >= 0.05 else ""
+        found.append(("longest delay", f"{report.lag_s * 1000:.0f} ms{late}"))
     if report.standings:
         counts = (f"{number:,} {name}" for name, number in report.standings.items())
         found.append(("promises", ", ".join(counts)))

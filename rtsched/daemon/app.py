@@ -24,6 +24,7 @@ import numpy as np
 import structlog
 
 from rtsched.daemon.forgotten import Recall
+from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
 from rtsched.daemon.notify import notify
@@ -158,6 +159,7 @@ class Daemon:
         self.pending: Sequence[Change] = ()
         self.status = Status(clock())
         self._recall = Recall(worker.ended, metrics.lookup_failed)
+        self.lag = LoopLag(metrics.lagged)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self.admitting = asyncio.Event()
         self.admitting.set()
@@ -424,6 +426,7 @@ class Daemon:
             await asyncio.to_thread(warm_up, self.policy, self._rules(self.policy))
             await asyncio.to_thread(keep_loaded)
             await self._try_cycle()
+            self.lag.start()
             for door, group in doors:
                 await door.listen(group)
             notify("READY=1")
@@ -436,6 +439,7 @@ class Daemon:
                     await self._try_cycle()
         finally:
             notify("STOPPING=1")
+            self.lag.stop()
             for door, _ in doors:
                 door.close()
             with contextlib.suppress(RtschedError):

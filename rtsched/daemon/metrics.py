@@ -50,6 +50,7 @@ class Metric(NamedTuple):
 
 
 _ANSWER = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
+_LAG = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _CYCLE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 METRICS = {
@@ -72,6 +73,12 @@ METRICS = {
     ),
     "rtsched_hook_errors_total": Metric(
         "counter", ("plugin", "hook"), "Times that a plug-in raised or answered wrongly."
+    ),
+    "rtsched_loop_lag_seconds": Metric(
+        "histogram",
+        (),
+        "By how much timers came too late on the loop that answers the submit filter, seconds.",
+        _LAG,
     ),
     "rtsched_cycle_seconds": Metric(
         "histogram", (), "Seconds that a cycle took, its look and its changes included.", _CYCLE
@@ -195,6 +202,11 @@ class Metrics:
     def query_refused(self, why: str) -> None:
         """Count a question that was not answered; `why` is one of a few words."""
         self._count("rtsched_queries_refused_total", why)
+
+    def lagged(self, seconds: float) -> None:
+        """Count how late the loop was."""
+        if self._made:
+            self._made["rtsched_loop_lag_seconds"].observe(seconds)
 
     def cycle_done(self, seconds: float, site: Site) -> None:
         """Count a cycle, and show what it left."""

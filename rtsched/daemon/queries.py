@@ -169,6 +169,7 @@ class Reader:
             usable=int(snapshot.cluster.usable.sum()),
             cycle_s=status.last_cycle_s or None,
             standings=daemon.store.counts(),
+            lag_s=round(daemon.lag.longest(), 6),
             problems=status.told(),
             everyone=everyone,
             promises=self._promises(shown),

@@ -80,6 +80,13 @@ class StatusReport(Report, frozen=True):
     usable: Annotated[int, Meta(description="Nodes that take new jobs.")]
     cycle_s: Annotated[Time, Meta(description="Seconds that the last cycle took.")]
     standings: Annotated[dict[str, int], Meta(description="Promises by how they stand.")]
+    lag_s: Annotated[
+        Time,
+        Meta(
+            description="Longest time in the last minute or two, in seconds, for which submissions "
+            "waited before the daemon looked at them."
+        ),
+    ] = None
     problems: Annotated[tuple[str, ...], Meta(description="What is wrong, one sentence each.")] = ()
     everyone: Annotated[
         bool, Meta(description="Whether promises of all users are listed, or the asker's alone.")
