@@ -136,6 +136,22 @@ def test_a_commit_that_failed_is_forgotten(path, monkeypatch):
         assert (store.load().nodes, store.load().unused) == (("a",), quotas)
 
 
+def test_commits_move_nothing_into_the_file(path):
+    """That takes syncs of its own, and is done beside them: what `tidy` moves is there."""
+    with Store(path) as store:
+        store.tidy(NOW)
+        before = path.read_bytes()
+        for version in range(30):
+            store.commit([record()], plan(200 + version), version)
+        assert path.with_name("rtsched.db-wal").stat().st_size > 1000 * 4096
+        assert path.read_bytes() == before
+        store.tidy(NOW)
+        shutil.copy(path, path.with_name("copy.db"))
+        with Store(path.with_name("copy.db")) as copy:
+            assert copy.load().version == 29
+            assert copy.open_records() == (record(),)
+
+
 def test_counts_and_forgetting(path):
     """Closed records are counted, and deleted when they are old; open ones never."""
     with Store(path) as store:
