@@ -27,7 +27,7 @@ from rtsched.daemon.forgotten import Recall
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
-from rtsched.daemon.notify import notify
+from rtsched.daemon.notify import notify, watch
 from rtsched.daemon.parked import AT_A_TIME, Bench
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.warming import keep_loaded, warm_up
@@ -422,6 +422,8 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
+        ready = asyncio.Event()
+        watching = asyncio.create_task(watch(ready.is_set))
         try:
             await asyncio.to_thread(warm_up, self.policy, self._rules(self.policy))
             await asyncio.to_thread(keep_loaded)
@@ -430,6 +432,7 @@ class Daemon:
             for door, group in doors:
                 await door.listen(group)
             notify("READY=1")
+            ready.set()
             log.info("daemon_started", promises=len(self.site.records), dry_run=self.dry_run)
             if not self.store.checked:
                 Thread(target=self._check_database, name="database check", daemon=True).start()
@@ -440,6 +443,7 @@ class Daemon:
         finally:
             notify("STOPPING=1")
             self.lag.stop()
+            watching.cancel()
             for door, _ in doors:
                 door.close()
             with contextlib.suppress(RtschedError):

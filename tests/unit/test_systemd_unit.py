@@ -47,6 +47,15 @@ def test_the_command(service):
     assert service["KillMode"] == "mixed"
 
 
+def test_a_daemon_that_hangs_is_started_anew(service):
+    """Systemd expects pings, kills a silent daemon soon, and starts it however often it takes."""
+    assert service["Type"] == "notify"
+    assert service["Restart"] == "always"
+    assert 10 <= int(service["WatchdogSec"]) <= 120
+    assert int(service["TimeoutAbortSec"]) <= 30
+    assert "PYTHONFAULTHANDLER=1" in service["Environment"].split()
+
+
 @pytest.mark.parametrize("system", ["slurm", "condor"])
 def test_the_group(service, system):
     """The groups of the daemon's user count; one of them is who may ask for verdicts."""
