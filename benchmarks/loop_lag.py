@@ -1,0 +1,426 @@
+"""How long the daemon's loop keeps a submit filter waiting, under all that it has to do at once.
+
+    python benchmarks/loop_lag.py [--seconds S] [--quick] [--stacks] [--json FILE]
+
+A whole daemon (sockets, database, the process that talks to the batch system) over a made-up Slurm
+of 1,000 nodes: 10,000 pending jobs, 1,000 promises, a history of a million closed promises; polls
+and cycles follow one another. Users, in processes of their own, submit jobs with deadlines, ask
+`feasible` without pause, and an admin asks `status` each second. The lag is measured every 5 ms on
+the loop itself; what part of it the loop's thread waited for a processor that other processes
+had is known from the kernel (schedstat), and told apart. The clients run with nice 19.
+
+`--stacks` prints what the threads were doing while the loop was late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import multiprocessing
+import os
+import pickle
+import socket
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.adapters.live import Ended, Marks, Sight
+from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
+from rtsched.config import PluginTable
+from rtsched.daemon.answers import Answers
+from rtsched.daemon.app import Daemon
+from rtsched.daemon.ask import ask
+from rtsched.daemon.lag import LoopLag
+from rtsched.daemon.logs import log_events
+from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.queries import Queries
+from rtsched.daemon.reports import Feasible, Status
+from rtsched.daemon.server import Door
+from rtsched.daemon.settings import DaemonSettings, LiveSite
+from rtsched.daemon.start import TURN, policy_of
+from rtsched.daemon.store import Store
+from rtsched.daemon.submits import Desk
+from rtsched.daemon.worker import Worker
+from rtsched.errors import RtschedError
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.live import Change, Done
+    from rtsched.daemon.records import Record
+    from rtsched.daemon.site import Site
+    from rtsched.model.actions import Action
+
+NODES = 1_000
+PENDING, PROMISES, CLOSED = 10_000, 1_000, 1_000_000
+RATE = 5.0
+"""Submissions a second."""
+
+ASKERS = 4
+"""Users who ask `feasible` without pause."""
+
+EVERY = 0.005
+"""Seconds between two measurements of the lag."""
+
+FIRST_USER = 61_000
+DAY = 86400.0
+PERCENT = (50.0, 99.0, 99.9, 100.0)
+
+
+class MadeUp:
+    """A Slurm in which many jobs wait, and those that were promised something besides."""
+
+    name = "slurm"
+
+    def __init__(self, directory: Path, pending: int) -> None:
+        self.directory, self.promised = directory, list[tuple[str, Jobs]]()
+        names = [f"node{k:04}" for k in range(NODES)]
+        self.cluster = Cluster(Nodes.build(NODES, name=names))
+        self.begun = time.time()
+        at = self.begun - 3600.0 + np.arange(pending, dtype=np.float64) * 0.1
+        self.pending = Jobs.build(
+            pending,
+            id=np.arange(1, pending + 1),
+            submit=np.floor(at),
+            wall_time=np.full(pending, 7200.0),
+            size=np.full(pending, 4, np.int32),
+            name=[f"job{k % 5000}" for k in range(pending)],
+            user=[f"u{FIRST_USER + k % 200}" for k in range(pending)],
+            account=[f"a{k % 20}" for k in range(pending)],
+            partition=["all"] * pending,
+        )
+        busy = NODES // 2
+        self.running = self.pending.take(np.arange(busy)).replace(
+            id=np.arange(10_000_000, 10_000_000 + busy)
+        )
+
+    def look(self) -> Sight:
+        """Return all jobs; those of new promises have come meanwhile."""
+        for file in sorted(self.directory.glob("*.new")):
+            self.promised += pickle.loads(file.read_bytes())  # noqa: S301 - our own
+            file.unlink()
+        now, busy, count = time.time(), len(self.running), len(self.promised)
+        asked = [
+            row.replace(id=np.array([20_000_000 + k])) for k, (_, row) in enumerate(self.promised)
+        ]
+        runs = Schedule.build(
+            self.running.id,
+            np.full(busy, self.begun - 60.0),
+            np.full(busy, self.begun + 6 * 3600.0),
+            np.arange(busy + 1, dtype=np.int64),
+            np.arange(busy, dtype=np.int32),
+        )
+        queued = Jobs.joined([self.pending, *asked])
+        marks = Marks.build(
+            len(queued) + busy,
+            job=np.concatenate([queued.id, self.running.id]),
+            uid=np.full(len(queued) + busy, FIRST_USER),
+            token=[None] * len(self.pending) + [t for t, _ in self.promised] + [None] * busy,
+        )
+        if count:
+            order = np.lexsort((queued.id, queued.submit))
+            queued = queued.take(order)
+            marks = marks.take(np.concatenate([order, np.arange(len(queued), len(queued) + busy)]))
+        return Sight(now, self.cluster, queued, self.running, runs, marks, facts=_facts())
+
+    def ended(self, jobs: Sequence[int], since: float) -> Ended:
+        """Know nothing of jobs that ended."""
+        del jobs, since
+        return Ended.build(0)
+
+    def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
+        """Return that all is as it should be."""
+        del actions
+        return []
+
+    def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
+        """Do nothing."""
+        del changes
+        return []
+
+
+def _facts() -> SlurmFacts:
+    return SlurmFacts(
+        partitions={"all": Partition("all", 3600.0, 7 * DAY, True, NODES, 4)},
+        default="all",
+        longest=7 * DAY,
+        users={FIRST_USER + k: f"u{FIRST_USER + k}" for k in range(200)},
+    )
+
+
+def _fields(uid: int, nodes: int, deadline: float) -> dict[int, int | str]:
+    return {
+        Tag.USER_ID: uid,
+        Tag.SUBMIT_UID: uid,
+        Tag.MIN_NODES: nodes,
+        Tag.MAX_NODES: nodes,
+        Tag.TIME_LIMIT: 60,
+        Tag.DEADLINE: int(deadline),
+    }
+
+
+def _submitter(path: str, seconds: float, results: Any) -> None:
+    """Submit jobs at a rate, and measure how long each answer takes."""
+    os.nice(19)
+    random, took, given = np.random.default_rng(1), [], Counter[str]()
+    until, at = time.monotonic() + seconds, time.monotonic()
+    while (at := at + random.exponential(1.0 / RATE)) < until:
+        time.sleep(max(at - time.monotonic(), 0.0))
+        nodes, hours = int(random.integers(1, 33)), float(random.uniform(2.0, 72.0))
+        fields = _fields(FIRST_USER + int(random.integers(200)), nodes, time.time() + hours * 3600)
+        begun = time.perf_counter()
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(10.0)
+            line.connect(path)
+            line.sendall(encode(Kind.SUBMIT, [(Tag(tag), v) for tag, v in fields.items()]))
+            kind, length = read_header(line.recv(HEADER.size, socket.MSG_WAITALL))
+            payload = line.recv(length, socket.MSG_WAITALL)
+        took.append(time.perf_counter() - begun)
+        said = decode_fields(payload)
+        given[kind.name if kind is Kind.ERROR else str(said[Tag.VERDICT])] += 1
+    results.put(("submit", took, dict(given)))
+
+
+def _asker(path: str, seconds: float, uid: int, results: Any) -> None:
+    """Ask without pause which deadline a job could have; as an admin, once a second, for all."""
+    os.nice(19)
+    if uid:
+        os.setuid(uid)
+    random, took = np.random.default_rng(uid), []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        nodes = int(random.integers(1, 65))
+        question = Feasible(nodes=nodes, time_s=3600.0) if uid else Status(metrics=True)
+        begun = time.perf_counter()
+        with suppress(RtschedError):
+            ask(question, path)
+            took.append(time.perf_counter() - begun)
+        if not uid:
+            time.sleep(1.0)
+    results.put(("feasible" if uid else "status", took, {}))
+
+
+class Stacks(threading.Thread):
+    """Looks every few milliseconds what all threads do while the loop is late."""
+
+    def __init__(self, late: float = 0.012) -> None:
+        super().__init__(daemon=True)
+        self.late, self.beat, self.seen = late, time.monotonic(), Counter[str]()
+
+    def run(self) -> None:
+        """Watch until the process ends."""
+        loop = threading.main_thread().ident
+        while True:
+            time.sleep(0.003)
+            if time.monotonic() - self.beat < self.late + EVERY:
+                continue
+            for thread, frame in sys._current_frames().items():
+                if thread != threading.get_ident():
+                    who = "loop" if thread == loop else "other"
+                    where = traceback.extract_stack(frame)[-4:]
+                    lines = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in where[::-1])
+                    self.seen[f"{who}: {lines}"] += 1
+
+
+def _filled(path: Path, closed: int) -> None:
+    """Make a database with a long history."""
+    Store(path).close()
+    now = time.time()
+    rows = (
+        (f"{k:032x}", k, FIRST_USER + k % 200, "u", now, now - DAY, "kept", now - k * 2.0, "", b"",
+         float("inf"))
+        for k in range(closed)
+    )  # fmt: skip
+    with sqlite3.connect(path) as base:
+        names = "token, id, uid, user, deadline, made_at, standing, changed_at, why, job, expires"
+        marks = ", ".join("?" * 11)
+        base.executemany(f"INSERT INTO records ({names}) VALUES ({marks})", rows)  # noqa: S608
+    base.close()
+
+
+class Spool:
+    """Tells the batch system which promises were given: the filter would write their tokens."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.count, self.lines = directory, 0, list[tuple[str, Jobs]]()
+
+    def put(self, site: Site, changed: Sequence[Record]) -> None:
+        """Remember the jobs of new promises."""
+        self.lines += [(r.token, site.row(r.id)) for r in changed if r.standing == "provisional"]
+
+    def write(self) -> None:
+        """Write down what has come; in a thread."""
+        lines, self.lines = self.lines, []
+        if lines:
+            self.count += 1
+            file = self.directory / f"{self.count:06}.tmp"
+            file.write_bytes(pickle.dumps(lines))
+            file.rename(file.with_suffix(".new"))
+
+
+async def _promise(daemon: Daemon, promises: int) -> None:
+    """Give promises until there are so many, as submissions would."""
+    random = np.random.default_rng(7)
+    while len(daemon.site.records) < promises:
+        now = time.time()
+        fields = _fields(FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY)
+        submission = daemon.translator.describe(fields, daemon.site.facts, now)
+        desk = Desk(daemon.policy.submits.chain, daemon.policy.live.daemon, daemon.words)
+        judged = desk.judge(daemon.site, submission, "u", now)
+        if judged.verdict == "admit":
+            daemon.admit(judged.site, judged.changed)
+        await asyncio.sleep(0)
+
+
+async def _measured(
+    directory: Path, extent: tuple[int, int, int], seconds: float, stacks: Stacks | None
+) -> dict[str, Any]:
+    pending, promises, closed = extent
+    _filled(directory / "rtsched.db", closed)
+    settings = DaemonSettings(
+        unused_promises_per_hour=0, lapse=600.0, run=str(directory), log_level="warning"
+    )
+    live = LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=settings)
+    policy = policy_of(live)
+    lags, own = list[float](), list[float]()
+    with Store(directory / "rtsched.db", settings.durable) as store:
+        made_up = importlib.import_module("loop_lag").MadeUp  # not of __main__: the child loads it
+        worker, metrics = Worker(partial(made_up, directory, pending), 300.0), Metrics()
+        daemon = Daemon(policy, store, worker, SlurmTranslator(), metrics, reread=lambda: policy)
+        spool, admit = Spool(directory), daemon.admit
+
+        def admitted(site: Site, changed: Sequence[Record]) -> None:
+            admit(site, changed)
+            spool.put(site, changed)
+
+        daemon.admit = admitted  # type: ignore[method-assign]
+        await daemon.cycle()
+        await _promise(daemon, promises)
+        spool.write()
+        submits = Door(directory / "submit.sock", (Kind.SUBMIT,), Answers(daemon).answer)
+        queries = Queries(daemon, os.getuid())
+        users = Door(directory / "query.sock", (Kind.QUERY,), queries.answer)
+        running = asyncio.create_task(daemon.run([(submits, None), (users, None)]))
+        while not (directory / "query.sock").exists():
+            await asyncio.sleep(0.1)
+            if running.done():
+                running.result()
+        await asyncio.sleep(3.0)
+
+        waited = _waited()
+
+        def seen(lag: float) -> None:
+            nonlocal waited
+            before, waited = waited, _waited()
+            lags.append(lag)
+            own.append(max(lag - (waited - before), 0.0))
+            if stacks is not None:
+                stacks.beat = time.monotonic()
+
+        results = multiprocessing.get_context("spawn").Queue()
+        asks = [(_asker, (str(users.path), seconds, uid, results)) for uid in _uids()]
+        loads = [(_submitter, (str(submits.path), seconds, results)), *asks]
+        started = [
+            multiprocessing.get_context("spawn").Process(target=target, args=arguments)
+            for target, arguments in loads
+        ]
+        for process in started:
+            process.start()
+        meter = LoopLag(seen, EVERY)
+        found, cycles = list[Any](), 0
+        await asyncio.sleep(3.0)  # the processes import what they need
+        meter.start()
+        if stacks is not None:
+            stacks.start()
+        cpu, wall = time.process_time(), time.monotonic()
+        while len(found) < len(started):
+            await asyncio.sleep(0.25)
+            await asyncio.to_thread(spool.write)
+            while not results.empty():
+                found.append(results.get())
+        meter.stop()
+        cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+        cycles = int(_value(metrics.text(), "rtsched_cycle_seconds_count"))
+        daemon._stop.set()
+        await running
+        queries.close()
+    took = {kind: [s for k, some, _ in found if k == kind for s in some] for kind, _, _ in found}
+    given = next(given for kind, _, given in found if kind == "submit")
+    return {
+        "lag": lags, "own": own, "took": took, "given": given, "promises": len(daemon.site.records),
+        "cycles": cycles, "cpu": cpu / wall, "seconds": wall,
+    }  # fmt: skip
+
+
+def _waited() -> float:
+    """Return for how many seconds this thread was ready to run and had no processor."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
+def _uids() -> list[int]:
+    """Return who asks: an admin, and users where this process may become them."""
+    return [0, *(FIRST_USER + k for k in range(ASKERS))] if os.getuid() == 0 else [0]
+
+
+def _value(text: str, name: str) -> float:
+    return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def _row(name: str, values: Sequence[float]) -> str:
+    found = np.percentile(values, PERCENT) * 1000.0 if len(values) else [np.nan] * len(PERCENT)
+    return f"| {name} | {len(values):,} | " + " | ".join(f"{v:.1f}" for v in found) + " |"
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--quick", action="store_true", help="a small state, to see that it works")
+    parser.add_argument("--closed", type=int, default=CLOSED, help="closed promises")
+    parser.add_argument("--stacks", action="store_true", help="print what ran while it was late")
+    parser.add_argument("--json", type=Path, help="write all measurements there")
+    given = parser.parse_args()
+    extent = (1_000, 50, 10_000) if given.quick else (PENDING, PROMISES, given.closed)
+    log_events("warning")
+    sys.setswitchinterval(TURN)
+    stacks = Stacks() if given.stacks else None
+    with tempfile.TemporaryDirectory(prefix="rtsched-lag-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        found = asyncio.run(_measured(directory, extent, given.seconds, stacks))
+    print(
+        f"{extent[0]:,} pending jobs, {found['promises']:,} promises, {extent[2]:,} closed ones; "
+        f"{found['cycles']} cycles in {found['seconds']:.0f} s, {found['cpu']:.0%} of a processor, "
+        f"load average {os.getloadavg()[0]:.1f}; verdicts {found['given']}\n"
+    )
+    print("| milliseconds | n | " + " | ".join(f"{p:g} %" for p in PERCENT) + " |")
+    print("|---|---:|" + "---:|" * len(PERCENT))
+    print(_row("loop's lag", found["lag"]))
+    print(_row("without the wait for a processor", found["own"]))
+    for kind, took in sorted(found["took"].items()):
+        print(_row(f"`{kind}`", took))
+    for where, times in stacks.seen.most_common(40) if stacks is not None else ():
+        print(times, where)
+    if given.json:
+        given.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
