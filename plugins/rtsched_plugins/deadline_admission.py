@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched.restoring import restored
+from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.ledger import Ledger, Standing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
     from rtsched_plugins.ledger import NodeAware, Planner
 
@@ -35,11 +39,15 @@ class DeadlineAdmission:
         Admission tests that one counter-offer may cost; 0: no counter-offer.
     only_replayed : str
         Why no live system can follow its plans; empty: it can (see `rtsched.replay.planners`).
+    insurance : Insurance
+        How many lost nodes promises survive.
     """
 
     impossible: ClassVar[Reason]
     no_room: ClassVar[Reason]
     breaks_promise: ClassVar[Reason]
+    uninsured: ClassVar[Reason | None] = None
+    """For jobs that could be kept only while no node is lost; None: the planner insures nothing."""
     endless: ClassVar[Reason]
     not_yet: ClassVar[Reason]
     no_load: ClassVar[Reason | None] = None
@@ -49,17 +57,37 @@ class DeadlineAdmission:
     """What a job could ask for instead; None: it is not looked for."""
 
     def __init__(
-        self, planner: Planner | NodeAware, offer_tests: int, only_replayed: str = ""
+        self,
+        planner: Planner | NodeAware,
+        offer_tests: int,
+        only_replayed: str = "",
+        insurance: Insurance = NOTHING,
     ) -> None:
         self.planner = planner
         self.offer_tests = offer_tests
         self.only_replayed = only_replayed
+        self.insurance = insurance
         self._standing: Standing | None = None
 
     def judge(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
-        """Judge one by one in order of (submit, id), each against all admitted before it."""
+        """Judge one by one in order of (submit, id), each against all admitted before it.
+
+        Jobs that are promised something already are to be planned anew: they are kept with as much
+        insurance as can be had.
+        """
+        most = self.insurance.most
         if not len(jobs):
-            return self._improve(snapshot)
+            return self._restored(snapshot) if most else self._improve(snapshot)
+        if not most or not np.isin(jobs.id, snapshot.promises.job).all():
+            return self._judged(jobs, snapshot, self.insurance)
+        found = None
+        for nodes in range(most, -1, -1):
+            found = self._judged(jobs, snapshot, self.insurance.at_most(nodes))
+            if found is None or (found.code == Verdict.ADMIT).all():
+                break
+        return found
+
+    def _judged(self, jobs: Jobs, snapshot: Snapshot, insurance: Insurance) -> Verdicts | None:
         due = np.isfinite(jobs.deadline)
         if not due.any():
             return None
@@ -77,7 +105,7 @@ class DeadlineAdmission:
         if not all_judged:
             findings.append(Finding.where(endless, self.endless))
             findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
-        ledger = self._ledger(snapshot, jobs if all_judged else jobs.take(judged))
+        ledger = self._ledger(snapshot, jobs if all_judged else jobs.take(judged), insurance)
         for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
             row = judged[k]
             refusal = ledger.admit(k)
@@ -112,15 +140,75 @@ class DeadlineAdmission:
         """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
         if not len(snapshot.plan):
             return None
-        ledger = self._ledger(snapshot, snapshot.queued.take([]))
+        ledger = self._ledger(snapshot, snapshot.queued.take([]), self.insurance)
         return Verdicts.build([], plan=ledger.schedule()) if ledger.improve() else None
 
-    def _ledger(self, snapshot: Snapshot, jobs: Jobs) -> Ledger:
+    def _restored(self, snapshot: Snapshot) -> Verdicts | None:
+        """Return a better plan, or one that keeps all promises where nodes were lost.
+
+        Promised jobs that ran on such a node and wait again are part of it. If no plan is found,
+        those that fail are left out, as `Ledger.improve` says.
+        """
+        queued, promises = snapshot.queued, snapshot.promises
+        waits = np.isin(queued.id, promises.job) & ~np.isin(queued.id, snapshot.plan.entries.job)
+        anew = queued.take(waits)
+        if len(anew):
+            place, _ = places(promises.job, anew.id)
+            anew = anew.with_column("deadline", promises.deadline[place])
+        if not len(snapshot.plan) and not len(anew):
+            return None
+        for nodes in range(self.insurance.most, -1, -1):
+            ledger = self._ledger(snapshot, anew, self.insurance.at_most(nodes))
+            better = ledger.improve(leave_out=False)
+            if better is not None and all(ledger.admit(k) is None for k in range(len(anew))):
+                return Verdicts.build([], plan=ledger.schedule()) if better or len(anew) else None
+            same = self._in_order(snapshot, anew, self.insurance.at_most(nodes))
+            if same is not None:
+                return Verdicts.build([], plan=same)
+        ledger = self._ledger(snapshot, anew, self.insurance.at_most(0))
+        better = ledger.improve()
+        admitted = [ledger.admit(k) is None for k in range(len(anew))]
+        return Verdicts.build([], plan=ledger.schedule()) if better or any(admitted) else None
+
+    def _in_order(self, snapshot: Snapshot, anew: Jobs, insurance: Insurance) -> Schedule | None:
+        """Return the plan in the order of its starts on the nodes that are left; see `restored`."""
+        if (anew.kind != Kind.RIGID).any():
+            return None  # it is not known how many nodes it takes
+        plan, jobs = _begun_again(snapshot, anew)
+        standing = Standing(snapshot, self.planner, insurance)
+        losses, entries = standing.losses(jobs), plan.entries
+        end = entries.end + losses * (entries.end - entries.start)
+        longer = replace(plan, entries=entries.replace(end=end))
+        sooner = jobs.deadline - losses * insurance.recovery
+        due = jobs.with_column("deadline", sooner)
+        found = restored(snapshot, longer, due, standing.open_after(snapshot.now))
+        if found is None:
+            return None
+        start, end = found.entries.start, found.entries.end
+        once = start + (end - start) / (1.0 + losses)
+        return replace(found, entries=found.entries.replace(end=np.where(losses, once, end)))
+
+    def _ledger(self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance) -> Ledger:
         """Return the ledger; what was made of the same promises and plan for the last is kept."""
+        if insurance != self.insurance:
+            return Ledger(snapshot, jobs, Standing(snapshot, self.planner, insurance))
         standing = self._standing
         if standing is None or not standing.is_of(snapshot):
-            standing = self._standing = Standing(snapshot, self.planner)
+            standing = self._standing = Standing(snapshot, self.planner, insurance)
         return Ledger(snapshot, jobs, standing)
+
+
+def _begun_again(snapshot: Snapshot, anew: Jobs) -> tuple[Schedule, Jobs]:
+    """Return the plan with entries from now on for rigid jobs that lost their nodes, and its jobs.
+
+    Which nodes such an entry names means nothing: it had none.
+    """
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(anew.size, dtype=np.int64)])
+    nodes = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], anew.size)).astype(np.int32)
+    start = np.full(len(anew), snapshot.now)
+    entries = Schedule.build(anew.id, start, start + anew.wall_time, indptr, nodes)
+    whole = Schedule.joined([snapshot.plan, entries])
+    return whole, Jobs.joined([snapshot.planned, anew])
 
 
 _LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")

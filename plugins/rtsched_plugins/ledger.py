@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -9,6 +10,14 @@ import numpy as np
 
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
+from rtsched_plugins.insurance import (
+    NOTHING,
+    Insurance,
+    held_longer,
+    insured,
+    one_run,
+    without_spares,
+)
 from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
 from rtsched_plugins.kernels.admission_rows import LOW, least_size
@@ -76,6 +85,7 @@ class _Pool:
     waiting: Tasks
     ids: NDArray[np.int64]
     planner: Planner
+    spare: int = 0
     plan: Plan | None = None
     _prepared: Any = None
 
@@ -92,7 +102,7 @@ class _Pool:
 
     def see(self, free: NDArray[np.float64]) -> None:
         """Take in what other pools have planned on its nodes."""
-        self.free, self._prepared = free, None
+        self.free, self._prepared = without_spares(free, self.spare), None
 
     def without(self, row: int) -> None:
         kept = np.delete(np.arange(len(self.ids)), row)
@@ -180,10 +190,19 @@ class Standing:
         The sets of nodes that partitions are; the first: all nodes.
     pool_of_planned : int64[n]
         For each entry of the plan the set of nodes that it may use.
+    insurance : Insurance
+        How many lost nodes promises survive.
+    spare : list of int
+        By set of nodes, how many of them.
     """
 
-    def __init__(self, snapshot: Snapshot, planner: Planner | NodeAware) -> None:
-        self.planner = planner
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        planner: Planner | NodeAware,
+        insurance: Insurance = NOTHING,
+    ) -> None:
+        self.planner, self.insurance = planner, insurance
         self._nodes, self._pace = snapshot.cluster.nodes, snapshot.cluster.pace
         self.origin = _origin(snapshot)
         self._source = _source(snapshot)
@@ -197,7 +216,34 @@ class Standing:
             if index == len(self.masks):
                 self.masks.append(mask)
         self.pool_of_planned = self.pool_of(self._planned)
+        self.spare = [
+            insurance.of(name for name, at in self._index.items() if at == index)
+            for index in range(len(self.masks))
+        ]
+        if insurance.most:
+            self._free = held_longer(snapshot, self._free, self._spare_of_nodes(), self.origin)
         self._pools: dict[int, _Pool] = {}
+
+    def _spare_of_nodes(self) -> NDArray[np.int64]:
+        """Return int64[m]: how many nodes may be lost, at most, of those that each is among."""
+        most = np.zeros(len(self.masks[0]), np.int64)
+        for mask, many in zip(self.masks, self.spare, strict=True):
+            most[mask] = np.maximum(most[mask], many)
+        return most
+
+    def open_after(self, now: float) -> NDArray[np.float64]:
+        """Return float64[m]: seconds after `now` (since the epoch) at which nodes take a job.
+
+        inf for those that are kept for when others are lost.
+        """
+        free = np.maximum(self._free + (self.origin - now), 0.0)
+        for mask, spare in zip(self.masks, self.spare, strict=True):
+            free[mask] = without_spares(free[mask], spare)
+        return free
+
+    def losses(self, jobs: Jobs) -> NDArray[np.int64]:
+        """Return int64[n]: how many losses of a node each job is insured against."""
+        return np.array(self.spare, np.int64)[self.pool_of(jobs)]
 
     def is_of(self, snapshot: Snapshot) -> bool:
         """Return whether the snapshot shows the very same promises, plan, jobs and nodes."""
@@ -216,9 +262,10 @@ class Standing:
         if index not in self._pools:
             nodes, mine = np.flatnonzero(self.masks[index]), self.pool_of_planned == index
             planned = self._planned if mine.all() else self._planned.take(mine)
-            free = self.free_but_for([index], [])[nodes]
-            tasks = tasks_of(planned, self.origin)
-            pool = _Pool(nodes, free, tasks, planned.id, self._planner_on(nodes))
+            spare = self.spare[index]
+            free = without_spares(self.free_but_for([index], [])[nodes], spare)
+            tasks = insured(tasks_of(planned, self.origin), spare, self.insurance.recovery)
+            pool = _Pool(nodes, free, tasks, planned.id, self._planner_on(nodes), spare)
             pool.prepared()
             self._pools[index] = pool
         return replace(self._pools[index])
@@ -237,10 +284,19 @@ class Standing:
         if not len(old) and not anew:
             return self._free
         free = self._free.copy()
-        for part in (self._plan.take(old), *anew):
+        for part in (self._held(old), *anew):
             ends = np.repeat(part.entries.end - self.origin, np.diff(part.indptr))
             np.maximum.at(free, part.nodes, ends)
         return free
+
+    def _held(self, rows: NDArray[np.int64]) -> Schedule:
+        """Return entries of the plan, as long as their nodes are kept for them."""
+        part = self._plan.take(rows)
+        if not self.insurance.most:
+            return part
+        losses = np.array(self.spare)[self.pool_of_planned[rows]]
+        end = part.entries.end + losses * (part.entries.end - part.entries.start)
+        return replace(part, entries=part.entries.replace(end=end))
 
 
 def _origin(snapshot: Snapshot) -> float:
@@ -283,6 +339,12 @@ class Ledger:
         self._new = tasks_of(self.jobs, self._origin)
         self._pool_of_new = self.standing.pool_of(self.jobs)
 
+    def _task(self, row: int) -> Tasks:
+        """Return the batch's job `row` as it is planned in its pool."""
+        spare = self.standing.spare[int(self._pool_of_new[row])]
+        one = _rows(self._new, slice(row, row + 1))
+        return insured(one, spare, self.standing.insurance.recovery)
+
     def _pool(self, index: int) -> _Pool:
         """Return a pool; what other pools have planned on its nodes counts as busy until then."""
         if index not in self._pools:
@@ -294,12 +356,15 @@ class Ledger:
     def _free(self, index: int) -> NDArray[np.float64]:
         """Return when each node is free of running jobs and of all other pools' plans."""
         anew = [other for other, pool in self._pools.items() if pool.plan is not None]
-        return self.standing.free_but_for([index, *anew], self._parts(without=index))
+        return self.standing.free_but_for([index, *anew], self._parts(without=index, held=True))
 
-    def _parts(self, without: int = -1) -> list[Schedule]:
-        """Return the plans of the pools that were planned anew, but for one."""
+    def _parts(self, without: int = -1, held: bool = False) -> list[Schedule]:
+        """Return the plans of the pools that were planned anew, but for one.
+
+        `held`: as long as the nodes are kept for the jobs, not until these end if no node is lost.
+        """
         return [
-            _part(pool, pool.plan, self._origin)
+            _part(pool, pool.plan, self._origin, held)
             for index, pool in self._pools.items()
             if pool.plan is not None and index != without
         ]
@@ -316,7 +381,7 @@ class Ledger:
         index = int(self._pool_of_new[row])
         pool = self._pool(index)
         planner, prepared = pool.planner, pool.prepared()
-        new = _rows(self._new, slice(row, row + 1))
+        new = self._task(row)
         plan = planner.admit(prepared, new, self._now)
         if plan.accepted:
             self._adopt(index, plan, new, np.append(pool.ids, self.jobs.id[row]))
@@ -324,6 +389,9 @@ class Ledger:
         left = float(self.jobs.deadline[row] - self.snapshot.now)
         promises = len(pool.ids)
         if planner.hopeless(prepared, new, self._now):
+            bare = _rows(self._new, slice(row, row + 1))
+            if pool.spare and not planner.hopeless(prepared, bare, self._now):
+                return Refusal("uninsured", {"left": left, "spare": pool.spare})
             return Refusal("impossible", {"left": left})
         if plan.failed < promises:
             other = float(pool.ids[plan.failed])
@@ -335,9 +403,8 @@ class Ledger:
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
         pool = self._pool(int(self._pool_of_new[row]))
-        new = _rows(self._new, slice(row, row + 1))
-        found = pool.planner.offer(pool.prepared(), new, self._now, max_tests)
-        return found + self._origin
+        found = pool.planner.offer(pool.prepared(), self._task(row), self._now, max_tests)
+        return found + self._origin + math.ceil(pool.spare * self.standing.insurance.recovery)
 
     def instead(self, row: int) -> tuple[int, int, int]:
         """Return what the job, which was not admitted, could ask for with the same deadline.
@@ -351,7 +418,7 @@ class Ledger:
             it is not. 0: there is no such number.
         """
         pool = self._pool(int(self._pool_of_new[row]))
-        prepared, new = pool.prepared(), _rows(self._new, slice(row, row + 1))
+        prepared, new = pool.prepared(), self._task(row)
         most = int(new.size_max[0])
 
         def fits(changed: Tasks) -> bool:
@@ -370,12 +437,12 @@ class Ledger:
             return 0, 0, 0
         return 0, whole - bisected(0, whole - most, allowed), most
 
-    def improve(self) -> bool:
+    def improve(self, leave_out: bool = True) -> bool | None:
         """Plan all promises anew; return whether that is better than the plan they have.
 
         It is if nodes of the old plan were lost, or if the jobs start earlier on the whole. Where
         lost nodes leave no plan for all, the promises that fail are left out one by one: their
-        jobs become best effort.
+        jobs become best effort. Without `leave_out` the answer is None then.
         """
         old = self.snapshot.plan
         up = np.isfinite(self.snapshot.free_in)
@@ -386,6 +453,8 @@ class Ledger:
             lost = not up[old.nodes[np.repeat(mine, np.diff(old.indptr))]].all()
             plan = pool.planner.admit(pool.prepared(), None, self._now)
             while lost and not plan.accepted:
+                if not leave_out:
+                    return None
                 pool.without(plan.failed)
                 plan = pool.planner.admit(pool.prepared(), None, self._now)
             begun = float((old.entries.start[mine] - self._origin).sum())
@@ -418,13 +487,14 @@ def bisected(accepted: int, refused: int, is_accepted: Callable[[int], bool]) ->
     return accepted
 
 
-def _part(pool: _Pool, plan: Plan, origin: float) -> Schedule:
-    """Return one pool's plan as a schedule of the cluster."""
+def _part(pool: _Pool, plan: Plan, origin: float, held: bool = False) -> Schedule:
+    """Return one pool's plan as a schedule of the cluster; entries end with their first run."""
+    end = plan.end if held else one_run(plan.start, plan.end, pool.spare)
     divided = bool((pool.waiting.kind == Kind.DIVISIBLE).any())
     return Schedule.build(
         pool.ids,
         plan.start + origin,
-        plan.end + origin,
+        end + origin,
         plan.indptr,
         pool.nodes[plan.nodes].astype(np.int32),
         pool.planner.fractions(plan, pool.waiting) if divided else None,

@@ -24,6 +24,7 @@ from msgspec import Meta
 from rtsched.hookspecs import hookimpl
 from rtsched.model.verdicts import Reason
 from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission
+from rtsched_plugins.insurance import Insurance
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
     BY_COST,
@@ -94,6 +95,23 @@ class Mcdf(DeadlineAdmission):
                 "Off: a job gets all its nodes at once."
             ),
         ] = False
+        spare_nodes: Annotated[
+            int | dict[str, int],
+            Meta(
+                description="Promises survive the loss of so many nodes of their partition, each "
+                "at any time: a job is admitted only if it could begin again so often and still "
+                "end in time, with so many nodes fewer. A table says it by partition, with `*` for "
+                "all others."
+            ),
+        ] = 0
+        recovery: Annotated[
+            float,
+            Meta(
+                ge=0,
+                description="With `spare_nodes`: seconds from the loss of a node until a job that "
+                "ran there may start again, as the batch system notices it and queues the job.",
+            ),
+        ] = 0.0
         offer_tests: Annotated[
             int,
             Meta(
@@ -108,6 +126,15 @@ class Mcdf(DeadlineAdmission):
             chosen = [self.rounds > 1, self.unequal_nodes, self.staggered]
             if sum(chosen) > 1:
                 raise ValueError("choose one of rounds > 1, unequal_nodes and staggered")
+            spare = self.spare_nodes
+            counts = list(spare.values()) if isinstance(spare, dict) else [spare]
+            if min(counts, default=0) < 0:
+                raise ValueError("spare_nodes counts nodes; it is never below 0")
+            if any(counts) and any(chosen):
+                raise ValueError(
+                    "spare_nodes takes one node for another; it goes with none of rounds > 1, "
+                    "unequal_nodes and staggered"
+                )
 
     impossible: ClassVar = Reason(
         "mcdf.impossible",
@@ -121,6 +148,11 @@ class Mcdf(DeadlineAdmission):
     breaks_promise: ClassVar = Reason(
         "mcdf.breaks-promise",
         "with it job {other} would miss its promised deadline; {promises} promises are given",
+    )
+    uninsured: ClassVar = Reason(
+        "mcdf.uninsured",
+        "deadline too soon: {left} s are left, and the job must be able to begin again if a node "
+        "is lost; promises survive the loss of {spare} nodes here",
     )
     endless: ClassVar = Reason(
         "mcdf.endless", "says neither how long it runs nor how much work it is; no end is certain"
@@ -149,9 +181,23 @@ class Mcdf(DeadlineAdmission):
         varied = config.unequal_nodes or config.staggered
         planner = Varied(rules, config.staggered) if varied else rules
         only = AT_ONCE if config.staggered else IN_ROUNDS if config.rounds > 1 else ""
-        super().__init__(planner, config.offer_tests, only)
+        super().__init__(planner, config.offer_tests, only, _insurance(config))
+
+    @property
+    def spare_nodes(self) -> int:
+        """Return how many lost nodes promises survive, in the partition where it is most."""
+        return self.insurance.most
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
         """Admit what a plan keeps beside all promises; see `DeadlineAdmission.judge`."""
         return self.judge(jobs, snapshot)
+
+
+def _insurance(config: Mcdf.Config) -> Insurance:
+    """Return how many lost nodes promises survive, as configured."""
+    spare = config.spare_nodes
+    if isinstance(spare, int):
+        return Insurance(spare, {}, config.recovery)
+    others = spare.get("*", 0)
+    return Insurance(others, {k: v for k, v in spare.items() if k != "*"}, config.recovery)

@@ -134,6 +134,8 @@ def _mended(
         If the planner raised or answered wrongly.
     """
     now = snapshot.now
+    if (found := _restored(site, snapshot, planner, young)) is not None:
+        return found
     plan, failed = _anew(site, snapshot, planner, lost)
     spared = np.intersect1d(failed, _may_be_kept(site, snapshot, shaken))
     if len(spared):
@@ -147,6 +149,56 @@ def _mended(
             after = site if moved is snapshot.plan else _planned(site, moved)
             return Replanned(after, actions=(Requeue(late),))
     return _broken(_planned(site, plan), failed, words, now)
+
+
+def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:
+    """Return the site with a plan for all promises, by a planner that insures them.
+
+    None if there is no such planner or plan. Nodes that it keeps free take best-effort jobs, which
+    give way, those that started last first, where they may be requeued.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    name = planner.planner
+    if name is None or not getattr(planner.member(name).plugin, "spare_nodes", 0):
+        return None
+    if (found := _whole(site, snapshot, planner)) is not None:
+        return Replanned(found)
+    movable = _best_effort(site, snapshot) if young else _NONE
+    if not len(movable) or (found := _whole(site, _freed(snapshot, movable), planner)) is None:
+        return None
+    enough, less = len(movable), 0
+    while enough - less > 1:
+        middle = (enough + less) // 2
+        tried = _whole(site, _freed(snapshot, movable[:middle]), planner)
+        enough, less, found = (enough, middle, found) if tried is None else (middle, less, tried)
+    return Replanned(found, actions=(Requeue(movable[:enough]),))
+
+
+def _whole(site: Site, snapshot: Snapshot, planner: Chain) -> Site | None:
+    """Return the site with the plan that the planner has for all promises; None: it has none."""
+    none = snapshot.queued.take([])
+    fixed, due = with_due_started(snapshot, site.leeway)
+    for each, first in ((fixed, due), (snapshot, Schedule.empty()))[not len(due) :]:
+        plan = _judged(each, planner, none).plan
+        if plan is None:
+            continue
+        whole = replace(snapshot, plan=Schedule.joined([first, plan]))
+        if not len(lost_starts(site, whole)):
+            return _planned(site, whole.plan)
+    return None
+
+
+def _best_effort(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
+    """Return the best-effort jobs that run and may be requeued, the latest starters first."""
+    runs = snapshot.allocations.entries
+    place, known = places(site.marks.job, runs.job)
+    known[known] = site.marks.requeues[place[known]]
+    rows = np.flatnonzero(known & ~np.isin(runs.job, snapshot.promises.job))
+    return runs.job[rows[np.argsort(-runs.start[rows], kind="stable")]]
 
 
 class _Tried(NamedTuple):
@@ -321,11 +373,13 @@ def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:
 
 
 def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:
-    """Return the snapshot as if some jobs had been promised nothing and were not there."""
+    """Return the snapshot as if some jobs were not there; that they are promised something stays.
+
+    So the planner knows that they are to be planned anew.
+    """
     return replace(
         snapshot,
         queued=snapshot.queued.take(~np.isin(snapshot.queued.id, lost)),
-        promises=snapshot.promises.take(~np.isin(snapshot.promises.job, lost)),
         plan=snapshot.plan.take(np.flatnonzero(~np.isin(snapshot.plan.entries.job, lost))),
     )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.adapters.simulated.interface import Asks, Outcome, Settled
+from rtsched.adapters.simulated.interface import Asks, NodeEvent, Outcome, Settled
 from rtsched.adapters.simulated.machines import simulate
 from rtsched.chain import Answer, Judgement, Stage
 from rtsched.cycle import judge, observe, steer
@@ -56,6 +56,7 @@ class Replay:
     chain: Chain
     policy: Policy
     record_nodes: bool = True
+    node_events: Sequence[NodeEvent] = ()
     decisions: Decisions = field(default_factory=Decisions)
     undone: Counter[str] = field(default_factory=Counter)
 
@@ -87,6 +88,7 @@ class Replay:
             asks=asks,
             settled=settled,
             compiled=self.compiled,
+            node_events=self.node_events,
             record_events=self._told,
             record_nodes=self.record_nodes,
         )

@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
+from rtsched.model.actions import Requeue
+from rtsched_plugins.mcdf import Mcdf
+
 if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
 
@@ -212,3 +215,35 @@ def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> Non
     assert scene.site.records[7].standing == "firm"
     scene.look(T0 + 60, queued)
     assert np.isfinite(start_of(scene, 7))
+
+
+def insured(nodes: int) -> Scene:
+    """Return a site whose promises survive the loss of a node."""
+    return Scene(nodes=nodes, plugin=Mcdf(Mcdf.Config(spare_nodes=1)))
+
+
+def test_an_insured_job_begins_again_on_the_spare_node() -> None:
+    """Its node died under it a moment before its end; it is planned at once, and nobody is told."""
+    scene = insured(3)
+    queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN + 30),)
+    scene.look(T0 + 1, queued)
+    scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)),))
+    settled = scene.look(T0 + RUN, queued, down=(1,))
+    assert not settled.changed
+    plan = scene.site.snapshot.plan
+    assert plan.entries.start.tolist() == [T0 + RUN]
+    assert sorted(plan.nodes.tolist()) == [0, 2]
+
+
+def test_best_effort_on_the_spare_node_gives_way() -> None:
+    """As few jobs as needed are requeued, the latest starters; however long they have run."""
+    scene = insured(4)
+    queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN + 30),)
+    scene.look(T0 + 1, queued)
+    others = tuple((90 + k, "", T0 - 50.0 + k, T0 + 9 * RUN, (k,)) for k in (2, 3))
+    scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)), *others))
+    settled = scene.look(T0 + RUN, queued, others, down=(1,))
+    assert not settled.changed
+    (requeue,) = [each for each in settled.actions if isinstance(each, Requeue)]
+    assert requeue.job.tolist() == [93]
+    assert sorted(scene.site.snapshot.plan.nodes.tolist()) == [0, 3]
