@@ -1,8 +1,9 @@
-"""`rtsched slurm check|install|uninstall`: a Slurm made ready for rtsched, or left again."""
+"""`rtsched slurm check|install|uninstall|restore`: a Slurm ready for rtsched, or without it."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,8 @@ Nothing was restarted. When all else that `rtsched slurm check` names is done:
 AFTER_UNINSTALL = """\
 Nothing was restarted. In this order, since slurmctld must find its plug-ins:
   scontrol reconfigure
-  systemctl disable --now rtsched"""
+  systemctl disable --now rtsched
+  rtsched slurm restore --apply"""
 
 
 def _slurm_conf() -> Path:
@@ -140,6 +142,55 @@ def uninstall(slurm_conf: Path, really: bool) -> None:
 
     old = read(slurm_conf)
     _change(slurm_conf, old, uninstalled(old), AFTER_UNINSTALL if really else "")
+
+
+@command.command("restore")
+@config_option
+@click.option("--apply", "really", is_flag=True, help="Do so; without it only say what.")
+@debug_option
+@click.pass_context
+def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
+    """Undo what rtsched set in waiting jobs, and delete its reservations.
+
+    Site factors, node counts and node lists are again what users asked for, and jobs that were held
+    to be judged later are released. A promised job becomes an ordinary one with the node count and
+    time limit that it was promised its deadline with. The daemon must not run: it would set all
+    that again. The status is 1 if something could not be undone.
+    """
+    from rtsched.adapters.slurm import kept
+    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm.facts import config_of
+    from rtsched.adapters.slurm.orders import carried_out, turn
+    from rtsched.adapters.slurm.restore import restoring
+
+    site, _ = site_settings(config)
+    if really and _answers(Path(site.daemon.run) / "query.sock"):
+        raise ConfigError(["the daemon runs; stop it first: systemctl disable --now rtsched"])
+    commands = Commands(site.slurm)
+    basic = config_of(commands.config()).get("PriorityType", "").endswith("basic")
+    memory = kept.read(site.slurm.memory)
+    changes = restoring(commands.jobs(), commands.reservations(), memory, basic=basic)
+    changes.sort(key=turn)
+    if not really or not changes:
+        for change in changes:
+            click.echo(change.text)
+        say("rtsched: nothing to undo" if not changes else UNCHANGED)
+        return
+    failed = 0
+    for done in carried_out(commands, changes):
+        failed += done.outcome != "done"
+        click.echo(done.change.text + (f": {done.text}" if done.outcome != "done" else ""))
+    if failed:
+        say(f"rtsched: {failed} of {len(changes)} could not be undone; try again")
+        ctx.exit(1)
+    if site.slurm.memory:
+        Path(site.slurm.memory).unlink(missing_ok=True)
+
+
+def _answers(path: Path) -> bool:
+    """Return whether somebody listens on a socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
 
 
 def looked(

@@ -55,6 +55,10 @@ class Remote:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
+    def kill(self) -> None:
+        """Kill it, as nobody expects."""
+        self._process.kill()
+
     def look(self) -> Sight:
         """Return what a look shows."""
         return self._call("look")

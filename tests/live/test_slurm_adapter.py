@@ -307,25 +307,111 @@ def test_actions_on_single_jobs(slurm: Cluster, remote: Remote) -> None:
         Hold(single(job), np.zeros(1)),
         Release(single(job)),
         SetPriority(single(job), np.array([0.5])),
-        Tell(single(job), ("it waits for 'x' \"y\" $(z) ; \\ |",)),
+        Tell(single(job), ("rtsched: it waits for 'x' \"y\" $(z) ; \\ |",)),
     ):
         assert len(good(remote.apply(action))) == 1
         assert remote.changes(action) == []
-    assert slurm.job(job)["Comment"].startswith("it waits for 'x' \"y\" $(z) ; \\ |")
+    assert slurm.job(job)["Comment"].startswith("rtsched: it waits for 'x' \"y\" $(z) ; \\ |")
     assert int(slurm.job(job)["Priority"]) == pytest.approx(before + 500, abs=50)
     assert len(good(remote.apply(Cancel(single(job), ("no room",))))) == 2
     assert slurm.wait_job(job, "CANCELLED")
-    assert slurm.job(job)["Comment"].strip() == "no room"
+    assert slurm.job(job)["Comment"].strip() == "rtsched: no room"
 
 
-def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> None:
-    """A moldable job's range outlives a restart; one on a single node is sent there, and let go."""
+def best_effort(slurm: Cluster) -> tuple[int, int, Place]:
+    """Return a moldable job, one on a single node, and where they are to run."""
     moldable = slurm.sbatch(["-N2-6", "-t9", later(900), "--extra=rtsched:speedup=linear"])
     one = slurm.sbatch(["-N1", "-t1", later(900)])
     placement = Placement(
         np.array([4, 1], np.int32), np.array([-1, 0], np.int32), (np.array([7, 8], np.int32),)
     )
-    action = Place(np.array([moldable, one], np.int64), placement)
+    return moldable, one, Place(np.array([moldable, one], np.int64), placement)
+
+
+def test_what_was_set_outlives_a_killed_process(slurm: Cluster) -> None:
+    """Whoever follows lets a job go that was sent to a node, and takes a site factor back."""
+    moldable, one, action = best_effort(slurm)
+    raised = SetPriority(single(one), np.array([0.5]))
+    with Remote(slurm, COMMANDS) as remote:
+        good(remote.apply(action, raised))
+        remote.kill()
+    assert (slurm.job(one)["ReqNodeList"], slurm.job(moldable)["NumNodes"]) == ("slow3", "4-4")
+    before = int(slurm.job(one)["Priority"])
+    with Remote(slurm, SlurmSettings(route="commands", bound_late_s=0.0)) as remote:
+        remote.look()
+        assert remote.changes(raised) == []
+        done = good(remote.apply(action, SetPriority(single(one), np.array([0.0]))))
+        assert f"let job {one} start on any node again" in done
+    assert slurm.job(one)["ReqNodeList"] == "(null)"
+    assert int(slurm.job(one)["Priority"]) == pytest.approx(before - 500, abs=50)
+    slurm.run(["scancel", str(one), str(moldable)])
+
+
+def test_rollback_leaves_jobs_as_their_users_submitted_them(slurm: Cluster) -> None:
+    """Site factors, node counts, node lists and reservations are undone, and parked jobs released.
+
+    All that a daemon that was killed had set is known; without --apply nothing changes.
+    """
+    moldable, one, action = best_effort(slurm)
+    promised = slurm.sbatch(["-N2", "-t9", "--deadline=now+5hours", later(900)])
+    parked = slurm.sbatch(["-N1", "-t1", "--hold", later(900)])
+    slurm.run(["scontrol", "update", f"JobId={parked}", "AdminComment=rtsched:parked"])
+    jobs = (moldable, one, promised)
+    before = {job: slurm.job(job) for job in jobs}
+    soon = float(int(time.time()) + 1000)
+    plan = plan_of((promised, soon, soon + 560, [1, 2]))
+    first = SetPriority(np.array([one, moldable]), np.array([0.5, -0.5]))
+    with Remote(slurm, COMMANDS) as remote:
+        good(remote.apply(plan, action, first))
+        remote.kill()
+    said = slurm.run(["rtsched", "slurm", "restore"], check=False).stdout
+    assert f"let job {one} start on any node again" in said
+    assert reservations(slurm) == [f"rtsched_{promised}"]
+    done = slurm.run(["rtsched", "slurm", "restore", "--apply"], check=False)
+    assert done.returncode == 0, done
+    assert reservations(slurm) == []
+    for job in jobs:
+        after = slurm.job(job)
+        for field in ("ReqNodeList", "Reservation"):
+            assert after.get(field) == before[job].get(field), (job, field)
+        assert int(after["Priority"]) == pytest.approx(int(before[job]["Priority"]), abs=50)
+    assert [slurm.job(job)["NumNodes"] for job in jobs] == ["2-6", "1-1", "2-2"]
+    assert int(slurm.job(parked)["Priority"]) > 0
+    again = slurm.run(["rtsched", "slurm", "restore", "--apply"], check=False)
+    assert (again.returncode, again.stdout) == (0, "")
+    slurm.run(["scancel", *map(str, (*jobs, parked))])
+
+
+def comment_of(cluster: Cluster, job: int) -> str:
+    """Return a job's comment."""
+    return cluster.run(["squeue", "-h", "-j", str(job), "-o", "%k"]).stdout.strip()
+
+
+def test_what_a_user_is_told_leaves_her_own_words(slurm: Cluster, remote: Remote) -> None:
+    """A divisible load that waits to be judged, and is told so, is one at the next look too."""
+    words = "for the night's run rtsched:sigma=400,cms=0.01,cps=1"
+    load = slurm.sbatch(["-N1-4", "--deadline=now+5hours", f"--comment={words}", later(900)])
+    for message in ("held; it is judged again", "promised to end by 12:00:00"):
+        good(remote.apply(Tell(single(load), (f"rtsched: {message}",))))
+        assert comment_of(slurm, load) == f"rtsched: {message} -- {words}"
+        sight = remote.look()
+        at = row(sight, load)
+        assert (sight.queued.kind[at], sight.queued.sigma[at]) == (Kind.DIVISIBLE, 400.0)
+    soon = float(int(time.time()) + 1000)
+    plan, told = plan_of((load, soon, soon + 300, [1, 2])), Tell(single(load), ("rtsched: yes",))
+    good(remote.apply(plan, told))
+    comment = comment_of(slurm, load)
+    assert comment.startswith("rtsched:promise deadline=")
+    assert comment.endswith(f" on=fast2:fast3 rtsched: yes -- {words}")
+    remote.look()
+    assert remote.changes(plan, told) == []
+    good(remote.apply(plan_of()))
+    assert comment_of(slurm, load) == f"rtsched: yes -- {words}"
+
+
+def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> None:
+    """A moldable job's range outlives a restart; one on a single node is sent there, and let go."""
+    moldable, one, action = best_effort(slurm)
     assert len(good(remote.apply(action))) == 2
     assert slurm.job(moldable)["NumNodes"] == "4-4"
     assert slurm.job(one)["ReqNodeList"] == "slow3"
@@ -337,9 +423,6 @@ def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> 
         after = hasty.look().queued
         at = int(np.flatnonzero(after.id == moldable)[0])
         assert (after.size_min[at], after.size_max[at]) == (2, 6)
-        slurm.run(["scontrol", "update", f"JobId={one}", "ReqNodeList="])
-        good(hasty.apply(action))
-        time.sleep(0.1)
         assert good(hasty.apply(action))[-1] == f"let job {one} start on any node again"
     assert slurm.job(one)["ReqNodeList"] == "(null)"
 

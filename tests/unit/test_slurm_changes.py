@@ -18,12 +18,14 @@ from rtsched.adapters.live import Change, Sight
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, kept
 from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
-from rtsched.adapters.slurm.comments import record_of, with_record
+from rtsched.adapters.slurm.comments import record_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+from rtsched.adapters.slurm.kept import UNSURE, Kept
 from rtsched.adapters.slurm.orders import Order, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.reserving import View, reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow, job_rows
 from rtsched.adapters.slurm.sight import jobs_of, marks_of
+from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
 from rtsched.errors import AdapterError
 from rtsched.model.actions import Cancel, Place, SetNodeWeight, SetPriority
@@ -97,13 +99,27 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
 
 def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
     """What a user asked for is known after a restart; a file that cannot be is one sentence."""
-    path = str(tmp_path / "sizes.json")
-    assert kept.read(path) == {}
-    assert kept.write(path, {7: (1, 4), 8: (2, 2)}) == ""
-    assert kept.read(path) == {7: (1, 4), 8: (2, 2)}
-    assert "cannot be written" in kept.write(str(tmp_path / "none" / "x"), {})
-    assert kept.write("", {7: (1, 4)}) == ""
-    assert kept.read("") == {}
+    path, what = str(tmp_path / "memory.json"), Kept({7: (1, 4)}, {8: ("n1", 5.0)}, {9: -50})
+    assert kept.read(path) == Kept()
+    assert kept.write(path, what) == ""
+    assert kept.read(path) == what
+    assert Memory.of(what).kept() == what
+    assert "cannot be written" in kept.write(str(tmp_path / "none" / "x"), Kept())
+    assert kept.write("", what) == ""
+    assert kept.read("") == Kept()
+
+
+def test_what_is_being_set_is_kept_before(tmp_path: Path) -> None:
+    """Whoever follows a process that was killed in between undoes what may have been set."""
+    memory = Memory({1: 500})
+    order = Order(Rank.JOB, ("scontrol", "update", "JobId=1", "SiteFactor=0"))
+    sent = Order(Rank.JOB, ("scontrol", "update", "JobId=2", "ReqNodeList=n1"))
+    changes = [Change("set-priority", 1, "", order), Change("place", 2, "", sent)]
+    before = memory.foreseen(changes, NOW)
+    assert before == Kept({}, {2: ("n1", NOW)}, {1: UNSURE})
+    assert memory.kept() == Kept(factors={1: 500})
+    again = steered(SetPriority(ids(1), np.zeros(1)), view_of({}), Memory.of(before))
+    assert [change.order.words[-1] for change in again] == ["SiteFactor=0"]
 
 
 @given(st.binary())
@@ -112,7 +128,7 @@ def test_a_damaged_file_of_sizes(content: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "sizes.json"
         path.write_bytes(content)
-        assert all(0 < least <= most for least, most in kept.read(str(path)).values())
+        assert all(0 < least <= most for least, most in kept.read(str(path)).ranges.values())
 
 
 def test_a_new_process_gives_a_range_back(tmp_path: Path) -> None:
@@ -148,7 +164,7 @@ def test_the_user_is_told_before_the_end() -> None:
     """A cancelled job has its comment set first; the text is one line."""
     first, second = steered(Cancel(ids(1), ("too\nlate",)), view_of({}))
     assert (first.order.rank, second.order.rank) == (Rank.JOB, Rank.END)
-    assert first.order.words[-1] == "Comment=too late"
+    assert first.order.words[-1] == "Comment=rtsched: too late"
     assert not batchable(first.order)
     assert second.order.words == ("scancel", "1")
 
@@ -232,9 +248,37 @@ def test_the_record_of_a_promise() -> None:
         "rtsched:promise nodes=1 my words rtsched:sigma=4"
     )
     assert with_record("x" * 5000, record) == record
+    assert with_record("x" * 5000 + " rtsched:sigma=4", record) == f"{record} rtsched:sigma=4"
+    assert with_record(once, "") == "my words rtsched:sigma=4"
 
 
-@given(st.text())
+PIECES = ("rtsched:", "promise", " nodes=1", " ", "--", " -- ", "sigma=4", "a", "\n")
+COMMENTS = st.text() | st.lists(st.sampled_from(PIECES)).map("".join)
+
+
+def test_what_a_user_is_told_stands_before_her_own_words() -> None:
+    """It replaces what was told before, and changes nothing that a user says to rtsched."""
+    own = "my words rtsched:sigma=4"
+    once = with_message(own, "rtsched: held -- wait\nfor rtsched:sigma=9")
+    assert once == f"rtsched: held - wait for rtsched: sigma=9 -- {own}"
+    assert with_message(once, "void") == f"rtsched: void -- {own}"
+    assert with_record(once, "rtsched:promise nodes=1") == f"rtsched:promise nodes=1 {once}"
+    assert with_message("", "rtsched: held") == "rtsched: held"
+    assert with_message("rtsched: held", "rtsched: void") == "rtsched: void"
+    assert (
+        with_message("rtsched: as I say rtsched:sigma=4", "no") == "rtsched: no -- rtsched:sigma=4"
+    )
+
+
+@given(COMMENTS, COMMENTS)
+def test_messages_are_never_taken_for_words_to_rtsched(comment: str, message: str) -> None:
+    """However odd: what is said to rtsched is the same, and telling it twice changes nothing."""
+    once = with_message(comment, message)
+    assert with_message(once, message) == once
+    assert spec_of(once) == spec_of(comment)
+
+
+@given(COMMENTS)
 def test_a_record_is_written_once(comment: str) -> None:
     """Writing the same record again changes nothing."""
     record = "rtsched:promise deadline=5 nodes=1 fractions=1.0 on=n1"

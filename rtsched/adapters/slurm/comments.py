@@ -1,18 +1,75 @@
-"""What stands in a job's Comment: the record of a promise that TaskProlog reads, and our words."""
+"""What stands in a job's Comment.
+
+The record of a promise that TaskProlog reads, what the job's user was told last, and the user's own
+words, in this order; each may be missing:
+
+    rtsched:promise deadline=1767225600 nodes=1 ... rtsched: promised to end by ... -- my own words
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from rtsched.adapters.slurm.spec import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST = 4096
-"""Characters of a user's own comment that are kept behind a record."""
+"""Characters of a user's own comment that are kept; of a longer one the words for rtsched are."""
 
-_RECORD = re.compile(r"^\s*rtsched:promise(?: (?:deadline|nodes|fractions|on)=\S*)*")
+RECORD = "rtsched:promise"
+"""How the record of a promise begins."""
+
+_RECORD = re.compile(
+    rf"^\s*{RECORD}(?!\S)(?: deadline=\S*)?(?: nodes=\S*)?(?: fractions=\S*)?(?: on=\S*)?"
+)
+_TOLD = "rtsched: "
+"""How what a user was told begins."""
+_END = " -- "
+"""Where it ends."""
+
+
+class Comment(NamedTuple):
+    """The parts of a comment.
+
+    Attributes
+    ----------
+    record : str
+        `record_of` a promise.
+    told : str
+        What the user was told; begins with `rtsched: `.
+    own : str
+        What the user wrote.
+    """
+
+    record: str
+    told: str
+    own: str
+
+    def __str__(self) -> str:
+        """Return the comment as it stands in Slurm."""
+        said = _END.join(filter(None, (self.told, self.own)))
+        return " ".join(filter(None, (self.record, said)))
+
+
+def parts_of(comment: str) -> Comment:
+    """Return the parts of a comment.
+
+    A user's comment that begins as what we tell users is taken for that; words for rtsched in it
+    count as the user's all the same.
+    """
+    found = _RECORD.match(comment)
+    record = found[0].strip() if found else ""
+    rest = comment[found.end() if found else 0 :].strip()
+    told = ""
+    while not told and rest.startswith(_TOLD):
+        told, _, rest = rest.partition(_END)
+        rest = " ".join(filter(None, (*_words(told), rest.strip())))
+        told = _told(WORD.sub(lambda word: "" if word[1] else word[0], told))
+    return Comment(record, told, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
 
 
 def record_of(deadline: float, names: Sequence[str], shares: Sequence[float]) -> str:
@@ -25,7 +82,7 @@ def record_of(deadline: float, names: Sequence[str], shares: Sequence[float]) ->
     names, shares : sequence of str, of float
         The nodes in sending order, and the fraction of the load on each.
     """
-    words = ["rtsched:promise"]
+    words = [RECORD]
     if math.isfinite(deadline):
         words.append(f"deadline={deadline:.0f}")
     words.append(f"nodes={len(names)}")
@@ -35,6 +92,23 @@ def record_of(deadline: float, names: Sequence[str], shares: Sequence[float]) ->
 
 
 def with_record(comment: str, record: str) -> str:
-    """Return a comment that begins with the record, then what its user wrote."""
-    kept = _RECORD.sub("", comment).strip()
-    return f"{record} {kept}" if kept and len(kept) <= LONGEST else record
+    """Return a comment with this record of a promise; empty: with none."""
+    return str(parts_of(comment)._replace(record=record))
+
+
+def with_message(comment: str, message: str) -> str:
+    """Return a comment with this as what its user was told last, on one line."""
+    return str(parts_of(comment)._replace(told=_told(message)))
+
+
+def _told(message: str) -> str:
+    """Return a message as it stands in a comment: it holds no word for rtsched and no end mark."""
+    said = message.strip().removeprefix(_TOLD.strip())
+    words = said.replace("rtsched:", "rtsched: ").split()
+    said = " ".join("-" if word == _END.strip() else word for word in words)[:LONGEST].strip()
+    return f"{_TOLD}{said}" if said else ""
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text that are for rtsched."""
+    return [found[0] for found in WORD.finditer(text) if found[1] not in {"", "promise"}]

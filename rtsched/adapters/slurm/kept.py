@@ -1,7 +1,8 @@
-"""Node counts that jobs asked for before rtsched set another, kept in a file.
+"""What was asked of Slurm that Slurm does not show any more, kept in a file.
 
-Slurm shows only the last count that was set. Without the file a process that follows would take
-that for what the user asked for, and the job would wait for just so many nodes.
+Slurm shows only the last node count and node list that were set, and no site factor. Without the
+file a process that follows this one would take them for what users asked for: jobs would wait for
+just so many nodes, or for one node, for ever.
 """
 
 from __future__ import annotations
@@ -13,29 +14,53 @@ import msgspec
 
 Range = tuple[int, int]
 
+UNSURE = 1 << 40
+"""Stands for a site factor that was being set when the process ended."""
 
-def read(path: str) -> dict[int, Range]:
-    """Return the fewest and most nodes by job id; none where the file is missing or damaged."""
+
+class Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What was asked for, by job id.
+
+    Attributes
+    ----------
+    ranges : dict of int to (int, int)
+        Fewest and most nodes that a best-effort job's user asked for, before another count was set.
+    sent : dict of int to (str, float)
+        The node that a best-effort job was sent to, and when, in seconds since the epoch.
+    factors : dict of int to int
+        The site factor, or Nice below zero under priority/basic; `UNSURE`: nobody knows.
+    """
+
+    ranges: dict[int, Range] = {}
+    sent: dict[int, tuple[str, float]] = {}
+    factors: dict[int, int] = {}
+
+
+def read(path: str) -> Kept:
+    """Return what a file keeps; nothing where it is missing or damaged."""
     if not path:
-        return {}
+        return Kept()
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=dict[int, Range])
+        found = msgspec.json.decode(Path(path).read_bytes(), type=Kept)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
-    return {job: (least, most) for job, (least, most) in found.items() if 0 < least <= most}
+        return Kept()
+    ranges = {job: (least, most) for job, (least, most) in found.ranges.items()}
+    found.ranges = {job: each for job, each in ranges.items() if 0 < each[0] <= each[1]}
+    return found
 
 
-def write(path: str, ranges: dict[int, Range]) -> str:
-    """Write them, and return what went wrong; empty: nothing, or no file is wanted."""
+def write(path: str, what: Kept) -> str:
+    """Write it, and return what went wrong; empty: nothing, or no file is wanted."""
     if not path:
         return ""
     beside = Path(f"{path}.new")
     try:
-        beside.write_bytes(msgspec.json.encode(ranges))
+        beside.write_bytes(msgspec.json.encode(what))
         os.replace(beside, path)
     except OSError as error:
         return (
             f"{path} cannot be written ({error.strerror}): after a restart some best-effort jobs "
-            'keep the node count that was set; make it writable, or set memory = "" in [slurm]'
+            "keep the node count, node list or site factor that was set; make it writable, or set "
+            'memory = "" in [slurm]'
         )
     return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.planned import waiting
-from rtsched.adapters.slurm.comments import record_of, with_record
+from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of, written
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import (
@@ -65,6 +65,8 @@ class View:
         Node weights by name.
     now : float
         When the changes are worked out, seconds since the epoch.
+    comments : dict of int to str
+        Comments by job id that the changes worked out now will set.
     """
 
     rows: JobRows
@@ -77,6 +79,11 @@ class View:
     queued: dict[int, int] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
     weights: dict[str, int] = field(default_factory=dict)
+    comments: dict[int, str] = field(default_factory=dict)
+
+    def comment(self, job: int) -> str:
+        """Return what will stand in a job's comment when the changes so far are carried out."""
+        return self.comments.get(job, self.rows.comment[self.place[job]])
 
     def __post_init__(self) -> None:
         self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
@@ -249,7 +256,7 @@ def _create(guard: Guard, view: View) -> Change:
 
 def clock(moment: float) -> str:
     """Return a time of day in the machine's own zone, for people."""
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def _bindings(guards: list[Guard], view: View, renewed: frozenset[str]) -> list[Change]:
@@ -332,28 +339,42 @@ def _sizes(plan: Schedule, view: View) -> list[Change]:
 
 
 def _records(plan: Schedule, guards: list[Guard], view: View) -> list[Change]:
-    """Return the comments that tell divisible jobs which fraction goes to which node."""
+    """Return the comments that tell divisible jobs which fraction goes to which node.
+
+    Jobs that left the plan are told nothing any more.
+    """
+    planned = set(plan.entries.job.tolist())
+    records = {
+        int(view.rows.id[at]): ""
+        for at, comment in enumerate(view.rows.comment)
+        if comment.startswith(RECORD)
+        and int(view.rows.id[at]) not in planned
+        and int(view.rows.id[at]) in view.queued
+    }
     bound = {guard.job for guard in guards if guard.whole}
-    changes = []
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in bound or view.sight.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
             continue
-        row = view.place[job]
         nodes = [view.names[node] for node in plan.nodes_of(at).tolist()]
         shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()
-        record = record_of(float(view.rows.deadline[row]), nodes, shares)
-        comment = with_record(view.rows.comment[row], record)
-        if comment != view.rows.comment[row]:
-            changes.append(
-                change(
-                    "tell",
-                    job,
-                    f"set the comment of job {job}: {record}",
-                    Rank.SIZE,
-                    "scontrol",
-                    "update",
-                    f"JobId={job}",
-                    f"Comment={comment}",
-                )
+        records[job] = record_of(float(view.rows.deadline[view.place[job]]), nodes, shares)
+    changes = []
+    for job, record in records.items():
+        present = view.comment(job)
+        comment = with_record(present, record)
+        if comment == present:
+            continue
+        view.comments[job] = comment
+        changes.append(
+            change(
+                "tell",
+                job,
+                f"set the comment of job {job}: {comment}",
+                Rank.SIZE,
+                "scontrol",
+                "update",
+                f"JobId={job}",
+                f"Comment={comment}",
             )
+        )
     return changes

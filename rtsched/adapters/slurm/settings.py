@@ -80,10 +80,10 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Annotated[
         str,
         Meta(
-            description="File that keeps the node counts asked for of jobs whose count was set, "
-            "over restarts; empty: none."
+            description="File that keeps, over restarts, what was set in jobs and Slurm does not "
+            "show: node counts asked for, node lists given, site factors; empty: none."
         ),
-    ] = "/var/lib/rtsched/slurm-sizes.json"
+    ] = "/var/lib/rtsched/slurm-memory.json"
     bound_late: Annotated[
         int,
         Meta(ge=0, description="Most single-node jobs that are sent to one idle node at a time."),

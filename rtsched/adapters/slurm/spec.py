@@ -10,7 +10,8 @@ import math
 import re
 from dataclasses import dataclass, field
 
-_WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
+WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
+"""A word for rtsched, or the beginning of what rtsched tells a user, where nothing follows."""
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}", re.ASCII)
 _CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no")}
@@ -64,7 +65,7 @@ def spec_of(*texts: str) -> Spec:
     for text in texts:
         if "rtsched:" not in text:
             continue
-        for word in _WORD.findall(text):
+        for word in WORD.findall(text):
             if word == "promise" or not word:
                 continue
             said = True

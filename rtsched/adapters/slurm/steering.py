@@ -9,7 +9,8 @@ import numpy as np
 
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
-from rtsched.adapters.slurm.comments import LONGEST
+from rtsched.adapters.slurm.comments import with_message
+from rtsched.adapters.slurm.kept import UNSURE, Kept
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import (
     FIRST_FACTOR,
@@ -40,7 +41,7 @@ from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,7 +59,7 @@ class Memory:
     Attributes
     ----------
     factors : dict of job id to int
-        Site factors set.
+        Site factors set; `UNSURE`: set by a process before this one, or not.
     ranges : dict of job id to (int, int)
         Node counts that best-effort jobs asked for before theirs was set.
     sent : dict of job id to (str, float)
@@ -71,6 +72,30 @@ class Memory:
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: dict[int, tuple[str, float]] = field(default_factory=dict)
     no_weights: bool = False
+
+    @classmethod
+    def of(cls, kept: Kept) -> Memory:
+        """Return the memory of a process that follows another one."""
+        return cls(dict(kept.factors), dict(kept.ranges), dict(kept.sent))
+
+    def kept(self) -> Kept:
+        """Return what the next process must know."""
+        return Kept(dict(self.ranges), dict(self.sent), dict(self.factors))
+
+    def foreseen(self, changes: Sequence[Change], now: float) -> Kept:
+        """Return what the next process must know if this one ends while it carries out changes."""
+        kept = self.kept()
+        for each in changes:
+            if not isinstance(each.order, Order):
+                continue
+            words = _words(each.order)
+            if words.keys() & {"SiteFactor", "Nice"}:
+                kept.factors[each.job] = UNSURE
+            if each.order.before is not None:
+                kept.ranges[each.job] = each.order.before
+            if words.get("ReqNodeList"):
+                kept.sent[each.job] = (words["ReqNodeList"], now)
+        return kept
 
     def keep_only(self, jobs: set[int]) -> None:
         """Forget all other jobs."""
@@ -270,20 +295,23 @@ def _cancel(job: int, text: str, view: View) -> Iterator[Change]:
 
 
 def _tell(job: int, text: str, view: View) -> Iterator[Change]:
-    """Yield the comment that tells a job's user something."""
-    row = view.place.get(job, -1)
-    said = " ".join(text.split())[:LONGEST]
-    if row < 0 or not said or view.rows.comment[row] == said:
+    """Yield the comment that tells a job's user something; what the user wrote stays in it."""
+    if job not in view.place or not text.strip():
         return
+    present = view.comment(job)
+    comment = with_message(present, text)
+    if comment == present:
+        return
+    view.comments[job] = comment
     yield change(
         "tell",
         job,
-        f"set the comment of job {job}: {said}",
+        f"set the comment of job {job}: {comment}",
         Rank.JOB,
         "scontrol",
         "update",
         f"JobId={job}",
-        f"Comment={said}",
+        f"Comment={comment}",
     )
 
 
@@ -325,9 +353,14 @@ def _requeues(action: Requeue | Move, view: View) -> Iterator[Change]:
         )
 
 
+def _words(order: Order) -> dict[str, str]:
+    """Return what a command sets."""
+    return dict(word.partition("=")[::2] for word in order.words[2:])
+
+
 def remember(done: Change, outcome: str, memory: Memory, now: float) -> None:
     """Keep in mind what was carried out and cannot be read back."""
-    words = dict(word.partition("=")[::2] for word in done.order.words[2:])
+    words = _words(done.order)
     if done.kind == "set-node-weight" and outcome == "refused":
         memory.no_weights = True
     if outcome != "done":

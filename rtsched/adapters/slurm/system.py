@@ -57,8 +57,8 @@ class SlurmSystem:
         self.settings = settings or SlurmSettings()
         self._commands = Commands(self.settings)
         self._route = Route(self._commands, self.settings.route)
-        self._memory = Memory(ranges=kept.read(self.settings.memory))
-        self._kept = dict(self._memory.ranges)
+        self._memory = Memory.of(kept.read(self.settings.memory))
+        self._kept = self._memory.kept()
         self._not_kept = ""
         self._view: View | None = None
         self._config: dict[str, str] = {}
@@ -131,6 +131,7 @@ class SlurmSystem:
         view = self._view
         assert view is not None  # noqa: S101 -- a look sets it
         view.now = time.time()
+        view.comments = {}
         changes: list[Change] = []
         for action in actions:
             if isinstance(action, Reserve):
@@ -140,6 +141,7 @@ class SlurmSystem:
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
+        self._keep(self._memory.foreseen(changes, time.time()))
         done = carried_out(self._commands, changes)
         now = time.time()
         for each in done:
@@ -147,10 +149,14 @@ class SlurmSystem:
                 if each.outcome == "done" and self._view is not None:
                     applied(self._view, each.change.order)
                 remember(each.change, each.outcome, self._memory, now)
-        if self._memory.ranges != self._kept:
-            self._kept = dict(self._memory.ranges)
-            self._not_kept = kept.write(self.settings.memory, self._kept)
+        self._keep(self._memory.kept())
         return done
+
+    def _keep(self, what: kept.Kept) -> None:
+        """Have the next process know what jobs were asked for."""
+        if what != self._kept:
+            self._kept = what
+            self._not_kept = kept.write(self.settings.memory, what)
 
     def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> Machine:
         """Return the machine; the same object as before if nothing changed."""

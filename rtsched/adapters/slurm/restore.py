@@ -1,0 +1,84 @@
+"""Waiting jobs as their users submitted them: what a site does that takes rtsched out again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.orders import ONLY_WAITING, Rank, change, lever
+from rtsched.adapters.slurm.rows import WAITING, alive
+from rtsched.adapters.slurm.submission import MARK, PARKED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rtsched.adapters.live import Change
+    from rtsched.adapters.slurm.kept import Kept
+    from rtsched.adapters.slurm.rows import JobRows, ReservationRow
+
+
+def restoring(
+    rows: JobRows, reservations: Sequence[ReservationRow], kept: Kept, *, basic: bool
+) -> list[Change]:
+    """Return what undoes all that rtsched set in waiting jobs, and its reservations.
+
+    A promised job keeps the node count and time limit that it was promised its deadline with.
+
+    Parameters
+    ----------
+    rows : JobRows
+        All jobs.
+    reservations : sequence of ReservationRow
+        All there are.
+    kept : Kept
+        What was asked for that Slurm does not show.
+    basic : bool
+        The site has priority/basic: jobs were put forward and back by Nice.
+    """
+    changes = [
+        change(
+            "reserve",
+            -1,
+            f"delete reservation {row.name}",
+            Rank.DELETE,
+            "scontrol",
+            "delete",
+            f"ReservationName={row.name}",
+        )
+        for row in reservations
+        if row.name.startswith(PREFIX)
+    ]
+    for at in range(len(rows)):
+        if alive(rows.state[at]):
+            changes += _job(rows, at, kept, basic=basic)
+    return changes
+
+
+def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]:
+    """Yield what undoes all that was set in one job that waits or runs."""
+    job, waits = int(rows.id[at]), rows.state[at] in WAITING
+
+    def update(text: str, rank: Rank, *words: str) -> Change:
+        return change("restore", job, text, rank, "scontrol", "update", f"JobId={job}", *words)
+
+    if rows.reservation[at].startswith(PREFIX):
+        text = f"take job {job} out of reservation {rows.reservation[at]}"
+        yield update(text, Rank.LEAVE, "ReservationName=")
+    if not waits:
+        return
+    mark = rows.mark[at].split()[:1]
+    marked = bool(mark) and mark[0].startswith(MARK) and (not basic or rows.nice[at] < 0)
+    if kept.factors.get(job, int(marked)):
+        words = lever(0, basic)
+        yield update(f"set {words} of job {job}", Rank.JOB, words)
+    asked = kept.ranges.get(job)
+    if asked and asked != (rows.least[at], rows.most[at]):
+        words = f"NumNodes={asked[0]}-{asked[1]}"
+        yield update(f"set {words} of job {job}, as asked for", Rank.SIZE, words, ONLY_WAITING)
+    node, _ = kept.sent.get(job, ("", 0.0))
+    if node and rows.required[at] == node:
+        yield update(f"let job {job} start on any node again", Rank.JOB, "ReqNodeList=")
+    if mark == [MARK + PARKED] and rows.priority[at] == 0:
+        yield change(
+            "restore", job, f"release job {job}", Rank.END, "scontrol", "release", str(job)
+        )
