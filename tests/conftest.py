@@ -5,6 +5,7 @@ A busy machine is no finding for hypothesis, and first calls compile.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from testbed.waiting import NOTED, Wait, least_slack
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from _pytest.terminal import TerminalReporter
 
@@ -48,3 +49,13 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         terminalreporter.section("waits with the least slack")
         for line in least_slack(waits):
             terminalreporter.line(line)
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the local clock be that of Berlin: in 2026 set back on 25 October, forth on 29 March."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()

@@ -46,10 +46,13 @@ class Words:
 
 
 def moment(at: float, now: float) -> str:
-    """Return an instant in local time, with the date if it is not today."""
+    """Return an instant in local time with its offset from UTC, with the date if it is not today.
+
+    The site's clock may show one hour twice, and who reads it may be in another zone.
+    """
     there, here = time.localtime(min(at, _LAST)), time.localtime(now)
     same_day = there[:3] == here[:3]
-    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", there)
+    return time.strftime("%H:%M:%S %z" if same_day else "%Y-%m-%d %H:%M:%S %z", there)
 
 
 def fixed(name: str, deadline: float, what: str, now: float) -> str:

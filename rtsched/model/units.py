@@ -163,12 +163,13 @@ def slurm_moment(text: str, now: float, zone: tzinfo | None) -> float:
     Takes the forms of the manual page sbatch (`--deadline`, `--begin`): `now+1hour`, `HH:MM[:SS]`
     with AM or PM, `MMDD[YY]`, `MM/DD[/YY]`, `MM.DD[.YY]`, `MM/DD[/YY]-HH:MM[:SS]`,
     `YYYY-MM-DD[THH:MM[:SS]]`, `noon`, `midnight`, `fika`, `teatime`, `today`, `tomorrow`; and
-    seconds since the epoch. A clock time that is over is tomorrow's, a date that is over next
-    year's.
+    seconds since the epoch, alone or as `uts1795282800`. A clock time that is over is tomorrow's, a
+    date that is over next year's.
     """
     text = "".join(text.lower().split())
-    if text.isascii() and text.isdigit() and 9 <= len(text) <= 11:
-        return float(text)
+    epoch = text.removeprefix("uts")
+    if epoch.isascii() and epoch.isdigit() and 9 <= len(epoch) <= 11:
+        return float(epoch)
     if text.startswith("now"):
         return now + _from_now(text)
     try:

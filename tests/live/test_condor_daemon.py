@@ -67,7 +67,9 @@ def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
     live.polled()
     said = live.submit(*within(120), "queue 3", seconds=4)
-    assert re.search(r"promised to end by \S+; planned to start at \S+ on 1 node", said.text)
+    assert re.search(
+        r"promised to end by \S+ \S+; planned to start at \S+ \S+ on 1 node", said.text
+    )
     jobs = [said.job + proc for proc in range(3)]
     kept = eventually(lambda: len(found := live.kept_slots()) == 3 and found)
     planned = [eventually(lambda j=job: names(live, j)) for job in jobs]

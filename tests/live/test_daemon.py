@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import PROLOG, PROMISED, SITE, Live, in_minutes
+from promising import PROLOG, PROMISED, SITE, Live, Said, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -95,7 +95,9 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
         live.cluster.wait_job(job, "RUNNING")
     live.polled()
     said = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
-    assert re.search(r"promised to end by \S+; planned to start (at \S+|now) on 4 nodes", said.text)
+    assert re.search(
+        r"promised to end by \S+ \+0000; planned to start (at \S+ \+0000|now) on 4 nodes", said.text
+    )
     guard = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
     assert guard["Users"] == "alice"
     assert guard["NodeCnt"] == "4"
@@ -123,6 +125,34 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     eventually(lambda: f"rtsched_{said.job}" not in live.reservations())
     for job in others[:8]:
         live.cluster.wait_job(job)
+
+
+def test_an_offer_means_the_same_in_another_zone(live: Live) -> None:
+    """The daemon's clock is set back this night, and its user is in New York."""
+    live.cluster.stop_daemon()
+    live.cluster.start_daemon(env={"TZ": "Europe/Berlin"})
+    words = ["sbatch", "--output=/dev/null", "-N8", "--time=4"]
+
+    def submitted(deadline: str) -> Said:
+        done = live.cluster.run(
+            [*words, deadline, "--wrap=true"],
+            user="carol",
+            env={"TZ": "America/New_York"},
+            check=False,
+        )
+        found = re.search(r"Submitted batch job (\d+)", done.stdout)
+        return Said(int(found[1]) if found else 0, done.stdout + done.stderr, 0.0)
+
+    refused = submitted("--deadline=now+250")
+    assert re.search(r"Feasible: [\d: -]+ \+0[12]00 \(--deadline=uts\d+\)", refused.text)
+    said = submitted(f"--deadline={refused.offer}")
+    assert said.promised, said.text
+    shown = live.cluster.run(
+        ["scontrol", "show", "job", str(said.job)], env={"SLURM_TIME_FORMAT": "%s"}
+    )
+    assert f"Deadline={refused.offer.removeprefix('uts')}" in shown.stdout
+    live.cluster.stop_daemon()
+    live.cluster.start_daemon()
 
 
 def test_a_counter_offer_holds(live: Live) -> None:

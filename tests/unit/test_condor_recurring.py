@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from condor_views import NOW, ad, plan_of, view_of
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
 
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.placing import their_turn
@@ -25,6 +26,24 @@ def recurring(after: float, every: float, length: float, *slots: str) -> Recurri
     """Return work of which an occurrence begins so long after now."""
     first = datetime.fromtimestamp(NOW + after).isoformat()
     return Recurring(slots=list(slots), first=first, every_s=every, length_s=length)
+
+
+def test_whole_days_are_counted_by_the_local_clock(berlin: None) -> None:
+    """As cron counts them; with a zone in `first`, and for other periods, by seconds."""
+    work = Recurring(slots=["s1"], first="2026-10-20T12:00", every_s=86400.0, length_s=1800.0)
+    for day in range(1, 20):
+        noon = datetime(2026, 10, 20, 12).timestamp() + day * 86400.0
+        noon = datetime.fromtimestamp(noon + 1800).replace(hour=12, minute=0).timestamp()
+        row = periodic_of([work], SLOTS, noon + 60)
+        assert row.left.tolist() == [1740.0]
+        released = row.phase[0] + np.arange(14) * 86400.0
+        true = [(datetime.fromtimestamp(noon) + timedelta(days=k)).timestamp() for k in range(14)]
+        assert (released <= true).all()
+        assert (np.array(true) + 1800 <= released + row.exec_time[0]).all()
+    fixed = replace_struct(work, first="2026-10-20T12:00+02:00")
+    assert not fixed.by_local_clock
+    assert fixed.begins(10) - fixed.begins(0) == 864000.0
+    assert work.begins(10) - work.begins(0) == 864000.0 + 3600.0
 
 
 @given(st.integers(-5000, 0), st.integers(10, 900), st.integers(1, 9))

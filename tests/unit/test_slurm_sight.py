@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,26 @@ def test_reservations_of_others() -> None:
     assert periodic.node.tolist() == [4, 5]
     assert (periodic.exec_time[0], periodic.period[0], periodic.left[0]) == (600, 86400, 500)
     assert len(periodic_of([], {}, NOW)) == 0
+
+
+@pytest.mark.parametrize("day", ["2026-10-20T12:00", "2026-03-20T02:30", "2026-07-01T12:00"])
+def test_daily_work_follows_the_local_clock(day: str, berlin: None) -> None:
+    """Slurm starts it at the same local time; the models' period holds before and after a change.
+
+    Promises are planned by it: no occurrence of the next two weeks is outside.
+    """
+    first = datetime.fromisoformat(day)
+    start = first.timestamp()
+    daily = ReservationRow("d", start, start + 1800, ("n4",), (), ("DAILY",))
+    (row,) = [periodic_of([daily], machine().row, start - 600)]
+    for number in range(14):
+        true = (first + timedelta(days=number)).timestamp()
+        released = row.phase[0] + number * row.period[0]
+        assert released <= true
+        assert true + 1800 <= released + row.exec_time[0] <= true + 1800 + 3600
+    assert row.exec_time[0] == (1800 if "07" in day else 5400)
+    hourly = replace(daily, flags=("HOURLY",))
+    assert periodic_of([hourly], machine().row, start).exec_time.tolist() == [1800]
 
 
 def test_accounts() -> None:

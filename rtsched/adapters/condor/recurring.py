@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.local_days import both_sides
 from rtsched.model.jobs import Periodic
 
 if TYPE_CHECKING:
@@ -22,19 +23,22 @@ def periodic_of(recurring: Sequence[Recurring], slots: Slots, now: float) -> Per
     """Return one row per row of the cluster and recurring work on it.
 
     Each begins with the occurrence that goes on at `now`, seconds since the epoch, or with the next
-    one.
+    one. Where the period is a number of days, occurrences follow the local clock.
     """
     found = []
     names, machines = slots.texts("name"), slots.texts("machine")
     for each in recurring:
-        past = max(0, math.floor((now - each.begins) / each.every_s))
-        start = each.begins + past * each.every_s
-        if start + each.length_s <= now:
-            start += each.every_s
-        left = max(start + each.length_s - now, 0.0) if start <= now else 0.0
+        past = max(0, math.floor((now - each.begins(0)) / each.every_s) - 1)
+        while each.begins(past) + each.length_s <= now:
+            past += 1
+        end = each.begins(past) + each.length_s
+        start, length = each.begins(past), each.length_s
+        if each.by_local_clock:
+            start, length = both_sides(start, length, each.every_s)
+        left = end - now if start <= now else 0.0
         wanted = set(each.slots)
         rows = [at for at, both in enumerate(zip(names, machines, strict=True)) if wanted & {*both}]
-        found += [(row, each.length_s, each.every_s, start, left) for row in rows]
+        found += [(row, length, each.every_s, start, left) for row in rows]
     columns = np.array(found, np.float64).reshape(-1, 5).T
     return Periodic.build(
         len(found),

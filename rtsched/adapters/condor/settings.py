@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+
+from rtsched.adapters.local_days import DAY_S
 
 Seconds = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -26,7 +28,14 @@ class Recurring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: Annotated[
         str, Meta(description="Local time of an occurrence, such as 2026-12-24T02:00.")
     ]
-    every_s: Annotated[float, Meta(gt=0, description="Seconds from one start to the next.")]
+    every_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds from one start to the next. Whole days are counted by the local "
+            "clock, as cron does, unless `first` names a zone (`+01:00`).",
+        ),
+    ]
     length_s: Annotated[float, Meta(gt=0, description="Seconds that an occurrence takes.")]
 
     def __post_init__(self) -> None:
@@ -35,9 +44,16 @@ class Recurring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("length_s must be less than every_s")
 
     @property
-    def begins(self) -> float:
-        """Seconds since the epoch."""
-        return datetime.fromisoformat(self.first).timestamp()
+    def by_local_clock(self) -> bool:
+        """Whether it begins at the same local time, also after clocks were set."""
+        return self.every_s % DAY_S == 0 and datetime.fromisoformat(self.first).tzinfo is None
+
+    def begins(self, number: int) -> float:
+        """Return when an occurrence begins, from 0, in seconds since the epoch."""
+        first, later = datetime.fromisoformat(self.first), number * self.every_s
+        if self.by_local_clock:
+            return (first + timedelta(seconds=later)).timestamp()
+        return first.timestamp() + later
 
 
 class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.local_days import DAY_S, both_sides
 from rtsched.adapters.slurm.facts import Partition, limit_of
 from rtsched.adapters.slurm.rows import names_of, number
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -170,20 +171,17 @@ def periodic_of(
 ) -> Periodic:
     """Return one row per node of each recurring reservation.
 
-    Reservations on weekdays or weekends only count as daily.
+    Reservations on weekdays or weekends only count as daily. But for hourly ones slurmctld counts
+    days of its local calendar (`_advance_time`, src/slurmctld/reservation.c).
     """
-    found = [
-        (
-            row[name],
-            each.end - each.start,
-            min(_PERIODS[flag] for flag in each.flags if flag in _PERIODS),
-            each.start,
-            max(each.end - now, 0.0) if each.start <= now else 0.0,
-        )
-        for each in recurring
-        for name in each.nodes
-        if name in row
-    ]
+    found = []
+    for each in recurring:
+        period = min(_PERIODS[flag] for flag in each.flags if flag in _PERIODS)
+        start, length = each.start, each.end - each.start
+        if period % DAY_S == 0:
+            start, length = both_sides(start, length, period)
+        left = max(each.end - now, 0.0) if start <= now else 0.0
+        found += [(row[name], length, period, start, left) for name in each.nodes if name in row]
     columns = np.array(found, np.float64).reshape(-1, 5).T
     return Periodic.build(
         len(found),

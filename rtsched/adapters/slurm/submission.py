@@ -6,7 +6,6 @@ Source: manual pages sbatch and scontrol, `job_desc_msg_t` in slurm.h.
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,9 +186,12 @@ class SlurmTranslator:
         return fields
 
     def asking(self, deadline: float) -> str:
-        """Return the option of sbatch(1) that asks for a deadline."""
-        moment = time.localtime(math.ceil(deadline))
-        return f"--deadline={time.strftime('%Y-%m-%dT%H:%M:%S', moment)}"
+        """Return the option of sbatch(1) that asks for a deadline.
+
+        sbatch reads local times in its user's own zone, in which one hour of the year comes twice;
+        seconds since the epoch (`uts`, src/common/parse_time.c) it reads alike everywhere.
+        """
+        return f"--deadline=uts{math.ceil(deadline)}"
 
     def guarded(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised properties a request to change a job would change.

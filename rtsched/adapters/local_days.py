@@ -1,0 +1,35 @@
+"""Work that recurs by the local clock, where clocks are set forth and back.
+
+Cron and Slurm's DAILY and WEEKLY reservations begin at the same local time every day. In seconds
+since the epoch that is an hour earlier after clocks were set forth, and an hour later after they
+were set back, while periodic work of the models has one period.
+"""
+
+from __future__ import annotations
+
+import time
+
+DAY_S = 86400.0
+AHEAD_S = 14 * DAY_S
+"""Seconds before a change of clocks from which on recurring work takes both times."""
+
+
+def both_sides(start: float, length: float, period: float) -> tuple[float, float]:
+    """Return start and length of an occurrence that hold before and after the next clock change.
+
+    Where clocks are not set within `AHEAD_S`, they are as given.
+
+    Parameters
+    ----------
+    start : float
+        An occurrence, seconds since the epoch.
+    length, period : float
+        Seconds.
+    """
+    forth = _offset(start + AHEAD_S) - _offset(start)
+    return start - max(forth, 0.0), min(length + abs(forth), period)
+
+
+def _offset(moment: float) -> float:
+    """Return how far the local clock is ahead of UTC at a moment, in seconds."""
+    return float(time.localtime(moment).tm_gmtoff)
