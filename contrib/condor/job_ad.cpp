@@ -25,7 +25,7 @@ constexpr const char *sent[] = {
 /* Written by rtsched only: never sent, and no wish. */
 constexpr const char *ours[] = {
 	"RtToken", "RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet", "RtPromise",
-	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts",
+	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts", "RtJobPrio",
 };
 
 /* Sent, but no wish: jobs that want no promise say these too. */

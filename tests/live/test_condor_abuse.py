@@ -39,6 +39,7 @@ FORGED: dict[str, object] = {
     "RtRankSet": "slot1@head.testbed",
     "RtLimit": 1,
     "RtHosts": "1-9",
+    "RtJobPrio": "7",
     "RtPromise": 9_999_999_999,
     "RtPlannedStart": 5,
     "RtFraction": 7.5,

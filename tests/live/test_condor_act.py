@@ -282,6 +282,21 @@ def test_users_and_jobs_are_ordered(pool: Pool, remote: Remote) -> None:
     assert not remote.changes(action)
 
 
+def test_users_own_priorities_outlive_a_killed_process(pool: Pool, remote: Remote) -> None:
+    """Whoever follows knows which JobPrio is the user's, and gives that back."""
+    done(remote.apply(reserve((FIRST_OWN_ID, 0.0, list(range(6))))))
+    first, second = (pool.submit([f"priority = {prio}"]) for prio in (7, -7))
+    with Remote(pool, SETTINGS) as killed:
+        done(killed.apply(SetPriority(ids(first, second), np.array([0.1, 0.6]))))
+        killed.kill()
+    both = (first, second)
+    assert [pool.job(job)["JobPrio"] for job in both] == [100, 600]
+    done(remote.apply(SetPriority(ids(*both), np.array([0.4, 0.4]))))
+    assert [pool.job(job)["JobPrio"] for job in both] == [7, -7]
+    done(remote.apply(SetPriority(ids(*both), np.array([0.4, 0.4]))))
+    assert [pool.job(job).get("RtJobPrio") for job in both] == [None, None]
+
+
 def test_jobs_make_way(pool: Pool, remote: Remote) -> None:
     """A running job is vacated; one without a checkpoint is not moved."""
     cluster = pool.submit(["arguments = 300", "+RtRunTime = 300"])

@@ -77,6 +77,8 @@ def view_of(
         start=np.array([one.get("start", np.nan) for one in ads], np.float64),
         run_time=np.array([one.get("rtruntime", np.inf) for one in ads], np.float64),
         priority=np.array([one["jobprio"] for one in ads], np.int32),
+        own_priority=np.array([one.get("rtjobprio", 0) for one in ads], np.int32),
+        reordered=np.array(["rtjobprio" in one for one in ads], np.bool_),
         submitter=[one["submitter"] for one in ads],
         admission=names["rtadmission"],
         node_set=names["rtnodeset"],

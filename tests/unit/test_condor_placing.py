@@ -244,9 +244,11 @@ def test_a_parallel_job_gets_its_planned_size() -> None:
 def test_what_is_no_longer_promised_starts_as_any_other_job() -> None:
     """It carries nothing of its plan, has its own size and its own priority again."""
     wide = {"jobuniverse": 11, "minhosts": 3, "maxhosts": 3, "rthosts": "2-4", "rtlimit": 500}
-    view = view_of(ad(1, **PROMISED, **wide, rtnodeset="s1,s2,s3", jobprio=FIRST_PRIORITY - 7))
+    view = view_of(
+        ad(1, **PROMISED, **wide, rtnodeset="s1,s2,s3", jobprio=FIRST_PRIORITY - 7, rtjobprio=5)
+    )
     pool = Noted()
-    carried_out(pool, pool.publish, reserved(plan_of(), view, Memory(own={A: 5})))
+    carried_out(pool, pool.publish, reserved(plan_of(), view))
     assert [each[:2] for each in pool.asked] == [
         ("RtNodeSet", "undefined"),
         ("RtLimit", "undefined"),

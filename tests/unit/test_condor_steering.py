@@ -78,7 +78,9 @@ def test_the_farthest_off_priorities_change_first() -> None:
         "set the priority of job 4.0 to -2000",
         "set the priority of job 2.0 to 500",
     ]
-    assert [one.order[0].attribute for one in changes] == ["JobPrio", "JobPrio"]
+    edits = [(one.order[0].attribute, one.order[0].value) for one in changes]
+    assert edits == [("RtJobPrio", "0"), ("RtJobPrio", "0")], "before JobPrio"
+    assert [one.order[1].attribute for one in changes] == ["JobPrio", "JobPrio"]
 
 
 def test_a_user_whose_jobs_are_alike_orders_them_alone() -> None:
@@ -86,9 +88,13 @@ def test_a_user_whose_jobs_are_alike_orders_them_alone() -> None:
     view = view_of(ad(1, jobprio=7), ad(2, jobprio=-7), ad(3, jobprio=900))
     action = SetPriority(ids(1, 2, 3), np.full(3, 0.4))
     assert not steered(action, view, factors=False)
-    memory = Memory(own={job_id(3, 0): 3})
-    changes = steered(action, view, memory, factors=False)
+    view = view_of(ad(1, jobprio=7), ad(2, jobprio=-7), ad(3, jobprio=900, rtjobprio=3))
+    changes = steered(action, view, factors=False)
     assert texts(changes) == ["set the priority of job 3.0 to 3"]
+    assert [step.attribute for step in changes[0].order] == ["JobPrio"]
+    view = view_of(ad(1, jobprio=7), ad(2, jobprio=-7), ad(3, jobprio=3, rtjobprio=3))
+    (step,) = steered(action, view, factors=False)[0].order
+    assert (step.attribute, step.value) == ("RtJobPrio", "undefined"), "when it is so"
 
 
 def test_users_with_higher_values_get_lower_factors() -> None:
@@ -120,7 +126,7 @@ def test_who_may_set_no_factors_tries_once() -> None:
     action = SetPriority(ids(1), np.array([0.5]))
     pool = Noted(replies={"alice@pool": ("refused", "no")})
     (done,) = carried_out(pool, pool.publish, steered(action, view, memory))
-    memory.remember(done, {}, NOW)
+    memory.remember(done, NOW)
     assert done.outcome == "refused"
     assert not steered(action, view, memory)
 
@@ -241,7 +247,7 @@ def test_weights_become_delay_factors() -> None:
     table = one.order[0].table
     assert table.delay == {"s1": 1.0, "s2": 2.0, "s3": 1e6, "s4": 1.5}
     assert table.kept == memory.kept
-    memory.remember(carried_out(Noted(), Noted().publish, [one])[0], {}, NOW)
+    memory.remember(carried_out(Noted(), Noted().publish, [one])[0], NOW)
     assert not steered(SetNodeWeight(np.empty(0, np.int64), weight), view, memory)
 
 
@@ -302,7 +308,7 @@ def test_only_jobs_with_checkpoints_are_moved() -> None:
     (one,) = steered(Requeue(ids(1)), view)
     assert one.order[0].deed == "VacateFast"
     memory = Memory()
-    memory.remember(carried_out(Noted(), Noted().publish, [one])[0], {}, NOW)
+    memory.remember(carried_out(Noted(), Noted().publish, [one])[0], NOW)
     assert not steered(Requeue(ids(1)), view, memory)
 
 
@@ -337,7 +343,7 @@ def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
     assert len(list(overrun_changes(going, settings, memory, NOW))) == 1
     pool = Noted()
     for done in carried_out(pool, pool.publish, changes):
-        memory.remember(done, {}, NOW)
+        memory.remember(done, NOW)
     assert not list(overrun_changes(view, settings, memory, NOW + 59.0))
     assert len(list(overrun_changes(view, settings, memory, NOW + 61.0))) >= 2
 
@@ -351,19 +357,19 @@ def test_jobs_that_htcondor_ends_itself_are_left_to_it() -> None:
 
 
 def test_what_is_remembered() -> None:
-    """The table as written, when a negotiation was asked for, and the users' own priorities."""
+    """The table as written, when a negotiation was asked for, and who was told to end."""
     memory, pool = Memory(), Noted(replies={"RtWhy": ("failed", "?")})
     view = view_of()
     changes = [
         *steered(SetNodeWeight(np.empty(0, np.int64), np.ones(4)), view, memory),
         change("reserve", -1, "ask", Negotiate()),
-        change("set-priority", 1, "p", Edit(4, (1, 2), "JobPrio", "9")),
+        change("cancel", 1, "c", Act("Remove", (1, 2))),
         change("tell", 1, "t", Edit(4, (3,), "RtWhy", '"9"')),
     ]
     for done in carried_out(pool, pool.publish, changes):
-        memory.remember(done, {1: 5}, NOW)
+        memory.remember(done, NOW)
     assert isinstance(changes[0].order[0], Publish)
     assert (memory.table, memory.written) == (changes[0].order[0].table, NOW)
-    assert (memory.negotiated, memory.own) == (NOW, {1: 5, 2: 0})
+    assert (memory.negotiated, memory.urged) == (NOW, {1: NOW, 2: NOW})
     memory.keep_only({2})
-    assert memory.own == {2: 0}
+    assert memory.urged == {2: NOW}

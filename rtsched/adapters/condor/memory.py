@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, SetFactor
+from rtsched.adapters.condor.orders import Act, Negotiate, Publish, SetFactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,8 +42,6 @@ class Memory:
         Delay factors that a plug-in gave slots.
     negotiated : float
         When a negotiation was asked for last, seconds since the epoch.
-    own : dict of int to int
-        JobPrio that users gave the jobs whose JobPrio was changed, by cluster and proc in one.
     urged : dict of int to float
         When jobs were told to end, by cluster and proc in one, seconds since the epoch.
     no_factors : bool
@@ -56,13 +54,11 @@ class Memory:
     closed: dict[str, float] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
     negotiated: float = -math.inf
-    own: dict[int, int] = field(default_factory=dict)
     urged: dict[int, float] = field(default_factory=dict)
     no_factors: bool = False
 
     def keep_only(self, jobs: set[int]) -> None:
         """Forget all other jobs, cluster and proc in one."""
-        self.own = {job: value for job, value in self.own.items() if job in jobs}
         self.urged = {job: value for job, value in self.urged.items() if job in jobs}
 
     def close(self, rows: Iterable[str], looked: float, now: float) -> set[str]:
@@ -77,18 +73,8 @@ class Memory:
         """Return whether a job was told to end a short while ago; cluster and proc in one."""
         return now - self.urged.get(job, -math.inf) < PATIENCE_S
 
-    def remember(self, done: Done, present: Mapping[int, int], now: float) -> None:
-        """Keep in mind what became of a change.
-
-        Parameters
-        ----------
-        done : Done
-            A change of ours.
-        present : mapping of int to int
-            JobPrio by cluster and proc in one, as the last look showed it.
-        now : float
-            Seconds since the epoch.
-        """
+    def remember(self, done: Done, now: float) -> None:
+        """Keep in mind what became of a change of ours, at `now`, seconds since the epoch."""
         for step in done.change.order or ():
             if isinstance(step, SetFactor) and done.outcome == "refused":
                 self.no_factors = True
@@ -100,6 +86,3 @@ class Memory:
                 continue
             elif isinstance(step, Publish):
                 self.table, self.written = step.table, now
-            elif isinstance(step, Edit) and step.attribute == "JobPrio":
-                for job in step.jobs:
-                    self.own.setdefault(job, present.get(job, 0))

@@ -48,6 +48,27 @@ class Edit:
     value: str
 
 
+def priority_edits(job: int, wanted: int, present: int, own: int | None) -> tuple[Edit, ...]:
+    """Return the edits that give a job this JobPrio; none where all is so.
+
+    RtJobPrio keeps what its user gave it, from before rtsched changes it until it is so again: a
+    daemon that was started anew would take ours for the user's.
+
+    Parameters
+    ----------
+    job : int
+        Cluster and proc in one.
+    wanted, present : int
+        JobPrio.
+    own : int or None
+        RtJobPrio; None: there is none.
+    """
+    if wanted != present:
+        mark = () if own is not None else (Edit(Rank.MARK, (job,), "RtJobPrio", str(present)),)
+        return (*mark, Edit(Rank.JOB, (job,), "JobPrio", str(wanted)))
+    return (Edit(Rank.JOB, (job,), "RtJobPrio", UNDEFINED),) if own == wanted else ()
+
+
 @dataclass(frozen=True)
 class Act:
     """Something that is done with jobs, and why."""

@@ -172,6 +172,7 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
     """Return the arrays of procs in the queue."""
     submit, begin = _real(ads, "qdate"), _real(ads, "deferraltime")
     memory, priority = _real(ads, "requestmemory"), _whole(ads, "jobprio", 0)
+    own = _whole(ads, "rtjobprio", _MOST + 1)
     cpus = np.nan_to_num(_real(ads, "requestcpus"), nan=1.0)
     return Procs.build(
         len(ads),
@@ -189,6 +190,8 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
         memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
         priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
+        own_priority=np.clip(own, -_MOST, _MOST).astype(np.int32),
+        reordered=own <= _MOST,
         user=_texts(ads, "owner"),
         submitter=_submitters(ads, facts),
         account=_texts(ads, "acctgroup"),

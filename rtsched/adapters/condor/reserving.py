@@ -18,6 +18,7 @@ from rtsched.adapters.condor.orders import (
     Publish,
     Rank,
     change,
+    priority_edits,
 )
 from rtsched.adapters.condor.placing import Binding, bindings_of, rows_in_turn
 from rtsched.adapters.condor.pool import literal
@@ -81,7 +82,7 @@ def reserve_changes(
         *_taken_back(plan, bindings, view),
         *_let_go(plan, view),
         *_rest_of_loads(view),
-        *_orders(plan, bindings, view, memory),
+        *_orders(plan, bindings, view),
         *_negotiation(bool(bound), view, memory, now),
     ]
 
@@ -270,32 +271,30 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
             yield change("reserve", int(view.procs.job[row]), says, step)
 
 
-def _orders(
-    plan: Schedule, bindings: list[Binding], view: View, memory: Memory
-) -> Iterator[Change]:
+def _orders(plan: Schedule, bindings: list[Binding], view: View) -> Iterator[Change]:
     """Yield which jobs come before all others of their users, the earliest deadline first.
 
     Those that may start come before those that only wait: the schedd offers the negotiator some
     kinds of jobs at a time. Those that left the plan get their own priority back.
     """
     entries, half = plan.entries, FIRST_PRIORITY >> 1
-    some = np.isin(view.procs.job, entries.job) | (view.procs.priority >= half)
-    some &= np.isin(view.procs.job, view.sight.queued.id)
-    rows = np.flatnonzero(some & np.isin(view.procs.status, (IDLE, HELD)))
+    procs = view.procs
+    some = np.isin(procs.job, entries.job) | (procs.priority >= half)
+    some &= np.isin(procs.job, view.sight.queued.id)
+    rows = np.flatnonzero(some & np.isin(procs.status, (IDLE, HELD)))
     wanted, first = {}, {binding.job for binding in bindings}
     for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):
         if job in view.place:
             deadline = _deadline(job, view)
             minutes = (deadline if math.isfinite(deadline) else end) // 60.0
             wanted[job] = FIRST_PRIORITY * (1 + (job in first)) - int(minutes)
-    columns = view.procs.job[rows].tolist(), view.procs.priority[rows].tolist()
-    for row, job, present in zip(rows.tolist(), *columns, strict=True):
-        proc = int(view.numbers[row])
-        priority = wanted.get(job, memory.own.get(proc, 0))
+    for row in rows.tolist():
+        job, proc, present = int(procs.job[row]), int(view.numbers[row]), int(procs.priority[row])
+        own = int(procs.own_priority[row]) if procs.reordered[row] else None
+        priority = wanted.get(job, own or 0)
         if priority != present:
             says = f"set the priority of job {name_of(proc)} to {priority}"
-            step = Edit(Rank.JOB, (proc,), "JobPrio", str(priority))
-            yield change("set-priority", job, says, step)
+            yield change("set-priority", job, says, *priority_edits(proc, priority, present, own))
 
 
 def _negotiation(bound: bool, view: View, memory: Memory, now: float) -> Iterator[Change]:

@@ -56,6 +56,7 @@ WISHES: dict[str, str] = {
 OURS = (
     *("RtToken", "RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet"),
     *("RtPromise", "RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts"),
+    "RtJobPrio",
 )
 """Attributes that only rtsched writes."""
 

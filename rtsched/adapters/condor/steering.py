@@ -10,7 +10,15 @@ import numpy as np
 from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.factors import differing, factors_of
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.orders import UNDEFINED, Act, Edit, Rank, SetFactor, change
+from rtsched.adapters.condor.orders import (
+    UNDEFINED,
+    Act,
+    Edit,
+    Rank,
+    SetFactor,
+    change,
+    priority_edits,
+)
 from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.reserving import table_changes, text_of
 from rtsched.adapters.condor.shape import hosts
@@ -71,7 +79,7 @@ def steer_changes(
 ) -> Iterator[Change]:
     """Yield what one action other than `Reserve` asks for and is not so yet."""
     if isinstance(action, SetPriority):
-        yield from _priorities(action, view, settings, memory)
+        yield from _priorities(action, view, settings)
         yield from _factors(action, view, settings, memory)
     elif isinstance(action, Place):
         yield from _sizes(action, view, settings, memory)
@@ -123,9 +131,7 @@ def _waiting(
     return rows, at[rows], view.numbers[rows].tolist()
 
 
-def _priorities(
-    action: SetPriority, view: View, settings: CondorSettings, memory: Memory
-) -> Iterator[Change]:
+def _priorities(action: SetPriority, view: View, settings: CondorSettings) -> Iterator[Change]:
     """Yield JobPrio of jobs whose users have jobs of different values, the farthest off first.
 
     A user whose jobs all have the same value keeps the priorities that the user gave them.
@@ -140,14 +146,16 @@ def _priorities(
     np.minimum.at(least, submitter, wanted)
     np.maximum.at(most, submitter, wanted)
     present = view.procs.priority[rows].astype(np.int64)
-    own = [memory.own.get(proc, kept) for proc, kept in zip(procs, present.tolist(), strict=True)]
-    wanted = np.where((least < most)[submitter], wanted, np.array(own, np.int64))
-    off = np.abs(wanted - present)
+    reordered = view.procs.reordered[rows]
+    own = np.where(reordered, view.procs.own_priority[rows].astype(np.int64), present)
+    wanted = np.where((least < most)[submitter], wanted, own)
+    off = np.abs(wanted - present) + (reordered & (wanted == own))
     order = np.argsort(-off, kind="stable")[: settings.priorities_per_cycle]
     for i in order[off[order] > 0].tolist():
         says = f"set the priority of job {name_of(procs[i])} to {wanted[i]}"
-        step = Edit(Rank.JOB, (procs[i],), "JobPrio", str(wanted[i]))
-        yield change("set-priority", int(view.procs.job[rows[i]]), says, step)
+        kept = int(own[i]) if reordered[i] else None
+        steps = priority_edits(procs[i], int(wanted[i]), int(present[i]), kept)
+        yield change("set-priority", int(view.procs.job[rows[i]]), says, *steps)
 
 
 def _factors(

@@ -91,11 +91,9 @@ class CondorSystem:
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
         done = carried_out(self._pool, self._publish, changes)
-        view, now = self._view, time.time()
-        columns = (view.numbers.tolist(), view.procs.priority.tolist()) if view else ((), ())
-        priorities = dict(zip(*columns, strict=True))
+        now = time.time()
         for each in done:
-            self._memory.remember(each, priorities, now)
+            self._memory.remember(each, now)
         return done
 
     def _publish(self, table: SlotTable) -> Reply:
