@@ -163,21 +163,27 @@ def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Chan
             lever(0, basic),
         )
         for job in view.queued
-        if job not in planned and _is_first(job, view, factors)
+        if job not in planned
+        and (
+            factors[job] >= _top(basic)
+            if job in factors
+            else is_first(view.rows, view.place[job], basic=basic)
+        )
     ]
     return changes
 
 
-def _is_first(job: int, view: View, factors: Mapping[int, int]) -> bool:
+def is_first(rows: JobRows, at: int, *, basic: bool) -> bool:
     """Return whether a waiting job was put before all others, by us or a process before this one.
 
     The priority that Slurm shows is the site factor and what else Slurm adds, which is far less.
     """
-    row, basic = view.place[job], view.facts.basic
-    top = highest(basic) if basic else FIRST_FACTOR * 3 // 4
-    if job in factors:
-        return factors[job] >= top
-    return int(-view.rows.nice[row] if basic else view.rows.priority[row]) >= top
+    return int(-rows.nice[at] if basic else rows.priority[at]) >= _top(basic)
+
+
+def _top(basic: bool) -> int:
+    """Return the least factor that puts a job before all others."""
+    return highest(basic) if basic else FIRST_FACTOR * 3 // 4
 
 
 def _reservations(moved: Moved, view: View) -> list[Change]:

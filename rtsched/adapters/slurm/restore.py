@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.machine import PREFIX
 from rtsched.adapters.slurm.orders import ONLY_WAITING, Rank, change, lever
+from rtsched.adapters.slurm.reserving import is_first
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.submission import MARK, PARKED
 
@@ -66,9 +67,7 @@ def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]
         yield update(text, Rank.LEAVE, "ReservationName=")
     if not waits:
         return
-    mark = rows.mark[at].split()[:1]
-    marked = bool(mark) and mark[0].startswith(MARK) and (not basic or rows.nice[at] < 0)
-    if kept.factors.get(job, int(marked)):
+    if kept.factors.get(job, int(is_first(rows, at, basic=basic))):
         words = lever(0, basic)
         yield update(f"set {words} of job {job}", Rank.JOB, words)
     asked = kept.ranges.get(job)
@@ -78,7 +77,7 @@ def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]
     node, _ = kept.sent.get(job, ("", 0.0))
     if node and rows.required[at] == node:
         yield update(f"let job {job} start on any node again", Rank.JOB, "ReqNodeList=")
-    if mark == [MARK + PARKED] and rows.priority[at] == 0:
+    if rows.mark[at].split()[:1] == [MARK + PARKED] and rows.priority[at] == 0:
         yield change(
             "restore", job, f"release job {job}", Rank.END, "scontrol", "release", str(job)
         )
