@@ -159,12 +159,13 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
     settings = live.daemon
     daemon = _daemon(live, store, reread, dry_run)
     daemon.metrics.listen(settings.metrics_port)
+    asking = await asyncio.to_thread(_uids, settings.asking_users())
     run = Path(settings.run)
     submits = Door(
         run / "submit.sock",
         (Kind.SUBMIT, Kind.MODIFY),
         Answers(daemon).answer,
-        uids=set(_uids(settings.asking_users())),
+        uids=asking,
     )
     answering = Queries(daemon, os.getuid())
     queries = Door(run / "query.sock", (Kind.QUERY,), answering.answer)
@@ -174,10 +175,10 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
         answering.close()
 
 
-def _uids(names: Iterable[str]) -> Iterator[int]:
-    """Yield the uids of users; one that is not there is left out, and said in the log."""
-    for name in names:
-        if (uid := uid_of(name)) >= 0:
-            yield uid
-        else:
+def _uids(names: Iterable[str]) -> set[int]:
+    """Return the uids of users; one that is not there is left out, and said in the log."""
+    found = {name: uid_of(name) for name in names}
+    for name, uid in found.items():
+        if uid < 0:
             log.warning("no_such_user", user=name, setting="daemon.filters")
+    return {uid for uid in found.values() if uid >= 0}

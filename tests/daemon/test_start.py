@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rtsched.adapters.users import forget_users
 from rtsched.config import PluginTable
-from rtsched.daemon.settings import LiveSite
-from rtsched.daemon.start import policy_of
+from rtsched.daemon.app import Daemon
+from rtsched.daemon.settings import DaemonSettings, LiveSite
+from rtsched.daemon.start import policy_of, serve
 from rtsched.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rtsched.daemon.server import Door
 
 
 def site(name: str, **settings: Any) -> LiveSite:
@@ -41,3 +49,23 @@ def test_plans_that_no_batch_system_can_follow_are_refused(
 def test_other_planners_start(name: str, settings: dict[str, Any]) -> None:
     """What jobs can follow is planned live as it is in a replay."""
     assert policy_of(site(name, **settings))
+
+
+def test_who_may_ask_is_known_before_the_sockets_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A daemon that starts has looked up no user yet; one that is not there is left out."""
+    forget_users()
+    seen: list[set[int]] = []
+
+    async def run(_: Daemon, doors: Sequence[tuple[Door, str | None]]) -> None:
+        seen.append(set(doors[0][0].uids or ()))
+
+    monkeypatch.setattr(Daemon, "run", run)
+    monkeypatch.setattr("rtsched.daemon.start.log_events", lambda _: None)
+    monkeypatch.setattr("sys.setswitchinterval", lambda _: None)
+    own = DaemonSettings(
+        run=str(tmp_path), database=str(tmp_path / "db"), filters=["root", "nobody-is-called-so"]
+    )
+    serve(lambda: LiveSite(daemon=own))
+    assert seen == [{0}]
