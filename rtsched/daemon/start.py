@@ -161,6 +161,7 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
     daemon.metrics.listen(settings.metrics_port)
     asking = await asyncio.to_thread(_uids, settings.asking_users())
     run = Path(settings.run)
+    asking = await asyncio.to_thread(_uids, settings.asking_users())
     submits = Door(
         run / "submit.sock",
         (Kind.SUBMIT, Kind.MODIFY),

@@ -25,7 +25,7 @@ SITE = """
 [daemon]
 run = "{place}/run"
 database = "{place}/rtsched.db"
-filters = []
+filters = ["root"]
 filter_group = ""
 metrics_port = 0
 [slurm]
