@@ -1,5 +1,6 @@
 #!/bin/sh
-# A TaskProlog (slurm.conf) that tells a promised job what was planned for it, as variables:
+# Tells a promised job what was planned for it, as variables. For `srun --task-prolog`, or as TaskProlog
+# in slurm.conf; then it must be on all nodes, since every step fails where it is missing.
 #
 #   RTSCHED_JOB        the job that all this was planned for
 #   RTSCHED_DEADLINE   seconds since the epoch by which it was promised to finish

@@ -117,19 +117,21 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 def installed(path: Path, text: str, wanted: Mapping[str, str]) -> str:
     """Return the text with these values in our block, in place of what was set before.
 
-    Values that are so already are left where they are. An empty `wanted` leaves the text.
+    Values that are so already are left where they are. What our block sets and is not wanted goes.
 
     Raises
     ------
     ConfigError
         If a value stands where we must not change it: in an included file, or beside others.
     """
-    missing = _missing(settings(path, text), wanted)
-    if not missing:
+    names = {name.lower() for name in wanted}
+    if not _missing(settings(path, text), wanted) and names.issuperset(_ours(text)):
         return text
     text = uninstalled(text)
     present = settings(path, text)
     missing = _missing(present, wanted)
+    if not missing:
+        return text
     old = [setting for name in missing for setting in present.get(name.lower(), [])]
     _refuse_hidden(path, missing, present)
     lines = text.split("\n")
@@ -141,6 +143,12 @@ def installed(path: Path, text: str, wanted: Mapping[str, str]) -> str:
         lines.pop()
         return "\n".join([*lines, *ours, ""])
     return "\n".join([*lines, *ours])
+
+
+def _ours(text: str) -> list[str]:
+    """Return the names that our block sets, in lower case."""
+    inside = text.partition(BEGIN)[2].partition(END)[0]
+    return [name.lower() for _, line in _logical(inside) for name, _ in _PAIR.findall(line)]
 
 
 def _missing(present: Mapping[str, list[Setting]], wanted: Mapping[str, str]) -> dict[str, str]:
@@ -197,9 +205,3 @@ def with_all(value: str, ours: tuple[str, ...]) -> str:
     names = [name for name in value.split(",") if name]
     known = {name.lower() for name in names}
     return ",".join([*names, *(name for name in ours if name not in known)])
-
-
-def with_directory(value: str, directory: str) -> str:
-    """Return a path of plug-ins that contains a directory, first if it was not there."""
-    parts = [part for part in value.split(":") if part]
-    return value if directory in parts else ":".join([directory, *parts])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters import slurm_conf
 from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
 from rtsched.adapters.slurm.commands import Commands
-from rtsched.adapters.slurm_setup import PLUGIN, PROLOG, Setup
+from rtsched.adapters.slurm_setup import PLUGIN, Setup, plugin_dirs
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def look(
     settings: SlurmSettings,
     run: Path,
     filters: Sequence[str],
-    plugin_dir: Path | None = None,
     submit_path: Path = Path("/etc/rtsched/submit.conf"),
 ) -> Setup:
     """Return what there is on this machine.
@@ -45,10 +44,10 @@ def look(
         If slurm.conf cannot be read.
     """
     commands = Commands(settings)
-    conf = {name: found[-1].value for name, found in slurm_conf.settings(path).items()}
+    set_ = slurm_conf.settings(path)
+    conf = {name: found[-1].value for name, found in set_.items()}
     running, silence, skew = _running(commands)
-    searched = conf.get("plugindir") or (running or {}).get("plugindir", "")
-    places = [*([plugin_dir] if plugin_dir else []), *map(Path, filter(None, searched.split(":")))]
+    places = plugin_dirs(conf, running)
     plugin = next((place / PLUGIN for place in places if (place / PLUGIN).exists()), None)
     return Setup(
         path=path,
@@ -57,9 +56,9 @@ def look(
         silence=silence,
         skew_s=skew,
         version=_version(commands),
+        controllers=tuple(each.value.partition("(")[0] for each in set_.get("slurmctldhost", ())),
         plugin=plugin,
         plugin_version=built_for(plugin) if plugin else "",
-        prolog=Path(PROLOG).exists(),
         user=settings.user,
         user_exists=user_exists(settings.user),
         level=_level(commands, settings.user),

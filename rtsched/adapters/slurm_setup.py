@@ -15,8 +15,14 @@ from rtsched.adapters.readiness import Finding, socket_findings, user_findings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from rtsched.adapters.slurm_nodes import Asked
+
 PLUGIN = "job_submit_rtsched.so"
 PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
+HANDED_OUT = "rtsched_task_prolog.sh"
+"""A copy beside slurm.conf: a configless slurmctld hands it out, from Slurm 25.11 on."""
+PROLOGS = (PROLOG, HANDED_OUT)
+"""What TaskProlog is where it is ours."""
 FLAGS = ("job_comment", "job_extra")
 MOST_SKEW = 5.0
 """Seconds that the controller's clock may differ."""
@@ -42,12 +48,12 @@ class Setup:
         How far its clock is ahead of ours, seconds.
     version : str
         Of the installed slurmctld; empty: unknown.
+    controllers : tuple of str
+        Hosts on which slurmctld runs, by slurm.conf; the first is the primary.
     plugin : Path or None
-        Our submit filter, where PluginDir or `plugin_dir` holds it.
+        Our submit filter, where PluginDir holds it.
     plugin_version : str
         The Slurm it was built for; empty: it cannot be loaded.
-    prolog : bool
-        Whether our TaskProlog is installed.
     user, user_exists : str, bool
         The daemon's user.
     level : str
@@ -70,9 +76,9 @@ class Setup:
     silence: str = ""
     skew_s: float = 0.0
     version: str = ""
+    controllers: tuple[str, ...] = ()
     plugin: Path | None = None
     plugin_version: str = ""
-    prolog: bool = True
     user: str = "rtsched"
     user_exists: bool = True
     level: str = ""
@@ -86,31 +92,57 @@ class Setup:
 # --- what is wanted -------------------------------------------------------------------------------
 
 
-def wanted(setup: Setup) -> dict[str, str]:
-    """Return the values that slurm.conf should have, by name as Slurm's manual writes it."""
+def wanted(setup: Setup, task_prolog: bool | None = None) -> dict[str, str]:
+    """Return the values that slurm.conf should have, by name as Slurm's manual writes it.
+
+    PluginDir stays what it is: where one of its directories is missing on a host that reads this
+    slurm.conf, slurmd and all commands there give up.
+
+    Parameters
+    ----------
+    setup : Setup
+        What there is.
+    task_prolog : bool, optional
+        Whether our TaskProlog is wanted; not given: if it is there.
+    """
     present = setup.conf
     found = {
         "JobSubmitPlugins": slurm_conf.with_first(present.get("jobsubmitplugins", ""), "rtsched"),
         "AccountingStoreFlags": slurm_conf.with_all(present.get("accountingstoreflags", ""), FLAGS),
     }
-    searched = present.get("plugindir") or (setup.running or {}).get("plugindir", "")
-    if setup.plugin is not None and searched:
-        found["PluginDir"] = slurm_conf.with_directory(searched, str(setup.plugin.parent))
-        if "plugindir" not in present and found["PluginDir"] == searched:
-            del found["PluginDir"]  # it is where Slurm looks without being told
-    if setup.prolog and not present.get("taskprolog"):
+    if "plugindir" in present:
+        found["PluginDir"] = present["plugindir"]
+    prolog = present.get("taskprolog", "")
+    if task_prolog is not False and prolog in PROLOGS:
+        found["TaskProlog"] = prolog
+    elif task_prolog:
         found["TaskProlog"] = PROLOG
     return found
+
+
+def plugin_dirs(conf: Mapping[str, str], running: Mapping[str, str] | None) -> list[Path]:
+    """Return where Slurm looks for plug-ins: PluginDir, its default as the controller tells it."""
+    searched = conf.get("plugindir") or (running or {}).get("plugindir", "")
+    return [Path(place) for place in searched.split(":") if place]
 
 
 # --- judging --------------------------------------------------------------------------------------
 
 
-def findings(setup: Setup) -> list[Finding]:
-    """Return what is good and what is not, in the order in which to put it right."""
+def findings(setup: Setup, asked: Asked | None = None) -> list[Finding]:
+    """Return what is good and what is not, in the order in which to put it right.
+
+    Parameters
+    ----------
+    setup : Setup
+        What there is.
+    asked : Asked, optional
+        What the nodes answered, if they were asked, about our TaskProlog.
+    """
     return [
         *_plugin(setup),
         *_lines(setup),
+        *_prolog(setup, asked),
         *_controller(setup),
         *_permissions(setup),
         *socket_findings(setup, SUBMIT_KEYS),
@@ -120,11 +152,13 @@ def findings(setup: Setup) -> list[Finding]:
 
 def _plugin(setup: Setup) -> Iterator[Finding]:
     if setup.plugin is None:
+        places = plugin_dirs(setup.conf, setup.running)
+        where = f" PLUGINDIR={places[-1]}" if places else ""
         yield Finding(
             "wrong",
-            f"no {PLUGIN} in PluginDir",
-            "build it for this Slurm: `make -C contrib/slurm && make -C contrib/slurm install`; "
-            "where it is elsewhere, say so with --plugin-dir",
+            f"no {PLUGIN} in PluginDir" + (f" ({':'.join(map(str, places))})" if places else ""),
+            "build it for this Slurm: `make -C contrib/slurm && make -C contrib/slurm install"
+            f"{where}`; do not add a directory to PluginDir that other hosts lack",
         )
     elif not setup.plugin_version:
         yield Finding("wrong", f"{setup.plugin} cannot be loaded", "build it anew on this machine")
@@ -137,6 +171,14 @@ def _plugin(setup: Setup) -> Iterator[Finding]:
         )
     else:
         yield Finding("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
+    if len(setup.controllers) > 1:
+        yield Finding(
+            "note",
+            f"slurmctld runs on {', '.join(setup.controllers)}: it starts on none of them without "
+            f"{PLUGIN}",
+            f"install {PLUGIN} and {setup.submit_path} on each, for the same Slurm; run `rtsched "
+            "slurm check` there too",
+        )
 
 
 def same_release(one: str, other: str) -> bool:
@@ -153,23 +195,43 @@ def _lines(setup: Setup) -> Iterator[Finding]:
         else:
             now = f"{name}={present}" if present else f"{name} is not set"
             yield Finding("wrong", f"{setup.path}: {now}, wanted: {value}", remedy)
-    prolog = setup.conf.get("taskprolog", "")
-    if prolog and prolog != PROLOG:
-        yield Finding(
-            "note",
-            f"TaskProlog={prolog}: jobs are not told their plan",
-            f"have it call {PROLOG} too, or tell users of `rtsched chunk`",
-        )
-    elif not setup.prolog:
-        yield Finding(
-            "note", f"{PROLOG} is not installed: jobs are not told their plan", "make install"
-        )
     if setup.conf.get("prioritytype", "priority/multifactor").lower() == "priority/basic":
         yield Finding(
             "note",
             "PriorityType=priority/basic knows no site factor: rtsched orders the queue by Nice",
             "use priority/multifactor if fair share is to count for more than 60,000 places",
         )
+
+
+def _prolog(setup: Setup, asked: Asked | None) -> Iterator[Finding]:
+    """Tell which nodes can run our TaskProlog: a step fails where it is missing."""
+    prolog = setup.conf.get("taskprolog", "")
+    remedy = f"copy {PROLOG} there, mode 755; or `rtsched slurm install --no-task-prolog --apply`"
+    if asked is None:
+        if prolog in PROLOGS:
+            what = f"TaskProlog={prolog}: every step fails on a node that does not have it"
+            yield Finding("note", what, "`rtsched slurm check --nodes` asks them")
+        return
+    if asked.unable:
+        nodes = few(asked.unable)
+        if prolog in PROLOGS:
+            what = f"steps fail on nodes that cannot run TaskProlog={prolog}: {nodes}"
+            yield Finding("wrong", what, remedy)
+        else:
+            remedy = "copy it there, mode 755, before `rtsched slurm install --task-prolog`"
+            yield Finding("note", f"nodes cannot run {PROLOG}, nor need to: {nodes}", remedy)
+    if asked.able:
+        ours = prolog if prolog in PROLOGS else PROLOG
+        yield Finding("good", f"{len(asked.able)} nodes can run {ours}")
+    if asked.unasked:
+        what = f"not asked, since they take no jobs now: {few(asked.unasked)}"
+        yield Finding("note", what, "ask again when they are back")
+
+
+def few(nodes: Mapping[str, str], most: int = 8) -> str:
+    """Return the first of some nodes, each with what there is to say of it."""
+    shown = [f"{name} ({why})" for name, why in list(nodes.items())[:most]]
+    return ", ".join(shown) + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
 
 
 def _controller(setup: Setup) -> Iterator[Finding]:

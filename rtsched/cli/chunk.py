@@ -36,9 +36,9 @@ def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> No
     """Print what was planned for a promised job, as variables RTSCHED_* for a shell.
 
     Within a job it needs no daemon: it reads the record that the job carries, and also tells this
-    node's part. `eval "$(rtsched chunk)"` sets what the site's TaskProlog sets; a job of HTCondor
-    has it set from the start. With JOB it asks the daemon for the present plan, which may change
-    until the job starts. The status is 1 if nothing was planned.
+    node's part. `eval "$(rtsched chunk)"` sets what our TaskProlog sets, where a site has it; a
+    job of HTCondor has it set from the start. With JOB it asks the daemon for the present plan,
+    which may change until the job starts. The status is 1 if nothing was planned.
     """
     if job is not None:
         from rtsched.daemon.reports import Chunk

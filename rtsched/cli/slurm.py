@@ -24,10 +24,12 @@ from rtsched.cli.ready import (
     site_settings,
     submit_option,
 )
-from rtsched.errors import ConfigError
+from rtsched.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
     from rtsched.adapters.readiness import Finding
+    from rtsched.adapters.slurm.settings import SlurmSettings
+    from rtsched.adapters.slurm_nodes import Asked
     from rtsched.adapters.slurm_setup import Setup
 
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
@@ -35,6 +37,8 @@ TROUBLE = "docs/slurm/troubleshooting.md"
 
 AFTER_INSTALL = """\
 Nothing was restarted. When all else that `rtsched slurm check` names is done:
+  copy slurm.conf to all hosts that have one of their own, as after any change (not where it is
+  shared, nor where the site is configless)
   scontrol reconfigure            if it fails, the controller keeps its old settings
   rtsched slurm check"""
 
@@ -55,9 +59,6 @@ slurm_conf_option = path_option(
     "Slurm's own file. Default: SLURM_CONF of the environment, else /etc/slurm/slurm.conf.",
     _slurm_conf,
 )
-plugin_option = path_option(
-    "--plugin-dir", "DIR", "Where job_submit_rtsched.so is, if not in Slurm's PluginDir.", None
-)
 
 
 @click.group("slurm", no_args_is_help=True)
@@ -74,11 +75,17 @@ def command() -> None:
 @slurm_conf_option
 @config_option
 @submit_option
-@plugin_option
+@click.option(
+    "--nodes",
+    "ask",
+    is_flag=True,
+    help="Ask all nodes that take jobs whether they can run our TaskProlog, by a step without "
+    "allocation (srun --no-allocate); it takes a minute at most. Only root and SlurmUser may.",
+)
 @json_option
 @debug_option
 @click.pass_context
-def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
+def check(ctx: click.Context, /, as_json: bool, ask: bool, **where: Any) -> None:
     """Say what is ready and what is not, each with its remedy.
 
     It looks at the submit filter and the release that it was built for, slurm.conf, the running
@@ -87,19 +94,32 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     """
     from rtsched.adapters.slurm_setup import findings
 
-    setup, found = looked(**where)
+    setup, found, settings = looked(**where)
+    asked = asked_nodes(setup, settings) if ask else None
     query = setup.run / "query.sock"
-    report(ctx, [*found, *findings(setup), *daemon_findings(query, TROUBLE)], as_json)
+    report(ctx, [*found, *findings(setup, asked), *daemon_findings(query, TROUBLE)], as_json)
 
 
 @command.command("install")
 @slurm_conf_option
 @config_option
 @submit_option
-@plugin_option
+@click.option(
+    "--task-prolog/--no-task-prolog",
+    "prolog",
+    default=None,
+    help="With our TaskProlog, or without. Default: as it is, else without. Every step fails on a "
+    "node that cannot run it, so with --apply all nodes are asked, as by `check --nodes`.",
+)
+@click.option(
+    "--force-task-prolog",
+    "forced",
+    is_flag=True,
+    help="Ask no nodes: you know that all can run it.",
+)
 @apply_option
 @debug_option
-def install(really: bool, **where: Any) -> None:
+def install(really: bool, prolog: bool | None, forced: bool, **where: Any) -> None:
     """Put our lines into slurm.conf: a marked block; lines that it replaces become comments.
 
     Without --apply the change is only shown. With it the file is replaced at once, beside a backup.
@@ -108,18 +128,67 @@ def install(really: bool, **where: Any) -> None:
     from rtsched.adapters.slurm_conf import installed, read
     from rtsched.adapters.slurm_setup import findings, same_release, wanted
 
-    setup, found = looked(**where)
+    setup, found, settings = looked(**where)
+    wants = wanted(setup, prolog)
     old = read(setup.path)
-    new = installed(setup.path, old, wanted(setup))
+    new = installed(setup.path, old, wants)
     if really and new != old:
         if setup.plugin is None or not setup.plugin_version:
             refuse(setup, "there is no submit filter that can be loaded")
         elif setup.version and not same_release(setup.plugin_version, setup.version):
             refuse(setup, f"the submit filter was built for Slurm {setup.plugin_version}")
+        own = setup.conf.get("taskprolog", "")
+        if wants.get("TaskProlog", own) != own:
+            refuse_prolog(setup, settings, own, forced)
     _change(setup.path, old, new, AFTER_INSTALL if really else "")
     lines = f"{setup.path}: "
     left = [f for f in (*found, *findings(setup)) if f.state == "wrong"]
     show_left([f for f in left if not f.what.startswith(lines)])
+
+
+def refuse_prolog(setup: Setup, settings: SlurmSettings, own: str, forced: bool) -> None:
+    """Refuse a TaskProlog that some node cannot run, or in place of the site's own."""
+    from rtsched.adapters.slurm_setup import PROLOG, few
+
+    if own:
+        raise ConfigError([f"{setup.path}: TaskProlog={own} is yours; have it call {PROLOG} too"])
+    if forced:
+        return
+    asked = asked_nodes(setup, settings)
+    if asked.unable:
+        raise ConfigError(
+            [
+                f"{len(asked.unable)} of the nodes cannot run {PROLOG}: {few(asked.unable)}. As a "
+                "TaskProlog it would fail every step there. Copy it to all nodes, mode 755; where "
+                "you know that they have it, add --force-task-prolog"
+            ]
+        )
+    if asked.unasked:
+        say(
+            f"rtsched: not asked, since they take no jobs now: {few(asked.unasked)}. Copy {PROLOG} "
+            "there before they do"
+        )
+
+
+def asked_nodes(setup: Setup, settings: SlurmSettings) -> Asked:
+    """Ask all nodes that take jobs whether they can run our TaskProlog.
+
+    Raises
+    ------
+    AdapterError
+        If this is not for the user to ask, or Slurm does not answer.
+    """
+    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm_nodes import ask_nodes
+    from rtsched.adapters.slurm_setup import HANDED_OUT, PROLOG
+
+    # One that slurmctld hands out has no such path: the step itself runs it.
+    program = "true" if setup.conf.get("taskprolog") == HANDED_OUT else PROLOG
+    owner = (setup.running or {}).get("slurmuser", "").partition("(")[2].rstrip(")")
+    if os.geteuid() != 0 and owner != str(os.geteuid()):
+        raise AdapterError("only root and SlurmUser may ask the nodes; run this as root")
+    commands = Commands(settings)
+    return ask_nodes(program, commands.nodes(), Path(settings.bin_dir) / "srun")
 
 
 def refuse(setup: Setup, why: str) -> None:
@@ -194,15 +263,15 @@ def _answers(path: Path) -> bool:
 
 
 def looked(
-    slurm_conf: Path, config: Path, submit_conf: Path, plugin_dir: Path | None
-) -> tuple[Setup, list[Finding]]:
-    """Return what there is, and what is wrong with the site's settings."""
+    slurm_conf: Path, config: Path, submit_conf: Path
+) -> tuple[Setup, list[Finding], SlurmSettings]:
+    """Return what there is, what is wrong with the site's settings, and those for Slurm."""
     from rtsched.adapters.slurm_look import look
 
     site, found = site_settings(config)
     run, users = Path(site.daemon.run), site.daemon.asking_users()
-    setup = look(slurm_conf, site.slurm, run, users, plugin_dir, submit_conf)
-    return setup, found
+    setup = look(slurm_conf, site.slurm, run, users, submit_conf)
+    return setup, found, site.slurm
 
 
 def _change(path: Path, old: str, new: str, after: str) -> None:

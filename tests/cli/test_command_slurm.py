@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.slurm_look import built_for, submit_settings
-from rtsched.adapters.slurm_setup import Setup, findings, wanted
+from rtsched.adapters.slurm_nodes import Asked, ask_nodes
+from rtsched.adapters.slurm_setup import HANDED_OUT, PROLOG, Setup, findings, wanted
+from rtsched.errors import AdapterError
 
 CONF = "ClusterName=x\nJobSubmitPlugins=lua # site\nPriorityType=priority/multifactor\n"
 READY = {
     "jobsubmitplugins": "rtsched,lua",
     "accountingstoreflags": "job_comment,job_extra",
-    "taskprolog": "/usr/libexec/rtsched/task_prolog.sh",
     "plugindir": "/opt/rtsched:/usr/lib/slurm",
 }
 GOOD = Setup(
@@ -50,18 +52,24 @@ def test_all_is_good():
 @pytest.mark.parametrize(
     ("change", "state", "what", "remedy"),
     [
-        ({"plugin": None}, "wrong", "no job_submit_rtsched.so", "make -C contrib/slurm"),
+        (
+            {"plugin": None},
+            "wrong",
+            "no job_submit_rtsched.so in PluginDir (/opt/rtsched:/usr/lib/slurm)",
+            "make -C contrib/slurm install PLUGINDIR=/usr/lib/slurm",
+        ),
         ({"plugin_version": ""}, "wrong", "cannot be loaded", "build it anew"),
         ({"version": "26.05.6"}, "wrong", "slurmctld would not start", "build it anew"),
         ({"conf": {}}, "wrong", "JobSubmitPlugins is not set", "install --apply"),
-        ({"conf": READY | {"taskprolog": "/x"}}, "note", "TaskProlog=/x", "rtsched chunk"),
+        ({"conf": READY | {"taskprolog": PROLOG}}, "note", "every step fails", "--nodes"),
+        ({"conf": READY | {"taskprolog": HANDED_OUT}}, "note", "every step fails", "--nodes"),
+        ({"controllers": ("a", "b")}, "note", "slurmctld runs on a, b", "on each"),
         (
             {"conf": READY | {"prioritytype": "priority/basic"}},
             "note",
             "site factor",
             "multifactor",
         ),
-        ({"prolog": False, "conf": READY | {"taskprolog": ""}}, "note", "not installed", "make"),
         ({"running": None, "silence": "no"}, "wrong", "does not answer: no", "start slurmctld"),
         ({"running": {}}, "wrong", "the running controller uses", "scontrol reconfigure"),
         ({"skew_s": -90.0}, "wrong", "clock is -90 s", "NTP"),
@@ -87,17 +95,40 @@ def test_every_finding_has_a_remedy(change, state, what, remedy):
 
 
 def test_what_is_wanted():
-    """The lines follow from what there is: lists are added to, an own TaskProlog stays."""
+    """The lines follow from what there is; lists are added to, and PluginDir stays what it is."""
     setup = replace(GOOD, conf={"jobsubmitplugins": "lua", "taskprolog": "/x"})
-    assert wanted(setup) == {
+    plain = {
         "JobSubmitPlugins": "rtsched,lua",
         "AccountingStoreFlags": "job_comment,job_extra",
     }
-    running = {"plugindir": "/usr/lib/slurm"}
-    setup = replace(setup, running=running)
-    assert wanted(setup)["PluginDir"] == "/opt/rtsched:/usr/lib/slurm"
-    setup = replace(setup, plugin=Path("/usr/lib/slurm/job_submit_rtsched.so"))
-    assert "PluginDir" not in wanted(setup)
+    assert wanted(setup) == plain
+    assert wanted(replace(setup, running={"plugindir": "/usr/lib/slurm"})) == plain
+    setup = replace(setup, conf={"jobsubmitplugins": "lua", "plugindir": "/a:/b"})
+    assert wanted(setup) == plain | {"PluginDir": "/a:/b"}
+
+
+def test_a_task_prolog_is_wanted_where_it_is_asked_for():
+    """It goes in when it is asked for, stays where it is, and goes when it is not wanted."""
+    assert "TaskProlog" not in wanted(GOOD)
+    assert wanted(GOOD, True)["TaskProlog"] == PROLOG
+    for present in (PROLOG, HANDED_OUT):
+        setup = replace(GOOD, conf=READY | {"taskprolog": present})
+        assert wanted(setup)["TaskProlog"] == wanted(setup, True)["TaskProlog"] == present
+        assert "TaskProlog" not in wanted(setup, False)
+
+
+def test_what_nodes_answered():
+    """Nodes that cannot run a TaskProlog are wrong where it is in use, and told with how many."""
+    many = {f"n{i}": "it is not there" for i in range(20)}
+    asked = Asked(("a", "b"), many, {"c": "drained"})
+    used = replace(GOOD, conf=READY | {"taskprolog": PROLOG})
+    by_state = {x.state: x for x in findings(used, asked) if "task_prolog" in x.what}
+    assert "n7 (it is not there) and 12 more" in by_state["wrong"].what
+    assert "--no-task-prolog" in by_state["wrong"].remedy
+    assert by_state["good"].what == f"2 nodes can run {PROLOG}"
+    notes = [x.what for x in findings(GOOD, asked) if x.state == "note"]
+    assert any("nor need to: n0" in what for what in notes)
+    assert any("c (drained)" in what for what in notes)
 
 
 def test_filter_settings(tmp_path):
@@ -114,7 +145,7 @@ def site(tmp_path, monkeypatch):
     commands = {
         "scontrol": f"echo 'Configuration data as of {time.time():.0f}'\n"
         "echo 'JobSubmitPlugins        = lua'\n"
-        "echo 'PluginDir               = /usr/lib/slurm'\n"
+        f"echo 'PluginDir               = {tmp_path / 'plugins'}:/usr/lib64/slurm'\n"
         "echo 'SlurmUser               = slurm(1)'",
         "sacctmgr": "echo 'rtsched|Operator'",
         "slurmctld": "echo 'slurm 26.05.5'",
@@ -154,24 +185,27 @@ def plugin(tmp_path):
 def test_check(run, site, plugin):
     """The machine is asked, and what is not ready is told, with status 1; as JSON too."""
     assert built_for(plugin / "job_submit_rtsched.so") == "26.05.5"
-    result = run("slurm", "check", *site, "--plugin-dir", plugin)
+    result = run("slurm", "check", *site)
     assert result.exit_code == 1, result.stderr
     text = " ".join(result.stdout.split())
     assert "is built for Slurm 26.05.5" in text
     assert "JobSubmitPlugins=lua, wanted: rtsched,lua" in text
     assert "rtsched has AdminLevel=Operator" in text
+    (plugin / "job_submit_rtsched.so").unlink()
     result = run("slurm", "check", *site, "--json")
     found = json.loads(result.stdout)
     assert {"state", "what", "remedy"} == set(found[0])
+    assert any("install PLUGINDIR=/usr/lib64/slurm" in each["remedy"] for each in found)
     assert any("no job_submit_rtsched.so" in each["what"] for each in found)
 
 
 def test_install_shows_first(run, site, plugin, tmp_path):
     """Without --apply the change is shown and nothing is written."""
-    result = run("slurm", "install", *site, "--plugin-dir", plugin)
+    result = run("slurm", "install", *site)
     assert result.exit_code == 0, result.stderr
     assert "+JobSubmitPlugins=rtsched,lua" in result.stdout
-    assert f"+PluginDir={plugin}:/usr/lib/slurm" in result.stdout
+    assert "PluginDir" not in result.stdout
+    assert "TaskProlog" not in result.stdout
     assert "Still to be done" in result.stdout
     assert (tmp_path / "slurm.conf").read_text() == CONF
     assert "--apply does it" in result.stderr
@@ -182,7 +216,7 @@ def test_install_and_uninstall(run, site, plugin, tmp_path):
     path = tmp_path / "slurm.conf"
     path.chmod(0o640)
     for _ in range(2):
-        result = run("slurm", "install", *site, "--plugin-dir", plugin, "--apply")
+        result = run("slurm", "install", *site, "--apply")
         assert result.exit_code == 0, result.stderr
     assert "nothing to change" in result.stdout
     assert "\nJobSubmitPlugins=rtsched,lua\n" in path.read_text()
@@ -208,8 +242,69 @@ def test_no_install_that_stops_slurm(run, site, tmp_path, refused):
 def test_a_plugin_of_another_release(run, site, plugin, tmp_path, refused):
     """A filter that was built for another release is refused too."""
     (tmp_path / "bin" / "slurmctld").write_text("#!/bin/sh\necho 'slurm 26.05.6'\n")
-    options = (*site, "--plugin-dir", plugin, "--apply")
+    options = (*site, "--apply")
     refused(run("slurm", "install", *options), "built for Slurm 26.05.5", "26.05.6")
+
+
+NODE = "NodeName={} CPUTot=4 RealMemory=1000 State={} Partitions=all"
+SLOW = """
+for word in "$@"; do
+    case $word in --nodelist=*a*) echo "rtsched_node a 0"; exec sleep 100 ;; esac
+done
+echo "srun: error: Task launch for StepId=1.0 failed on node c: Connection refused" >&2
+echo "srun: error: b: task 1: Exited with exit code 1" >&2
+exit 1
+"""
+
+
+def made_up_srun(tmp_path, text):
+    """Return a command in srun's place: nodes that hang, or go while they are asked."""
+    path = tmp_path / "srun"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_nodes_that_do_not_answer(tmp_path):
+    """Asking ends in time; who answered counts, whom srun lost is told, and who says nothing."""
+    rows = node_rows("\n".join(NODE.format(name, "IDLE") for name in "abcd"))
+    began = time.monotonic()
+    asked = ask_nodes("/x", rows, made_up_srun(tmp_path, SLOW), seconds=0.7)
+    assert time.monotonic() - began < 30
+    assert asked.able == ("a",)
+    assert asked.unable == dict.fromkeys("bcd", "no answer within 0.7 s")
+    asked = ask_nodes("/x", rows[1:], made_up_srun(tmp_path, SLOW), seconds=30)
+    assert asked.unable == {
+        "b": "steps fail there",
+        "c": "Connection refused",
+        "d": "no answer",
+    }
+    away = node_rows(f"{NODE.format('a', 'IDLE*')}\n{NODE.format('b', 'IDLE+DRAIN')}")
+    assert ask_nodes("/x", away, "/no/srun").unasked == {"a": "down", "b": "drained"}
+    with pytest.raises(AdapterError, match="/no/srun cannot be run"):
+        ask_nodes("/x", node_rows(NODE.format("a", "IDLE")), "/no/srun")
+
+
+def test_a_task_prolog_beside_the_sites_own(run, site, plugin, tmp_path, refused):
+    """A TaskProlog of the site's own is never replaced by ours."""
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF + "TaskProlog=/x\n")
+    words = ("--task-prolog", "--apply")
+    refused(run("slurm", "install", *site, *words), "TaskProlog=/x is yours; have it call")
+    words = ("--task-prolog", "--force-task-prolog", "--apply")
+    refused(run("slurm", "install", *site, *words), "TaskProlog=/x is yours; have it call")
+
+
+def test_a_forced_task_prolog(run, site, plugin, tmp_path):
+    """Whoever says so gets it without a question to the nodes; a later installation keeps it."""
+    path = tmp_path / "slurm.conf"
+    words = ("--task-prolog", "--force-task-prolog", "--apply")
+    assert run("slurm", "install", *site, *words).exit_code == 0
+    assert f"\nTaskProlog={PROLOG}\n" in path.read_text()
+    assert "nothing to change" in run("slurm", "install", *site, "--apply").stdout
+    assert run("slurm", "install", *site, "--no-task-prolog", "--apply").exit_code == 0
+    assert "TaskProlog" not in path.read_text()
+    assert "JobSubmitPlugins=rtsched,lua" in path.read_text()
 
 
 def test_no_slurm(run, tmp_path, refused, monkeypatch):
@@ -249,7 +344,7 @@ def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused)
         return new
 
     monkeypatch.setattr(slurm_conf, "installed", meanwhile)
-    result = run("slurm", "install", *site, "--plugin-dir", plugin, "--apply")
+    result = run("slurm", "install", *site, "--apply")
     assert result.exit_code == 2
     assert "changed by somebody else" in result.stderr
     assert path.read_text() == CONF + "# mine\n"

@@ -59,6 +59,30 @@ def test_make_installs_and_uninstalls(slurm_include: Path, tmp_path: Path) -> No
     assert left == [settings]
 
 
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("PluginDir               = /usr/lib64/slurm", "/usr/lib64/slurm"),
+        ("PluginDir               = /opt/site/slurm:/opt/slurm/lib/slurm", "/opt/slurm/lib/slurm"),
+    ],
+)
+def test_make_installs_where_the_running_slurm_looks(tmp_path: Path, line: str, place: str) -> None:
+    """Without PLUGINDIR the plug-in goes into the directory of which the controller tells."""
+    scontrol = tmp_path / "bin/scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(f"#!/bin/sh\necho 'PluginDirectory = /x'\necho '{line}'\n")
+    scontrol.chmod(0o755)
+    done = subprocess.run(
+        ["make", "-n", "-C", SLURM, f"BUILD={tmp_path}", "install"],
+        env={"PATH": f"{scontrol.parent}:/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert f" {place}/job_submit_rtsched.so" in done.stdout
+
+
 def test_the_example_settings_are_the_defaults(tested: Filter) -> None:
     """The lines of submit.conf, uncommented, are read without complaint, and name every setting."""
     text = (SLURM / "submit.conf").read_text()

@@ -21,14 +21,14 @@ offer = 2
 metrics_port = 9100
 admins = ["carol"]
 """
-PROLOG = {"TaskProlog": "/usr/libexec/rtsched/task_prolog.sh"}
+PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
 LOAD = "rtsched:sigma=100,cms=0.01,cps=2"
 
 
 @pytest.fixture(scope="module")
 def running(testbed):
     """Run a cluster of six nodes with our filter and daemon."""
-    options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",), settings=PROLOG)
+    options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",))
     files = {"/etc/rtsched/submit.conf": "timeout_ms = 2000\n"}  # the machine may be busy
     with Cluster("forky", options, files=files) as cluster:
         cluster.start_daemon(SITE)
@@ -114,9 +114,10 @@ def test_feasible_and_its_promise(running):
 
 
 def test_a_load_learns_its_chunks(running):
-    """A divisible job that waited gets the same from the TaskProlog and from `rtsched chunk`."""
+    """A divisible job that waited gets the same from `srun --task-prolog` and `rtsched chunk`."""
     script = (
-        "srun sh -c 'env | grep ^RTSCHED_ | sort >told.$SLURM_JOB_ID.$SLURM_PROCID; "
+        f"srun --task-prolog={PROLOG} sh -c '"
+        "env | grep ^RTSCHED_ | sort >told.$SLURM_JOB_ID.$SLURM_PROCID; "
         "unset RTSCHED_JOB; rtsched chunk | sort >asked.$SLURM_JOB_ID.$SLURM_PROCID'"
     )
     before = running.sbatch(["-N6", "--time=1", "--deadline=now+10minutes"], script="sleep 4")

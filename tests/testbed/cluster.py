@@ -92,12 +92,16 @@ class Cluster(Box):
     def add_host(self, name: str) -> Sandbox:
         """Start another host, as a login node is one: with munge, and slurm.conf as it is now."""
         host = super().add_host(name)
-        for file in ("slurm.conf", "cgroup.conf"):
-            place = f"/etc/slurm/{file}"
-            host.path(place).write_text(self.path(place).read_text())
+        self.copy_conf()
         host.run(["install", "-d", "-o", "slurm", "-g", "slurm", "/run/slurm"])
         accounting.start_munge(Services(host))
         return host
+
+    def copy_conf(self) -> None:
+        """Copy slurm.conf and cgroup.conf to the other hosts."""
+        for host in self.hosts.values():
+            for file in ("/etc/slurm/slurm.conf", "/etc/slurm/cgroup.conf"):
+                host.path(file).write_text(self.path(file).read_text())
 
     # Jobs
 

@@ -14,7 +14,6 @@ from rtsched.adapters.slurm_conf import (
     settings,
     uninstalled,
     with_all,
-    with_directory,
     with_first,
 )
 from rtsched.errors import ConfigError, InputError
@@ -72,6 +71,14 @@ def test_other_values_later():
     assert uninstalled(text) == CONF
 
 
+def test_what_is_wanted_no_more():
+    """What our block sets and is not wanted any more goes; what the site set stays."""
+    text = installed(HERE, CONF, WANTED)
+    left = {name: WANTED[name] for name in ["JobSubmitPlugins"]}
+    assert installed(HERE, text, left) == installed(HERE, CONF, left)
+    assert installed(HERE, text, {}) == CONF
+
+
 def test_a_continued_line():
     """A line that goes on is put aside as a whole."""
     text = installed(HERE, CONF, {"SchedulerParameters": "x"})
@@ -102,8 +109,6 @@ def test_lists():
     assert with_first("", "rtsched") == "rtsched"
     assert with_first("lua,rtsched", "rtsched") == "lua,rtsched"
     assert with_all("JOB_comment", ("job_comment", "job_extra")) == "JOB_comment,job_extra"
-    assert with_directory("/a:/b", "/b") == "/a:/b"
-    assert with_directory("/a", "/b") == "/b:/a"
 
 
 LINES = st.lists(
