@@ -135,7 +135,7 @@ def look(
 def config_directory() -> Path:
     """Return the last directory from which HTCondor reads its configuration."""
     said = run("condor_config_val", "LOCAL_CONFIG_DIR")
-    found = [part.strip() for part in said.output.split(",") if part.strip()]
+    found = said.output.replace(",", " ").split()
     return Path(found[-1]) if said.good and found else CONFIG
 
 

@@ -70,6 +70,13 @@ def look(
     )
 
 
+def conf_in_use(settings: SlurmSettings) -> Path | None:
+    """Return the slurm.conf that the running controller reads; None: it does not tell."""
+    running, _, _ = _running(Commands(settings))
+    named = (running or {}).get("slurm_conf", "")
+    return Path(named) if named.startswith("/") else None
+
+
 def _running(commands: Commands) -> tuple[Mapping[str, str] | None, str, float]:
     """Return the controller's configuration, why there is none, and how far its clock is ahead."""
     try:

@@ -240,6 +240,13 @@ def _controller(setup: Setup) -> Iterator[Finding]:
             "wrong", f"the controller does not answer: {setup.silence}", "start slurmctld"
         )
         return
+    read = setup.running.get("slurm_conf", "")
+    if read.startswith("/") and Path(read).resolve() != setup.path.resolve():
+        yield Finding(
+            "wrong",
+            f"the running controller reads {read}, this is about {setup.path}",
+            f"`rtsched slurm check --slurm-conf {read}`, and so `install`",
+        )
     used = setup.running.get("jobsubmitplugins", "")
     if "rtsched" in used.split(","):
         yield Finding("good", f"the running controller uses JobSubmitPlugins={used}")

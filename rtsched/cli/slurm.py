@@ -50,13 +50,22 @@ Nothing was restarted. In this order, since slurmctld must find its plug-ins:
 
 
 def _slurm_conf() -> Path:
-    return Path(os.environ.get("SLURM_CONF") or SLURM_CONF)
+    """Return Slurm's own file: as Slurm's commands find it, else as the controller tells."""
+    if named := os.environ.get("SLURM_CONF"):
+        return Path(named)
+    if SLURM_CONF.exists():
+        return SLURM_CONF
+    from rtsched.adapters.slurm.settings import SlurmSettings
+    from rtsched.adapters.slurm_look import conf_in_use
+
+    return conf_in_use(SlurmSettings()) or SLURM_CONF
 
 
 slurm_conf_option = path_option(
     "--slurm-conf",
     "FILE",
-    "Slurm's own file. Default: SLURM_CONF of the environment, else /etc/slurm/slurm.conf.",
+    "Slurm's own file. Default: SLURM_CONF of the environment, else /etc/slurm/slurm.conf, else "
+    "the file that the controller reads.",
     _slurm_conf,
 )
 

@@ -21,7 +21,7 @@ run_time_s = 600
 """
 CONFIG_VAL = """\
 case "$*" in
-  LOCAL_CONFIG_DIR) echo "/usr/share/condor/config.d,$CONFIG_D" ;;
+  LOCAL_CONFIG_DIR) echo "/usr/share/condor/config.d, /etc/other $CONFIG_D" ;;
   DAEMON_LIST) echo "MASTER, SCHEDD, STARTD_FAST1" ;;
   *-negotiator*) echo "${NEGOTIATED?no negotiator}" ;;
   NEGOTIATOR_INTERVAL) echo 20 ;;

@@ -72,6 +72,12 @@ def test_all_is_good():
         ),
         ({"running": None, "silence": "no"}, "wrong", "does not answer: no", "start slurmctld"),
         ({"running": {}}, "wrong", "the running controller uses", "scontrol reconfigure"),
+        (
+            {"running": {"slurm_conf": "/opt/slurm/etc/slurm.conf"}},
+            "wrong",
+            "the running controller reads /opt/slurm/etc/slurm.conf",
+            "--slurm-conf /opt/slurm/etc/slurm.conf",
+        ),
         ({"skew_s": -90.0}, "wrong", "clock is -90 s", "NTP"),
         ({"filters": ("root",)}, "wrong", "runs as slurm, who may not ask", 'filters = ["slurm"]'),
         ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
@@ -197,6 +203,19 @@ def test_check(run, site, plugin):
     assert {"state", "what", "remedy"} == set(found[0])
     assert any("install PLUGINDIR=/usr/lib64/slurm" in each["remedy"] for each in found)
     assert any("no job_submit_rtsched.so" in each["what"] for each in found)
+
+
+def test_a_slurm_elsewhere(run, site, plugin, tmp_path, monkeypatch):
+    """Where slurm.conf is not in /etc, the controller tells where it is; plug-ins likewise."""
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.setattr("rtsched.cli.slurm.SLURM_CONF", tmp_path / "none")
+    scontrol = tmp_path / "bin" / "scontrol"
+    told = f"echo 'SLURM_CONF              = {tmp_path / 'slurm.conf'}'\n"
+    scontrol.write_text(scontrol.read_text() + told)
+    shown = run("slurm", "install", *site[2:]).stdout
+    assert f"--- {tmp_path / 'slurm.conf'}" in shown
+    found = run("slurm", "check", *site[2:]).stdout
+    assert "job_submit_rtsched.so is built" in " ".join(found.split())
 
 
 def test_install_shows_first(run, site, plugin, tmp_path):
