@@ -3,7 +3,7 @@
     python benchmarks/fuzz.py [--part NAME ...] [--inputs 1e4] [--seed 0] [--minutes M]
 
 An input must be taken, or refused with one of rtsched's own errors; another exception and an input
-that takes longer than ten seconds are findings, whose first input is kept in --keep. Memory is
+that takes half a minute of a processor are findings, whose first input is kept in --keep. Memory is
 limited to two GiB beyond what the process has at the start. The exit status is 1 if anything was
 found. The parts are those of tests/fuzzing.py; CI runs a short form (tests/unit/test_fuzzing.py).
 

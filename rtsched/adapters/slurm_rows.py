@@ -79,7 +79,7 @@ class SlurmRows:
     def append(self, n: int, given: Row) -> None:
         """Append `n` records; columns that are not given say nothing."""
         row = {
-            name: given[name].astype(dtype, copy=False)
+            name: _fitted(given[name], dtype, missing)
             if name in given
             else np.full(n, missing, dtype)
             for name, (dtype, missing) in COLUMNS.items()
@@ -240,6 +240,15 @@ class SlurmRows:
         self.assume("of a requeued job the last run counts", int((runs > 0).sum()))
         back = np.argsort(order[last])
         return order[last][back], order[first][back], runs[back].astype(np.int32)
+
+
+def _fitted(values: NDArray[Any], dtype: Any, missing: float) -> NDArray[Any]:
+    """Return a column in its type; a number that this cannot hold says nothing."""
+    if np.dtype(dtype).kind != "i" or np.can_cast(values.dtype, dtype):
+        return values.astype(dtype, copy=False)
+    bits = 8 * np.dtype(dtype).itemsize - 1
+    fits = (values >= -(2.0**bits)) & (values < 2.0**bits)
+    return np.where(fits, values, missing).astype(dtype)
 
 
 def _finish(row: dict[str, NDArray[Any]]) -> None:

@@ -206,3 +206,12 @@ def test_a_truncated_file(read: Read) -> None:
     log = read(whole[: whole.index('"job_id": 8') + 60])
     assert log.jobs.id.tolist() == [7]
     assert log.skipped.count == {"the record is no JSON, or cut short": 1}
+
+
+@pytest.mark.parametrize("count", [2**31, 2**62, 10**30, -(10**30), 1e308])
+def test_counts_beyond_all_machines(tmp_path: Path, count: float) -> None:
+    """A number that no record can hold says nothing; the job is read all the same."""
+    path = tmp_path / "log.json"
+    path.write_text(text(record(restart_cnt=count), record(job_id=8, restart_cnt=1)))
+    log = read_logs([path], ReadOptions(timezone="UTC"))
+    assert 8 in log.jobs.id.tolist()
