@@ -96,6 +96,15 @@ def broken(words: Words) -> str:
     return f"{PREFIX}the promised deadline can no longer be kept; {words.afterwards}"
 
 
+def begins_again(deadline: float, start: float, now: float) -> str:
+    """Return what a user reads whose job lost its nodes, and is still promised its deadline."""
+    when = "now" if start <= now + 1 else f"at {moment(start, now)}"
+    return (
+        f"{PREFIX}a node of the job was lost; it begins again, planned to start {when}, and is "
+        f"still promised to end by {moment(deadline, now)}"
+    )
+
+
 def too_many(most: int) -> str:
     """Return what a user reads who has as many promises as the site allows."""
     return f"{PREFIX}you have {most} promises, as many as one user may have"

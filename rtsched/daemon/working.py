@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.cycle import observe, steer
+from rtsched.daemon import messages
 from rtsched.daemon.merging import merge
 from rtsched.daemon.parked import AT_A_TIME, settled_parked
 from rtsched.daemon.replanning import replan
-from rtsched.model.actions import Action, Reserve, SetNodeWeight
+from rtsched.daemon.site import entry_of
+from rtsched.model.actions import Action, Reserve, SetNodeWeight, Tell
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import Decision, Record
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
+    from rtsched.model.snapshot import Snapshot
     from rtsched.model.state import State
 
 
@@ -93,6 +96,7 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
 
     At most `parked` of the parked jobs are judged.
     """
+    before = site.snapshot
     merged = merge(site, _without_periodic_nodes(sight, rules), rules.bench.words, now)
     judged = rules.bench.judge(merged.site, now, parked)
     site, changed = judged.site, [*merged.changed, *judged.changed]
@@ -104,10 +108,32 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
         changed += replanned.changed
         actions += replanned.actions
         problems += [replanned.problem] if replanned.problem else []
+    actions += _begin_again(site, before, now)
     plan = site.snapshot.plan
     reserve = Reserve(plan.entries.job, plan)
     whole = (reserve, *actions)
     return Settled(site, tuple(changed), whole, merged.events, judged.decisions, tuple(problems))
+
+
+def _begin_again(site: Site, before: Snapshot, now: float) -> list[Action]:
+    """Return what users are told whose promised jobs lost a node, and are planned anew.
+
+    `before` is what the look before showed; there they ran.
+    """
+    plan, runs, queued = site.snapshot.plan, before.allocations, site.snapshot.queued
+    again = np.isin(runs.entries.job, plan.entries.job) & np.isin(runs.entries.job, queued.id)
+    if not again.any():
+        return []
+    nodes, names = site.snapshot.cluster.nodes, before.cluster.nodes.texts("name")
+    usable = zip(nodes.texts("name"), site.snapshot.cluster.usable.tolist(), strict=True)
+    up = {name for name, good in usable if good}
+    texts = {}
+    for row in np.flatnonzero(again).tolist():
+        job = int(runs.entries.job[row])
+        if not {names[node] for node in runs.nodes_of(row).tolist()} <= up:
+            start = float(plan.entries.start[entry_of(plan, job)])
+            texts[job] = messages.begins_again(site.records[job].deadline, start, now)
+    return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 
 
 def _without_periodic_nodes(sight: Sight, rules: Rules) -> Sight:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
-from rtsched.model.actions import Requeue
+from rtsched.model.actions import Requeue, Tell
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
@@ -223,13 +223,18 @@ def insured(nodes: int) -> Scene:
 
 
 def test_an_insured_job_begins_again_on_the_spare_node() -> None:
-    """Its node died under it a moment before its end; it is planned at once, and nobody is told."""
+    """Its node died under it a moment before its end; it is planned at once, and its user told."""
     scene = insured(3)
     queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN + 30),)
     scene.look(T0 + 1, queued)
     scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)),))
     settled = scene.look(T0 + RUN, queued, down=(1,))
     assert not settled.changed
+    (tell,) = [each for each in settled.actions if isinstance(each, Tell)]
+    assert tell.job.tolist() == [7]
+    assert "begins again, planned to start now, and is still promised" in tell.text[0]
+    again = scene.look(T0 + RUN + 1, queued, down=(1,))
+    assert not [each for each in again.actions if isinstance(each, Tell)], "once"
     plan = scene.site.snapshot.plan
     assert plan.entries.start.tolist() == [T0 + RUN]
     assert sorted(plan.nodes.tolist()) == [0, 2]
