@@ -285,8 +285,7 @@ async def _promise(daemon: Daemon, promises: int) -> None:
         desk = Desk(daemon.policy.submits.chain, daemon.policy.live.daemon, daemon.words)
         judged = desk.judge(daemon.site, submission, "u", now)
         if judged.verdict == "admit":
-            daemon.admit(judged.site, judged.changed)
-        await asyncio.sleep(0)
+            await daemon.admit(judged.site, judged.changed)
 
 
 async def _measured(
@@ -306,8 +305,8 @@ async def _measured(
         daemon = Daemon(policy, store, worker, SlurmTranslator(), metrics, reread=lambda: policy)
         spool, admit = Spool(directory), daemon.admit
 
-        def admitted(site: Site, changed: Sequence[Record]) -> None:
-            admit(site, changed)
+        async def admitted(site: Site, changed: Sequence[Record]) -> None:
+            await admit(site, changed)
             spool.put(site, changed)
 
         daemon.admit = admitted  # type: ignore[method-assign]

@@ -31,7 +31,8 @@ _NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
 
 
 PATIENCE = 0.02
-"""Seconds that a submission waits for a cycle's last attempt; the filter waits 50 ms in all."""
+"""Seconds that a submission waits for the end of a cycle's last attempt; the filter waits 50 ms in
+all."""
 
 NAMED = 0.02
 """Seconds that a submission waits for the name service, in the same 50 ms."""
@@ -93,44 +94,72 @@ class Answers:
         chain = daemon.policy.submits.of(submission.jobs)
         desk = Desk(chain, settings, daemon.words)
         try:
-            judged = await self._judged(desk, submission, now)
+            judged, reply = await self._judged(desk, submission, now, asker)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
             log.warning("request_failed", kind=Kind.SUBMIT.name, error=str(error))
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
-        name = submission.jobs.texts("name")[0] or ""
+        self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
         if daemon.dry_run:
-            self._note(judged, name, submission.uid, now)
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
-        answer = daemon.translator.answer(submission, judged.ruling, judged.site.facts)
-        reply = encode(Kind.ANSWER, [(Tag(t), v) for t, v in answer.items()])
-        if not asker.waits():
-            raise HungUpError
-        if judged.changed:
-            daemon.admit(judged.site, judged.changed)
-            tokens = [record.token for record in judged.changed if record.standing in OPEN]
-            asker.if_unheard(partial(daemon.withdraw, tokens))
-        self._note(judged, name, submission.uid, now)
         return judged.verdict, reply
 
-    async def _judged(self, desk: Desk, submission: Submission, now: float) -> Judged:
-        """Judge a submission on the site as it is; none is judged while nothing may be promised."""
-        daemon, user = self.daemon, submission.jobs.texts("user")[0] or str(submission.uid)
-        judged = desk.judge(daemon.site, submission, user, now)
-        if not judged.changed or daemon.dry_run or daemon.admitting.is_set():
-            return judged
-        if await self._may_admit():
-            return desk.judge(daemon.site, submission, user, now)
-        return desk.later(daemon.site)
+    async def _judged(
+        self, desk: Desk, submission: Submission, now: float, asker: Asker
+    ) -> tuple[Judged, bytes]:
+        """Judge a submission, and write down what it is promised or offered; return the answer.
 
-    async def _may_admit(self) -> bool:
-        """Return whether promises may be given, now or as soon as a filter can wait for."""
+        It is judged at once; only what it is promised waits for its turn, and is judged again if
+        the site has changed by then.
+
+        Raises
+        ------
+        HungUpError
+            If nobody waits for the answer any more; then nothing was written down.
+        """
+        daemon, site = self.daemon, self.daemon.site
+        user = submission.jobs.texts("user")[0] or str(submission.uid)
+        judged = desk.judge(site, submission, user, now)
+        if daemon.dry_run or not judged.changed:
+            return judged, self._reply(submission, judged)
+        if not await self._in_turn(asker):
+            judged = desk.later(daemon.site)
+            return judged, self._reply(submission, judged)
         try:
-            await asyncio.wait_for(self.daemon.admitting.wait(), PATIENCE)
-        except TimeoutError:
-            return False
-        return self.daemon.admitting.is_set()
+            if daemon.site is not site:
+                judged = desk.judge(daemon.site, submission, user, now)
+            reply = self._reply(submission, judged)
+            if not asker.waits():
+                raise HungUpError
+            if judged.changed:
+                await daemon.admit(judged.site, judged.changed)
+                tokens = [record.token for record in judged.changed if record.standing in OPEN]
+                asker.if_unheard(partial(daemon.withdraw, tokens))
+        finally:
+            daemon.turn.release()
+        return judged, reply
+
+    async def _in_turn(self, asker: Asker) -> bool:
+        """Wait for the turn to change the site; return whether it was given.
+
+        Behind what others are promised just now the filter waits for as long as it likes; behind a
+        cycle's last attempt for a moment only: the job can as well be held for the next cycle.
+        """
+        while True:
+            try:
+                await asyncio.wait_for(self.daemon.turn.acquire(), PATIENCE)
+            except TimeoutError:
+                if self.daemon.last_attempt:
+                    return False
+                if not asker.waits():
+                    raise HungUpError from None
+            else:
+                return True
+
+    def _reply(self, submission: Submission, judged: Judged) -> bytes:
+        answer = self.daemon.translator.answer(submission, judged.ruling, judged.site.facts)
+        return encode(Kind.ANSWER, [(Tag(tag), value) for tag, value in answer.items()])
 
     def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
         if judged.judgement is not None:

@@ -161,9 +161,8 @@ class Daemon:
         self._recall = Recall(worker.ended, metrics.lookup_failed)
         self.lag = LoopLag(metrics.lagged)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
-        self.admitting = asyncio.Event()
-        self.admitting.set()
-        self._unheard: set[str] = set()
+        self.turn, self.last_attempt = asyncio.Lock(), False
+        self._withdrawing = set[asyncio.Task[None]]()
         self._untold = joined([])
         self._unwritten: tuple[Record, ...] = ()
         self._unsaid = self._damage = ""
@@ -173,17 +172,17 @@ class Daemon:
         self._read_again = False
         self._saved = -float("inf")
 
-    def admit(self, site: Site, changed: Sequence[Record]) -> None:
+    async def admit(self, site: Site, changed: Sequence[Record]) -> None:
         """Take in a site with a new promise or offer, and have the next cycle come soon.
 
-        Only while `admitting` is set, and on the site that is judged.
+        By who holds `turn`: whoever changes the site holds it, until the change is on the disk.
 
         Raises
         ------
         StoreError
             If it cannot be written down; then nothing is promised.
         """
-        self._adopt(site, changed)
+        await self._adopt(site, changed)
         for record in changed:
             if self.promised is not None and record.standing == "provisional":
                 self.promised.add(record.uid)
@@ -191,29 +190,31 @@ class Daemon:
 
     def withdraw(self, tokens: Collection[str]) -> None:
         """Withdraw promises and offers that nobody was told of; they count against nobody."""
-        self._unheard |= set(tokens)
-        if self.admitting.is_set():
-            self._withdraw_unheard()
+        task = asyncio.get_running_loop().create_task(self._withdraw(tokens))
+        self._withdrawing.add(task)
+        task.add_done_callback(self._withdrawing.discard)
 
-    def _withdraw_unheard(self) -> None:
-        now, site, tokens = self.clock(), self.site, self._unheard
-        gone = [r for r in site.records.values() if r.token in tokens and r.standing != "firm"]
-        self._unheard = set()
-        if not gone:
-            return
-        closed = [
-            msgspec.structs.replace(
-                r, standing="lapsed", why=UNHEARD, changed_at=now, expires=math.inf
-            )
-            for r in gone
-        ]
-        self._adopt_anyway(site.without(record.id for record in gone), closed)
+    async def _withdraw(self, tokens: Collection[str]) -> None:
+        async with self.turn:
+            now, site = self.clock(), self.site
+            gone = [r for r in site.records.values() if r.token in tokens and r.standing != "firm"]
+            if not gone:
+                return
+            closed = [
+                msgspec.structs.replace(
+                    r, standing="lapsed", why=UNHEARD, changed_at=now, expires=math.inf
+                )
+                for r in gone
+            ]
+            await self._adopt_anyway(site.without(record.id for record in gone), closed)
         self._wake.set()
 
-    def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
-        """Write down what changed; then, and only then, it is so."""
+    async def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
+        """Write down, beside the loop, what changed; then, and only then, it is so."""
         new, records = site.snapshot, (*self._unwritten, *changed)
-        self.store.commit(records, new.plan, new.version, new.cluster.nodes, site.unused)
+        await asyncio.to_thread(
+            self.store.commit, records, new.plan, new.version, new.cluster.nodes, site.unused
+        )
         self._unwritten = ()
         self.site = site
         for record in changed:
@@ -221,13 +222,13 @@ class Daemon:
             level = log.warning if record.standing in {"broken", "missed"} else log.info
             level("promise_changed", job=record.id, standing=record.standing, why=record.why)
 
-    def _adopt_anyway(self, site: Site, changed: Sequence[Record]) -> None:
+    async def _adopt_anyway(self, site: Site, changed: Sequence[Record]) -> None:
         """Take in a site that is so whether or not it can be written down.
 
         What cannot be written down now is written with the next commit.
         """
         try:
-            self._adopt(site, changed)
+            await self._adopt(site, changed)
         except StoreError as error:
             self._unwritten = (*self._unwritten, *changed)
             self.site, self._unsaid = site, str(error)
@@ -253,9 +254,9 @@ class Daemon:
         rules = self._rules(self.policy)
         result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
         self._untold = joined([])
-        self.site = replace(
-            self.site, snapshot=replace(self.site.snapshot, states=dict(result.states))
-        )
+        async with self.turn:
+            snapshot = replace(self.site.snapshot, states=dict(result.states))
+            self.site = replace(self.site, snapshot=snapshot)
         self.steered = result
         at.append(time.perf_counter())
         second, _ = await self._apply(result.actions)
@@ -333,16 +334,17 @@ class Daemon:
         for attempt in range(ATTEMPTS - 1):
             site = self.site
             settled = await self._settled(sight, max(AT_A_TIME >> 3 * attempt, LEAST))
-            if self.site is site:
-                self._take_in(settled)
-                return settled
-        self.admitting.clear()
-        try:
-            settled = await self._settled(sight, LEAST)
-            self._take_in(settled)
-        finally:
-            self.admitting.set()
-            self._withdraw_unheard()
+            async with self.turn:
+                if self.site is site:
+                    await self._take_in(settled)
+                    return settled
+        async with self.turn:
+            self.last_attempt = True
+            try:
+                settled = await self._settled(sight, LEAST)
+                await self._take_in(settled)
+            finally:
+                self.last_attempt = False
         return settled
 
     async def _settled(self, sight: Sight, parked: int) -> Settled:
@@ -350,13 +352,13 @@ class Daemon:
             settle, self.site, sight, self._rules(self.policy), self.clock(), parked
         )
 
-    def _take_in(self, settled: Settled) -> None:
+    async def _take_in(self, settled: Settled) -> None:
         """Take in what a cycle came to; the site must be the one that it was worked out from."""
         moved = settled.site.snapshot.version != self.site.snapshot.version
         for decision in settled.decisions:
             self.store.note(decision)
         if settled.changed or moved or self._unwritten:
-            self._adopt_anyway(settled.site, settled.changed)
+            await self._adopt_anyway(settled.site, settled.changed)
         else:
             self.site = settled.site
 

@@ -1,0 +1,94 @@
+"""A disk that takes its time, or none: the loop goes on, and no promise is given twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from running import Running, answer_of
+
+from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag
+from rtsched.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """Give a daemon with four idle nodes."""
+    one = Running(tmp_path)
+    yield one
+    one.close()
+
+
+def test_a_slow_commit_keeps_nobody_waiting(running: Running) -> None:
+    """Meanwhile who is promised nothing is answered; who would be is judged on what came of it."""
+    commit, begun, go_on = running.store.commit, threading.Event(), threading.Event()
+
+    def slowly(*arguments: object) -> None:
+        begun.set()
+        assert go_on.wait(30.0)
+        commit(*arguments)  # type: ignore[arg-type]
+
+    async def course() -> None:
+        await running.start()
+        running.store.commit = slowly  # type: ignore[method-assign,assignment]
+        first = running.asked(nodes=4, hours=0.6)
+        await asyncio.to_thread(begun.wait, 30.0)
+        assert running.standings() == [], "nothing is so before it is written down"
+        second = running.asked(nodes=4, hours=0.6)
+        _, third = await asyncio.to_thread(answer_of, running.asked(nodes=40))
+        assert third[Tag.VERDICT] == REJECT
+        go_on.set()
+        _, fields = await asyncio.to_thread(answer_of, first)
+        assert fields[Tag.VERDICT] == ACCEPT
+        _, fields = await asyncio.to_thread(answer_of, second)
+        assert fields[Tag.VERDICT] == REJECT
+        assert "Feasible" in str(fields[Tag.MESSAGE])
+        assert sorted(running.standings()) == ["offered", "provisional"]
+
+    asyncio.run(course())
+
+
+def test_submissions_at_once_share_no_nodes(running: Running) -> None:
+    """Each is judged on a site that holds what was promised just before."""
+
+    async def course() -> None:
+        await running.start()
+        lines = [running.asked(nodes=4, hours=1.1) for _ in range(3)]
+        answers = [await asyncio.to_thread(answer_of, line) for line in lines]
+        verdicts = sorted(int(fields[Tag.VERDICT]) for _, fields in answers)
+        assert verdicts == [ACCEPT, ACCEPT, REJECT], "in whichever order they are judged"
+        assert sorted(running.standings()) == ["offered", "provisional", "provisional"]
+        plan = running.daemon.site.snapshot.plan
+        starts, ends = sorted(plan.entries.start), sorted(plan.entries.end)
+        assert all(end <= start for end, start in zip(ends[:-1], starts[1:], strict=True))
+
+    asyncio.run(course())
+
+
+def test_what_cannot_be_written_down_is_not_promised(running: Running) -> None:
+    """The filter is answered with an error, and the next submission is judged as before."""
+    commit = running.store.commit
+
+    def fail(*arguments: object) -> None:
+        del arguments
+        raise StoreError(running.store.path, "database or disk is full")
+
+    async def course() -> None:
+        await running.start()
+        running.store.commit = fail  # type: ignore[method-assign,assignment]
+        kind, fields = await asyncio.to_thread(answer_of, running.asked())
+        assert kind is Kind.ERROR
+        assert "full" in str(fields[Tag.MESSAGE])
+        assert running.standings() == []
+        running.store.commit = commit  # type: ignore[method-assign]
+        _, fields = await asyncio.to_thread(answer_of, running.asked())
+        assert fields[Tag.VERDICT] == ACCEPT
+        assert running.standings() == ["provisional"]
+
+    asyncio.run(course())
