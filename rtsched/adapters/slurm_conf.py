@@ -30,6 +30,7 @@ _ENTITY = re.compile(
     r"\s*(?:NodeName|PartitionName|NodeSet|DownNodes|FrontendName)\b", re.IGNORECASE
 )
 _PAIR = re.compile(r"""([A-Za-z][A-Za-z0-9_]*)\s*\+?=\s*("[^"]*"|[^\s"]*)""")
+_CONTROLLER = re.compile(r"SlurmctldHost\s*=\s*\"?([^\s(\"]+)[^\s\"]*\"?", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*Include\s+(\S+)", re.IGNORECASE)
 
 
@@ -205,3 +206,27 @@ def with_all(value: str, ours: tuple[str, ...]) -> str:
     names = [name for name in value.split(",") if name]
     known = {name.lower() for name in names}
     return ",".join([*names, *(name for name in ours if name not in known)])
+
+
+def with_host(path: Path, host: str) -> str:
+    """Return a file and those it includes as one text that names one host of a controller.
+
+    Raises
+    ------
+    InputError
+        If one of them cannot be read.
+    """
+    return "".join(f"{line}\n" for line in _with_host(path, host, [path]))
+
+
+def _with_host(path: Path, host: str, seen: list[Path]) -> Iterator[str]:
+    for _, line in _logical(read(path)):
+        if match := _INCLUDE.match(line):
+            inner = path.parent / match[1]
+            if inner not in seen and len(seen) < MOST_INCLUDES and inner.exists():
+                seen.append(inner)
+                yield from _with_host(inner, host, seen)
+        elif _ENTITY.match(line):
+            yield line
+        else:
+            yield _CONTROLLER.sub(lambda found: found[0] if found[1] == host else "", line)

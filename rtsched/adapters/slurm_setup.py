@@ -13,7 +13,7 @@ from rtsched.adapters import readiness, slurm_conf
 from rtsched.adapters.readiness import Finding, socket_findings, user_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rtsched.adapters.slurm_nodes import Asked
 
@@ -269,6 +269,41 @@ def _controller(setup: Setup) -> Iterator[Finding]:
             f"slurmctld runs as {owner}, who may not ask the daemon",
             f'set filters = ["{owner}"] in the [daemon] table',
         )
+
+
+def controller_findings(
+    names: Sequence[str], standby: bool, database: Path, memory: str
+) -> Iterator[Finding]:
+    """Tell whether the daemon fits the controllers that there are.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Hosts of the controllers, by slurm.conf.
+    standby, database, memory
+        By the site's settings.
+    """
+    if standby and len(names) < 2:
+        yield Finding(
+            "note",
+            "standby is set, and slurm.conf names one controller only",
+            "take standby out of site.toml, or add the backup's SlurmctldHost",
+        )
+    elif not standby and len(names) > 1:
+        yield Finding(
+            "note",
+            f"slurm.conf names {len(names)} controllers, and promises are kept beside one of them: "
+            "when a backup takes over, jobs pass as on_failure says",
+            "a daemon on each of their hosts and standby = true, see docs/slurm/standby.md",
+        )
+    elif standby and memory and Path(memory).parent != database.parent:
+        yield Finding(
+            "wrong",
+            f"{memory} is not beside {database}: what one daemon remembers the others lack",
+            f'set memory = "{database.parent / Path(memory).name}" in the [slurm] table',
+        )
+    elif standby:
+        yield Finding("good", f"the daemons of {', '.join(names)} share {database}")
 
 
 def _permissions(setup: Setup) -> Iterator[Finding]:

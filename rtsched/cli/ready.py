@@ -91,7 +91,9 @@ def daemon_findings(path: Path, page: str) -> list[Finding]:
         return [Finding("wrong", str(error), "`systemctl start rtsched`; its log says what fails")]
     told = [Finding("wrong", f"the daemon tells: {problem}", page) for problem in report.problems]
     dry = Finding("note", "the daemon is on a dry-run: it promises and changes nothing")
-    state = [dry] if report.mode == "dry-run" else []
+    others = ", ".join(f"{peer.host} {peer.state}" for peer in report.peers)
+    standby = Finding("good", f"the daemon is on standby ({others})")
+    state = {"dry-run": [dry], "standby": [standby]}.get(report.mode, [])
     return [*state, *told] or [Finding("good", "the daemon answers, and tells of no problem")]
 
 

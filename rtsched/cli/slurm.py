@@ -275,12 +275,16 @@ def looked(
     slurm_conf: Path, config: Path, submit_conf: Path
 ) -> tuple[Setup, list[Finding], SlurmSettings]:
     """Return what there is, what is wrong with the site's settings, and those for Slurm."""
+    from rtsched.adapters.slurm.control import controllers
     from rtsched.adapters.slurm_look import look
+    from rtsched.adapters.slurm_setup import controller_findings
 
     site, found = site_settings(config)
     run, users = Path(site.daemon.run), site.daemon.asking_users()
     setup = look(slurm_conf, site.slurm, run, users, submit_conf)
-    return setup, found, site.slurm
+    hosts, database = controllers(slurm_conf), Path(site.daemon.database)
+    daemons = controller_findings(hosts, site.daemon.standby, database, site.slurm.memory)
+    return setup, [*found, *daemons], site.slurm
 
 
 def _change(path: Path, old: str, new: str, after: str) -> None:

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from rtsched.daemon.reports import StatusReport
 
 
+MODES = {
+    "live": "",
+    "dry-run": ", a dry-run that changes nothing",
+    "standby": ", on standby",
+}
+"""What is said of a daemon's mode."""
+
+
 @click.command("status")
 @click.option("--metrics", is_flag=True, help="Print the metrics in Prometheus' text format.")
 @json_option
@@ -50,12 +58,15 @@ def command(ctx: click.Context, metrics: bool, as_json: bool, path: str) -> None
 
 def show(out: Console, report: StatusReport) -> None:
     """Print a report."""
-    mode = ", a dry-run that changes nothing" if report.mode == "dry-run" else ""
+    mode = MODES[report.mode]
     indented(out, f"rtsched {report.version} on {report.system}{mode}", 0, "bold")
     show_facts(out, facts(report))
     for problem in report.problems:
         indented(out, problem, 18, "yellow", lead="  problem")
     out.print()
+    if report.mode == "standby":
+        out.print("promises are known where the active daemon runs")
+        return
     if not report.promises:
         out.print("no promises" if report.everyone else "you have no promises")
         return
@@ -68,6 +79,12 @@ def facts(report: StatusReport) -> list[tuple[str, str]]:
     from rtsched.report.wording import clocked
 
     now = report.now
+    peers = [
+        (f"on {each.host}", each.state + (f", seen {when(each.seen, now)}" if each.seen else ""))
+        for each in report.peers
+    ]
+    if report.mode == "standby":
+        return [("running since", when(report.started, now)), *peers]
     looked = "never" if report.looked is None else gap(min(report.looked, now), now)
     found = [
         ("running since", when(report.started, now)),
@@ -86,4 +103,4 @@ def facts(report: StatusReport) -> list[tuple[str, str]]:
     if report.standings:
         counts = (f"{number:,} {name}" for name, number in report.standings.items())
         found.append(("promises", ", ".join(counts)))
-    return found
+    return [*found, *peers]

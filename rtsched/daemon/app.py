@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.records import Record
+    from rtsched.daemon.reports import Peer
     from rtsched.daemon.server import Door
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
@@ -94,6 +95,20 @@ class Policy:
     def chains(self) -> list[Chain]:
         """Return all chains, for their books."""
         return [*self.submits.all(), *self.cycles.all(), *self.queries.all()]
+
+
+def words_of(translator: Translator) -> Words:
+    """Return how a batch system's users are spoken to."""
+    return Words(translator.asking, translator.name_of, translator.afterwards)
+
+
+def rules_of(policy: Policy, words: Words, dry_run: bool = False) -> Rules:
+    """Return what cycles are worked out by."""
+    daemon, cycles = policy.live.daemon, policy.cycles
+    young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
+    most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
+    bench = Bench(cycles, words, most, dry_run, unused)
+    return Rules(cycles, cycles.planner_alone, young, bench)
 
 
 @dataclass
@@ -151,12 +166,13 @@ class Daemon:
     ) -> None:
         self.policy, self.store, self.worker = policy, store, worker
         self.translator, self.metrics = translator, metrics
-        self.words = Words(translator.asking, translator.name_of, translator.afterwards)
+        self.words = words_of(translator)
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
         self.promised = promised
         self.site: Site = restored(store.load())
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
+        self.peers: Callable[[], tuple[Peer, ...]] = tuple
         self.status = Status(clock())
         self._recall = Recall(worker.ended, metrics.lookup_failed)
         self.lag = LoopLag(metrics.lagged)
@@ -322,12 +338,7 @@ class Daemon:
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self, policy: Policy) -> Rules:
-        daemon = policy.live.daemon
-        young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
-        cycles = policy.cycles
-        most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
-        bench = Bench(cycles, self.words, most, self.dry_run, unused)
-        return Rules(cycles, cycles.planner_alone, young, bench)
+        return rules_of(policy, self.words, self.dry_run)
 
     async def _settle(self, sight: Sight) -> Settled:
         """Work out in a thread what a look means, until no submission comes in between."""
@@ -363,7 +374,14 @@ class Daemon:
             self.site = settled.site
 
     async def _apply(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:
-        """Have actions carried out; return the changes that they came to, and their outcomes."""
+        """Have actions carried out; return the changes that they came to, and their outcomes.
+
+        Raises
+        ------
+        StoreError
+            If the daemon of another host took over; then nothing is done.
+        """
+        await asyncio.to_thread(self.store.confirm)
         changes, dones = await self.worker.apply(actions, self.dry_run)
         for done in dones:
             self._report(done)
@@ -443,7 +461,6 @@ class Daemon:
                 if not self._stop.is_set():
                     await self._try_cycle()
         finally:
-            notify("STOPPING=1")
             self.lag.stop()
             watching.cancel()
             for door, _ in doors:
@@ -452,6 +469,10 @@ class Daemon:
                 await self._save(at_once=True)
             await self.worker.close()
             log.info("daemon_stopped")
+
+    def stop(self) -> None:
+        """Have `run` come to its end."""
+        self._stop.set()
 
     def _check_database(self) -> None:
         """Check all of a large database, beside the daemon's work; damage is told, not more.

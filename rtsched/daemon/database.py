@@ -21,11 +21,15 @@ CHECKED_AT_ONCE = 64 * 2**20
 _APPLICATION = 0x52545351  # "RTSQ", in the file's header
 
 
-def hold(path: Path) -> int | None:
-    """Make the file, for its owner alone, and keep other daemons away from it."""
+def hold(path: Path, host: str = "") -> int | None:
+    """Make the file, for its owner alone, and keep other daemons away from it.
+
+    Where several hosts share it, those of this `host`: among hosts a `Claim` decides.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = f"{path}.{host}.lock" if host else f"{path}.lock"
+        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(
             path,
@@ -49,8 +53,12 @@ def connect(path: Path) -> sqlite3.Connection:
     )
 
 
-def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> bool:
-    """Bring the file to the newest schema; return whether all of it was checked first."""
+def prepare(base: sqlite3.Connection, path: Path, synchronous: str, shared: bool = False) -> bool:
+    """Bring the file to the newest schema; return whether all of it was checked first.
+
+    A write-ahead log needs memory that all who use the file share. A rollback journal needs the
+    file system's locks alone, and so serves several hosts (SQLite documentation, wal.html).
+    """
     (pages,), (size,) = (base.execute(f"PRAGMA page_{of}").fetchone() for of in ("count", "size"))
     small = bool(pages * size <= CHECKED_AT_ONCE)
     if small:
@@ -59,7 +67,7 @@ def prepare(base: sqlite3.Connection, path: Path, synchronous: str) -> bool:
     (tables,) = base.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != _APPLICATION:
         raise StoreError(path, "is a database of something else; give the daemon another file")
-    base.execute("PRAGMA journal_mode = WAL")
+    base.execute(f"PRAGMA journal_mode = {'TRUNCATE' if shared else 'WAL'}")
     base.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
     _migrate(base, path)
     return small

@@ -170,7 +170,7 @@ class Metrics:
 
     def watch(self, books: Callable[[], Iterable[Books]]) -> None:
         """Show what chains count of their hooks; `books` is called when the metrics are read."""
-        self._books.append(books)
+        self._books[:] = [books]
 
     def answered(self, kind: str, result: str, seconds: float) -> None:
         """Count a request of the submit filter."""

@@ -16,6 +16,7 @@ from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.fair import BusyError, FairThread
 from rtsched.daemon.site import entry_of
+from rtsched.daemon.standby import unseen
 from rtsched.daemon.submits import Desk
 from rtsched.daemon.waiting import helps, terms, waits
 from rtsched.errors import RtschedError
@@ -156,6 +157,7 @@ class Reader:
         daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
         shown = [r for r in site.records.values() if everyone or r.uid == self.uid]
+        peers = daemon.peers()
         return reports.StatusReport(
             version=__version__,
             mode=self._mode(),
@@ -170,10 +172,11 @@ class Reader:
             cycle_s=status.last_cycle_s or None,
             standings=daemon.store.counts(),
             lag_s=round(daemon.lag.longest(), 6),
-            problems=status.told(),
+            problems=(*status.told(), *unseen(peers)),
             everyone=everyone,
             promises=self._promises(shown),
             metrics=daemon.metrics.text() if metrics and everyone else "",
+            peers=peers,
         )
 
     def plan(self) -> reports.PlanReport:

@@ -65,11 +65,24 @@ class Verdict(msgspec.Struct, frozen=True):
     user: Annotated[str, Meta(description="Who submitted; told to admins only.")] = ""
 
 
+class Peer(msgspec.Struct, frozen=True):
+    """The daemon of another controller's host, by what it wrote beside the database."""
+
+    host: Annotated[str, Meta(description="As the batch system knows it.")]
+    state: Annotated[
+        str, Meta(description="`active`, `standby`, `stopped`, or `silent` for some seconds.")
+    ]
+    seen: Annotated[Time, Meta(description="When it wrote last, by its clock.")] = None
+
+
 class StatusReport(Report, frozen=True):
     """How the daemon is, and the promises that the asker may see."""
 
     version: Annotated[str, Meta(description="Release of the daemon.")]
-    mode: Annotated[Literal["live", "dry-run"], Meta(description="Whether it changes anything.")]
+    mode: Annotated[
+        Literal["live", "dry-run", "standby"],
+        Meta(description="Whether it changes anything; `standby`: another host's daemon does."),
+    ]
     system: Annotated[str, Meta(description="The batch system.")]
     now: Annotated[float, Meta(description="The daemon's clock.")]
     started: Annotated[float, Meta(description="When the daemon started.")]
@@ -93,6 +106,9 @@ class StatusReport(Report, frozen=True):
     ] = False
     promises: Annotated[tuple[Promise, ...], Meta(description="Open ones, by planned start.")] = ()
     metrics: Annotated[str, Meta(description="Prometheus text, where it was asked for.")] = ""
+    peers: Annotated[
+        tuple[Peer, ...], Meta(description="Daemons of other controllers' hosts.")
+    ] = ()
 
 
 class Status(Question, frozen=True, tag="status"):

@@ -26,6 +26,14 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: Annotated[
         str, Meta(description="Where promises are kept (SQLite); its directory must be writable.")
     ] = "/var/lib/rtsched/rtsched.db"
+    standby: Annotated[
+        bool,
+        Meta(
+            description="A daemon runs on the host of each slurmctld, and `database` is in a "
+            "directory that they share; the one whose slurmctld has control is active, the others "
+            "are on standby. For Slurm."
+        ),
+    ] = False
     durable: Annotated[
         Literal["full", "normal"],
         Meta(

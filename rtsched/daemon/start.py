@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +17,25 @@ import structlog
 
 from rtsched.adapters.condor import CondorSystem, CondorTranslator
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
+from rtsched.adapters.slurm.control import LocalController
 from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import Kind
 from rtsched.chain import Chain
 from rtsched.daemon.answers import Answers
-from rtsched.daemon.app import Daemon, Policy
+from rtsched.daemon.app import Daemon, Policy, rules_of, words_of
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.claim import Claim
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.notify import notify, watch
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries, Reader
 from rtsched.daemon.server import Door
+from rtsched.daemon.standby import BEAT, SharedDoor, Standby
 from rtsched.daemon.store import Store
+from rtsched.daemon.warming import warm_up
 from rtsched.daemon.worker import Worker
-from rtsched.errors import ConfigError
+from rtsched.errors import ConfigError, RtschedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,6 +72,8 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Polic
         for member in chains[0].chain.members
         if (why := getattr(member.plugin, "only_replayed", ""))
     ]
+    if live.daemon.standby and live.daemon.system != "slurm":
+        problems.append("daemon.standby: is for Slurm; take it out")
     if problems:
         raise ConfigError(problems)
     return Policy(live, *chains)
@@ -92,8 +101,18 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
     live = read()
     log_events(live.daemon.log_level)
     sys.setswitchinterval(TURN)
-    with _store(live, dry_run) as store:
-        asyncio.run(_serve(live, store, lambda: policy_of(read()), dry_run))
+
+    def reread() -> Policy:
+        return policy_of(read())
+
+    try:
+        if live.daemon.standby and not dry_run:
+            asyncio.run(_serve_in_turn(live, reread))
+        else:
+            with _store(live, dry_run) as store:
+                asyncio.run(_serve(live, store, reread, dry_run))
+    finally:
+        notify("STOPPING=1")
 
 
 def plan_once(live: LiveSite) -> PlanReport:
@@ -108,7 +127,7 @@ def plan_once(live: LiveSite) -> PlanReport:
     """
 
     async def one_cycle() -> PlanReport:
-        daemon = _daemon(live, store, lambda: policy_of(live), dry_run=True)
+        daemon = _daemon(policy_of(live), store, lambda: policy_of(live), Metrics(), dry_run=True)
         try:
             await daemon.cycle()
         finally:
@@ -130,18 +149,24 @@ def _store(live: LiveSite, dry_run: bool) -> Iterator[Store]:
         yield stack.enter_context(Store(database, live.daemon.durable))
 
 
-def _daemon(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run: bool) -> Daemon:
-    factory, translator = system_of(live)
-    worker, metrics = Worker(factory, live.daemon.patience), Metrics()
+def _daemon(
+    policy: Policy,
+    store: Store,
+    reread: Callable[[], Policy],
+    metrics: Metrics,
+    dry_run: bool = False,
+) -> Daemon:
+    factory, translator = system_of(policy.live)
+    worker = Worker(factory, policy.live.daemon.patience)
     daemon = Daemon(
-        policy_of(live),
+        policy,
         store,
         worker,
         translator,
         metrics,
         reread=reread,
         dry_run=dry_run,
-        promised=_promised(live) if not dry_run else None,
+        promised=_promised(policy.live) if not dry_run else None,
     )
     metrics.watch(lambda: [chain.books for chain in daemon.policy.chains()])
     return daemon
@@ -157,9 +182,9 @@ def _promised(live: LiveSite) -> PromisedJobs | None:
 
 async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run: bool) -> None:
     settings = live.daemon
-    daemon = _daemon(live, store, reread, dry_run)
-    daemon.metrics.listen(settings.metrics_port)
-    asking = await asyncio.to_thread(_uids, settings.asking_users())
+    metrics = Metrics()
+    daemon = _daemon(policy_of(live), store, reread, metrics, dry_run)
+    metrics.listen(settings.metrics_port)
     run = Path(settings.run)
     asking = await asyncio.to_thread(_uids, settings.asking_users())
     submits = Door(
@@ -174,6 +199,92 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
         await daemon.run([(submits, settings.asking_group()), (queries, None)])
     finally:
         answering.close()
+
+
+async def _serve_in_turn(live: LiveSite, reread: Callable[[], Policy]) -> None:
+    """Be on standby and active by turns, as the controller of this host is."""
+    settings, run = live.daemon, Path(live.daemon.run)
+    controller = LocalController(live.slurm, run)
+    standby = Standby(Path(settings.database), controller, settings.system)
+    metrics = Metrics()
+    uids = await asyncio.to_thread(_uids, settings.asking_users())
+    metrics.listen(settings.metrics_port)
+    asked = (Kind.SUBMIT, Kind.MODIFY)
+    submits = SharedDoor(run / "submit.sock", asked, standby.answer_filter, uids)
+    queries = SharedDoor(run / "query.sock", (Kind.QUERY,), standby.answer_query)
+    words, stop, loop = words_of(system_of(live)[1]), asyncio.Event(), asyncio.get_running_loop()
+
+    ready = asyncio.Event()
+    alive = asyncio.create_task(watch(ready.is_set))
+    policy: Policy
+
+    def warmed() -> Policy:
+        made = reread()
+        warm_up(made, rules_of(made, words))
+        return made
+
+    async def reload() -> None:
+        nonlocal policy
+        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            policy = await asyncio.to_thread(warmed)
+        except RtschedError as error:
+            log.error("reload_failed", error=str(error))
+        finally:
+            notify("READY=1")
+
+    policy, reloads = await asyncio.to_thread(warmed), set[asyncio.Task[None]]()
+    doors: list[tuple[SharedDoor, str | None]] = [
+        (submits, settings.asking_group()),
+        (queries, None),
+    ]
+    try:
+        for door, group in doors:
+            await door.listen(group)
+        notify("READY=1")
+        ready.set()
+        while True:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(
+                signal.SIGHUP, lambda: reloads.add(asyncio.create_task(reload()))
+            )
+            if not await standby.until_in_control(stop):
+                break
+            claim = Claim(controller.host)
+            try:
+                store = await asyncio.to_thread(Store, settings.database, settings.durable, claim)
+            except StoreError as error:
+                log.error("not_taken_over", error=str(error))
+                await asyncio.sleep(BEAT)
+                continue
+            with store:
+                daemon = _daemon(policy, store, reread, metrics)
+                daemon.peers = standby.roster.shown
+                answering = Queries(daemon, os.getuid())
+                submits.active, queries.active = Answers(daemon).answer, answering.answer
+                if stop.is_set():
+                    break
+                watcher = asyncio.create_task(_watch(standby, store, claim, daemon))
+                try:
+                    await daemon.run(doors)
+                finally:
+                    superseded = watcher.done()
+                    watcher.cancel()
+                    answering.close()
+            if not superseded:
+                break
+            policy = daemon.policy
+    finally:
+        alive.cancel()
+        standby.roster.write("stopped", "")
+        for door, _ in doors:
+            door.leave()
+
+
+async def _watch(standby: Standby, store: Store, claim: Claim, daemon: Daemon) -> None:
+    await standby.watch(store, claim)
+    daemon.stop()
 
 
 def _uids(names: Iterable[str]) -> set[int]:

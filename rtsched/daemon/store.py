@@ -33,6 +33,7 @@ from rtsched.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rtsched.daemon.claim import Claim
     from rtsched.model.cluster import Nodes
     from rtsched.model.schedule import Schedule
 
@@ -85,6 +86,8 @@ class Store:
     synchronous : {"full", "normal"}
         `full`: a commit that returned survives a power cut. `normal`: it survives a kill of the
         daemon, and a power cut may take the last ones (SQLite manual, PRAGMA synchronous).
+    claim : Claim, optional
+        Take the file over from the daemons of other hosts that share it.
 
     Raises
     ------
@@ -98,22 +101,37 @@ class Store:
         Whether all of the file was checked when it was opened; a large one waits for `check`.
     """
 
-    def __init__(self, path: str | Path, synchronous: Literal["full", "normal"] = "full") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        synchronous: Literal["full", "normal"] = "full",
+        claim: Claim | None = None,
+    ) -> None:
         self.path = Path(path)
         self._lock, self._tidying, self._asking = RLock(), RLock(), RLock()
         self._notes: list[Decision] = []
         self._nodes: Nodes | None = None
         self._names: list[str] | None = None
         self._unused: Unused = {}
-        self._held = hold(self.path)
+        self._claim = claim
+        shared = claim is not None
+        if shared:  # with a rollback journal readers and writers have to take turns
+            self._asking = self._lock
+        self._held = hold(self.path, claim.host if claim is not None else "")
         try:
             with self._told():
                 self._base = connect(self.path)
-                self.checked = prepare(self._base, self.path, synchronous)
+                # A reader of all of a shared file would keep commits out for that long.
+                self.checked = prepare(self._base, self.path, synchronous, shared) or shared
+                if claim is not None:
+                    claim.take(self._base)
                 self._base.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
                 self._asked, self._side = connect(self.path), connect(self.path)
                 self._asked.execute("PRAGMA query_only = ON")
-                self._side.execute("PRAGMA synchronous = NORMAL")
+                if shared:
+                    self._side.execute("PRAGMA journal_mode = TRUNCATE")
+                else:
+                    self._side.execute("PRAGMA synchronous = NORMAL")
                 self._side.execute("PRAGMA wal_autocheckpoint = 0")
         except BaseException:
             self.close()
@@ -138,6 +156,18 @@ class Store:
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
+
+    def confirm(self) -> None:
+        """Do nothing where this daemon may write.
+
+        Raises
+        ------
+        StoreError
+            If a daemon on another host took the file over.
+        """
+        if self._claim is not None:
+            with self._told():
+                self._claim.check(self._base, self.path)
 
     def commit(
         self,
@@ -345,7 +375,10 @@ class Store:
 
     @contextmanager
     def _question(self) -> Iterator[sqlite3.Connection]:
-        """Give the database for reading, to one thread at a time; no commit waits for that."""
+        """Give the database for reading, to one thread at a time.
+
+        No commit waits for that, but where other hosts share the file.
+        """
         with self._asking, self._worded():
             yield self._asked
 
@@ -369,6 +402,8 @@ class Store:
             base = self._base if base is None else base
             base.execute("BEGIN IMMEDIATE")
             try:
+                if self._claim is not None:
+                    self._claim.check(base, self.path)
                 passing("begun")
                 yield base
                 passing("written")

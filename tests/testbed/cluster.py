@@ -6,7 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from testbed import accounting, images
+from testbed import accounting, backup, images
+from testbed.backup import SecondHost
 from testbed.box import Box, SubmitError
 from testbed.errors import TestbedError
 from testbed.node import Node
@@ -55,6 +56,7 @@ class Cluster(Box):
     ) -> None:
         super().__init__(suite, files=files, software=software, detached=detached)
         self.slurm = slurm or SlurmOptions()
+        self._backup: Cluster | None = None
 
     def _bare_layer(self) -> Layer:
         return images.stack(self.suite)
@@ -69,6 +71,10 @@ class Cluster(Box):
 
     def _prepare(self) -> None:
         self.write({"/etc/slurm/slurm.conf": self.slurm.slurm_conf()})
+        if self.slurm.backup:
+            self.write(
+                {"/etc/hosts": f"127.0.0.1 localhost head\n{backup.ADDRESS} {backup.NAME}\n"}
+            )
         if self.slurm.job_submit_lua:
             self.write({"/etc/slurm/job_submit.lua": self.slurm.job_submit_lua})
         self.run(["install", "-d", "-o", "slurm", "-g", "slurm", "/run/slurm"])
@@ -83,6 +89,9 @@ class Cluster(Box):
                 words = ["sacctmgr", "--immediate", "modify", "user", "rtsched", "set", level]
                 self.run(words)
         self.start_slurmctld()
+        if self.slurm.backup:
+            self.restart_slurmctld()  # so all of its state is saved, without which none takes over
+            self.backup().start_slurmctld()
         for node in self.slurm.nodes:
             if node in self.slurm.apart:
                 self.add_host(node)
@@ -160,15 +169,24 @@ class Cluster(Box):
     # Slurm's daemons
 
     def start_slurmctld(self) -> None:
-        """Start the controller and wait until it answers."""
+        """Start this host's controller and wait until it answers."""
+        up = f" at {backup.NAME if isinstance(self.box, SecondHost) else 'head'} is UP"
         ping = ["scontrol", "ping"]
         self.services.start(
             "slurmctld",
             ["slurmctld", "-D"],
             user="slurm",
-            ready=lambda: self.box.listens(6817) and " is UP" in self.run(ping, check=False).stdout,
+            ready=lambda: self.box.listens(6817) and up in self.run(ping, check=False).stdout,
             timeout=60,
         )
+
+    def backup(self) -> Cluster:
+        """Return the cluster as it is seen on the backup controller's host."""
+        if self._backup is None:
+            self._backup = Cluster(self.suite, self.slurm, detached=True)
+            self._backup._box = SecondHost(self.box)
+            self._backup._box.start()
+        return self._backup
 
     def stop_slurmctld(self) -> None:
         """Stop the controller; it saves its state."""
@@ -180,9 +198,13 @@ class Cluster(Box):
         Not while it saves: killed between two names of one file, Slurm 26.05 finds no node state at
         its next start, and ends.
         """
+        self.wait_saved()
+        self.services.stop("slurmctld", "KILL")
+
+    def wait_saved(self) -> None:
+        """Wait until the controller saves none of its state just now."""
         states = self.path("/var/spool/slurmctld")
         wait_for("nothing is being saved", lambda: states.stat().st_mtime < time.time() - 0.5)
-        self.services.stop("slurmctld", "KILL")
 
     def restart_slurmctld(self) -> None:
         """Stop and start the controller."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from testbed.backup import ADDRESS, NAME
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -53,6 +55,9 @@ ACCOUNTING: dict[str, str] = {
     "JobAcctGatherType": "jobacct_gather/none",
     "PriorityWeightFairshare": "10000",
 }
+
+BACKUP: dict[str, str] = {"SlurmctldTimeout": "6", "CommunicationParameters": "NoCtldInAddrAny"}
+"""With a backup controller: each listens at its own address, and it takes over soon."""
 
 DATABASE_CONF = """\
 AuthType=auth/munge
@@ -99,6 +104,8 @@ class SlurmOptions:
         Run MariaDB and slurmdbd.
     admin_level : {"Operator", "Admin", "None"}
         What the user rtsched is to Slurm; without database, nothing.
+    backup : bool
+        Run a backup controller, on a second host (`testbed.backup`).
     """
 
     fast: int = 5
@@ -112,6 +119,7 @@ class SlurmOptions:
     job_submit_lua: str = ""
     database: bool = True
     admin_level: str = "Operator"
+    backup: bool = False
 
     @property
     def nodes(self) -> list[str]:
@@ -124,8 +132,11 @@ class SlurmOptions:
         settings = STANDARD | (ACCOUNTING if self.database else {})
         if self.job_submit:
             settings = settings | {"JobSubmitPlugins": ",".join(self.job_submit)}
+        if self.backup:
+            settings = settings | BACKUP
         settings = settings | dict(self.settings)
         lines = [f"{name}={value}" for name, value in settings.items() if value]
+        lines += [f"SlurmctldHost={NAME}({ADDRESS})"] * self.backup
         lines += _node_line("fast", self.fast, 18000, "Features=fast")
         lines += _node_line("slow", self.slow, 18100, "Features=slow")
         lines += _node_line("down", self.down, 20000, "State=DOWN")

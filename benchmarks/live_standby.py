@@ -1,0 +1,192 @@
+"""Kill the first of two controllers' hosts again and again; count promises lost and invented.
+
+    python benchmarks/live_standby.py [--takeovers 20] [--json]
+
+A real Slurm with a backup controller and a daemon of ours beside each. While jobs with deadlines
+are submitted, slurmctld and the daemon of the first host are killed (signal 9) at a moment drawn
+from a seed; controller and daemon of the second host take over. Then the first host is started
+again, which gives control back to it. It needs root on Linux with debootstrap, as tests/testbed
+does. The exit status is 1 if a promise was lost or invented, or a reservation is stuck.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
+
+from promising import OPEN, SITE, Live, Said, eventually, in_minutes  # noqa: E402
+from testbed import Cluster, SlurmOptions  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TIMEOUT = 6
+"""Slurm's SlurmctldTimeout, seconds."""
+
+READY = 0.1
+"""Seconds between two questions to a host that takes over."""
+
+
+class Stream:
+    """A user who submits jobs with deadlines, one after the other, from the second host."""
+
+    def __init__(self, live: Live) -> None:
+        self.live, self.said = live, list[tuple[float, Said]]()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._submit)
+
+    def __enter__(self) -> Stream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _submit(self) -> None:
+        while not self._stop.is_set():
+            said = self.live.submit("-N1", "--time=2", in_minutes(240), script="sleep 1")
+            self.said.append((time.monotonic(), said))
+            time.sleep(0.05)
+
+    def wait_promised(self, since: float) -> float:
+        """Return how long after `since` the next promise was read."""
+        return self._first(since, lambda said: said.promised)
+
+    def wait_taken(self, since: float) -> float:
+        """Return how long after `since` the next job was taken by a controller."""
+        return self._first(since, lambda said: said.job != 0)
+
+    def _first(self, since: float, what: Callable[[Said], bool]) -> float:
+        found = eventually(lambda: [at for at, s in self.said if at > since and what(s)], 90)
+        return float(min(found) - since)
+
+
+def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
+    """Do it so many times; return what came of it."""
+    head, other = Live(cluster), Live(cluster.backup())
+    chance = random.Random(1)  # noqa: S311
+    taken, promised, given_back = list[float](), list[float](), list[float]()
+    with Stream(other) as stream:
+        stream.wait_promised(time.monotonic())
+        for number in range(count):
+            time.sleep(chance.uniform(0.5, 3.0))
+            cluster.wait_saved()
+            for name in ("rtsched", "slurmctld"):
+                cluster.services.signal(name, "KILL")
+            killed = time.monotonic()
+            taken.append(stream.wait_taken(killed))
+            promised.append(stream.wait_promised(killed))
+            time.sleep(chance.uniform(0.5, 3.0))
+            cluster.start_daemon()
+            begun = time.monotonic()
+            cluster.start_slurmctld()
+            eventually(lambda: head.ask("status")["mode"] == "live", 60)
+            given_back.append(stream.wait_promised(begun))
+            print(
+                f"{number + 1}: taken over after {taken[-1]:.1f} s, promised again after "
+                f"{promised[-1]:.1f} s, given back in {given_back[-1]:.1f} s",
+                file=sys.stderr,
+            )
+    said = [each for _, each in stream.said]
+    return {
+        "takeovers": count,
+        "submissions": len(said),
+        "promised": sum(each.promised for each in said),
+        "let in without a promise": sum(bool(each.job) and not each.promised for each in said),
+        "refused by Slurm": sum(not each.job for each in said),
+        "controller answers again after s": median(taken),
+        "slowest takeover of the controller s": max(taken),
+        "promises are given again after s": median(promised),
+        "slowest s": max(promised),
+        "longest time from controller to promise s": max(
+            after - before for before, after in zip(taken, promised, strict=True)
+        ),
+        "given back in s": median(given_back),
+        **judged(head, said),
+    }
+
+
+def judged(live: Live, said: list[Said]) -> dict[str, Any]:
+    """Return what is wrong between what users read, what the jobs carry and what is written down.
+
+    A controller that is killed may lose the jobs that it took in since it last saved its state, and
+    gives their numbers again: a promise whose job Slurm lost must not stay open.
+    """
+    eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 60)
+    kept = {each.token: each for each in live.kept()}
+    tokens = {job: text.removeprefix("rtsched:") for job, text in live.tokens().items()}
+    of_job: dict[int, list[Said]] = {}
+    for each in said:
+        of_job.setdefault(each.job, []).append(each)
+    lost_by_slurm, wrong = 0, list[str]()
+    for job, those in of_job.items():
+        if not job:
+            continue
+        lost_by_slurm += len(those) - 1
+        records = [each for each in kept.values() if each.id == job]
+        alive = [each for each in records if each.standing in {"firm", "kept"}]
+        promises = sum(each.promised for each in those)
+        known = job in tokens or any(each.standing == "kept" for each in records)
+        if len(alive) > min(promises, 1):
+            wrong.append(f"invented: job {job}: {alive}")
+        if those[-1].promised and known and not alive:
+            wrong.append(f"lost: job {job}: {records}")
+        if those[-1].promised and not known:
+            lost_by_slurm += 1
+            wrong += [f"stuck: job {job}: {each}" for each in alive if each.standing in OPEN]
+        if tokens.get(job, "unjudged") != "unjudged" and not those[-1].promised:
+            wrong.append(f"invented: job {job} with {tokens[job]!r}")
+    jobs = {str(each.id) for each in kept.values() if each.standing in OPEN}
+    stuck = [
+        name
+        for name in live.reservations()
+        if name.rpartition("_")[2].isdigit() and name.rpartition("_")[2] not in jobs
+    ]
+    return {
+        "jobs that Slurm lost": lost_by_slurm,
+        "promises lost": sum(text.startswith("lost") for text in wrong),
+        "promises invented": sum(text.startswith("invented") for text in wrong),
+        "stuck": len(stuck) + sum(text.startswith("stuck") for text in wrong),
+        "wrong": [*wrong, *(f"stuck: reservation {name}" for name in stuck)],
+    }
+
+
+def main() -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--takeovers", type=int, default=20, help="default: 20")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    given = parser.parse_args()
+    options = SlurmOptions(
+        fast=2,
+        slow=6,
+        job_submit=("rtsched",),
+        backup=True,
+        settings={"SlurmctldTimeout": str(TIMEOUT)},
+    )
+    files = {"/etc/rtsched/submit.conf": "breaker_ms = 300\n"}
+    with Cluster("forky", options, files=files) as cluster:
+        cluster.start_daemon(SITE + "standby = true\n")
+        cluster.backup().start_daemon()
+        found = takeovers(cluster, given.takeovers)
+    if given.json:
+        print(json.dumps(found, indent=1))
+    else:
+        for key, value in found.items():
+            print(f"{key}: {value:.3g}" if isinstance(value, float) else f"{key}: {value}")
+    return 1 if found["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,334 @@
+"""Daemons of several controllers over one database: who may write, who is active."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from rtsched.adapters.slurm.control import controllers, own_name
+from rtsched.adapters.slurm_conf import settings, with_host
+from rtsched.adapters.slurm_setup import controller_findings
+from rtsched.adapters.wire import Kind, frame
+from rtsched.daemon import reports
+from rtsched.daemon.claim import Claim
+from rtsched.daemon.records import Record
+from rtsched.daemon.settings import LiveSite
+from rtsched.daemon.standby import SILENT, Beat, Roster, SharedDoor, Standby, unseen
+from rtsched.daemon.start import policy_of
+from rtsched.daemon.store import Store
+from rtsched.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def record(token: str) -> Record:
+    """Return a firm promise."""
+    return Record(token, 1, 1001, "ann", 5e9, 1e9, "firm", 1e9, "", b"", float("inf"))
+
+
+def tokens(store: Store) -> set[str]:
+    """Return the tokens of all open promises."""
+    return {each.token for each in store.open_records()}
+
+
+# --- the database ---------------------------------------------------------------------------------
+
+
+def test_who_was_superseded_can_write_nothing(tmp_path: Path) -> None:
+    """Promises, states, journal, old records: all are refused, and what was there stays."""
+    claims = [Claim("one"), Claim("two")]
+    with Store(tmp_path / "db", "full", claims[0]) as old:
+        old.commit([record("a")], None, 1)
+        with Store(tmp_path / "db", "full", claims[1]) as new:
+            writes: list[Callable[[], Any]] = [
+                lambda: old.commit([record("b")], None, 2),
+                lambda: old.save_states({"x": b"y"}),
+                lambda: old.forget(2e9),
+                old.confirm,
+            ]
+            for write in writes:
+                with pytest.raises(StoreError, match="taken over by the daemon on two"):
+                    write()
+            assert claims[0].lost_to == "two"
+            assert claims[1].lost_to == ""
+            assert tokens(new) == {"a"}
+            assert new.load().version == 1
+            assert "x" not in new.load().states
+            new.commit([record("c")], None, 2)
+            new.confirm()
+    with Store(tmp_path / "db", "full", Claim("one")) as again:
+        assert tokens(again) == {"a", "c"}
+
+
+def test_what_was_committed_before_is_there_after(tmp_path: Path) -> None:
+    """However commits and takeovers mix, those that returned stand, and no others do."""
+    chance, written = Random(1), set[str]()  # noqa: S311
+    stores = [Store(tmp_path / "db", "normal", Claim(f"h{k}")) for k in range(2)]
+    holder = 1
+    for step in range(200):
+        if chance.random() < 0.1:
+            holder = chance.randrange(2)
+            stores[holder].close()
+            stores[holder] = Store(tmp_path / "db", "normal", Claim(f"h{holder}"))
+        who = chance.randrange(2)
+        try:
+            stores[who].commit([record(f"{step}")], None, step)
+        except StoreError:
+            assert who != holder
+        else:
+            assert who == holder
+            written.add(f"{step}")
+        assert tokens(stores[holder]) == written
+    for store in stores:
+        store.close()
+
+
+def test_two_daemons_of_one_host_do_not_share_it(tmp_path: Path) -> None:
+    """On one host the file is held by one daemon, as without standby."""
+    with (
+        Store(tmp_path / "db", "full", Claim("one")),
+        pytest.raises(StoreError, match="another daemon uses it"),
+    ):
+        Store(tmp_path / "db", "full", Claim("one"))
+
+
+def test_a_shared_database_has_no_write_ahead_log(tmp_path: Path) -> None:
+    """One that had a log has none once it is shared, and has one again when it is not."""
+    path = tmp_path / "db"
+    modes = []
+    for claim in (None, Claim("one"), None):
+        with Store(path, "full", claim) as store:
+            store.commit([record("a")], None, 1)
+            base = sqlite3.connect(path)
+            modes.append(base.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
+            base.close()
+            assert Path(f"{path}-wal").exists() is (claim is None)
+    assert modes == [True, False, True]
+
+
+# --- who else is there ----------------------------------------------------------------------------
+
+
+def test_the_roster_tells_who_is_active(tmp_path: Path) -> None:
+    """A daemon that writes is there; one that wrote nothing for a while is silent."""
+    now = [0.0]
+    one = Roster(tmp_path / "db", "one", ["two", "three"], lambda: now[0])
+    two = Roster(tmp_path / "db", "two", ["one", "three"])
+    one.read()
+    assert (one.active(), one.covered()) == ("", False)
+    assert [peer.state for peer in one.shown()] == ["silent", "silent"]
+    assert "no daemon of two has written" in unseen(one.shown())[0]
+    two.write("active", "in control")
+    one.read()
+    assert (one.active(), one.covered()) == ("two", True)
+    two.write("active", "standby")
+    one.read()
+    assert (one.active(), one.covered()) == ("two", False)
+    now[0] += SILENT + 0.1
+    one.read()
+    assert (one.active(), one.covered()) == ("", False)
+    assert one.shown()[0].state == "silent"
+    assert one.shown()[0].seen is not None
+    assert "two is silent" in unseen(one.shown())[0]
+
+
+def test_damaged_files_of_others_are_passed_over(tmp_path: Path) -> None:
+    """What another host wrote is data: nonsense counts as nothing."""
+    roster = Roster(tmp_path / "db", "one", ["two"])
+    for text in (b"", b"{", b'{"state": 1}', b"\xff", b"[]"):
+        (tmp_path / "db.on-two").write_bytes(text)
+        roster.read()
+        assert roster.active() == ""
+
+
+class Switch:
+    """A controller that has control when it is told so; it counts how often it is asked."""
+
+    host, peers = "one", ("two",)
+
+    def __init__(self) -> None:
+        self.state, self.asked = "standby", 0
+
+    def control(self) -> Any:
+        """Return what it was told."""
+        self.asked += 1
+        return self.state
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    while not claim():
+        await asyncio.sleep(0.01)
+
+
+def test_a_controller_on_standby_is_left_alone(tmp_path: Path) -> None:
+    """While another daemon is active beside its controller, the own one is asked nothing."""
+
+    async def scenario() -> None:
+        controller, stop = Switch(), asyncio.Event()
+        two = Roster(tmp_path / "db", "two", ["one"])
+        two.write("active", "in control")
+        standby = Standby(tmp_path / "db", controller, "slurm")
+        waiting = asyncio.create_task(standby.until_in_control(stop))
+        own = tmp_path / "db.on-one"
+        await until(own.exists)
+        assert controller.asked == 0
+        two.write("active", "down")
+        await until(lambda: controller.asked > 0)
+        assert not waiting.done()
+        controller.state = "in control"
+        assert await waiting
+        assert msgspec.json.decode(own.read_bytes(), type=Beat).state == "standby"
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
+    """Who is asked by the filter looks at once whether its controller has control."""
+
+    async def scenario() -> None:
+        controller, stop = Switch(), asyncio.Event()
+        controller.state = "in control"
+        Roster(tmp_path / "db", "two", ["one"]).write("active", "in control")
+        standby = Standby(tmp_path / "db", controller, "slurm")
+        waiting = asyncio.create_task(standby.until_in_control(stop))
+        await until((tmp_path / "db.on-one").exists)
+        answer = await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
+        assert b"on standby" in answer
+        assert await waiting
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_it_ends_when_told_to(tmp_path: Path) -> None:
+    """A daemon on standby stops at once."""
+
+    async def scenario() -> None:
+        stop = asyncio.Event()
+        standby = Standby(tmp_path / "db", Switch(), "slurm")
+        waiting = asyncio.create_task(standby.until_in_control(stop))
+        await until((tmp_path / "db.on-one").exists)
+        stop.set()
+        assert await waiting is False
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_questions_on_standby(tmp_path: Path) -> None:
+    """Status is answered; for all else users are told where to ask."""
+
+    async def answers() -> list[bytes]:
+        standby = Standby(tmp_path / "db", Switch(), "slurm")
+        Roster(tmp_path / "db", "two", ["one"]).write("active", "in control")
+        standby.roster.read()
+        questions = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
+        return [
+            await standby.answer_query(None, each, None)  # type: ignore[arg-type]
+            for each in questions
+        ]
+
+    status, plan, nonsense = asyncio.run(answers())
+    found = msgspec.json.decode(status[status.index(b"{") :])["report"]
+    report = msgspec.convert(found, reports.StatusReport)
+    assert (report.mode, report.peers[0].host, report.problems) == ("standby", "two", ())
+    assert b"the active one is on two" in plan
+    assert b"not a question" in nonsense
+
+
+def test_a_door_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
+    """A daemon that becomes active, and one that is superseded, refuse no connection."""
+
+    def says(text: bytes) -> Any:
+        async def answer(kind: Kind, payload: bytes, asker: object) -> bytes:
+            return text
+
+        return answer
+
+    async def asked(path: Path) -> bytes:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(frame(Kind.QUERY, b"{}"))
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def scenario() -> None:
+        door = SharedDoor(tmp_path / "sock", (Kind.QUERY,), says(b"standby"))
+        await door.listen()
+        assert await asked(door.path) == b"standby"
+        door.active = says(b"active")
+        assert await asked(door.path) == b"standby"
+        await door.listen()
+        assert await asked(door.path) == b"active"
+        door.close()
+        assert await asked(door.path) == b"standby"
+        door.leave()
+        assert not door.path.exists()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+# --- what an admin is told ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hosts", "standby", "memory", "state"),
+    [
+        (("one",), False, "/var/lib/rtsched/sizes", []),
+        (("one", "two"), False, "/var/lib/rtsched/sizes", ["note"]),
+        (("one",), True, "/shared/sizes", ["note"]),
+        (("one", "two"), True, "/var/lib/rtsched/sizes", ["wrong"]),
+        (("one", "two"), True, "/shared/sizes", ["good"]),
+        (("one", "two"), True, "", ["good"]),
+    ],
+)
+def test_check_looks_at_the_controllers(
+    hosts: tuple[str, ...], standby: bool, memory: str, state: list[str]
+) -> None:
+    """Setting, controllers and the place of what is remembered have to fit."""
+    found = controller_findings(hosts, standby, Path("/shared/rtsched.db"), memory)
+    assert [each.state for each in found] == state
+
+
+def test_standby_is_for_slurm() -> None:
+    """On HTCondor it is refused, by `rtsched check` too."""
+    plugin = b'planner = "mcdf"\n[[plugin]]\nname = "mcdf"\n'
+    daemon = b'[daemon]\nsystem = "condor"\nstandby = true\n'
+    with pytest.raises(ConfigError, match="standby: is for Slurm"):
+        policy_of(msgspec.toml.decode(plugin + daemon, type=LiveSite))
+
+
+# --- slurm.conf -----------------------------------------------------------------------------------
+
+CONF = """\
+ClusterName=c
+SlurmctldHost=head.site.org(10.0.0.1)
+slurmctldhost=head2(10.0.0.2) SlurmctldPort=6817
+Include more.conf
+NodeName=head[1-3] CPUs=4
+"""
+
+
+def test_a_slurm_conf_of_one_controller(tmp_path: Path) -> None:
+    """Others' lines are left out, whatever else stands in them; included files are put in."""
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF)
+    (tmp_path / "more.conf").write_text("SlurmctldHost=head3\nAuthType=auth/munge\n")
+    assert controllers(path) == ["head.site.org", "head2", "head3"]
+    assert own_name(path, "head") == "head.site.org"
+    assert own_name(path, "head2.site.org") == "head2"
+    with pytest.raises(ConfigError, match="names no SlurmctldHost other"):
+        own_name(path, "other")
+    for host in controllers(path):
+        (tmp_path / "one.conf").write_text(with_host(path, host))
+        found = settings(tmp_path / "one.conf")
+        assert controllers(tmp_path / "one.conf") == [host]
+        assert found["slurmctldport"][0].value == "6817"
+        assert found["authtype"][0].value == "auth/munge"
+    assert "NodeName=head[1-3]" in with_host(path, "head3")
