@@ -19,7 +19,6 @@ void rtsched_settings_default(struct rtsched_settings *settings)
 	    .breaker_ms = 5000,
 	    .daemon_user = "rtsched",
 	    .daemon_uid = RTSCHED_NOBODY,
-	    .reservation_prefix = "rtsched_",
 	    .promised_jobs = "/run/rtsched/promised_jobs",
 	    .table = "/run/rtsched/slots",
 	};
@@ -101,11 +100,9 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 		return take_policy(value, &to->on_failure);
 	if (!strcmp(key, "daemon_user"))
 		return take_text(value, to->daemon_user, sizeof(to->daemon_user));
-	if (!strcmp(key, "reservation_prefix"))
-		return take_text(value, to->reservation_prefix, sizeof(to->reservation_prefix));
 	if (strcmp(key, "judge"))
 		return "is not known: socket, timeout_ms, on_failure, breaker_failures, "
-		       "breaker_ms, judge, daemon_user, reservation_prefix, promised_jobs and table are";
+		       "breaker_ms, judge, daemon_user, promised_jobs and table are";
 	to->judge_all = !strcmp(value, "all");
 	return to->judge_all || !strcmp(value, "deadline") ? NULL : "must be deadline or all";
 }

@@ -28,7 +28,6 @@ struct rtsched_settings {
 	bool judge_all; /* every job, not only those with a deadline */
 	char daemon_user[64];
 	uid_t daemon_uid; /* RTSCHED_NOBODY if there is no such user */
-	char reservation_prefix[64]; /* Slurm only */
 	char promised_jobs[256];     /* Slurm only */
 	char table[256];	     /* HTCondor only */
 };

@@ -40,7 +40,7 @@ end
 
 local function names_our_reservation(names)
 	for name in (names or ""):gmatch("[^,]+") do
-		if name:gsub("^[%s+=-]+", ""):lower():sub(1, #PREFIX) == PREFIX:lower() then
+		if name:gsub("^[%s+=-]+", ""):lower():match("^" .. PREFIX .. "%d+%s*$") then
 			return true
 		end
 	end

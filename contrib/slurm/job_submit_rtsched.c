@@ -59,14 +59,21 @@ static bool is_ours(const struct rtsched_settings *set, uint32_t uid)
 
 /* What nobody but the daemon and root may name */
 
-static bool names_our_reservation(const char *names, const char *prefix)
+/* The daemon's reservations are called rtsched_NUMBER. That is no setting: the daemon deletes what it
+ * does not know of these, so both must mean the same, and a site's own names stay the site's. */
+static bool names_our_reservation(const char *names)
 {
-	size_t length = strlen(prefix);
+	static const char prefix[] = "rtsched_";
 
 	while (names && *names) {
 		names += strspn(names, ", \t\n+-=");
-		if (!strncasecmp(names, prefix, length))
-			return true;
+		if (!strncasecmp(names, prefix, sizeof(prefix) - 1)) {
+			const char *number = names + sizeof(prefix) - 1;
+			size_t digits = strspn(number, "0123456789");
+
+			if (digits && strchr(", \t\n", number[digits]))
+				return true; /* also at the text's end, where the NUL is found */
+		}
 		names += strcspn(names, ",");
 	}
 	return false;
@@ -78,7 +85,7 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 {
 	if (is_ours(set, uid))
 		return false;
-	if (names_our_reservation(job->reservation, set->reservation_prefix)) {
+	if (names_our_reservation(job->reservation)) {
 		tell(err_msg, "rtsched: this reservation keeps nodes free for a promised job; no "
 			      "other job may use it. Leave --reservation out");
 		return true;

@@ -17,7 +17,7 @@
 #
 # slurmd takes each line `export NAME=value` that this prints into the task's environment, so nothing
 # is printed but numbers and names of nodes that were checked. Whatever goes wrong, the task starts.
-# Only jobs that carry a variable RTSCHED_* or a reservation rtsched_* are looked up, and steps of a
+# Only jobs that carry a variable RTSCHED_* or a reservation rtsched_N are looked up, and steps of a
 # batch job use what the batch script was told: a thousand tasks do not ask slurmctld a thousand times.
 
 record() {
@@ -27,7 +27,7 @@ record() {
 		return
 	fi
 	case ${SLURM_JOB_RESERVATION:-} in
-	rtsched_*) ;;
+	rtsched_[0-9]*) ;;
 	*) env | grep -q '^RTSCHED_' || return ;;
 	esac
 	case ${SLURM_JOB_ID:-} in

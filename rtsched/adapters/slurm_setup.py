@@ -27,7 +27,7 @@ FLAGS = ("job_comment", "job_extra")
 MOST_SKEW = 5.0
 """Seconds that the controller's clock may differ."""
 
-SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"reservation_prefix", "promised_jobs"}
+SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"promised_jobs"}
 
 
 @dataclass(frozen=True)

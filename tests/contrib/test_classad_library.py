@@ -104,10 +104,7 @@ def test_the_example_settings_are_the_defaults(library: Library) -> None:
     library.judge(WISH)
     assert "the settings stay as they were" not in library.log
     keys = set(re.findall(r'strcmp\(key, "(\w+)"\)', (COMMON / "rtsched_settings.c").read_text()))
-    assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys - {
-        "reservation_prefix",
-        "promised_jobs",
-    }
+    assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys - {"promised_jobs"}
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,7 @@ def test_a_daemon_that_hangs_is_left_alone(tested: Filter) -> None:
         "reservation=mine,rtsched_1",
         "reservation=mine, RTSCHED_1",
         "reservation=+rtsched_1",
+        "reservation=mine,rtsched_123 ",
         "admin_comment=rtsched:abc",
         "admin_comment=  rtsched:abc",
     ],
@@ -294,7 +295,13 @@ def test_what_is_the_daemons_cannot_be_forged(tested: Filter, kind: str, field: 
     assert tested.run(kind, field, uid=0)["returned"] == "0"
 
 
-@pytest.mark.parametrize("field", ["reservation=mine", "reservation=xrtsched_1", "admin_comment=a"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("reservation=mine", "reservation=xrtsched_1", "reservation=rtsched_maint"),
+        *("reservation=rtsched_", "reservation=rtsched_7b,rtsched_x1", "admin_comment=a"),
+    ],
+)
 def test_what_only_looks_like_ours_passes(tested: Filter, field: str) -> None:
     """Other reservations and comments are none of our business."""
     assert tested.submit(field)["returned"] == "0"

@@ -134,9 +134,12 @@ def test_guards_that_are_there_are_left_alone(plan: Schedule) -> None:
 
 
 def test_other_reservations_are_not_ours() -> None:
-    """Only reservations with our prefix are ever deleted."""
+    """Only what is named as ours are is ever deleted, not whatever begins with rtsched_."""
     present = [
         ReservationRow("maint", NOW, NOW + 1, ("n0",), ("root",), ()),
+        ReservationRow("rtsched_maint", NOW, NOW + 1, ("n0",), ("root",), ()),
+        ReservationRow("rtsched_3b", NOW, NOW + 1, ("n0",), ("root",), ()),
+        ReservationRow("rtsched_", NOW, NOW + 1, ("n0",), ("root",), ()),
         ReservationRow("rtsched_3", NOW, NOW + 1, ("n0",), ("ann",), ()),
     ]
     moved = compared([], present, NOW, 300.0)

@@ -243,10 +243,11 @@ def test_reservations_of_others() -> None:
         ReservationRow("far", NOW + 5000, NOW + 6000, ("n2",), (), ()),
         ReservationRow("over", NOW - 50, NOW - 5, ("n3",), (), ()),
         ReservationRow("rtsched_1", NOW, NOW + 5, ("n4",), (), ()),
+        ReservationRow("rtsched_maint", NOW, NOW + 5, ("n6",), (), ()),
         ReservationRow("daily", NOW - 100, NOW + 500, ("n4", "n5"), (), ("DAILY",)),
     ]
     taken, recurring = foreign(reservations, NOW, 100.0)
-    assert taken == {"n0", "n1"}
+    assert taken == {"n0", "n1", "n6"}
     periodic = periodic_of(recurring, machine().row, NOW)
     assert periodic.node.tolist() == [4, 5]
     assert (periodic.exec_time[0], periodic.period[0], periodic.left[0]) == (600, 86400, 500)

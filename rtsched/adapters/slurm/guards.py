@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_entries
-from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.machine import PREFIX, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ def compared(
     `slack` seconds.
     """
     wanted = {guard.name: guard for guard in guards}
-    ours = [row for row in present if row.name.startswith(PREFIX)]
+    ours = [row for row in present if is_ours(row.name)]
     delete = [row.name for row in ours if row.name not in wanted]
     renew, update, kept = [], [], set()
     for row in ours:

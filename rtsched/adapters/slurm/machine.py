@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.settings import SlurmSettings
 
 PREFIX = "rtsched_"
-"""How the names of our reservations begin."""
+"""How the names of our reservations begin; what follows is a job id."""
 
 _PERIODS = {
     "HOURLY": 3600.0,
@@ -32,6 +32,15 @@ _PERIODS = {
     "WEEKEND": 86400.0,
     "WEEKLY": 604800.0,
 }
+
+
+def is_ours(reservation: str) -> bool:
+    """Return whether a reservation of this name is ours: the prefix and a number, nothing else.
+
+    A site may have reservations whose names begin alike; none of them is touched.
+    """
+    number = reservation.removeprefix(PREFIX)
+    return number != reservation and number.isascii() and number.isdigit()
 
 
 @dataclass(frozen=True)
@@ -157,7 +166,7 @@ def foreign(
     taken: set[str] = set()
     recurring = []
     for row in reservations:
-        if row.name.startswith(PREFIX) or not row.nodes:
+        if is_ours(row.name) or not row.nodes:
             continue
         if _PERIODS.keys() & set(row.flags):
             recurring.append(row)

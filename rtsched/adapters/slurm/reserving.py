@@ -11,7 +11,7 @@ from rtsched.adapters.hostlist import fold
 from rtsched.adapters.planned import waiting
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of, written
-from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.machine import is_ours
 from rtsched.adapters.slurm.orders import (
     FIRST_FACTOR,
     ONLY_WAITING,
@@ -277,7 +277,7 @@ def _bindings(guards: list[Guard], view: View, renewed: frozenset[str]) -> list[
         job = int(view.rows.id[at])
         waits = view.rows.state[at] in WAITING
         stays = waits and job in wanted and name not in renewed
-        if not name.startswith(PREFIX) or stays:
+        if not is_ours(name) or stays:
             continue
         if waits or view.rows.state[at] in _RUNS:
             changes.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.machine import is_ours
 from rtsched.adapters.slurm.orders import ONLY_WAITING, Rank, change, lever
 from rtsched.adapters.slurm.reserving import is_first
 from rtsched.adapters.slurm.rows import WAITING, alive
@@ -47,7 +47,7 @@ def restoring(
             f"ReservationName={row.name}",
         )
         for row in reservations
-        if row.name.startswith(PREFIX)
+        if is_ours(row.name)
     ]
     for at in range(len(rows)):
         if alive(rows.state[at]):
@@ -62,7 +62,7 @@ def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]
     def update(text: str, rank: Rank, *words: str) -> Change:
         return change("restore", job, text, rank, "scontrol", "update", f"JobId={job}", *words)
 
-    if rows.reservation[at].startswith(PREFIX):
+    if is_ours(rows.reservation[at]):
         text = f"take job {job} out of reservation {rows.reservation[at]}"
         yield update(text, Rank.LEAVE, "ReservationName=")
     if not waits:

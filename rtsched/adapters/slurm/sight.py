@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Ended, Ending, Marks, dag_key
+from rtsched.adapters.slurm.machine import is_ours
 from rtsched.adapters.slurm.past import LIVE
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
@@ -258,7 +259,7 @@ def asked_by(rows: JobRows, i: int, spec: Spec, asked: tuple[int, int] | None) -
     """Return what a job in the queue asks for."""
     least, most = asked or (int(rows.least[i]), int(rows.most[i]))
     deadline = float(rows.deadline[i])
-    ours = rows.reservation[i].startswith("rtsched_")
+    ours = is_ours(rows.reservation[i])
     return Asked(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,

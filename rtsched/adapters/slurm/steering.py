@@ -11,7 +11,7 @@ from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.kept import UNSURE, Kept
-from rtsched.adapters.slurm.machine import PREFIX
+from rtsched.adapters.slurm.machine import is_ours
 from rtsched.adapters.slurm.orders import (
     FIRST_FACTOR,
     ONLY_WAITING,
@@ -250,7 +250,7 @@ def idle_nodes(view: View) -> NDArray[np.bool_]:
     """Return bool[m]: nodes that take jobs, run none, and are not kept for a promise."""
     idle = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
     idle[view.sight.allocations.nodes] = False
-    kept = {name for row in view.reservations if row.name.startswith(PREFIX) for name in row.nodes}
+    kept = {name for row in view.reservations if is_ours(row.name) for name in row.nodes}
     return idle & np.array([name not in kept for name in view.names], np.bool_)
 
 
