@@ -24,7 +24,7 @@ LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
 
-STUCK = "it did not start on the nodes that were kept for it; see what it requires of them"
+STUCK = "its own requirements keep it off the nodes that were kept for it"
 
 REQUEUED = 180.0
 """Seconds by which the batch system itself puts off a job that it queues again, at the most."""

@@ -248,7 +248,7 @@ def test_wishes_cannot_be_changed(live: LivePool, firm: int) -> None:
 VOIDING = {
     "RequestCpus": ("2", "it asks for larger nodes"),
     "RequestMemory": ("100000", "it asks for larger nodes"),
-    "Requirements": ("false", "it did not start"),
+    "Requirements": ("false", "its own requirements keep it off"),
 }
 HARMLESS = {
     "JobPrio": "2147483647",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from promised_pool import QUICK, SITE, SUBMIT_CONF, LivePool, live_pool, within
 from promising import PROMISED
 from testbed.waiting import eventually
 
+from rtsched.adapters.condor.holds import AT_ONCE_S
 from rtsched.adapters.condor.ids import name_of
 
 if TYPE_CHECKING:
@@ -310,3 +312,52 @@ def test_a_job_that_outlives_its_run_time(live: LivePool) -> None:
     job = live.promise(*within(70, 20), seconds=3)
     live.wait_standing(job, "kept", seconds=80)
     assert "rtsched: run time" in json.dumps(live.ads('Owner == "bob"'))
+
+
+def test_the_schedd_tells_when_a_job_executes(live: LivePool) -> None:
+    """By that its planned end is counted, where HTCondor's own limit counts execution alone."""
+    job = live.submit("allowed_execute_duration = 300", seconds=60).job
+    began = live.wait_status(job, "running")["JobCurrentStartDate"]
+    eventually(lambda: live.ad(job).get("JobCurrentStartExecutingDate", 0) >= began)
+
+
+@contextmanager
+def nothing_starts(live: LivePool) -> Iterator[None]:
+    """Let the schedd start no job."""
+    full = "/etc/condor/config.d/99-full.conf"
+    live.pool.write({full: "MAX_JOBS_RUNNING = 0\n"})
+    live.pool.run(["condor_reconfig"])
+    try:
+        yield
+    finally:
+        live.pool.path(full).unlink()
+        live.pool.run(["condor_reconfig"])
+
+
+def test_a_schedd_that_starts_nothing_voids_no_promise(live: LivePool) -> None:
+    """Its start is put off, and comes when jobs may run again; its user is blamed for nothing."""
+    starts = set()
+
+    def put_off() -> bool:
+        starts.add(live.ad(job).get("RtPlannedStart"))
+        return len(starts - {None}) > 3
+
+    with nothing_starts(live):
+        job = live.promise(*within(1200), seconds=1)
+        eventually(put_off, 120, lambda: f"put off three times: {starts}")
+        assert live.standing(job) == "firm"
+    live.wait_standing(job, "kept", seconds=90)
+
+
+def test_a_held_job_is_not_being_spooled_because_its_owner_says_so(live: LivePool) -> None:
+    """HoldReasonCode 16 means that files come in; a job that was held later waits for nobody."""
+    with nothing_starts(live):
+        job = live.promise(*within(1200))
+        live.wait_standing(job, "firm")
+        later = live.ad(job)["QDate"] + AT_ONCE_S + 1.0
+        eventually(lambda: time.time() > later)
+        live.pool.stop_daemon()
+        live.pool.run(["condor_hold", name_of(job)], user="alice")
+        live.pool.run(["condor_qedit", name_of(job), "HoldReasonCode", "16"], user="alice")
+        live.pool.start_daemon(SITE + SCOPES)
+        live.wait_standing(job, "void")

@@ -16,7 +16,7 @@ from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.past import AT_A_TIME, MOST, endings_of, past, stop_at
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
-from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING
+from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
 from rtsched.adapters.live import Ending
 from rtsched.model.jobs import Kind
 
@@ -91,6 +91,28 @@ def test_run_times_that_are_limits_of_htcondors_own(said: Any, limited: bool) ->
     """HTCondor ends such a job itself; of a promised one the run time is what counts."""
     assert queue(ad(rtruntime=600, **said)).procs.limited.tolist() == [limited]
     assert queue(ad()).procs.limited.tolist() == [False]
+
+
+def test_a_limit_of_execution_does_not_count_files_that_come_in() -> None:
+    """So the planned end is counted from when the job executes; until then from now on."""
+    limit = {"rtruntime": 600, "allowedexecuteduration": 600, "jobstatus": RUNNING}
+    runs = {"jobcurrentstartdate": NOW, "remotehost": "s1"}
+    later, before = ({"jobcurrentstartexecutingdate": NOW + at} for at in (90.0, -90.0))
+    for said, began in ((later, NOW + 90), (before, np.inf), ({}, np.inf)):
+        procs = queue(ad(1, **limit, **runs, **said)).procs
+        assert work_began(procs).tolist() == [began]
+    whole = {"rtruntime": 600, "allowedjobduration": 600, "jobstatus": RUNNING}
+    assert work_began(queue(ad(1, **whole, **runs)).procs).tolist() == [NOW]
+
+
+def test_who_was_held_later_is_not_being_spooled() -> None:
+    """Its owner may write HoldReasonCode."""
+    spools = {"holdreasoncode": 16, "jobstatus": HELD, "qdate": NOW}
+    found = queue(
+        *(ad(n, **spools, enteredcurrentstatus=NOW + after) for n, after in ((1, 0), (2, 60)))
+    )
+    assert found.procs.spools.tolist() == [True, False]
+    assert found.procs.passing.tolist() == [True, False]
 
 
 def test_procs_are_in_order_whatever_the_schedd_shows_first() -> None:

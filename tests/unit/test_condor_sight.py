@@ -94,6 +94,10 @@ class Shown:
         """Return for how long."""
         return self.up
 
+    def fits(self, job: int, slots: Sequence[str]) -> bool:
+        """Return that the job's own requirements forbid them."""
+        return False
+
     def slots(self, attributes: Sequence[str]) -> list[Record]:
         """Return what was given."""
         return self.shown_slots
@@ -460,6 +464,15 @@ def test_ten_thousand_jobs_are_quick_to_read() -> None:
     began = perf_counter()
     assert len(look(*jobs).sight.queued) == 10_000
     assert perf_counter() - began < 1.0
+
+
+def test_a_job_that_was_seen_waiting_is_not_being_spooled() -> None:
+    """Whatever its owner writes into it."""
+    forged = {"jobstatus": HELD, "holdreasoncode": 16}
+    look = Looks(slot("s1@a"))
+    look(ad(1))
+    procs = look(ad(1, **forged), ad(2, **forged)).procs
+    assert procs.passing.tolist() == [False, True]
 
 
 def test_problems_are_told() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.starting import Chances, bound_of
 from rtsched.adapters.condor.view import DEFERRED_S, Procs, work_began
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NOW = 1_800_000_000.0
 FACTS = CondorFacts(margin=60.0, start_delay=20.0)
@@ -48,6 +53,47 @@ def test_the_next_start_is_planned_on_other_slots() -> None:
     missed(other, NOW, NOW + 21)
     missed(other, NOW + 400, NOW + 401)
     assert other.shunned == set(), "after some minutes it may be back"
+
+
+def test_a_job_that_fits_is_not_to_blame() -> None:
+    """Where its own requirements hold, others keep it from starting, and it begins anew."""
+    asked, chances = [], Chances()
+
+    def fits(job: int, slots: Sequence[str]) -> bool:
+        asked.append((job >> 20, list(slots)))
+        return True
+
+    for turn in range(5):
+        start = NOW + 60 * turn
+        queue = queue_of([BOUND | {"rtplannedstart": start}], FACTS)
+        assert not chances.update(queue, FACTS, start + 21, fits=fits)
+        assert not chances.update(queue, FACTS, start + 22, fits=fits)
+    assert asked == [(7, ["s1"])] * 4, "after two in a row, and after each one more"
+
+
+def test_who_is_to_blame_is_asked_once() -> None:
+    """Its promise is void then; a job that stays where it is costs no further questions."""
+    asked, chances = [], Chances()
+
+    def fits(job: int, slots: Sequence[str]) -> bool:
+        asked.append(job)
+        return False
+
+    for start in (NOW, NOW + 60, NOW + 60):
+        queue = queue_of([BOUND | {"rtplannedstart": start}], FACTS)
+        stuck = chances.update(queue, FACTS, start + 21, fits=fits)
+    assert (len(stuck), len(asked)) == (1, 1)
+
+
+def test_a_machine_that_is_back_is_no_longer_shunned() -> None:
+    """Its startd was started after the start that was missed."""
+    chances = Chances()
+    queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
+    for started in (NOW - 5000, NOW + 19):
+        chances.update(queue, FACTS, NOW + 21, started={"s1": started})
+        assert chances.shunned == {"s1"}
+    chances.update(queue_of([ONE], FACTS), FACTS, NOW + 25, started={"s1": NOW + 24})
+    assert chances.shunned == set()
 
 
 def test_a_schedd_that_starts_nothing_is_no_machine_that_is_dead() -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 OVER_TIME = "rtsched: run time"
 """How the reason begins of a removal, or of a hold, that ends a job at its own run time."""
 
+AT_ONCE_S = 5.0
+"""Seconds from a submission to its hold, where it is held from the start."""
+
 SPOOLING = 16
 """HoldReasonCode of a job whose files are on their way to the schedd."""
 
@@ -27,8 +30,16 @@ def is_held(ad: Record) -> bool:
 
 def is_passing(ad: Record) -> bool:
     """Return whether a job is held by nobody, and goes on by itself."""
-    spools = number(ad, "holdreasoncode") == SPOOLING
-    return is_overrun(ad) or (spools and number(ad, "jobstatus") == HELD)
+    return is_overrun(ad) or is_spooling(ad)
+
+
+def is_spooling(ad: Record) -> bool:
+    """Return whether a job is held since its submission, for its files are on their way.
+
+    One that was held later is not: its owner may write HoldReasonCode.
+    """
+    coded = number(ad, "jobstatus") == HELD and number(ad, "holdreasoncode") == SPOOLING
+    return coded and not number(ad, "enteredcurrentstatus") > number(ad, "qdate") + AT_ONCE_S
 
 
 def is_overrun(ad: Record) -> bool:

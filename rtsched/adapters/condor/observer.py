@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ghosts import emptied_of, without_ghosts
+from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.loads import Begun
 from rtsched.adapters.condor.past import endings_of, past
 from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor.view import Procs
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
 
@@ -80,6 +83,8 @@ class Observer:
         self._cluster: Cluster | None = None
         self._made_of: object = None
         self._submitters: list[Record] = []
+        self._started: dict[str, float] = {}
+        self._unheld = np.empty(0, np.int64)
         self._read = -math.inf
         self._silent = math.inf  # since when the collector has not said how long it has been up
 
@@ -97,6 +102,7 @@ class Observer:
             self._read = now
         schedd, version = self._pool.schedd()
         ads = self._pool.slots(OF_SLOTS)
+        self._started = {text(ad, "name") or "": number(ad, "daemonstarttime") for ad in ads}
         shown, small = slots_of(ads, self._settings)
         machine = self._machine_now(shown, now)
         facts = self._facts(machine, version)
@@ -104,6 +110,7 @@ class Observer:
         queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
         held = {claim.name for claim in claims}
         queue = replace(queue, procs=without_ghosts(queue.procs, emptied_of(ads), held))
+        queue = replace(queue, procs=self._without_false_spooling(queue.procs))
         self._add_environments(queue)
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
@@ -135,6 +142,19 @@ class Observer:
         """
         return past(self._pool, jobs, since)
 
+    def _without_false_spooling(self, procs: Procs) -> Procs:
+        """Return the procs, of which none is being spooled that was seen waiting or running.
+
+        Its owner may write what tells of it.
+        """
+        numbers = (procs.cluster << PROC_BITS) | procs.proc
+        seen = np.isin(numbers, self._unheld)
+        self._unheld = numbers[seen | (procs.status != HELD)]
+        false = procs.spools & seen
+        if not false.any():
+            return procs
+        return procs.replace(spools=procs.spools & ~false, passing=procs.passing & ~false)
+
     def _sight(
         self,
         queue: Queue,
@@ -152,7 +172,13 @@ class Observer:
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = endings_of(queue.over)
         stuck = self._chances.update(
-            queue, facts, now, negotiated=self._negotiated, slots=len(machine.slots)
+            queue,
+            facts,
+            now,
+            negotiated=self._negotiated,
+            slots=len(machine.slots),
+            fits=self._pool.fits,
+            started=self._started,
         )
         shunned = machine.rows_of(self._chances.shunned)
         away = np.union1d(taken.others, shunned)

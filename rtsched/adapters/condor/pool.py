@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rtsched.adapters.classads import Expression, Record, number
-from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.ids import cluster_of, name_of, proc_of
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -151,6 +151,33 @@ class Pool:
         return self._records(
             "schedd", lambda: self._schedd().query(constraint, list(attributes)), _WORKED_OUT
         )
+
+    def fits(self, job: int, slots: Sequence[str]) -> bool:
+        """Return whether a job's own Requirements hold on one of some slots when it is free.
+
+        So it is also where nobody can tell, as when the job is gone.
+
+        Parameters
+        ----------
+        job : int
+            Cluster and proc in one.
+        slots : sequence of str
+            Their names.
+        """
+        wanted = f"ClusterId == {cluster_of(job)} && ProcId == {proc_of(job)}"
+        named = ", ".join(map(literal, slots))
+        kind = self._condor.AdType.Startd
+        try:
+            jobs = list(self._ask("schedd", lambda: self._schedd().query(wanted)))
+            constraint = f"member(Name, {{{named}}})"
+            found = self._ask("collector", lambda: self._collector().query(kind, constraint))
+        except AdapterError:
+            return True
+        for slot in found:
+            for name in ("Cpus", "Memory", "Disk"):
+                if slot.get("PartitionableSlot") is True and f"TotalSlot{name}" in slot:
+                    slot[name] = slot[f"TotalSlot{name}"]
+        return not jobs or not found or any(slot.matches(jobs[0]) for slot in found)
 
     def history(
         self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.condor.holds import is_overrun, is_passing
+from rtsched.adapters.classads import number
+from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.shape import (
     MEGABYTE,
@@ -25,7 +26,7 @@ from rtsched.adapters.condor.shape import (
     wishes,
 )
 from rtsched.adapters.condor.submission import name_in, submitter_of
-from rtsched.adapters.condor.view import COMPLETED, IDLE, PARKED, REMOVED, Procs
+from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, PARKED, REMOVED, Procs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,13 @@ PROMISED = (
 
 OF_JOBS = (
     *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "QDate", "DeferralTime"),
-    *("JobCurrentStartDate", "RemoteHost", "AllRemoteHosts", "TotalSubmitProcs"),
+    *(
+        "JobCurrentStartDate",
+        "JobCurrentStartExecutingDate",
+        "RemoteHost",
+        "AllRemoteHosts",
+        "TotalSubmitProcs",
+    ),
     *("RequestCpus", "RequestMemory", "RequestGPUs", "MinHosts", "MaxHosts", "JobPrio"),
     *("AllowedExecuteDuration", "AllowedJobDuration", "DAGManJobId"),
     *("HoldReason", "HoldReasonCode", "EnteredCurrentStatus"),
@@ -173,6 +180,8 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
     submit, begin = _real(ads, "qdate"), _real(ads, "deferraltime")
     memory, priority = _real(ads, "requestmemory"), _whole(ads, "jobprio", 0)
     own = _whole(ads, "rtjobprio", _MOST + 1)
+    held = [ad.get("jobstatus") == HELD for ad in ads]
+    limited = [_is_limited(ad) for ad in ads]
     cpus = np.nan_to_num(_real(ads, "requestcpus"), nan=1.0)
     return Procs.build(
         len(ads),
@@ -180,13 +189,18 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         cluster=_whole(ads, "clusterid", -1),
         proc=_whole(ads, "procid", -1),
         status=_whole(ads, "jobstatus", IDLE).astype(np.int8),
-        passing=np.array([is_passing(ad) for ad in ads], np.bool_),
+        passing=np.array([h and is_passing(ad) for h, ad in zip(held, ads, strict=True)], np.bool_),
+        spools=np.array([h and is_spooling(ad) for h, ad in zip(held, ads, strict=True)], np.bool_),
         universe=_whole(ads, "jobuniverse", 5).astype(np.int8),
         submit=submit,
         begin=np.where(begin > submit, begin, -np.inf),
         start=_real(ads, "jobcurrentstartdate"),
         run_time=np.array([run_time(ad, facts) for ad in ads], np.float64),
-        limited=np.array([_is_limited(ad) for ad in ads], np.bool_),
+        limited=np.array(limited, np.bool_),
+        executing=np.array(
+            [_executing(ad) if own else math.nan for own, ad in zip(limited, ads, strict=True)],
+            np.float64,
+        ),
         cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
         memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
         priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
@@ -211,6 +225,20 @@ def _is_limited(ad: Record) -> bool:
     stated = ad.get("rtruntime")
     own = (ad.get("allowedexecuteduration"), ad.get("allowedjobduration"))
     return stated is not None and stated in own and "rtdeadline" not in ad and "rtlimit" not in ad
+
+
+def _executing(ad: Record) -> float:
+    """Return since when a job that HTCondor limits executes, inf: not yet, nan: that is no matter.
+
+    Its files come first, and AllowedExecuteDuration does not count that.
+    """
+    if ad.get("rtruntime") != ad.get("allowedexecuteduration"):
+        return math.nan
+    start, executes = (number(ad, name) for name in ("jobcurrentstartdate", _EXECUTES))
+    return executes if executes >= start else math.inf
+
+
+_EXECUTES = "jobcurrentstartexecutingdate"
 
 
 def _submitters(ads: Sequence[Record], facts: CondorFacts) -> list[str]:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.classads import number
+from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.view import IDLE, PARKED, UNJUDGED, has_slot, slot_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.queue import Queue
     from rtsched.adapters.condor.view import Procs
@@ -61,6 +64,8 @@ class Chances:
 
     def __init__(self) -> None:
         self._missed: dict[int, set[float]] = {}
+        self._late: dict[int, tuple[int, list[str]]] = {}
+        self._unfit: set[int] = set()
         self._shunned: dict[str, tuple[int, float]] = {}
         self._began = -math.inf
 
@@ -77,12 +82,31 @@ class Chances:
         *,
         negotiated: bool = True,
         slots: float = math.inf,
+        fits: Callable[[int, Sequence[str]], bool] = lambda _job, _slots: False,
+        started: Mapping[str, float] | None = None,
     ) -> frozenset[int]:
-        """Return the jobs that missed so many planned starts one after the other as are too many.
+        """Return the jobs whose own requirements forbid the slots on which they were to start.
 
-        One of their own requirements forbids the slots, or the site's START does. After the first
-        one that is not known yet, and the next start is planned on other slots. While nobody
-        negotiates no start is missed. `slots` is how many there are.
+        They are asked for their requirements when they missed so many planned starts one after the
+        other as are too many. Where those hold it is for others (the schedd starts nothing, or the
+        site's START forbids it), and the job begins anew. After the first missed start nothing is
+        known yet, and the next one is planned on other slots.
+
+        Parameters
+        ----------
+        queue, facts
+            What the schedd shows.
+        now : float
+            Seconds since the epoch.
+        negotiated : bool
+            While nobody negotiates no start is missed.
+        slots : float
+            How many slots there are.
+        fits : callable
+            Whether the requirements of a proc, cluster and proc in one, hold on one of some slots.
+        started : mapping of str to float, optional
+            When the startds of slots were started, by the slots' names, seconds since the epoch:
+            one that is back since is no longer shunned.
         """
         procs, late = queue.procs, dict[int, set[float]]()
         rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
@@ -93,6 +117,8 @@ class Chances:
             over = negotiated and start + facts.start_delay < now
             if over and taken.isdisjoint(slot_names(words)):
                 late.setdefault(int(procs.job[row]), set()).add(start)
+                number_of = job_id(int(procs.cluster[row]), int(procs.proc[row]))
+                self._late[int(procs.job[row])] = (number_of, slot_names(words))
                 since = start + facts.start_delay
                 self._shunned |= dict.fromkeys(slot_names(words), (int(procs.job[row]), since))
         idle = set(procs.job[procs.status == IDLE].tolist())
@@ -100,11 +126,19 @@ class Chances:
         self._missed = {
             job: known.get(job, set()) | late.get(job, set()) for job in {*known, *late}
         }
-        stuck = frozenset(job for job, starts in self._missed.items() if len(starts) >= MISSED)
+        many = {job for job, starts in self._missed.items() if len(starts) >= MISSED}
+        self._late = {job: self._late[job] for job in self._missed if job in self._late}
+        asked = many - self._unfit
+        self._unfit &= many
+        self._unfit |= {job for job in asked if not fits(*self._late[job])}
+        stuck = frozenset(self._unfit)
+        self._missed |= {job: late.get(job, set()) for job in many - stuck}
+        began = started or {}
         self._shunned = {
             name: (job, since)
             for name, (job, since) in self._shunned.items()
             if job not in stuck and name not in taken and now < since + SHUNNED_S
+            if not began.get(name, -math.inf) > since
         }
         self._began = max(self._began, float(np.fmax.reduce(procs.start, initial=-np.inf)))
         if self._nothing_starts(facts, slots):

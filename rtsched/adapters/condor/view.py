@@ -33,12 +33,18 @@ class Procs(Table):
     proc = Column(np.int64, -1, "ProcId.")
     status = Column(np.int8, IDLE, "JobStatus.")
     passing = Column(np.bool_, False, "It is held by nobody, and goes on by itself.")
+    spools = Column(np.bool_, False, "It is held from its submission on, for its files.")
     universe = Column(np.int8, 5, "JobUniverse.")
     submit = Column(np.float64, np.nan, "QDate, seconds since the epoch.")
     begin = Column(np.float64, -np.inf, "DeferralTime, seconds since the epoch; -inf: none.")
     start = Column(np.float64, np.nan, "JobCurrentStartDate of one that runs; else nan.")
     run_time = Column(np.float64, np.inf, "Stated run time, seconds; inf: none.")
     limited = Column(np.bool_, False, "That is a limit of HTCondor's own, which counts otherwise.")
+    executing = Column(
+        np.float64,
+        np.nan,
+        "Since when it runs, where only that counts for its limit; inf: it does not yet.",
+    )
     cpus = Column(np.int32, 1, "RequestCpus.")
     memory = Column(np.int64, -1, "RequestMemory, bytes; -1: not said.")
     priority = Column(np.int32, 0, "JobPrio.")
@@ -75,10 +81,11 @@ DEFERRED_S = 600.0
 def work_began(procs: Procs) -> NDArray[np.float64]:
     """Return float64[n]: when each that runs began to work, seconds since the epoch; nan: unknown.
 
-    HTCondor gives a job its slot some time before its DeferralTime.
+    HTCondor gives a job its slot some time before its DeferralTime. A limit of HTCondor's own may
+    count from when its files were there.
     """
     latest: NDArray[np.float64] = np.minimum(procs.begin, procs.start + DEFERRED_S)
-    return np.fmax(procs.start, latest)
+    return np.fmax(np.fmax(procs.start, latest), procs.executing)
 
 
 class Slots(Table):
