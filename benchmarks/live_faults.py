@@ -1,7 +1,7 @@
 """Kill daemons of a real batch system at random; count promises lost and invented, and more.
 
     python benchmarks/live_faults.py [--system slurm|condor] [--kills 300] [--controller-kills 30]
-        [--burst 10000] [--state FILE [--resume]] [--json]
+        [--burst 10000] [--state FILE [--resume]] [--minutes M] [--json]
 
 A third of the kills of our daemon each: in the middle of a stream of jobs at moments drawn from a
 seed, always after a promise is on the disk and before its user is told, and always after that and
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 SETTINGS = {"/etc/rtsched/submit.conf": "breaker_ms = 300\n"}
 STREAM, CONTROLLER = "in a stream", "controller"
 POINTS = ("committed", "answered")
-PART = 20
+PART = 10
 """Kills in a part."""
 BOUND_S = 1.0
 """In seconds of a quiet machine: no submission takes longer while its controller is up."""
@@ -78,7 +78,7 @@ def parts(kills: int, of_controller: int) -> list[Part]:
         sizes = [min(PART, count - begin) for begin in range(0, count, PART)]
         found += [Part(kind, size, seed) for seed, size in enumerate(sizes)]
     most = {kind: max(1, -(-count // PART)) for kind, count in left.items()}
-    return sorted(found, key=lambda part: (part.seed + 1) / most[part.kind])
+    return sorted(found, key=lambda part: part.seed / most[part.kind])
 
 
 class Submission(NamedTuple):
@@ -355,13 +355,20 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def run(system: str, todo: Sequence[Part], found: dict[str, Any], keep: Callable[[], None]) -> None:
-    """Do the parts that are missing in `found`; call `keep` after each."""
+def run(
+    system: str,
+    todo: Sequence[Part],
+    found: dict[str, Any],
+    keep: Callable[[], None],
+    minutes: float,
+) -> None:
+    """Do the parts missing in `found` while there is time; call `keep` after each."""
     pending = deque(part for part in todo if part.name not in found)
-    while pending:
+    until = time.monotonic() + 60.0 * minutes
+    while pending and time.monotonic() < until:
         try:
             with SYSTEMS[system]() as side:
-                while pending:
+                while pending and time.monotonic() < until:
                     part = pending.popleft()
                     found[part.name] = {"failed": "it was broken off"}
                     found[part.name] = play(side, part)
@@ -382,6 +389,9 @@ def main() -> int:
     parser.add_argument("--burst", type=int, default=10_000, help="jobs; 0: none; default: 10000")
     parser.add_argument("--state", type=Path, help="keep what the parts found in this file")
     parser.add_argument("--resume", action="store_true", help="go on with what that file holds")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="begin no part after so long"
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args()
     if given.resume and not given.state:
@@ -397,7 +407,7 @@ def main() -> int:
             new.write_text(json.dumps(found))
             new.replace(given.state)
 
-    run(given.system, todo, found, keep)
+    run(given.system, todo, found, keep, given.minutes)
     shown = totals(found)
     if given.burst:
         with SYSTEMS[given.system]() as side:
