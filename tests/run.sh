@@ -6,9 +6,10 @@
 # Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
 # first time that takes a quarter of a minute for each, later none.
-# Live tests watch clocks, and clusters that run side by side slow each other down: if some of them
-# fail, but not many, those run once more, by themselves, and then they must pass. The summaries
-# of both runs say which ones.
+# Live tests mostly wait, so one more of them runs at a time. They watch clocks, and clusters that run
+# side by side slow each other down; waits count time as a quiet machine would, and the summary shows
+# those that came closest to failing. If some tests fail all the same, but not many, those run once
+# more, by themselves, and then they must pass. The summaries of both runs say which ones.
 set -eu
 cd "$(dirname "$0")/.."
 tests/setup.sh dev chromium debootstrap
@@ -21,9 +22,10 @@ mypy
 lint-imports
 
 # Status 5: none of the tests asked for is of this kind.
-pytest -n "${RTSCHED_JOBS:-2}" -m "not live" "$@" || [ $? = 5 ]
+jobs=${RTSCHED_JOBS:-2}
+pytest -n "$jobs" -m "not live" "$@" || [ $? = 5 ]
 status=0
-pytest -n "${RTSCHED_JOBS:-2}" -m live --dist loadfile --maxfail 20 "$@" || status=$?
+pytest -n $((jobs + 1)) -m live --dist loadfile --maxfail 20 "$@" || status=$?
 if [ "$status" = 1 ]; then
     echo "Live tests failed; these once more, by themselves:"
     pytest -m live --last-failed --last-failed-no-failures none "$@"

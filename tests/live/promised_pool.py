@@ -9,17 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from promising import OPEN, Said, Watched
+from promising import OPEN, QUICK, SUBMIT_CONF, Said, Watched
 from testbed import Pool, PoolOptions, fragments
-from testbed.waiting import eventually
+from testbed.waiting import QuietClock, eventually
 
 from rtsched.adapters.condor.ids import job_id, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SUBMIT_CONF = "/etc/rtsched/submit.conf"
-QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
 TABLE = "/run/rtsched/slots"
 SITE = """
 planner = "mcdf"
@@ -62,13 +60,14 @@ class LivePool(Watched):
 
     def submit(self, *lines: str, user: str = "alice", seconds: float = 30) -> Said:
         """Submit a job that sleeps so long, with more lines for its submit file."""
-        begun = time.monotonic()
+        begun, clock = time.monotonic(), QuietClock()
         done = self.pool.run(
             ["condor_submit"], user=user, input=submit_file(*lines, seconds=seconds), check=False
         )
         taken = time.monotonic() - begun
         found = re.search(r"submitted to cluster (\d+)", done.stdout)
-        said = Said(job_id(int(found[1]), 0) if found else 0, done.stdout + done.stderr, taken)
+        job = job_id(int(found[1]), 0) if found else 0
+        said = Said(job, done.stdout + done.stderr, taken, clock.now())
         self.said.append(said)
         return said
 

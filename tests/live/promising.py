@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from dataclasses import dataclass, field
@@ -10,19 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import Box, Cluster, TestbedError
-from testbed.waiting import eventually
+from testbed.waiting import NOTED, QuietClock, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 DATABASE = "/var/lib/rtsched/rtsched.db"
 PROGRAM = Path(__file__).with_name("submit.c")
+SUBMIT_CONF = "/etc/rtsched/submit.conf"
+QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
 PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
 PROMISED = "promised to end by"
 OPEN = {"offered", "provisional", "firm"}
 UNPROMISED = "accepted without a promise"
 BOUND = 3.0
-"""In seconds: nobody at the prompt waits longer, even on a busy machine; one that hangs does."""
+"""Seconds of a quiet machine: nobody at the prompt waits longer, unless something hangs."""
 
 SITE = """
 planner = "mcdf"
@@ -49,11 +52,15 @@ print(json.dumps(base.execute(asked).fetchall()))
 
 @dataclass(frozen=True)
 class Said:
-    """What a user read at the prompt: the job id, 0 if there is none, and after how long."""
+    """What a user read at the prompt: the job id, 0 if there is none, and after how long.
+
+    `seconds` are those of a clock, `quiet` those that a quiet machine would have needed.
+    """
 
     job: int
     text: str
     seconds: float
+    quiet: float
 
     @property
     def promised(self) -> bool:
@@ -132,11 +139,21 @@ class Watched:
         )
         return self.standing(job)
 
+    def shown(self) -> dict[str, Any]:
+        """Return the daemon's status; {} if it does not answer: a machine may stand still."""
+        try:
+            status: dict[str, Any] = self.ask("status")
+        except TestbedError:
+            return {}
+        return status
+
     def wait_clock(self, step: float) -> None:
         """Wait until the daemon's clock is so far from the true time."""
-        eventually(
-            lambda: abs(self.ask("status")["now"] - time.time() - step) < 60, 20, "its clock"
-        )
+
+        def stepped() -> bool:
+            return abs(self.shown().get("now", -math.inf) - time.time() - step) < 60
+
+        eventually(stepped, 20, "the daemon's clock steps")
 
     def polled(self) -> None:
         """Wait until the daemon has acted on what the batch system shows now.
@@ -144,14 +161,14 @@ class Watched:
         By the daemon's own clock: a poll that begins from now on, and the next one, which begins
         when all that the first one means is done.
         """
-        since = self.ask("status")["now"]
-
-        def began() -> float:
-            return float(self.ask("status")["looked"] or 0.0)
-
+        since: float = eventually(lambda: self.shown().get("now"), 20, "the daemon answers")
         for what in ("the daemon polls", "the daemon has acted on a poll"):
-            eventually(lambda since=since: began() > since, 20, what)
-            since = began()
+
+            def began(since: float = since) -> float:
+                looked = self.shown().get("looked") or 0.0
+                return looked if looked > since else 0.0
+
+            since = eventually(began, 20, what)
 
     def must_promise(self, submit: Callable[[], Said]) -> int:
         """Return the job of a submission that must be promised its deadline.
@@ -165,9 +182,28 @@ class Watched:
         assert said.promised, said.text
         return said.job
 
+    def wait_promise(self) -> None:
+        """Wait until a user has read one more promise, of those who submit meanwhile."""
+
+        def read() -> int:
+            return sum(each.promised for each in self.said)
+
+        before = read()
+        eventually(lambda: read() > before, 20, "one more promise is read")
+
     def slowest(self, said: Sequence[Said] | None = None) -> float:
-        """Return how long the slowest submission took, in seconds."""
-        return max(each.seconds for each in (self.said if said is None else said))
+        """Return how long the slowest submission took, in seconds of a quiet machine."""
+        slowest = max(each.quiet for each in (self.said if said is None else said))
+        NOTED.add("the slowest submission", slowest, BOUND)
+        return slowest
+
+    def takes(self, *words: str) -> float:
+        """Return how long a command takes, in seconds of a quiet machine."""
+        clock = QuietClock()
+        self.box.run(list(words))
+        taken = clock.now()
+        NOTED.add(" ".join(words), taken, BOUND)
+        return taken
 
 
 @dataclass
@@ -182,7 +218,7 @@ class Live(Watched):
 
     def submit(self, *args: str, user: str = "alice", script: str = "sleep 30") -> Said:
         """Submit a script; return what its user read."""
-        begun = time.monotonic()
+        begun, clock = time.monotonic(), QuietClock()
         done = self.cluster.run(
             ["sbatch", "--output=/dev/null", *args],
             user=user,
@@ -191,7 +227,8 @@ class Live(Watched):
         )
         seconds = time.monotonic() - begun
         found = re.search(r"Submitted batch job (\d+)", done.stdout)
-        said = Said(int(found[1]) if found else 0, done.stdout + done.stderr, seconds)
+        job = int(found[1]) if found else 0
+        said = Said(job, done.stdout + done.stderr, seconds, clock.now())
         self.said.append(said)
         return said
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import BOUND, SITE, Live, Said, in_minutes
+from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -55,7 +55,7 @@ print(refused)
 def live() -> Iterator[Live]:
     """Run six nodes with filter and daemon; at the end both daemons are those that were started."""
     options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",))
-    with Cluster("forky", options) as cluster:
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         cluster.start_daemon(SITE)
         cluster.path("/usr/local/bin/flood.py").write_text(FLOOD)
         pids = [cluster.services.pid(name) for name in ("rtsched", "slurmctld")]
@@ -71,15 +71,8 @@ def live() -> Iterator[Live]:
 def clean(live: Live) -> Iterator[None]:
     """Each test ends with a controller that answers, and without jobs."""
     yield
-    assert seconds(live, "squeue") < BOUND
+    assert live.takes("squeue") < BOUND
     live.cancel_all()
-
-
-def seconds(live: Live, *words: str) -> float:
-    """Return how long a command takes."""
-    begun = time.monotonic()
-    live.cluster.run(list(words))
-    return time.monotonic() - begun
 
 
 @pytest.fixture
@@ -276,7 +269,7 @@ def test_floods(live: Live, how: str) -> None:
         while any(flood.poll() is None for flood in floods) and len(said) < 40:
             said.append(live.submit(*WISH, in_minutes(200)))
             assert live.ask("status")["system"] == "slurm"
-            assert seconds(live, "squeue") < BOUND
+            assert live.takes("squeue") < BOUND
             time.sleep(0.05)
     finally:
         for flood in floods:

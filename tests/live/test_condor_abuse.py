@@ -75,10 +75,8 @@ def live() -> Iterator[LivePool]:
 def clean(live: LivePool) -> Iterator[None]:
     """Each test ends with a schedd that answers, a daemon that looks, and without jobs."""
     yield
-    begun, now = time.monotonic(), time.time()
-    live.pool.run(["condor_q", "-totals"])
-    assert time.monotonic() - begun < BOUND
-    eventually(lambda: (live.ask("status")["looked"] or 0) > now, 60)
+    assert live.takes("condor_q", "-totals") < BOUND
+    live.polled()
     live.cancel_all()
 
 

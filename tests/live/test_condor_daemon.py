@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from promised_pool import QUICK, SITE, SUBMIT_CONF, LivePool, live_pool, within
-from promising import PROMISED
+from promised_pool import SITE, LivePool, live_pool, within
+from promising import PROMISED, QUICK, SUBMIT_CONF
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.holds import AT_ONCE_S

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import PROLOG, PROMISED, SITE, Live, Said, in_minutes
+from promising import PROLOG, PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -27,8 +27,6 @@ PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=30
 PartitionName=trial Nodes=ALL State=UP MaxTime=30
 PartitionName=soft Nodes=ALL State=UP MaxTime=30
 """
-FILTER = "/etc/rtsched/submit.conf"
-QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
 WRITES = "UPDATE|CREATE|DELETE|KILL|CANCEL|SUSPEND|REQUEUE|SUBMIT"
 """In the names of calls that change anything."""
 
@@ -47,7 +45,7 @@ def live() -> Iterator[Live]:
             "ReturnToService": "1",
         },
     )
-    with Cluster("forky", options, files={FILTER: QUICK}) as cluster:
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         cluster.start_daemon(SITE + SCOPES)
         yield Live(cluster)
 
@@ -192,7 +190,7 @@ def test_moldable_and_divisible_jobs_learn_their_plan(live: Live) -> None:
 
 def test_parked_jobs_are_judged_later(live: Live) -> None:
     """Held while the daemon was down, they get a promise, or are cancelled with a reason."""
-    live.cluster.path(FILTER).write_text(QUICK + "on_failure = hold\n")
+    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
     live.cluster.stop_daemon()
     try:
         eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
@@ -202,7 +200,7 @@ def test_parked_jobs_are_judged_later(live: Live) -> None:
         assert live.cluster.job(good.job)["Priority"] == "0"
         assert live.cluster.job(good.job)["OverSubscribe"] == "NO"
     finally:
-        live.cluster.path(FILTER).write_text(QUICK)
+        live.cluster.path(SUBMIT_CONF).write_text(QUICK)
         live.cluster.start_daemon()
     assert live.wait_standing(good.job, "firm", "kept")
     live.cluster.wait_job(good.job, "RUNNING", "COMPLETED")
@@ -220,7 +218,7 @@ def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live
     live.wait_standing(promised, "firm")
     listed = live.cluster.path("/run/rtsched/promised_jobs")
     eventually(lambda: f"\n{promised}\n" in listed.read_text())
-    live.cluster.path(FILTER).write_text(QUICK + "on_failure = hold\n")
+    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
     live.cluster.stop_daemon()
     try:
         eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
@@ -236,7 +234,7 @@ def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live
         gone = "/run/rtsched/promised_jobs: No such file or directory"
         eventually(lambda: gone in live.command("scontrol", "hold", f"{before}"))
     finally:
-        live.cluster.path(FILTER).write_text(QUICK)
+        live.cluster.path(SUBMIT_CONF).write_text(QUICK)
         live.cluster.start_daemon()
     assert live.standing(promised) == "firm"
     eventually(lambda: f"\n{promised}\n" in listed.read_text())

@@ -69,7 +69,8 @@ def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
     client.start()
     try:
         for number in range(KILLS):
-            time.sleep(0.3 + 0.037 * number)
+            live.wait_promise()
+            time.sleep(0.037 * number)
             live.cluster.kill_daemon()
             live.cluster.start_daemon()
     finally:
@@ -100,7 +101,7 @@ def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
     if not said.promised:
         assert "without a promise" in said.text
         assert any(each.why == "the job never appeared" for each in live.kept())
-    assert said.seconds < BOUND
+    assert live.slowest([said]) < BOUND
 
 
 def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
@@ -109,9 +110,7 @@ def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
     live.wait_standing(first, "firm")
     live.cluster.services.signal("rtsched", "STOP")
     said = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
-    asked = time.monotonic()
-    live.cluster.run(["squeue"])
-    assert time.monotonic() - asked < BOUND
+    assert live.takes("squeue") < BOUND
     live.cluster.services.signal("rtsched", "CONT")
     assert all(UNPROMISED in each.text for each in said)
     assert live.slowest(said) < BOUND
@@ -222,19 +221,21 @@ def test_a_clock_that_steps(live: Live) -> None:
     cluster = live.cluster
     cluster.stop_daemon()
     cluster.start_daemon(stepping=True)
-    job = live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
-    waiting = live.promise("-N8", "--time=2", in_minutes(180), script="true")
-    live.wait_standing(waiting, "firm")
-    for step in (3600.0, 0.0, -3600.0, 0.0):
-        cluster.step_clock(step)
-        live.wait_clock(step)
-        live.polled()
-        assert live.standing(job) in {"firm", "kept"}
-        assert live.standing(waiting) in {"firm", "kept"}
-        assert cluster.services.alive("rtsched")
-    assert eventually(lambda: live.submit(*SHORT, in_minutes(180), script="true").promised)
-    live.wait_standing(waiting, "kept", seconds=60)
-    cluster.stop_daemon()
+    try:
+        job = live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
+        waiting = live.promise("-N8", "--time=2", in_minutes(180), script="true")
+        live.wait_standing(waiting, "firm")
+        for step in (3600.0, 0.0, -3600.0, 0.0):
+            cluster.step_clock(step)
+            live.wait_clock(step)
+            live.polled()
+            assert live.standing(job) in {"firm", "kept"}
+            assert live.standing(waiting) in {"firm", "kept"}
+            assert cluster.services.alive("rtsched")
+        assert eventually(lambda: live.submit(*SHORT, in_minutes(180), script="true").promised)
+        live.wait_standing(waiting, "kept", seconds=60)
+    finally:
+        cluster.stop_daemon()
 
 
 @pytest.mark.parametrize("signal", ["KILL", "STOP"])

@@ -41,7 +41,7 @@ class Site:
 
     def set(self, **settings: object) -> None:
         """Write the filter's settings, and wait until it has read them."""
-        known = {"timeout_ms": 50, "breaker_ms": PAUSE_MS} | settings
+        known = {"timeout_ms": 2000, "breaker_ms": PAUSE_MS} | settings
         text = "".join(f"{key} = {value}\n" for key, value in known.items())
         if self.cluster.path(SETTINGS).read_text() == text:
             return
@@ -261,7 +261,7 @@ def test_a_parked_job_is_released_by_the_daemon_alone(site: Site) -> None:
 
 def test_a_hung_daemon_costs_two_time_outs(site: Site) -> None:
     """Of 500 jobs two wait; afterwards, one probe in each pause."""
-    site.set(breaker_ms=60_000)
+    site.set(timeout_ms=50, breaker_ms=60_000)
     with site.serve(hanging) as server:
         begin = time.monotonic()
         site.command("submit", "500", "deadline")
@@ -274,12 +274,16 @@ def test_a_hung_daemon_costs_two_time_outs(site: Site) -> None:
 
 def test_the_breaker_closes_when_the_daemon_is_back(site: Site) -> None:
     """After the pause one question goes through, and with its answer all others."""
-    site.set(breaker_ms=1500)
+    site.set(breaker_ms=5000)
     site.submit(*WISH)
     site.submit(*WISH)
     with site.serve(answering(*ACCEPTED)):
         assert "without a promise" in site.command("sbatch", *WISH, "--wrap=true")
-        time.sleep(1.6)
+
+        def closed() -> bool:
+            return "promised" in site.command("sbatch", *WISH, "--wrap=true")
+
+        wait_for("the breaker closes", closed, 10)
         for _ in range(3):
             assert "promised" in site.command("sbatch", *WISH, "--wrap=true")
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import Live, in_minutes
+from promising import QUICK, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -44,7 +44,7 @@ site_factor_step = 1
 def live() -> Iterator[Live]:
     """Run two fast and four slow nodes; the daemon may set node weights."""
     options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",), admin_level="Admin")
-    with Cluster("forky", options) as cluster:
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         cluster.start_daemon(SITE)
         yield Live(cluster)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INPUTS = 2000
-SECONDS = 5.0
+SECONDS = 3.0
 
 
 @pytest.mark.parametrize("name", PARTS)
