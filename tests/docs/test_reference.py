@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import itertools
 import re
 import shlex
 import shutil
@@ -26,6 +27,7 @@ TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
 PAGES = sorted([*TOP.glob("*.md"), *DOCS.rglob("*.md")])
 BY_HAND = [path for path in PAGES if path.parent.name != "reference"]
+OPERATORS = "();<>|&"
 FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -190,10 +192,12 @@ def command_lines(path):
     """Return every `rtsched ...` command line in a page's fenced blocks, as words."""
     for text in [*blocks(path, "sh"), *blocks(path, "console")]:
         for line in text.replace("\\\n", " ").splitlines():
-            for part in re.split(r"\s[|>]\s|&&", line.removeprefix("$ ")):
-                words = shlex.split(part, comments=True)
-                if words and words[0] == "rtsched":
-                    yield words[1:]
+            words = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+            words.whitespace_split = True
+            for operator, part in itertools.groupby(words, lambda word: not word.strip(OPERATORS)):
+                command = [] if operator else list(part)
+                if command[:1] == ["rtsched"]:
+                    yield command[1:]
 
 
 def parse(group, words, context):
