@@ -1,4 +1,4 @@
-"""A plan restored after nodes were lost: the same jobs in the same order on the nodes left.
+"""A plan restored after nodes were lost, or jobs came late: the same jobs in the same order.
 
 Where the nodes of a plan are equal, and it kept enough of them free, that always succeeds (see
 `rtsched_plugins.insurance`). A planner that plans anew may fail, since it searches by other rules.
@@ -6,6 +6,7 @@ Where the nodes of a plan are equal, and it kept enough of them free, that alway
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-6
 """Seconds by which an end may pass a deadline: epoch seconds are exact to a quarter of that."""
+
+ROUNDS = 10
+"""How often more entries are made to stay where they are, where a plan is put off."""
 
 
 def restored(
@@ -45,7 +49,7 @@ def restored(
         then. None where that ends a job too late, or where it cannot be told: jobs take turns on a
         node or join it later, wait for each other, or leave time for recurring work.
     """
-    if plan.preemptive or len(plan.node_start) or len(snapshot.periodic) or len(snapshot.edges):
+    if not _plain(snapshot, plan):
         return None
     free, entries = free.copy(), plan.entries
     start, end, nodes = entries.start.copy(), entries.end.copy(), plan.nodes.copy()
@@ -66,6 +70,85 @@ def restored(
         start[row], end[row] = snapshot.now + ready, snapshot.now + last
     shares = plan.fractions if len(plan.fractions) else None
     return Schedule.build(entries.job, start, end, plan.indptr, nodes, shares)
+
+
+def right_shifted(
+    snapshot: Snapshot, plan: Schedule, deadline: NDArray[np.float64], leeway: float
+) -> Schedule:
+    """Return the entries of `plan` on their own nodes, each put off until these are free.
+
+    In the order of their starts, and as long as before: the right shift of a schedule. Those that
+    would end too late so keep the starts that they have, and others are put off until after them.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        Now, and when its nodes are free of running jobs.
+    plan : Schedule
+        The entries.
+    deadline : float64[n]
+        Of each entry's job, seconds since the epoch.
+    leeway : float
+        Seconds by which nodes may come free after a planned start.
+
+    Returns
+    -------
+    Schedule
+        Without those that would end too late, or have lost a node; without any where it cannot be
+        told, as with `restored`.
+    """
+    if not _plain(snapshot, plan):
+        return Schedule.empty()
+    entries, entry = plan.entries, np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    wanted = entries.start - snapshot.now
+    free = np.zeros(len(plan))
+    np.maximum.at(free, entry, snapshot.free_in[plan.nodes])
+    ready = np.where(free > np.maximum(wanted, 0.0) + leeway, free, np.maximum(wanted, 0.0))
+    stays = np.zeros(len(plan), np.bool_)
+    for _ in range(ROUNDS):
+        start = _shifted(plan, ready, stays)
+        end = start + (entries.end - entries.start)
+        late = ~(snapshot.now + end <= deadline + ROUNDING)
+        more = late & ~stays & (ready == wanted)
+        if not more.any():
+            break
+        stays |= more
+    kept = np.flatnonzero(~late)
+    start, end = snapshot.now + start, snapshot.now + end
+    return replace(plan, entries=entries.replace(start=start, end=end)).take(kept)
+
+
+def _shifted(
+    plan: Schedule, ready: NDArray[np.float64], stays: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return when each entry starts if it may from `ready` on, and some stay there.
+
+    Seconds from now, as `ready` is; inf: never.
+    """
+    length = plan.entries.end - plan.entries.start
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    fixed = stays[entry]
+    on, begin, end = plan.nodes[fixed], ready[entry[fixed]], (ready + length)[entry[fixed]]
+    start, taken = ready.copy(), np.zeros(int(plan.nodes.max(initial=0)) + 1)
+    for row in np.lexsort((plan.entries.job, plan.entries.start)).tolist():
+        if stays[row] or not np.isfinite(ready[row]):
+            continue
+        nodes = plan.nodes_of(row)
+        at, mine = max(start[row], taken[nodes].max(initial=0.0)), np.isin(on, nodes)
+        while True:
+            last = at + length[row] - ROUNDING
+            clash = mine & (begin < last) & (end > at + ROUNDING)
+            if not clash.any():
+                break
+            at = float(end[clash].max())
+        start[row], taken[nodes] = at, at + length[row]
+    return start
+
+
+def _plain(snapshot: Snapshot, plan: Schedule) -> bool:
+    """Whether jobs have all their nodes from start to end, and nothing else has to be minded."""
+    shared = plan.preemptive or len(plan.node_start)
+    return not (shared or len(snapshot.periodic) or len(snapshot.edges))
 
 
 def _allowed(snapshot: Snapshot, jobs: Jobs) -> dict[int, NDArray[np.bool_]]:

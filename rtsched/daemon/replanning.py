@@ -2,7 +2,8 @@
 
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
 on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
-all the others. Those for which there is no place are told at once: their promise is broken. But
+all the others; where the planner finds no plan, the one that there was is put off as far as need be.
+Those for which there is no place are told at once: their promise is broken. But
 where a planned node was lost only a moment ago, and may come back at once, they wait; and so does
 a job that is late on nodes that are free for it, as long as it may end in time: the batch system
 is slow then, and starts it yet.
@@ -28,6 +29,7 @@ from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
+from rtsched.restoring import right_shifted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -302,7 +304,8 @@ def _anew(
 ) -> tuple[Schedule, NDArray[np.int64]]:
     """Return a plan in which the jobs `lost` are planned anew, and those without a place in it.
 
-    Jobs that may start at any moment stay where they are planned, if all find a place so.
+    Jobs that may start at any moment stay where they are planned, if all find a place so. If the
+    planner has none for some, the plan is put off if more of them have one then.
 
     Raises
     ------
@@ -313,11 +316,39 @@ def _anew(
         return snapshot.plan, lost
     rest, rows = _without(snapshot, lost), _asked(site, lost)
     fixed, due = with_due_started(rest, site.leeway)
-    first = _placed(fixed, planner, rows, due)
-    if not len(first[1]) or not len(due):
-        return first
-    second = _placed(rest, planner, rows, Schedule.empty())
-    return second if len(second[1]) < len(first[1]) else first
+    found = _placed(fixed, planner, rows, due)
+    if len(found[1]) and len(due):
+        second = _placed(rest, planner, rows, Schedule.empty())
+        found = second if len(second[1]) < len(found[1]) else found
+    if not len(found[1]):
+        return found
+    third = _later(site, snapshot, planner, lost)
+    return third if len(third[1]) < len(found[1]) else found
+
+
+def _later(
+    site: Site, snapshot: Snapshot, planner: Chain, lost: NDArray[np.int64]
+) -> tuple[Schedule, NDArray[np.int64]]:
+    """Return the plan with each start put off as far as need be, and the jobs without a place.
+
+    A planner may order all jobs by a rule of its own, and that may fail a little later where the
+    plan as it is need only be put off. Those that have no place so are planned anew by it.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    plan, outside = snapshot.plan, _outside(site, snapshot.plan)
+    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    inside = plan.take(np.setdiff1d(np.arange(len(plan)), entry[outside]))
+    deadline = np.array([site.records[job].deadline for job in inside.entries.job.tolist()])
+    moved = right_shifted(snapshot, inside, deadline, SLACK)
+    left = np.setdiff1d(np.union1d(plan.entries.job, lost), moved.entries.job)
+    if not len(left):
+        return moved, left
+    rest = replace(_without(snapshot, left), plan=moved)
+    return _placed(rest, planner, _asked(site, left), Schedule.empty())
 
 
 def _placed(

@@ -176,6 +176,31 @@ def test_a_job_that_may_start_early_keeps_its_nodes_when_the_plan_is_mended() ->
     assert not overlaps(scene.site.snapshot.plan)
 
 
+@pytest.mark.parametrize(
+    ("seed", "nodes", "jobs", "most"), [(20, 6, 20, 12.0), (19, 10, 40, 20.0), (21, 10, 40, 20.0)]
+)
+def test_where_many_are_late_the_plan_is_put_off(
+    seed: int, nodes: int, jobs: int, most: float
+) -> None:
+    """Slurm starts nothing for 25 s; all have hours left, but the planner's order fails by then."""
+    scene = Scene(nodes=nodes, unused_promises_per_hour=0, unused_offers_per_hour=1000)
+    random = np.random.default_rng(seed)
+    queued: tuple[tuple[int, str], ...] = ()
+    for number in range(jobs):
+        size, hours = int(random.integers(1, nodes)), random.uniform(2.0, most)
+        judged = scene.submit(T0, size=size, wall_time=3600.0, deadline=T0 + 3600.0 * hours)
+        if judged.verdict == "admit":
+            queued += ((10 + number, judged.ruling.token),)
+    scene.look(T0 + 1, queued)
+    for at in (25, 30):
+        scene.look(T0 + at, queued)
+        records, plan = scene.site.records, scene.site.snapshot.plan
+        assert {job for job, _ in queued} <= records.keys()
+        assert not overlaps(plan)
+        ends = dict(zip(plan.entries.job.tolist(), plan.entries.end.tolist(), strict=True))
+        assert all(ends[job] <= records[job].deadline for job, _ in queued)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     jobs=st.lists(
