@@ -2,11 +2,11 @@
 
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
 on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
-all the others; where the planner finds no plan, the one that there was is put off as far as need be.
-Those for which there is no place are told at once: their promise is broken. But
-where a planned node was lost only a moment ago, and may come back at once, they wait; and so does
-a job that is late on nodes that are free for it, as long as it may end in time: the batch system
-is slow then, and starts it yet.
+all the others; where the planner finds no plan, the one that there was is put off as far as need
+be. Those for which there is no place are told at once: their promise is broken. But where a
+planned node was lost only a moment ago, and may come back at once, they wait; and so does a job
+that is late on nodes that are free for it, as long as it may end in time: the batch system is slow
+then, and starts it yet.
 """
 
 from __future__ import annotations
