@@ -31,6 +31,7 @@ _ENTITY = re.compile(
 )
 _PAIR = re.compile(r"""([A-Za-z][A-Za-z0-9_]*)\s*\+?=\s*("[^"]*"|[^\s"]*)""")
 _CONTROLLER = re.compile(r"SlurmctldHost\s*=\s*\"?([^\s(\"]+)[^\s\"]*\"?", re.IGNORECASE)
+_SHARED_ADDRESS = re.compile(r"SlurmctldAddr\s*=\s*(?:\"[^\"]*\"|\S*)", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*Include\s+(\S+)", re.IGNORECASE)
 
 
@@ -211,6 +212,9 @@ def with_all(value: str, ours: tuple[str, ...]) -> str:
 def with_host(path: Path, host: str) -> str:
     """Return a file and those it includes as one text that names one host of a controller.
 
+    An address that the controllers share (SlurmctldAddr) is left out: whoever has control answers
+    there.
+
     Raises
     ------
     InputError
@@ -229,4 +233,5 @@ def _with_host(path: Path, host: str, seen: list[Path]) -> Iterator[str]:
         elif _ENTITY.match(line):
             yield line
         else:
+            line = _SHARED_ADDRESS.sub("", line)
             yield _CONTROLLER.sub(lambda found: found[0] if found[1] == host else "", line)

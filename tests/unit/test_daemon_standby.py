@@ -310,13 +310,17 @@ CONF = """\
 ClusterName=c
 SlurmctldHost=head.site.org(10.0.0.1)
 slurmctldhost=head2(10.0.0.2) SlurmctldPort=6817
+SlurmctldAddr=10.0.0.9
 Include more.conf
 NodeName=head[1-3] CPUs=4
 """
 
 
 def test_a_slurm_conf_of_one_controller(tmp_path: Path) -> None:
-    """Others' lines are left out, whatever else stands in them; included files are put in."""
+    """Others' lines are left out, whatever else stands in them; included files are put in.
+
+    So is the address that the controllers share: whoever has control would answer there.
+    """
     path = tmp_path / "slurm.conf"
     path.write_text(CONF)
     (tmp_path / "more.conf").write_text("SlurmctldHost=head3\nAuthType=auth/munge\n")
@@ -329,6 +333,7 @@ def test_a_slurm_conf_of_one_controller(tmp_path: Path) -> None:
         (tmp_path / "one.conf").write_text(with_host(path, host))
         found = settings(tmp_path / "one.conf")
         assert controllers(tmp_path / "one.conf") == [host]
+        assert "slurmctldaddr" not in found
         assert found["slurmctldport"][0].value == "6817"
         assert found["authtype"][0].value == "auth/munge"
     assert "NodeName=head[1-3]" in with_host(path, "head3")
