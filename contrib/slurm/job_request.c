@@ -165,7 +165,9 @@ bool rtsched_describe_modify(const job_desc_msg_t *job, uint32_t submit_uid,
 	size_t before;
 
 	rtsched_request_begin(request, RTSCHED_KIND_MODIFY);
-	number32(request, RTSCHED_TAG_JOB_ID, RTSCHED_JOB_ID(job));
+	/* slurmctld goes by the text, if there is one (_slurm_rpc_update_job). */
+	if (!job->job_id_str)
+		number32(request, RTSCHED_TAG_JOB_ID, RTSCHED_JOB_ID(job));
 	text(request, RTSCHED_TAG_JOB_ID_STR, job->job_id_str);
 	particulars(request, job, submit_uid);
 	before = request->length;
@@ -179,9 +181,9 @@ uint32_t rtsched_job_number(const job_desc_msg_t *job)
 	uint64_t number = 0;
 	const char *at = job->job_id_str;
 
-	if (RTSCHED_JOB_ID(job) != NO_VAL || !at)
+	if (!at)
 		return RTSCHED_JOB_ID(job);
-	at += strspn(at, " \t\n");
+	at += strspn(at, " \t\n\v\f\r"); /* as strtol does */
 	at += *at == '+';
 	if (*at < '0' || *at > '9')
 		return NO_VAL;

@@ -135,6 +135,7 @@ static struct {
 	pthread_mutex_t lock;
 	int64_t look_at; /* ms */
 	struct stat seen;
+	uid_t owner;
 	char path[256], wrong[160]; /* wrong is empty: the list can be used */
 	struct rtsched_promised_jobs list;
 } file = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -177,7 +178,7 @@ static void read_open(int fd, uid_t owner)
 	}
 }
 
-/* Read the file if it is another one than was read last; the lock is held. */
+/* Read the file if it is another one than was read last, or could not be used; the lock is held. */
 static void refresh(const char *path, uid_t owner)
 {
 	struct stat found = {0};
@@ -185,13 +186,15 @@ static void refresh(const char *path, uid_t owner)
 
 	if (stat(path, &found))
 		memset(&found, 0, sizeof(found));
-	if (found.st_ino && found.st_ino == file.seen.st_ino &&
+	if (!file.wrong[0] && owner == file.owner && found.st_ino &&
+	    found.st_ino == file.seen.st_ino && found.st_dev == file.seen.st_dev &&
 	    found.st_size == file.seen.st_size && found.st_uid == file.seen.st_uid &&
 	    found.st_mode == file.seen.st_mode &&
 	    found.st_mtim.tv_sec == file.seen.st_mtim.tv_sec &&
 	    found.st_mtim.tv_nsec == file.seen.st_mtim.tv_nsec && !strcmp(path, file.path))
 		return;
 	file.seen = found;
+	file.owner = owner;
 	snprintf(file.path, sizeof(file.path), "%s", path);
 	rtsched_promised_jobs_free(&file.list);
 	/* A pipe must not be waited for, and a link may lead anywhere. */
