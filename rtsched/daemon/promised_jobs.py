@@ -19,6 +19,7 @@ The file is replaced as a whole. A promise is on the list before its user reads 
 from __future__ import annotations
 
 from bisect import bisect
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -85,6 +86,15 @@ class PromisedJobs:
         if uid not in self._users:
             self._users.insert(bisect(self._users, uid), uid)
             self._write()
+
+    def forget(self) -> None:
+        """Remove the file: what stands in it is no longer known to be so.
+
+        Without it the filter takes any job for one that may be promised something.
+        """
+        self._written = ""
+        with suppress(OSError):
+            self.path.unlink()
 
     def _write(self) -> None:
         text = "".join([self._jobs, *(f"user {uid}\n" for uid in self._users), "end\n"])

@@ -169,11 +169,20 @@ class Standby:
         The one of this host.
     system : str
         The batch system, for reports.
+    superseded : callable
+        Called while it is known that another controller has control: what this daemon left for
+        its own is out of date from then on.
     """
 
-    def __init__(self, database: Path, controller: Controller, system: str) -> None:
+    def __init__(
+        self,
+        database: Path,
+        controller: Controller,
+        system: str,
+        superseded: Callable[[], None] = lambda: None,
+    ) -> None:
         self.roster = Roster(database, controller.host, controller.peers)
-        self._controller, self._system = controller, system
+        self._controller, self._system, self._superseded = controller, system, superseded
         self._asked, self._problem = asyncio.Event(), ""
         self._started = time.time()
 
@@ -188,6 +197,8 @@ class Standby:
                 control, covered = "", time.monotonic()
             elif (control := await self._control()) == "in control":
                 return True
+            if self.roster.covered() or control == "standby":
+                self._superseded()
             self._asked.clear()
             long = time.monotonic() - covered > PATIENT
             await _either(self._asked, stop, LATER if long else SOON)

@@ -205,7 +205,8 @@ async def _serve_in_turn(live: LiveSite, reread: Callable[[], Policy]) -> None:
     """Be on standby and active by turns, as the controller of this host is."""
     settings, run = live.daemon, Path(live.daemon.run)
     controller = LocalController(live.slurm, run)
-    standby = Standby(Path(settings.database), controller, settings.system)
+    left = PromisedJobs(run / FILE)
+    standby = Standby(Path(settings.database), controller, settings.system, left.forget)
     metrics = Metrics()
     uids = await asyncio.to_thread(_uids, settings.asking_users())
     metrics.listen(settings.metrics_port)

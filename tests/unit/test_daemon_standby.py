@@ -17,6 +17,7 @@ from rtsched.adapters.slurm_setup import controller_findings
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import reports
 from rtsched.daemon.claim import Claim
+from rtsched.daemon.promised_jobs import PromisedJobs
 from rtsched.daemon.records import Record
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.standby import SILENT, Beat, Roster, SharedDoor, Standby, unseen
@@ -202,6 +203,26 @@ def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
         await until((tmp_path / "db.on-one").exists)
         answer = await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
         assert b"on standby" in answer
+        assert await waiting
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_list_of_promised_jobs_does_not_outlive_control(tmp_path: Path) -> None:
+    """What it left for its controller's filter is gone before that has control once more."""
+
+    async def scenario() -> None:
+        controller, stop = Switch(), asyncio.Event()
+        left = PromisedJobs(tmp_path / "promised_jobs")
+        left.path.write_text("rtsched-promised-jobs 1 7\nend\n")
+        standby = Standby(tmp_path / "db", controller, "slurm", left.forget)
+        controller.state = "down"  # perhaps for a moment, and no other daemon is known
+        waiting = asyncio.create_task(standby.until_in_control(stop))
+        await until(lambda: controller.asked > 0)
+        assert left.path.exists()
+        controller.state = "standby"
+        await until(lambda: not left.path.exists())
+        controller.state = "in control"
         assert await waiting
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
