@@ -1,4 +1,8 @@
-"""Nodes die under promised jobs: who is told, and how long before the deadline."""
+"""Nodes die under promised jobs: who is told, and how long before the deadline.
+
+On the first machine they stay dead, and no promise is insured. On the second one promises survive
+the loss of a node (`spare_nodes = 1`), and one node is dead at a time: no promise breaks.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,17 @@ if TYPE_CHECKING:
     from promises import Side
 
 PLANNER = "mcdf"
+INSURED = "settings = {{ spare_nodes = 1, recovery = {recovery:g} }}"
+
 FULL = Extent(360, 10, (1, 2), (2.0, 4.5), 60, (2, 3, 4, 6), 30_000)
 REDUCED = Extent(70, 7, (1,), (1.6, 3.0), 60, (2, 3, 4, 6), 12_000)
+REDUCED_INSURED = Extent(100, 7, (1,), (1.6, 2.2), 60, (2, 3, 4, 6), 12_000)
+"""Deadlines of insured promises are later by a second run of the longest job, and the recovery."""
 
 
 @dataclass
 class Killer:
-    """Kills a node under a promised job now and then; each at most once.
+    """Kills a node under a promised job now and then, none of them twice.
 
     Attributes
     ----------
@@ -36,17 +44,22 @@ class Killer:
         Seconds from the stream's start to the first kill, and between kills.
     count : int
         How many nodes.
+    one : bool
+        Whether a node comes back before the next one is killed.
     """
 
     first: float
     every: float
     count: int
+    one: bool = False
     killed: list[str] = field(default_factory=list)
 
     def __call__(self, live: Live, begun: float) -> None:
         """Do so."""
         for number in range(self.count):
             time.sleep(max(0.0, begun + self.first + number * self.every - time.time()))
+            if self.one and self.killed:
+                live.revive(self.killed[-1])
             with contextlib.suppress(TestbedError):
                 killed = live.kill_under(FAVOURED, self.killed)
                 self.killed += [killed] if killed else []
@@ -54,10 +67,28 @@ class Killer:
 
 def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
     """Play a stream while nodes die; return the figures, and what was said of each miss."""
-    extent = replace(REDUCED if reduced else FULL, part=system.full.part)
     killer = Killer(50, 15, 4) if reduced else Killer(90, 45, 8)
-    setup = Setup(True, site(PLANNER), single=True)
     place = keep / "failures" if keep else None
+    found = _side(system, "", REDUCED if reduced else FULL, killer, place)
+    insured = insured_side(system, reduced=reduced, keep=keep)
+    return found | {"insured": insured["rtsched"], "insured_misses": insured["misses"]}
+
+
+def insured_side(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
+    """Play the stream to a machine whose promises survive the loss of a node; the same of it."""
+    killer = Killer(40, 60, 2, one=True) if reduced else Killer(90, 90, 4, one=True)
+    extent = REDUCED_INSURED if reduced else FULL
+    again = 60 * max(extent.minutes) + max(system.margins) + system.recovery
+    extent = replace(extent, lead=extent.lead + again)
+    settings = INSURED.format(recovery=system.recovery)
+    return _side(system, settings, extent, killer, keep / "failures-insured" if keep else None)
+
+
+def _side(
+    system: type[Live], settings: str, extent: Extent, killer: Killer, place: Path | None
+) -> dict[str, Any]:
+    extent = replace(extent, part=system.full.part)
+    setup = Setup(True, site(PLANNER, settings), single=True)
     side = play_side(system, extent, PLANNER, setup, place, killer)
     misses = list(_misses(system, side))
     ahead = [miss["told_before_s"] for miss in misses if miss["told_before_s"] is not None]
@@ -96,6 +127,12 @@ def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     del system
     unsaid = [miss["job"] for miss in found["misses"] if (miss["told_before_s"] or -1) <= 0]
     silent = [m["job"] for m in found["misses"] if "rtsched:" not in (m["comment"] or "")]
-    return [f"job {job} missed its deadline and nobody was told before" for job in unsaid] + [
-        f"the user of job {job} was not told in its record" for job in silent
+    insured, lost = found["insured"], [miss["job"] for miss in found["insured_misses"]]
+    broken = insured["promises"].get("broken", 0)
+    return [
+        *(f"job {job} missed its deadline and nobody was told before" for job in unsaid),
+        *(f"the user of job {job} was not told in its record" for job in silent),
+        *(f"job {job} missed its deadline, though it was insured" for job in lost),
+        *([f"{broken} insured promises are broken"] if broken else []),
+        *([] if insured["killed_nodes"] > 1 else ["fewer than two nodes were killed"]),
     ]

@@ -151,6 +151,8 @@ class Condor(Live):
     workload: ClassVar[str] = ""
     pool: ClassVar[str] = POLICY
     recurs_alone: ClassVar[bool] = False
+    recovery: ClassVar[float] = 75.0
+    """CLASSAD_LIFETIME or the lease, and twice the time that a start may take."""
     box: Pool
 
     @classmethod
@@ -230,15 +232,20 @@ class Condor(Live):
     def kill_under(self, user: str, spared: Sequence[str]) -> str:
         """Kill a startd that runs one of the user's jobs; empty if there is none."""
         words = ["condor_q", user, "-constraint", "JobStatus == 2", "-json"]
-        words += ["-attributes", "JobCurrentStartDate,RemoteHost,AllRemoteHosts"]
+        words += ["-attributes", "JobCurrentStartDate,NumJobStarts,RemoteHost,AllRemoteHosts"]
         ads = json.loads(self.box.run(words).stdout or "[]")
-        for ad in sorted(ads, key=lambda ad: -ad.get("JobCurrentStartDate", 0)):
+        first = [ad for ad in ads if ad.get("NumJobStarts", 1) < 2]
+        for ad in sorted(first, key=lambda ad: -ad.get("JobCurrentStartDate", 0)):
             names = [host.partition("@")[2].partition(".")[0] for host in hosts_of(ad)]
             fresh = [name for name in names if name not in spared]
             if fresh:
                 self.box.daemon(f"startd_{fresh[0]}").kill(stay=True)
                 return fresh[0]
         return ""
+
+    def revive(self, node: str) -> None:
+        """Start a startd again, and wait until the collector has heard of it."""
+        self.box.daemon(f"startd_{node}").start()
 
     def accounting(self) -> str:
         """Return the history and the queue as JSON."""

@@ -27,7 +27,9 @@ COLUMNS = (
 )
 
 SETTINGS = {
-    "SchedulerParameters": "bf_interval=5,bf_resolution=5,bf_continue,bf_max_job_test=2000",
+    "SchedulerParameters": (
+        "bf_interval=5,bf_resolution=5,bf_continue,bf_max_job_test=2000,requeue_delay=20"
+    ),
     "PriorityCalcPeriod": "0:05",
     "SlurmdTimeout": "20",
 }
@@ -104,6 +106,8 @@ class Slurm(Live):
     }
     wide: ClassVar[bool] = True
     slow: ClassVar[float] = 1.0
+    recovery: ClassVar[float] = 60.0
+    """SlurmdTimeout and a third of it between two pings, then requeue_delay, and 5 s to start."""
     workload: ClassVar[str] = 'unit = "node"'
     box: Cluster
 
@@ -158,14 +162,19 @@ class Slurm(Live):
 
     def kill_under(self, user: str, spared: Sequence[str]) -> str:
         """Kill a slurmd that runs one of the user's jobs; empty if there is none."""
-        asked = ["squeue", "-h", "-t", "R", "-u", user, "--sort=-L", "-o", "%N"]
-        for nodes in self.box.run(asked).stdout.split():
+        asked = ["squeue", "-h", "-t", "R", "-u", user, "--sort=-L"]
+        found = self.box.run([*asked, "-O", "RestartCnt:8,NodeList:1000"]).stdout.splitlines()
+        for nodes in (line.split()[1] for line in found if line.split()[0] == "0"):
             names = self.box.run(["scontrol", "show", "hostnames", nodes]).stdout.split()
             fresh = [name for name in names if name not in spared]
             if fresh:
                 self.box.node(fresh[0]).kill()
                 return fresh[0]
         return ""
+
+    def revive(self, node: str) -> None:
+        """Start a slurmd again, and wait until Slurm uses it."""
+        self.box.node(node).start()
 
     def accounting(self) -> str:
         """Return what sacct prints, each requeued run on its own."""

@@ -127,6 +127,8 @@ class Live(ABC):
         The table `[policy.pool]` of a site.toml: its own loop, as set up here; empty: none.
     recurs_alone : bool
         Whether it keeps nodes free for recurring work without rtsched, too.
+    recovery : float
+        Seconds from the loss of a node, as set up here, until a job that it ran may start again.
     """
 
     name: ClassVar[str]
@@ -140,6 +142,7 @@ class Live(ABC):
     workload: ClassVar[str]
     pool: ClassVar[str] = ""
     recurs_alone: ClassVar[bool] = True
+    recovery: ClassVar[float]
 
     def __init__(self, box: Box, setup: Setup) -> None:
         self.box = box
@@ -179,7 +182,14 @@ class Live(ABC):
 
     @abstractmethod
     def kill_under(self, user: str, spared: Sequence[str]) -> str:
-        """Kill a node that runs a job of a user's, of the latest start; return its name."""
+        """Kill a node that runs a job of a user's, of the latest first start; return its name.
+
+        One that has begun again is left alone; empty if there is no other.
+        """
+
+    @abstractmethod
+    def revive(self, node: str) -> None:
+        """Bring back a node that was killed."""
 
     @abstractmethod
     def accounting(self) -> str:

@@ -54,10 +54,11 @@ class Side:
     kept_free: bool = False
 
 
-def site(planner: str) -> str:
-    """Return the site.toml."""
+def site(planner: str, settings: str = "") -> str:
+    """Return the site.toml; `settings` of the planner are TOML."""
     name = "mcdf" if planner == "edf" else planner
-    lines = [f'planner = "{name}"', "[[plugin]]", f'name = "{name}"', SETTINGS.get(planner, "")]
+    given = settings or SETTINGS.get(planner, "")
+    lines = [f'planner = "{name}"', "[[plugin]]", f'name = "{name}"', given]
     return "\n".join([*lines, playing.DAEMON])
 
 
@@ -90,9 +91,10 @@ def _played(
     flooding = playing.submit_all(live, best_effort, begun)
     time.sleep(3)
     with ThreadPoolExecutor(1) as pool:
-        if meanwhile is not None:
-            pool.submit(meanwhile, live, time.time())
+        going = pool.submit(meanwhile, live, time.time()) if meanwhile is not None else None
         book = playing.play(live, works, offers=live.setup.steered)
+    if going is not None:
+        going.result()
     ended = book.begun + max(work.at + work.deadline for work in works)
     time.sleep(max(0.0, ended + AFTER - time.time()))
     found = measure.promises(live.box) if live.setup.steered else []
