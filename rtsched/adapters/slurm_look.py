@@ -44,8 +44,7 @@ def look(
         If slurm.conf cannot be read.
     """
     commands = Commands(settings)
-    set_ = slurm_conf.settings(path)
-    conf = {name: found[-1].value for name, found in set_.items()}
+    conf = {name: found[-1].value for name, found in slurm_conf.settings(path).items()}
     running, silence, skew = _running(commands)
     places = plugin_dirs(conf, running)
     plugin = next((place / PLUGIN for place in places if (place / PLUGIN).exists()), None)
@@ -56,7 +55,6 @@ def look(
         silence=silence,
         skew_s=skew,
         version=_version(commands),
-        controllers=tuple(each.value.partition("(")[0] for each in set_.get("slurmctldhost", ())),
         plugin=plugin,
         plugin_version=built_for(plugin) if plugin else "",
         user=settings.user,

@@ -48,8 +48,6 @@ class Setup:
         How far its clock is ahead of ours, seconds.
     version : str
         Of the installed slurmctld; empty: unknown.
-    controllers : tuple of str
-        Hosts on which slurmctld runs, by slurm.conf; the first is the primary.
     plugin : Path or None
         Our submit filter, where PluginDir holds it.
     plugin_version : str
@@ -76,7 +74,6 @@ class Setup:
     silence: str = ""
     skew_s: float = 0.0
     version: str = ""
-    controllers: tuple[str, ...] = ()
     plugin: Path | None = None
     plugin_version: str = ""
     user: str = "rtsched"
@@ -171,14 +168,6 @@ def _plugin(setup: Setup) -> Iterator[Finding]:
         )
     else:
         yield Finding("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
-    if len(setup.controllers) > 1:
-        yield Finding(
-            "note",
-            f"slurmctld runs on {', '.join(setup.controllers)}: it starts on none of them without "
-            f"{PLUGIN}",
-            f"install {PLUGIN} and {setup.submit_path} on each, for the same Slurm; run `rtsched "
-            "slurm check` there too",
-        )
 
 
 def same_release(one: str, other: str) -> bool:
@@ -274,7 +263,7 @@ def _controller(setup: Setup) -> Iterator[Finding]:
 def controller_findings(
     names: Sequence[str], standby: bool, database: Path, memory: str
 ) -> Iterator[Finding]:
-    """Tell whether the daemon fits the controllers that there are.
+    """Tell whether filter and daemon fit the controllers that there are.
 
     Parameters
     ----------
@@ -292,9 +281,11 @@ def controller_findings(
     elif not standby and len(names) > 1:
         yield Finding(
             "note",
-            f"slurm.conf names {len(names)} controllers, and promises are kept beside one of them: "
-            "when a backup takes over, jobs pass as on_failure says",
-            "a daemon on each of their hosts and standby = true, see docs/slurm/standby.md",
+            f"slurmctld runs on {', '.join(names)}: it starts on none of them without {PLUGIN}; "
+            "and promises are kept beside one of them: when a backup takes over, jobs pass as "
+            "on_failure says",
+            f"install {PLUGIN} and submit.conf on each, for the same Slurm, and run `rtsched slurm "
+            "check` there too; have a daemon on each, with standby = true: docs/slurm/standby.md",
         )
     elif standby and memory and Path(memory).parent != database.parent:
         yield Finding(
@@ -303,7 +294,11 @@ def controller_findings(
             f'set memory = "{database.parent / Path(memory).name}" in the [slurm] table',
         )
     elif standby:
-        yield Finding("good", f"the daemons of {', '.join(names)} share {database}")
+        yield Finding(
+            "good",
+            f"slurmctld runs on {', '.join(names)}, and the daemons there share {database}; "
+            f"each host needs {PLUGIN} and submit.conf: check there too",
+        )
 
 
 def _permissions(setup: Setup) -> Iterator[Finding]:

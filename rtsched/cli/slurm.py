@@ -28,6 +28,7 @@ from rtsched.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
     from rtsched.adapters.readiness import Finding
+    from rtsched.adapters.slurm.kept import Kept
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.adapters.slurm_nodes import Asked
     from rtsched.adapters.slurm_setup import Setup
@@ -235,7 +236,6 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     time limit that it was promised its deadline with. The daemon must not run: it would set all
     that again. The status is 1 if something could not be undone.
     """
-    from rtsched.adapters.slurm import kept
     from rtsched.adapters.slurm.commands import Commands
     from rtsched.adapters.slurm.facts import config_of
     from rtsched.adapters.slurm.orders import carried_out, turn
@@ -244,9 +244,9 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     site, _ = site_settings(config)
     if really and _answers(Path(site.daemon.run) / "query.sock"):
         raise ConfigError(["the daemon runs; stop it first: systemctl disable --now rtsched"])
+    memory = _remembered(site.slurm.memory, site.slurm.user)
     commands = Commands(site.slurm)
     basic = config_of(commands.config()).get("PriorityType", "").endswith("basic")
-    memory = kept.read(site.slurm.memory)
     changes = restoring(commands.jobs(), commands.reservations(), memory, basic=basic)
     changes.sort(key=turn)
     if not really or not changes:
@@ -263,6 +263,31 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
         ctx.exit(1)
     if site.slurm.memory:
         Path(site.slurm.memory).unlink(missing_ok=True)
+
+
+def _remembered(path: str, user: str) -> Kept:
+    """Return what the daemon remembered of jobs.
+
+    Raises
+    ------
+    ConfigError
+        If there is a file, and it cannot be read, as by root on a shared file system.
+    """
+    from rtsched.adapters.slurm import kept
+
+    try:
+        if path:
+            Path(path).open("rb").close()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ConfigError(
+            [
+                f"{path} cannot be read ({error.strerror}): it says what users asked for. Run this "
+                f"as the daemon's user: runuser -u {user} -- rtsched slurm restore"
+            ]
+        ) from error
+    return kept.read(path)
 
 
 def _answers(path: Path) -> bool:

@@ -63,7 +63,6 @@ def test_all_is_good():
         ({"conf": {}}, "wrong", "JobSubmitPlugins is not set", "install --apply"),
         ({"conf": READY | {"taskprolog": PROLOG}}, "note", "every step fails", "--nodes"),
         ({"conf": READY | {"taskprolog": HANDED_OUT}}, "note", "every step fails", "--nodes"),
-        ({"controllers": ("a", "b")}, "note", "slurmctld runs on a, b", "on each"),
         (
             {"conf": READY | {"prioritytype": "priority/basic"}},
             "note",
@@ -348,6 +347,17 @@ def test_a_broken_site(run, site, tmp_path):
     assert result.exit_code == 1
     assert "daemon.run" in result.stdout
     assert "`rtsched check` tells more" in " ".join(result.stdout.split())
+
+
+def test_restoring_needs_what_was_asked_for(tmp_path, run):
+    """Where it cannot be read nothing is restored by halves; root may lack the right on NFS."""
+    config = tmp_path / "site.toml"
+    config.write_text(f'[slurm]\nmemory = "{tmp_path}"\n[daemon]\nrun = "{tmp_path}"\n')
+    result = run("slurm", "restore", "--config", config, "--apply")
+    assert result.exit_code == 2
+    text = " ".join(result.stderr.split())
+    assert f"{tmp_path} cannot be read (Is a directory)" in text
+    assert "runuser -u rtsched -- rtsched slurm restore" in text
 
 
 def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused):

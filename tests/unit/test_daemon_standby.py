@@ -312,9 +312,17 @@ def test_a_door_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
 def test_check_looks_at_the_controllers(
     hosts: tuple[str, ...], standby: bool, memory: str, state: list[str]
 ) -> None:
-    """Setting, controllers and the place of what is remembered have to fit."""
-    found = controller_findings(hosts, standby, Path("/shared/rtsched.db"), memory)
+    """Setting, controllers and the place of what is remembered have to fit.
+
+    One finding says what each host needs, filter and daemon.
+    """
+    found = list(controller_findings(hosts, standby, Path("/shared/rtsched.db"), memory))
     assert [each.state for each in found] == state
+    for each in found:
+        if len(hosts) > 1 and each.state != "wrong":
+            assert "slurmctld runs on one, two" in each.what
+            assert "job_submit_rtsched.so" in each.what
+        assert each.remedy or each.state == "good"
 
 
 def test_standby_is_for_slurm() -> None:
