@@ -19,7 +19,7 @@ import sqlite3
 import time
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
@@ -110,6 +110,7 @@ class Store:
         self.path = Path(path)
         self._lock, self._tidying, self._asking = RLock(), RLock(), RLock()
         self._notes: list[Decision] = []
+        self._noting = Lock()  # held for no more than a list takes: `note` is called on the loop
         self._nodes: Nodes | None = None
         self._names: list[str] | None = None
         self._unused: Unused = {}
@@ -310,8 +311,11 @@ class Store:
             )
 
     def note(self, decision: Decision) -> None:
-        """Add a verdict to the journal: at once in memory, on disk at the next `flush`."""
-        with self._lock:
+        """Add a verdict to the journal: at once in memory, on disk at the next `flush`.
+
+        It waits for no disk, so an event loop may call it.
+        """
+        with self._noting:
             self._notes.append(decision)
             del self._notes[:-JOURNAL_ROWS]
 
@@ -323,17 +327,22 @@ class Store:
 
     def _flush_some(self) -> bool:
         """Write some of the journal's new rows; return whether there are more."""
-        with self._lock:
-            rows = [_noted(note) for note in self._notes[:AT_ONCE]]
-            if not rows:
+        with self._lock:  # so that `journal` finds each row in memory or on the disk
+            with self._noting:
+                notes, self._notes = self._notes[:AT_ONCE], self._notes[AT_ONCE:]
+            if not notes:
                 return False
-            with self._transaction(self._side) as base:
-                base.executemany(_NOTE, rows)
-                base.execute(
-                    "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?",
-                    (JOURNAL_ROWS,),
-                )
-            del self._notes[: len(rows)]
+            try:
+                with self._transaction(self._side) as base:
+                    base.executemany(_NOTE, map(_noted, notes))
+                    base.execute(
+                        "DELETE FROM journal WHERE number <= (SELECT max(number) FROM journal) - ?",
+                        (JOURNAL_ROWS,),
+                    )
+            except BaseException:
+                with self._noting:
+                    self._notes[:0] = notes
+                raise
             return bool(self._notes)
 
     def journal(
@@ -352,14 +361,16 @@ class Store:
             f"{where}ORDER BY number DESC LIMIT ?"
         )
         with self._question() as base:
-            with self._lock:  # what is in memory now is not on the disk as it is now
-                base.execute("BEGIN")
-                base.execute("SELECT 1 FROM journal LIMIT 1").fetchone()
-                notes = self._notes[::-1]
             try:
+                with self._lock:  # what is in memory now is not on the disk as it is now
+                    base.execute("BEGIN")
+                    base.execute("SELECT 1 FROM journal LIMIT 1").fetchone()
+                    with self._noting:
+                        notes = self._notes[::-1]
                 rows = base.execute(text, [*asked.values(), limit]).fetchall()
             finally:
-                base.execute("ROLLBACK")
+                if base.in_transaction:
+                    base.execute("ROLLBACK")
         fresh = [
             note
             for note in notes

@@ -10,6 +10,7 @@ import pytest
 from running import Running, answer_of
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag
+from rtsched.daemon import store
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
@@ -25,18 +26,20 @@ def running(tmp_path: Path) -> Iterator[Running]:
     one.close()
 
 
-def test_a_slow_commit_keeps_nobody_waiting(running: Running) -> None:
+def test_a_slow_commit_keeps_nobody_waiting(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Meanwhile who is promised nothing is answered; who would be is judged on what came of it."""
-    commit, begun, go_on = running.store.commit, threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(*arguments: object) -> None:
-        begun.set()
-        assert go_on.wait(30.0)
-        commit(*arguments)  # type: ignore[arg-type]
+    def slowly(point: str) -> None:
+        if point == "written":  # the disk is asked next, and the database is locked
+            begun.set()
+            assert go_on.wait(30.0)
 
     async def course() -> None:
         await running.start()
-        running.store.commit = slowly  # type: ignore[method-assign,assignment]
+        monkeypatch.setattr(store, "passing", slowly)
         first = running.asked(nodes=4, hours=0.6)
         await asyncio.to_thread(begun.wait, 30.0)
         assert running.standings() == [], "nothing is so before it is written down"

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -212,6 +213,40 @@ def test_the_journal_is_a_ring(path):
         assert last.name.startswith("?xx")
         assert len(last.name) == 2000
         assert last.text == "\0'\"; DROP"
+
+
+def test_a_verdict_waits_for_no_disk(path, monkeypatch):
+    """While a commit waits for the disk the loop can note verdicts; a failing one loses none."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(point: str) -> None:
+        if point == "written":
+            begun.set()
+            assert go_on.wait(60.0)
+
+    def fail(point: str) -> None:
+        if point == "written":
+            raise StoreError(path, "database or disk is full")
+
+    said = [Decision(NOW + k, 0, str(k), "", "admit", (), "") for k in range(2)]
+    with Store(path) as store:
+        monkeypatch.setattr("rtsched.daemon.store.passing", slowly)
+        writes = threading.Thread(target=store.commit, args=([record()], None, 1))
+        writes.start()
+        assert begun.wait(60.0)
+        notes = threading.Thread(target=store.note, args=(said[0],), daemon=True)
+        notes.start()
+        notes.join(20.0)
+        waited = notes.is_alive()
+        go_on.set()
+        writes.join()
+        assert not waited
+        monkeypatch.setattr("rtsched.daemon.store.passing", fail)
+        with pytest.raises(StoreError, match="full"):
+            store.flush()
+        monkeypatch.undo()
+        store.note(said[1])
+        assert store.journal() == (said[1], said[0])
 
 
 def test_one_daemon_at_a_time(path):
