@@ -40,6 +40,13 @@ class BusyError(RtschedError):
         super().__init__("too many questions wait to be answered; ask again in some seconds")
 
 
+class ClosedError(RtschedError):
+    """The thread works no more."""
+
+    def __init__(self) -> None:
+        super().__init__("the daemon ends, or goes on standby; ask again in some seconds")
+
+
 class Turns:
     """When somebody may use the thread again, by how long it was used before."""
 
@@ -79,6 +86,7 @@ class FairThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._each, self._all = Turns(EACH), Turns(ALL)
         self._waiting: dict[int, deque[_Piece]] = {}
+        self._present: _Piece | None = None
         self._serving: asyncio.Task[None] | None = None
 
     async def run(self, uid: int, work: Callable[[], T], wanted: Callable[[], bool]) -> T:
@@ -99,6 +107,8 @@ class FairThread:
             If too much waits already.
         HungUpError
             If it was not wanted any more.
+        ClosedError
+            If the thread was closed before.
         """
         if sum(map(len, self._waiting.values())) >= WAITING:
             raise BusyError
@@ -109,9 +119,14 @@ class FairThread:
         return await done
 
     def close(self) -> None:
-        """Do no more work, and do not wait for what is being done."""
+        """Do no more work, and do not wait for what is being done; who waits is told so."""
         if self._serving is not None:
             self._serving.cancel()
+        waiting = [piece for pieces in self._waiting.values() for piece in pieces]
+        for piece in (*waiting, *([self._present] if self._present is not None else ())):
+            if not piece.done.done():
+                piece.done.set_exception(ClosedError())
+        self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self) -> None:
@@ -123,7 +138,7 @@ class FairThread:
                 if uid is None:
                     await asyncio.sleep(NAP)
                     continue
-                piece = self._taken(uid)
+                piece = self._present = self._taken(uid)
                 if piece.done.done():
                     continue
                 if not piece.wanted():

@@ -11,7 +11,15 @@ from running import Running, answer_of
 
 from rtsched.adapters.wire import ACCEPT, Tag
 from rtsched.daemon.ask import ask
-from rtsched.daemon.fair import BURST, EACH, WAITING, BusyError, FairThread, Turns
+from rtsched.daemon.fair import (
+    BURST,
+    EACH,
+    WAITING,
+    BusyError,
+    ClosedError,
+    FairThread,
+    Turns,
+)
 from rtsched.daemon.reports import Feasible, Plan, Status
 from rtsched.daemon.server import HungUpError
 from rtsched.errors import RtschedError
@@ -130,6 +138,27 @@ def test_too_many_questions_are_refused() -> None:
         with pytest.raises(ZeroDivisionError):
             await thread.run(0, lambda: 1 // 0, wanted)
         thread.close()
+
+    asyncio.run(course())
+
+
+def test_who_waits_is_told_when_it_ends() -> None:
+    """What is being worked out, and what waits behind it, is answered at once."""
+    hold = threading.Event()
+
+    async def course() -> None:
+        thread, begun = FairThread("test"), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            hold.wait(60.0)
+
+        pieces = [asyncio.create_task(thread.run(uid, work, wanted)) for uid in (7, 7, 8)]
+        await asyncio.to_thread(begun.wait, 60.0)
+        thread.close()
+        outcomes = await asyncio.wait_for(asyncio.gather(*pieces, return_exceptions=True), 30.0)
+        assert [type(outcome) for outcome in outcomes] == [ClosedError] * 3
+        hold.set()
 
     asyncio.run(course())
 
