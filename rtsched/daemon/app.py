@@ -27,9 +27,9 @@ from rtsched.daemon.forgotten import Recall
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.memory import remembered, restored
 from rtsched.daemon.messages import Words
-from rtsched.daemon.notify import notify, watch
 from rtsched.daemon.parked import AT_A_TIME, Bench
 from rtsched.daemon.promised_jobs import lines_of
+from rtsched.daemon.reloading import Reloads
 from rtsched.daemon.warming import keep_loaded, warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
@@ -66,11 +66,6 @@ PARTS = ("look", "settle", "reserve", "steer", "apply")
 
 SOON = 0.05
 """Seconds between two cycles at the least."""
-
-NOT_RELOADED = (
-    "the changed site.toml cannot be followed, and the settings before it still hold; correct it "
-    "and reload again"
-)
 
 UNHEARD = "the submit filter did not wait for the answer"
 """Why a promise or an offer lapsed that nobody was told of."""
@@ -119,11 +114,6 @@ class Status:
     last_cycle_s: float = 0.0
     problem: str = ""
     problems: tuple[str, ...] = ()
-    reload: str = ""
-
-    def told(self) -> tuple[str, ...]:
-        """Return all that is wrong, one sentence each."""
-        return (*filter(None, (self.problem, self.reload)), *self.problems)
 
 
 class Daemon:
@@ -184,8 +174,8 @@ class Daemon:
         self._unsaid = self._damage = ""
         self._unplanned: tuple[str, ...] = ()
         self._to_tell: dict[int, str] = {}
-        self._reloading: asyncio.Task[None] | None = None
-        self._read_again = False
+        self.reloads = Reloads(self._reread, self._follow)
+        self.signalled = False
         self._saved = -float("inf")
 
     async def admit(self, site: Site, changed: Sequence[Record]) -> None:
@@ -295,30 +285,16 @@ class Daemon:
         self._unplanned = problems
 
     def reload(self) -> None:
-        """Begin to take in a changed site.toml; what asks for it meanwhile has it read again."""
-        self._read_again = True
-        if self._reloading is None:
-            self._reloading = asyncio.create_task(self._reload())
+        """Begin to take in a changed site.toml."""
+        self.reloads.begin()
 
-    async def _reload(self) -> None:
-        """Make and warm up the plug-ins beside the loop; if that fails, all stays as it was."""
-        try:
-            while self._read_again:
-                self._read_again = False
-                notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-                try:
-                    policy = await asyncio.to_thread(self._reread)
-                except Exception as error:  # whatever a plug-in raises: the running ones go on
-                    defect = not isinstance(error, RtschedError)
-                    what = f"{type(error).__name__}: {error}" if defect else str(error)
-                    log.error("reload_failed", error=what, exc_info=defect)
-                    self.status.reload = f"{NOT_RELOADED}: {what}"
-                else:
-                    self.policy, self.status.reload = policy, ""
-                    log.info("settings_reloaded")
-        finally:
-            self._reloading = None
-            notify("READY=1")
+    def _follow(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def problems(self) -> tuple[str, ...]:
+        """Return all that is wrong, one sentence each."""
+        status = self.status
+        return (*filter(None, (status.problem, self.reloads.problem)), *status.problems)
 
     def _reread(self) -> Policy:
         policy = self.reread()
@@ -436,14 +412,14 @@ class Daemon:
 
     # --- life ----------------------------------------------------------------------------------
 
-    async def run(self, doors: Sequence[tuple[Door, str | None]]) -> None:
-        """Look once, listen, and go on until told to stop."""
+    async def run(
+        self, doors: Sequence[tuple[Door, str | None]], ready: Callable[[], None] = lambda: None
+    ) -> None:
+        """Look once, listen, call `ready`, and go on until told to stop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._end)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        ready = asyncio.Event()
-        watching = asyncio.create_task(watch(ready.is_set))
         try:
             await asyncio.to_thread(warm_up, self.policy, self._rules(self.policy))
             await asyncio.to_thread(keep_loaded)
@@ -451,8 +427,7 @@ class Daemon:
             self.lag.start()
             for door, group in doors:
                 await door.listen(group)
-            notify("READY=1")
-            ready.set()
+            ready()
             log.info("daemon_started", promises=len(self.site.records), dry_run=self.dry_run)
             if not self.store.checked:
                 Thread(target=self._check_database, name="database check", daemon=True).start()
@@ -462,13 +437,18 @@ class Daemon:
                     await self._try_cycle()
         finally:
             self.lag.stop()
-            watching.cancel()
             for door, _ in doors:
                 door.close()
-            with contextlib.suppress(RtschedError):
-                await self._save(at_once=True)
-            await self.worker.close()
+            try:
+                with contextlib.suppress(RtschedError):
+                    await self._save(at_once=True)
+            finally:
+                await self.worker.close()
             log.info("daemon_stopped")
+
+    def _end(self) -> None:
+        self.signalled = True
+        self._stop.set()
 
     def stop(self) -> None:
         """Have `run` come to its end."""

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 STARTING = 10.0
 """Seconds between two requests for more time to start, where no watchdog says how often."""
@@ -27,6 +27,22 @@ def notify(state: str, flags: int = 0) -> None:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
         sender.sendto(state.encode(), flags, address.replace("@", "\0", 1))
+
+
+@contextlib.asynccontextmanager
+async def watched() -> AsyncIterator[Callable[[], None]]:
+    """Tell systemd, in this block, that the loop goes round; give what to call when it is ready."""
+    ready = asyncio.Event()
+    watching = asyncio.create_task(watch(ready.is_set))
+
+    def tell() -> None:
+        notify("READY=1")
+        ready.set()
+
+    try:
+        yield tell
+    finally:
+        watching.cancel()
 
 
 async def watch(ready: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, Question
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import messages, reports
-from rtsched.daemon.fair import BusyError, FairThread
+from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.submits import Desk
@@ -62,6 +62,8 @@ class Queries:
             )
         except BusyError as error:
             return self._refused("busy", str(error))
+        except ClosedError as error:
+            return self._refused("refused", str(error))
 
     def close(self) -> None:
         """Answer no more."""
@@ -172,7 +174,7 @@ class Reader:
             cycle_s=status.last_cycle_s or None,
             standings=daemon.store.counts(),
             lag_s=round(daemon.lag.longest(), 6),
-            problems=(*status.told(), *unseen(peers)),
+            problems=(*daemon.problems(), *unseen(peers)),
             everyone=everyone,
             promises=self._promises(shown),
             metrics=daemon.metrics.text() if metrics and everyone else "",

@@ -172,6 +172,11 @@ class Standby:
     superseded : callable
         Called while it is known that another controller has control: what this daemon left for
         its own is out of date from then on.
+
+    Attributes
+    ----------
+    reload_problem : callable
+        Returns why the last reload failed; empty: it did not.
     """
 
     def __init__(
@@ -184,6 +189,7 @@ class Standby:
         self.roster = Roster(database, controller.host, controller.peers)
         self._controller, self._system, self._superseded = controller, system, superseded
         self._asked, self._problem = asyncio.Event(), ""
+        self.reload_problem: Callable[[], str] = str
         self._started = time.time()
 
     async def until_in_control(self, stop: asyncio.Event) -> bool:
@@ -193,13 +199,14 @@ class Standby:
         while not stop.is_set():
             await asyncio.to_thread(self.roster.write, "standby", control)
             await asyncio.to_thread(self.roster.read)
-            if self.roster.covered() and not self._asked.is_set():
+            asked = self._asked.is_set()
+            self._asked.clear()  # first: what is asked from now on is looked at again
+            if self.roster.covered() and not asked:
                 control, covered = "", time.monotonic()
             elif (control := await self._control()) == "in control":
                 return True
             if self.roster.covered() or control == "standby":
                 self._superseded()
-            self._asked.clear()
             long = time.monotonic() - covered > PATIENT
             await _either(self._asked, stop, LATER if long else SOON)
         return False
@@ -256,7 +263,7 @@ class Standby:
 
     def _status(self) -> reports.StatusReport:
         peers = self.roster.shown()
-        own = (self._problem,) if self._problem else ()
+        own = filter(None, (self._problem, self.reload_problem()))
         nobody = () if self.roster.active() else (NOBODY,)
         return reports.StatusReport(
             version=__version__,

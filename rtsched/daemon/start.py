@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,18 +26,19 @@ from rtsched.daemon.chains import Chains
 from rtsched.daemon.claim import Claim
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.notify import notify, watch
+from rtsched.daemon.notify import notify, watched
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries, Reader
+from rtsched.daemon.reloading import Reloads
 from rtsched.daemon.server import Door
 from rtsched.daemon.standby import BEAT, SharedDoor, Standby
 from rtsched.daemon.store import Store
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.worker import Worker
-from rtsched.errors import ConfigError, RtschedError, StoreError
+from rtsched.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from rtsched.adapters.live import LiveSystem, Translator
     from rtsched.daemon.reports import PlanReport
@@ -107,10 +107,10 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
 
     try:
         if live.daemon.standby and not dry_run:
-            asyncio.run(_serve_in_turn(live, reread))
+            asyncio.run(_under_watch(partial(_serve_in_turn, live, reread)))
         else:
             with _store(live, dry_run) as store:
-                asyncio.run(_serve(live, store, reread, dry_run))
+                asyncio.run(_under_watch(partial(_serve, live, store, reread, dry_run)))
     finally:
         notify("STOPPING=1")
 
@@ -180,7 +180,18 @@ def _promised(live: LiveSite) -> PromisedJobs | None:
     return PromisedJobs(Path(live.daemon.run) / FILE) if live.daemon.system == "slurm" else None
 
 
-async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry_run: bool) -> None:
+async def _under_watch(serving: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    async with watched() as ready:
+        await serving(ready)
+
+
+async def _serve(
+    live: LiveSite,
+    store: Store,
+    reread: Callable[[], Policy],
+    dry_run: bool,
+    ready: Callable[[], None],
+) -> None:
     settings = live.daemon
     metrics = Metrics()
     daemon = _daemon(policy_of(live), store, reread, metrics, dry_run)
@@ -196,12 +207,14 @@ async def _serve(live: LiveSite, store: Store, reread: Callable[[], Policy], dry
     answering = Queries(daemon, os.getuid())
     queries = Door(run / "query.sock", (Kind.QUERY,), answering.answer)
     try:
-        await daemon.run([(submits, settings.asking_group()), (queries, None)])
+        await daemon.run([(submits, settings.asking_group()), (queries, None)], ready)
     finally:
         answering.close()
 
 
-async def _serve_in_turn(live: LiveSite, reread: Callable[[], Policy]) -> None:
+async def _serve_in_turn(
+    live: LiveSite, reread: Callable[[], Policy], ready: Callable[[], None]
+) -> None:
     """Be on standby and active by turns, as the controller of this host is."""
     settings, run = live.daemon, Path(live.daemon.run)
     controller = LocalController(live.slurm, run)
@@ -215,26 +228,19 @@ async def _serve_in_turn(live: LiveSite, reread: Callable[[], Policy]) -> None:
     queries = SharedDoor(run / "query.sock", (Kind.QUERY,), standby.answer_query)
     words, stop, loop = words_of(system_of(live)[1]), asyncio.Event(), asyncio.get_running_loop()
 
-    ready = asyncio.Event()
-    alive = asyncio.create_task(watch(ready.is_set))
-    policy: Policy
-
     def warmed() -> Policy:
         made = reread()
         warm_up(made, rules_of(made, words))
         return made
 
-    async def reload() -> None:
-        nonlocal policy
-        notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        try:
-            policy = await asyncio.to_thread(warmed)
-        except RtschedError as error:
-            log.error("reload_failed", error=str(error))
-        finally:
-            notify("READY=1")
+    policy = await asyncio.to_thread(warmed)
 
-    policy, reloads = await asyncio.to_thread(warmed), set[asyncio.Task[None]]()
+    def follow(made: Policy) -> None:
+        nonlocal policy
+        policy = made
+
+    reloads = Reloads(warmed, follow)
+    standby.reload_problem = lambda: reloads.problem
     doors: list[tuple[SharedDoor, str | None]] = [
         (submits, settings.asking_group()),
         (queries, None),
@@ -242,14 +248,11 @@ async def _serve_in_turn(live: LiveSite, reread: Callable[[], Policy]) -> None:
     try:
         for door, group in doors:
             await door.listen(group)
-        notify("READY=1")
-        ready.set()
+        ready()
         while True:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop.set)
-            loop.add_signal_handler(
-                signal.SIGHUP, lambda: reloads.add(asyncio.create_task(reload()))
-            )
+            loop.add_signal_handler(signal.SIGHUP, reloads.begin)
             if not await standby.until_in_control(stop):
                 break
             claim = Claim(controller.host)
@@ -270,21 +273,22 @@ async def _serve_in_turn(live: LiveSite, reread: Callable[[], Policy]) -> None:
                 try:
                     await daemon.run(doors)
                 finally:
-                    superseded = watcher.done()
                     watcher.cancel()
                     answering.close()
-            if not superseded:
+            if daemon.signalled:  # perhaps while another host took over: it ends all the same
                 break
             policy = daemon.policy
     finally:
-        alive.cancel()
         standby.roster.write("stopped", "")
         for door, _ in doors:
             door.leave()
 
 
 async def _watch(standby: Standby, store: Store, claim: Claim, daemon: Daemon) -> None:
-    await standby.watch(store, claim)
+    try:
+        await standby.watch(store, claim)
+    except Exception:  # a defect: it goes on standby, and takes over again if it still may
+        log.exception("watch_crashed")
     daemon.stop()
 
 

@@ -32,8 +32,8 @@ def running(tmp_path: Path) -> Iterator[Running]:
 async def reloaded(running: Running) -> None:
     """Reload, and wait until that is done."""
     running.daemon.reload()
-    assert running.daemon._reloading is not None
-    await running.daemon._reloading
+    assert running.daemon.reloads.task is not None
+    await running.daemon.reloads.task
 
 
 def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:

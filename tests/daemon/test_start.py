@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +13,8 @@ import pytest
 from rtsched.adapters.users import forget_users
 from rtsched.config import PluginTable
 from rtsched.daemon.app import Daemon
+from rtsched.daemon.claim import Claim
+from rtsched.daemon.database import connect
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of, serve
 from rtsched.errors import ConfigError
@@ -58,7 +64,7 @@ def test_who_may_ask_is_known_before_the_sockets_open(
     forget_users()
     seen: list[set[int]] = []
 
-    async def run(_: Daemon, doors: Sequence[tuple[Door, str | None]]) -> None:
+    async def run(_: Daemon, doors: Sequence[tuple[Door, str | None]], *__: object) -> None:
         seen.append(set(doors[0][0].uids or ()))
 
     monkeypatch.setattr(Daemon, "run", run)
@@ -69,3 +75,51 @@ def test_who_may_ask_is_known_before_the_sockets_open(
     )
     serve(lambda: LiveSite(daemon=own))
     assert seen == [{0}]
+
+
+class InControl:
+    """A controller that has control."""
+
+    host, peers = "one", ("two",)
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def control(self) -> str:
+        """Return that it has."""
+        return "in control"
+
+
+def test_a_daemon_told_to_end_while_another_takes_over_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a host that goes down: the signal counts, and it does not go on standby."""
+    database, superseded, stop = tmp_path / "db", asyncio.Event(), Daemon.stop
+    cycles: list[Daemon] = []
+
+    async def cycle(daemon: Daemon) -> None:
+        cycles.append(daemon)
+        assert len(cycles) == 1, "it took over again"
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def save(_: Daemon, at_once: bool = False) -> None:
+        assert at_once
+        with closing(connect(database)) as base:
+            Claim("two").take(base)
+        await asyncio.wait_for(superseded.wait(), 60.0)
+
+    def stopped(daemon: Daemon) -> None:
+        stop(daemon)
+        superseded.set()
+
+    monkeypatch.setattr("rtsched.daemon.start.LocalController", InControl)
+    monkeypatch.setattr("rtsched.daemon.start.log_events", lambda _: None)
+    monkeypatch.setattr("sys.setswitchinterval", lambda _: None)
+    monkeypatch.setattr(Daemon, "_try_cycle", cycle)
+    monkeypatch.setattr(Daemon, "_save", save)
+    monkeypatch.setattr(Daemon, "stop", stopped)
+    own = DaemonSettings(
+        run=str(tmp_path), database=str(database), standby=True, filters=["root"], metrics_port=0
+    )
+    serve(lambda: LiveSite(daemon=own))
+    assert len(cycles) == 1

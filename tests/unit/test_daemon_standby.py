@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,23 @@ def test_who_was_superseded_can_write_nothing(tmp_path: Path) -> None:
             new.confirm()
     with Store(tmp_path / "db", "full", Claim("one")) as again:
         assert tokens(again) == {"a", "c"}
+
+
+def test_a_journal_that_cannot_be_read_keeps_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another host has the file a question fails; later ones, and commits, do not."""
+    monkeypatch.setattr("rtsched.daemon.database.BUSY_SECONDS", 0.05)
+    with Store(tmp_path / "db", "full", Claim("one")) as store:
+        other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="locked"):
+            store.journal()
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.journal() == ()
+        assert tokens(store) == set()
+        store.commit([record("a")], None, 1)
 
 
 def test_what_was_committed_before_is_there_after(tmp_path: Path) -> None:
@@ -223,6 +241,33 @@ def test_a_list_of_promised_jobs_does_not_outlive_control(tmp_path: Path) -> Non
         controller.state = "standby"
         await until(lambda: not left.path.exists())
         controller.state = "in control"
+        assert await waiting
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control may have come after the controller began to answer: it is asked again at once."""
+    monkeypatch.setattr("rtsched.daemon.standby.SOON", 1000.0)
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(Switch):
+        def control(self) -> Any:
+            state = super().control()
+            asked.set()
+            assert go_on.wait(30.0)
+            return state
+
+    async def scenario() -> None:
+        controller, stop = Slow(), asyncio.Event()
+        standby = Standby(tmp_path / "db", controller, "slurm")
+        waiting = asyncio.create_task(standby.until_in_control(stop))
+        await asyncio.to_thread(asked.wait, 30.0)
+        controller.state = "in control"
+        await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
+        go_on.set()
         assert await waiting
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
