@@ -221,7 +221,7 @@ class Daemon:
         await asyncio.to_thread(
             self.store.commit, records, new.plan, new.version, new.cluster.nodes, site.unused
         )
-        self._unwritten = ()
+        self._unwritten, self._unsaid = (), ""
         self.site = site
         for record in changed:
             self.metrics.changed(record)
@@ -239,8 +239,6 @@ class Daemon:
             self._unwritten = (*self._unwritten, *changed)
             self.site, self._unsaid = site, str(error)
             log.error("promises_not_written", error=str(error), records=len(self._unwritten))
-        else:
-            self._unsaid = ""
 
     # --- cycles --------------------------------------------------------------------------------
 
@@ -323,31 +321,46 @@ class Daemon:
             settled = await self._settled(sight, max(AT_A_TIME >> 3 * attempt, LEAST))
             async with self.turn:
                 if self.site is site:
-                    await self._take_in(settled)
-                    return settled
+                    return await self._take_in(settled, sight)
         async with self.turn:
             self.last_attempt = True
             try:
-                settled = await self._settled(sight, LEAST)
-                await self._take_in(settled)
+                return await self._take_in(await self._settled(sight, LEAST), sight)
             finally:
                 self.last_attempt = False
-        return settled
 
     async def _settled(self, sight: Sight, parked: int) -> Settled:
         return await asyncio.to_thread(
             settle, self.site, sight, self._rules(self.policy), self.clock(), parked
         )
 
-    async def _take_in(self, settled: Settled) -> None:
-        """Take in what a cycle came to; the site must be the one that it was worked out from."""
+    async def _take_in(self, settled: Settled, sight: Sight) -> Settled:
+        """Take in what a cycle came to, and return it; the site must be the one it began with.
+
+        Where new promises to held jobs cannot be written down, these jobs stay held.
+        """
+        known = {record.token for record in self.site.records.values()}
+        if any(r.standing == "firm" and r.token not in known for r in settled.changed):
+            try:
+                await self._adopt(settled.site, settled.changed)
+            except StoreError as error:
+                self._unsaid = str(error)
+                log.error("held_jobs_not_promised", error=self._unsaid)
+                settled = await self._settled(sight, 0)
+            else:
+                self._note(settled)
+                return settled
         moved = settled.site.snapshot.version != self.site.snapshot.version
-        for decision in settled.decisions:
-            self.store.note(decision)
+        self._note(settled)
         if settled.changed or moved or self._unwritten:
             await self._adopt_anyway(settled.site, settled.changed)
         else:
             self.site = settled.site
+        return settled
+
+    def _note(self, settled: Settled) -> None:
+        for decision in settled.decisions:
+            self.store.note(decision)
 
     async def _apply(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:
         """Have actions carried out; return the changes that they came to, and their outcomes.

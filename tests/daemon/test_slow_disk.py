@@ -6,12 +6,16 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
-from running import Running, answer_of
+from running import ANN, NOW, Running, answer_of
 
+from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag
 from rtsched.daemon import store
 from rtsched.errors import StoreError
+from rtsched.model.actions import Admit, Tell
+from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,5 +97,39 @@ def test_what_cannot_be_written_down_is_not_promised(running: Running) -> None:
         _, fields = await asyncio.to_thread(answer_of, running.asked())
         assert fields[Tag.VERDICT] == ACCEPT
         assert running.standings() == ["provisional"]
+
+    asyncio.run(course())
+
+
+def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: Running) -> None:
+    """It stays held while the database fails, and admins are told; it is promised later."""
+    commit = running.store.commit
+
+    def fail(*arguments: object) -> None:
+        del arguments
+        raise StoreError(running.store.path, "database or disk is full")
+
+    def asked_for() -> list[type]:
+        kinds = [type(action) for action in running.system.applied]
+        running.system.applied.clear()
+        return [kind for kind in kinds if kind in {Admit, Tell}]
+
+    async def course() -> None:
+        yes = np.ones(1, np.bool_)
+        job = Jobs.build(
+            1, id=[1], submit=[NOW], wall_time=[60.0], deadline=[NOW + 3600.0], user=["ann"]
+        )
+        running.show(queued=job, marks=Marks.build(1, job=[1], uid=[ANN], parked=yes, held=yes))
+        running.store.commit = fail  # type: ignore[method-assign,assignment]
+        await running.daemon.cycle()
+        assert running.standings() == []
+        assert asked_for() == []
+        assert any("full" in problem for problem in running.daemon.problems())
+        running.store.commit = commit  # type: ignore[method-assign]
+        await running.daemon.cycle()
+        assert running.standings() == ["firm"]
+        assert asked_for() == [Admit, Tell]
+        assert running.daemon.problems() == ()
+        assert len(running.store.open_records()) == 1
 
     asyncio.run(course())
