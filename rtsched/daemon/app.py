@@ -74,6 +74,10 @@ SAVED = 30.0
 """Seconds between two times at which the plug-ins' states are written down."""
 
 
+LAST_ANSWERS = 1.0
+"""Seconds that a daemon which ends waits for the answers under way."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """The plug-ins as configured, once each for submissions, for cycles and for users' questions.
@@ -452,6 +456,10 @@ class Daemon:
             self.lag.stop()
             for door, _ in doors:
                 door.close()
+            for door, _ in doors:  # what is being written down is told, or withdrawn
+                await door.answered(LAST_ANSWERS)
+            if self._withdrawing:
+                await asyncio.wait(self._withdrawing, timeout=LAST_ANSWERS)
             try:
                 with contextlib.suppress(RtschedError):
                     await self._save(at_once=True)

@@ -99,6 +99,7 @@ class Door:
         self.path, self.kinds, self.handler = path, frozenset(kinds), handler
         self.uids, self.most, self.idle = uids, most, idle
         self.open: Counter[int] = Counter()
+        self.answering = set[asyncio.Task[None]]()
         self.refused = 0
         self._told = -TELLING
         self._server: asyncio.Server | None = None
@@ -143,6 +144,11 @@ class Door:
             self._server.close()
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
+
+    async def answered(self, seconds: float) -> None:
+        """Wait until what was asked before is answered, at most so many seconds."""
+        if self.answering:
+            await asyncio.wait(self.answering, timeout=seconds)
 
     def refuse(self, uid: int, why: str) -> None:
         """Count a message that is not answered; a flood of them is no flood of log lines."""
@@ -204,6 +210,8 @@ class _Connection(asyncio.Protocol):
             return
         self.complete = True
         self.task = asyncio.get_running_loop().create_task(self._answer(kind))
+        self.door.answering.add(self.task)
+        self.task.add_done_callback(self.door.answering.discard)
 
     def eof_received(self) -> bool:
         """Close, unless the client sends no more and still waits for its answer."""

@@ -133,3 +133,36 @@ def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: Runnin
         assert len(running.store.open_records()) == 1
 
     asyncio.run(course())
+
+
+def test_a_promise_under_way_is_told_before_the_daemon_ends(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be on the disk, and its user would have been told of a failure."""
+    monkeypatch.setattr("rtsched.daemon.app.LAST_ANSWERS", 30.0)
+    begun, go_on, closed = threading.Event(), threading.Event(), running.door.close
+
+    def slowly(point: str) -> None:
+        if point == "written":
+            begun.set()
+            assert go_on.wait(30.0)
+
+    def close() -> None:
+        closed()
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+
+    async def course() -> None:
+        alive = asyncio.create_task(running.daemon.run([(running.door, None)]))
+        while not running.door.path.exists():
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(store, "passing", slowly)
+        monkeypatch.setattr(running.door, "close", close)
+        answer = asyncio.create_task(asyncio.to_thread(answer_of, running.asked()))
+        await asyncio.to_thread(begun.wait, 30.0)
+        running.daemon.stop()
+        await alive
+        _, fields = await answer
+        assert fields[Tag.VERDICT] == ACCEPT
+        assert [record.standing for record in running.store.open_records()] == ["provisional"]
+
+    asyncio.run(course())

@@ -86,7 +86,7 @@ def test_a_filter_that_hangs_up_during_the_commit(running: Running) -> None:
         line = running.asked()
         running.store.commit = slowly  # type: ignore[method-assign]
         await until(lambda: bool(running.store.counts().get("lapsed")))
-        assert running.standings() == []
+        await until(lambda: running.standings() == [])  # it is so once it is on the disk
         assert not len(running.daemon.site.snapshot.plan)
         assert running.daemon.site.unused == {}
 
