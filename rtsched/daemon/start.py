@@ -218,6 +218,7 @@ async def _serve_in_turn(
     """Be on standby and active by turns, as the controller of this host is."""
     settings, run = live.daemon, Path(live.daemon.run)
     controller = LocalController(live.slurm, run)
+    os.environ["SLURM_CONF"] = str(controller.copy)  # for the process that talks to Slurm
     left = PromisedJobs(run / FILE)
     standby = Standby(Path(settings.database), controller, settings.system, left.forget)
     metrics = Metrics()

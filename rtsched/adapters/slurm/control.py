@@ -4,6 +4,9 @@ Slurm's commands find the controller that has control by themselves, and do not 
 is; `scontrol ping` tells which ones answer. So this asks a controller that cannot hand the question
 on: with a copy of slurm.conf that names no other. A controller on standby refuses it, and says why.
 
+An active daemon reads and changes Slurm by the same copy. With the site's own file each command
+would first try the first host, and wait for `MessageTimeout` where that has lost power or hangs.
+
 References
 ----------
 Manual pages slurm.conf(5) (`SlurmctldHost`), scontrol(1) (`takeover`); slurm_errno.h
@@ -80,6 +83,11 @@ class LocalController:
     run : Path
         Directory in which the copy of slurm.conf is written.
 
+    Attributes
+    ----------
+    copy : Path
+        The copy; there once `control` has returned something else than an error.
+
     Raises
     ------
     ConfigError
@@ -92,7 +100,7 @@ class LocalController:
         self.path = Path(os.environ.get("SLURM_CONF") or SLURM_CONF)
         self.host = own_name(self.path)
         self.peers = tuple(name for name in controllers(self.path) if name != self.host)
-        self._commands, self._copy = Commands(settings), run / "slurm.conf"
+        self._commands, self.copy = Commands(settings), run / "slurm.conf"
         self._written = -CONF_EVERY_S
 
     def control(self) -> Control:
@@ -106,7 +114,7 @@ class LocalController:
         if time.monotonic() - self._written >= CONF_EVERY_S:
             self._write()
         try:
-            said = self._commands.run("scontrol", "show", "config", SLURM_CONF=str(self._copy))
+            said = self._commands.run("scontrol", "show", "config", SLURM_CONF=str(self.copy))
         except AdapterError as error:
             if isinstance(error.__cause__, OSError):
                 raise
@@ -118,9 +126,11 @@ class LocalController:
     def _write(self) -> None:
         try:
             text = slurm_conf.with_host(self.path, self.host)
-            self._copy.write_text(text, "utf-8", "surrogateescape")
+            beside = self.copy.with_name(f"{self.copy.name}.new")
+            beside.write_text(text, "utf-8", "surrogateescape")
+            os.replace(beside, self.copy)  # a command may read it just now
         except (OSError, InputError) as error:
-            raise AdapterError(f"{self._copy} cannot be made: {error}") from error
+            raise AdapterError(f"{self.copy} cannot be made: {error}") from error
         self._written = time.monotonic()
 
 
