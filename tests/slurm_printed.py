@@ -40,6 +40,8 @@ PLAIN = {
     "tres-per-socket": "N/A",
     "tres-per-task": "N/A",
     "hetjobid": "N/A",
+    "exit_code": "0:0",
+    "restartcnt": "0",
     "requeue": "1",
     "admin_comment": "rtsched:abc",
     "name": "a name",

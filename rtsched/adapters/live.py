@@ -62,6 +62,11 @@ class Ended(Table):
     end = Column(np.float64, np.nan, "Seconds since the epoch.")
     ending = Column(np.int8, Ending.COMPLETED, "An `Ending`.")
     token = Text("The admission that it carried.")
+    exit_code = Column(
+        np.int32, -1, "With which it failed by itself; -1: it did not, or that is not known."
+    )
+    requeues = Column(np.bool_, False, "It may be queued again, as it is.")
+    restarts = Column(np.int32, 0, "How often the batch system has started it again.")
 
 
 class Marks(Table):
@@ -112,6 +117,8 @@ class Sight:
         Seconds by which the batch system may start a promised job before its planned start, if its
         nodes are free, and by which it may start it later, and the job still ends by its own limit
         before its planned end. 0: it starts none earlier, and a late one is planned anew.
+    requeue_delay : float
+        Seconds for which the batch system puts off a job that it is asked to queue again.
     """
 
     time: float
@@ -129,6 +136,7 @@ class Sight:
     unknown: tuple[int, ...] = ()
     shaken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     leeway: float = 0.0
+    requeue_delay: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ ends in whole seconds."""
 STUCK = "its own requirements keep it off the nodes that were kept for it"
 
 REQUEUED = 180.0
-"""Seconds by which the batch system itself puts off a job that it queues again, at the most."""
+"""Seconds by which the batch system itself puts off a job that it queues again, at the most, or as
+it is set to (see `Sight`) if that is more."""
 
 
 def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict[int, str]:
@@ -36,7 +37,7 @@ def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict
     place, there = places(sight.queued.id, ids)
     asked, seen = site.asked.take(there), sight.queued.take(place[there])
     fixed = asked.size_min < 0
-    late = np.maximum(asked.begin, sight.time + REQUEUED)
+    late = np.maximum(asked.begin, sight.time + max(REQUEUED, sight.requeue_delay))
     causes = {
         "its deadline was taken away or put off": (seen.deadline > asked.deadline)
         | ~np.isfinite(seen.deadline),

@@ -30,6 +30,7 @@ from rtsched.daemon.messages import Words
 from rtsched.daemon.parked import AT_A_TIME, Bench
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.reloading import Reloads
+from rtsched.daemon.restarting import Again
 from rtsched.daemon.warming import keep_loaded, warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
@@ -107,7 +108,8 @@ def rules_of(policy: Policy, words: Words, dry_run: bool = False) -> Rules:
     young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
     most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
     bench = Bench(cycles, words, most, dry_run, unused)
-    return Rules(cycles, cycles.planner_alone, young, bench)
+    again = Again(frozenset(daemon.restart_exit_codes), daemon.restarts)
+    return Rules(cycles, cycles.planner_alone, young, bench, again)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +13,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Ended, Ending
 from rtsched.daemon import messages
 from rtsched.daemon.altered import LATE, STUCK, changed_by_users, with_present
 from rtsched.daemon.records import OPEN
+from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
 from rtsched.model.actions import Action, Tell
 from rtsched.model.events import EventKind, EventRows, Events
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Sight
     from rtsched.daemon.records import Record, Standing
+    from rtsched.daemon.restarting import Again
     from rtsched.model.cluster import Cluster
 
 RENUMBERED = "the batch system lost the job, and gave its number to another one"
@@ -45,14 +47,18 @@ class Merged:
     changed: tuple[Record, ...]
     events: Events
     actions: tuple[Action, ...] = ()
+    failed: Ended = field(default_factory=lambda: Ended.build(0))
+    """Promised jobs that may begin again; their promises stand as they did."""
 
 
-def merge(site: Site, sight: Sight, words: messages.Words, now: float) -> Merged:
-    """Return the site after a look, at `now`, seconds since the epoch."""
+def merge(
+    site: Site, sight: Sight, words: messages.Words, now: float, again: Again = NEVER
+) -> Merged:
+    """Return the site after a look, at `now`, seconds since the epoch; `again`: who may restart."""
     lost = _renumbered(site, sight, now)
     site = site.without(record.id for record in lost)
     names = _recognised(site, sight)
-    shown = _Shown.of(site, sight, names)
+    shown = _Shown.of(site, sight, names, again)
     changed = [_closed(record, names, shown, now) for record in site.records.values()]
     new = [record for record in changed if record is not None]
     records = dict(site.records)
@@ -62,7 +68,8 @@ def merge(site: Site, sight: Sight, words: messages.Words, now: float) -> Merged
         if record.standing in OPEN:
             records[record.id] = record
     asked = with_present(_of_records(site.asked, names, records), sight)
-    after = _seen(site, sight, names, records, asked, now)
+    failed = sight.ended.take(np.isin(sight.ended.job, list(shown.again & records.keys())))
+    after = _seen(site, sight, names, records, asked, now, failed.job)
     over = {r.token for r in new if r.standing == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
@@ -70,7 +77,8 @@ def merge(site: Site, sight: Sight, words: messages.Words, now: float) -> Merged
     after = after.left_unused(lapsed, now) if lapsed else after
     tells, untold = _tells(site, sight, new, words, now)
     changed_records = (*lost, *new)
-    return Merged(replace(after, untold=untold), changed_records, _events(site, sight), tells)
+    events = _events(site, sight, failed.job)
+    return Merged(replace(after, untold=untold), changed_records, events, tells, failed)
 
 
 def _renumbered(site: Site, sight: Sight, now: float) -> list[Record]:
@@ -161,6 +169,8 @@ class _Shown:
         Waiting jobs that are no longer as they were promised, and what changed.
     unknown : set of int
         Jobs of which nobody could tell yet how they ended.
+    again : set of int
+        Jobs that ended and may begin again.
     """
 
     time: float
@@ -170,9 +180,10 @@ class _Shown:
     missing: set[int]
     changed: dict[int, str]
     unknown: set[int]
+    again: set[int]
 
     @classmethod
-    def of(cls, site: Site, sight: Sight, names: Mapping[int, int]) -> _Shown:
+    def of(cls, site: Site, sight: Sight, names: Mapping[int, int], again: Again) -> _Shown:
         jobs = np.array([names.get(job, job) for job in site.records], np.int64)
         place, over = places(sight.ended.job, jobs)
         alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
@@ -181,7 +192,12 @@ class _Shown:
         numbers = overlooked(site, sight)
         missing = {own for own, job in numbers.items() if job not in sight.unknown} - names.keys()
         there = set(jobs[alive].tolist())
-        return cls(sight.time, sight.ended, rows, there, missing, changed, set(sight.unknown))
+        deadlines = {names.get(job, job): each.deadline for job, each in site.records.items()}
+        restart = {
+            job for job, row in rows.items() if again.may_begin(sight.ended, row, deadlines[job])
+        }
+        unknown = set(sight.unknown)
+        return cls(sight.time, sight.ended, rows, there, missing, changed, unknown, restart)
 
 
 def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float) -> Record | None:
@@ -200,6 +216,8 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
     if job >= FIRST_OWN_ID:
         gone = min(shown.time, now) >= record.expires
         return became("lapsed", "the job never appeared") if gone else None
+    if job in shown.again:
+        return became("firm", "", job) if record.standing == "provisional" else None
     if job in shown.row:
         standing, why = _ending(shown.ended, shown.row[job], record.deadline)
         return became(standing, why, job)
@@ -244,10 +262,16 @@ def _seen(
     records: Mapping[int, Record],
     asked: Jobs,
     now: float,
+    failed: NDArray[np.int64],
 ) -> Site:
-    """Return the site with what the look showed; tables that did not change stay the same ones."""
+    """Return the site with what the look showed; tables that did not change stay the same ones.
+
+    Of the jobs `failed`, those that are to be queued again wait already.
+    """
     old = site.snapshot
+    restarting = {job: looks for job, looks in site.restarting.items() if job in failed}
     waits = np.isin(asked.id, sight.queued.id) | (asked.id >= FIRST_OWN_ID)
+    waits |= np.isin(asked.id, list(restarting))
     others = sight.queued.take(~np.isin(sight.queued.id, asked.id))
     queued = in_order(Jobs.joined([others, asked.take(waits)]))
     plan = on_nodes(renamed(old.plan, names), old.cluster, sight.cluster)
@@ -285,7 +309,16 @@ def _seen(
         declined=_still_there(site.declined, sight),
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=sight.leeway,
+        restarting=restarting,
+        delayed=bool(restarting) or _delayed(asked, sight),
     )
+
+
+def _delayed(asked: Jobs, sight: Sight) -> bool:
+    """Return whether a promised job that might begin by its own wish is put off."""
+    place, there = places(sight.queued.id, asked.id)
+    later = sight.queued.begin[place[there]] > sight.time
+    return bool((later & (asked.begin[there] <= sight.time)).any())
 
 
 def _same(one: Cluster, other: Cluster) -> bool:
@@ -323,16 +356,17 @@ def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, Record]
     return links.replace(before=np.array(before, np.int64)).take(np.array(hidden))
 
 
-def _events(site: Site, sight: Sight) -> Events:
+def _events(site: Site, sight: Sight, failed: NDArray[np.int64]) -> Events:
     """Return what happened between two looks, in order of time.
 
-    A job that left the queue without having run counts as rejected: it will not run.
+    A job that left the queue without having run counts as rejected: it will not run. Not one that
+    `failed`, and may be queued again.
     """
     before, first = site.snapshot, site.seen == -np.inf
     parts: list[tuple[EventKind, Jobs, np.ndarray[tuple[int], np.dtype[np.float64]]]] = []
     known = np.concatenate([before.queued.id, before.running.id])
     known = known[known < FIRST_OWN_ID]
-    there = np.concatenate([sight.queued.id, sight.running.id])
+    there = np.concatenate([sight.queued.id, sight.running.id, failed])
     came_queued = sight.queued.take(~np.isin(sight.queued.id, before.queued.id))
     came_running = sight.running.take(~np.isin(sight.running.id, known))
     parts += [(EventKind.ARRIVED, came, came.submit) for came in (came_queued, came_running)]

@@ -96,12 +96,15 @@ def broken(words: Words) -> str:
     return f"{PREFIX}the promised deadline can no longer be kept; {words.afterwards}"
 
 
-def begins_again(deadline: float, start: float, now: float) -> str:
-    """Return what a user reads whose job lost its nodes, and is still promised its deadline."""
+def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> str:
+    """Return what a user reads whose job ran, waits again, and is still promised its deadline.
+
+    `lost`: a node of it was.
+    """
     when = "now" if start <= now + 1 else f"at {moment(start, now)}"
     return (
-        f"{PREFIX}a node of the job was lost; it begins again, planned to start {when}, and is "
-        f"still promised to end by {moment(deadline, now)}"
+        f"{PREFIX}{'a node of the job was lost; it' if lost else 'the job'} begins again, planned "
+        f"to start {when}, and is still promised to end by {moment(deadline, now)}"
     )
 
 

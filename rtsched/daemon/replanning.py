@@ -104,7 +104,7 @@ def replan(
     lost = lost_starts(site, snapshot)
     try:
         if not len(lost):
-            return Replanned(_improved(site, snapshot, planner))
+            return Replanned(site if site.delayed else _improved(site, snapshot, planner))
         return _mended(site, snapshot, planner, lost, words, young, shaken)
     except PlannerError as error:
         text = f"{error}; the plan stays as it was, and the next cycle tries again"
@@ -116,7 +116,7 @@ def replan(
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
     """Return the site with a better plan, if the planner knows one."""
     better = _judged(snapshot, planner, snapshot.queued.take([])).plan
-    return site if better is None else _planned(site, better)
+    return site if better is None else with_plan(site, better)
 
 
 def _mended(
@@ -142,15 +142,15 @@ def _mended(
     spared = np.intersect1d(failed, _may_be_kept(site, snapshot, shaken))
     if len(spared):
         plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
-        return _broken(_planned(site, plan), failed, words, now)
+        return _broken(with_plan(site, plan), failed, words, now)
     late = _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
         moved, still = _anew(site, freed, planner, lost_starts(site, freed))
         if not len(still):
-            after = site if moved is snapshot.plan else _planned(site, moved)
+            after = site if moved is snapshot.plan else with_plan(site, moved)
             return Replanned(after, actions=(Requeue(late),))
-    return _broken(_planned(site, plan), failed, words, now)
+    return _broken(with_plan(site, plan), failed, words, now)
 
 
 def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:
@@ -190,7 +190,7 @@ def _whole(site: Site, snapshot: Snapshot, planner: Chain) -> Site | None:
             continue
         whole = replace(snapshot, plan=Schedule.joined([first, plan]))
         if not len(lost_starts(site, whole)):
-            return _planned(site, whole.plan)
+            return with_plan(site, whole.plan)
     return None
 
 
@@ -351,6 +351,27 @@ def _later(
     return _placed(rest, planner, _asked(site, left), Schedule.empty())
 
 
+def planned_from(
+    site: Site, snapshot: Snapshot, planner: Chain, job: int, begin: float
+) -> Schedule | None:
+    """Return a plan in which a job starts at `begin` at the earliest; None: it has no place.
+
+    What is planned before `begin`, in seconds since the epoch, stays as it is.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    fixed, due = with_due_started(snapshot, site.leeway)
+    fixed, first = with_started(fixed, fixed.plan.entries.start < begin)
+    rows = _asked(site, np.array([job], np.int64))
+    rows = rows.replace(begin=np.maximum(rows.begin, begin))
+    stays = Schedule.joined([due, first])
+    plan, failed = _placed(replace(fixed, now=begin), planner, rows, stays)
+    return None if len(failed) else plan
+
+
 def _placed(
     snapshot: Snapshot, planner: Chain, rows: Jobs, due: Schedule
 ) -> tuple[Schedule, NDArray[np.int64]]:
@@ -422,7 +443,8 @@ def _asked(site: Site, lost: NDArray[np.int64]) -> Jobs:
     return rows.with_column("deadline", np.array(deadline))
 
 
-def _planned(site: Site, plan: Schedule) -> Site:
+def with_plan(site: Site, plan: Schedule) -> Site:
+    """Return the site with another plan."""
     snapshot = replace(site.snapshot, plan=plan, version=site.snapshot.version + 1)
     return replace(site, snapshot=snapshot)
 

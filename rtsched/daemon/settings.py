@@ -101,6 +101,22 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "requeued and has just started is; `leave`: it stays, and the promise may break."
         ),
     ] = "requeue"
+    restart_exit_codes: Annotated[
+        list[Annotated[int, Meta(ge=1, le=255)]],
+        Meta(
+            description="A promised job that fails with one of these exit codes is queued again, "
+            "if a plan has room for all of its run before its deadline. For Slurm; in HTCondor a "
+            "job says that itself, by max_retries."
+        ),
+    ] = []
+    restarts: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="A job that Slurm has queued again as often (`Restarts` of `scontrol show "
+            "job`, after lost nodes too) is not queued again for its exit code.",
+        ),
+    ] = 1
     filters: Annotated[
         list[str] | None,
         Meta(

@@ -73,6 +73,12 @@ class Site:
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     leeway : float
         As in `Sight`.
+    restarting : mapping of int to int
+        Jobs that ended, have their promise and a new start, and are to be queued again: how many
+        looks have not shown them in the queue yet.
+    delayed : bool
+        Whether the batch system puts off a promised job that it queues again: no other plan is
+        sought meanwhile that could have it start before.
     """
 
     snapshot: Snapshot
@@ -90,6 +96,8 @@ class Site:
     unused: Mapping[tuple[int, Standing], tuple[float, ...]] = field(default_factory=dict)
     untold: Mapping[str, Record] = field(default_factory=dict)
     leeway: float = 0.0
+    restarting: Mapping[int, int] = field(default_factory=dict)
+    delayed: bool = False
 
     def of_user(self, uid: int, *standings: Standing) -> list[Record]:
         """Return a user's records of some standings, the oldest first."""

@@ -74,6 +74,10 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Polic
     ]
     if live.daemon.standby and live.daemon.system != "slurm":
         problems.append("daemon.standby: is for Slurm; take it out")
+    if live.daemon.restart_exit_codes and live.daemon.system != "slurm":
+        problems.append(
+            "daemon.restart_exit_codes: is for Slurm; take it out, and have jobs say max_retries"
+        )
     if problems:
         raise ConfigError(problems)
     return Policy(live, *chains)

@@ -12,6 +12,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.merging import merge
 from rtsched.daemon.parked import AT_A_TIME, settled_parked
 from rtsched.daemon.replanning import replan
+from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import entry_of
 from rtsched.model.actions import Action, Reserve, SetNodeWeight, Tell
 from rtsched.model.cluster import NodeState
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.parked import Bench
     from rtsched.daemon.records import Decision, Record
+    from rtsched.daemon.restarting import Again
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
-    from rtsched.model.snapshot import Snapshot
     from rtsched.model.state import State
 
 
@@ -83,12 +84,15 @@ class Rules:
         Seconds for which a best-effort job that has just started may be requeued for a promise.
     bench : Bench
         Where parked jobs are judged.
+    again : Again
+        Which promised jobs that failed may begin again.
     """
 
     chains: Chains
     planner: Chain | None
     young: float
     bench: Bench
+    again: Again = NEVER
 
 
 def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_A_TIME) -> Settled:
@@ -96,8 +100,9 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
 
     At most `parked` of the parked jobs are judged.
     """
-    before = site.snapshot
-    merged = merge(site, _without_periodic_nodes(sight, rules), rules.bench.words, now)
+    before = site
+    seen = _without_periodic_nodes(sight, rules)
+    merged = merge(site, seen, rules.bench.words, now, rules.again)
     judged = rules.bench.judge(merged.site, now, parked)
     site, changed = judged.site, [*merged.changed, *judged.changed]
     actions = [*merged.actions, *judged.actions, *settled_parked(site)]
@@ -108,6 +113,12 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
         changed += replanned.changed
         actions += replanned.actions
         problems += [replanned.problem] if replanned.problem else []
+    if len(merged.failed):
+        again = restarted(site, rules.planner, merged.failed, sight.requeue_delay, now)
+        site = again.site
+        changed += again.changed
+        actions += again.actions
+        problems += [again.problem] if again.problem else []
     actions += _begin_again(site, before, now)
     plan = site.snapshot.plan
     reserve = Reserve(plan.entries.job, plan)
@@ -115,25 +126,29 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
     return Settled(site, tuple(changed), whole, merged.events, judged.decisions, tuple(problems))
 
 
-def _begin_again(site: Site, before: Snapshot, now: float) -> list[Action]:
-    """Return what users are told whose promised jobs lost a node, and are planned anew.
+def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
+    """Return what users are told whose promised jobs ran, wait again, and are planned anew.
 
-    `before` is what the look before showed; there they ran.
+    `before` is the site after the look before: there they ran, or were to be queued again.
     """
-    plan, runs, queued = site.snapshot.plan, before.allocations, site.snapshot.queued
-    again = np.isin(runs.entries.job, plan.entries.job) & np.isin(runs.entries.job, queued.id)
-    if not again.any():
+    plan, runs, queued = site.snapshot.plan, before.snapshot.allocations, site.snapshot.queued
+    planned = plan.entries.job[np.isin(plan.entries.job, queued.id)]
+    planned = planned[~np.isin(planned, list(site.restarting))]
+    known = np.concatenate([runs.entries.job, np.array(list(before.restarting), np.int64)])
+    again = planned[np.isin(planned, known)]
+    if not len(again):
         return []
-    nodes, names = site.snapshot.cluster.nodes, before.cluster.nodes.texts("name")
+    nodes, names = site.snapshot.cluster.nodes, before.snapshot.cluster.nodes.texts("name")
     usable = zip(nodes.texts("name"), site.snapshot.cluster.usable.tolist(), strict=True)
     up = {name for name, good in usable if good}
-    texts = {}
-    for row in np.flatnonzero(again).tolist():
-        job = int(runs.entries.job[row])
-        if not {names[node] for node in runs.nodes_of(row).tolist()} <= up:
-            start = float(plan.entries.start[entry_of(plan, job)])
-            texts[job] = messages.begins_again(site.records[job].deadline, start, now)
-    return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
+    texts = []
+    for job in again.tolist():
+        row = entry_of(runs, job)
+        ran_on = {names[node] for node in runs.nodes_of(row).tolist()} if row >= 0 else set()
+        start = float(plan.entries.start[entry_of(plan, job)])
+        deadline = site.records[job].deadline
+        texts.append(messages.begins_again(deadline, start, now, lost=not ran_on <= up))
+    return [Tell(again, tuple(texts))]
 
 
 def _without_periodic_nodes(sight: Sight, rules: Rules) -> Sight:

@@ -88,6 +88,11 @@ class Requeue(Action):
 
 
 @dataclass(frozen=True)
+class Restart(Action):
+    """Queue jobs again that have ended, to run from their beginning."""
+
+
+@dataclass(frozen=True)
 class Move(Action):
     """Migrate running jobs to other nodes, one entry of `moves` after the other.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from rtsched.chain import Chain, Member
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.messages import Words
 from rtsched.daemon.parked import Bench
+from rtsched.daemon.restarting import Again
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
 from rtsched.daemon.submits import Desk, Judged
@@ -41,7 +42,7 @@ class Scene:
         planner: str = "mcdf",
         plugin: object = None,
         member: Mapping[str, str] | None = None,
-        **settings: float,
+        **settings: Any,
     ) -> None:
         edf = Mcdf(Mcdf.Config(order="deadline"))
         plugin = plugin or {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
@@ -49,7 +50,8 @@ class Scene:
         self.settings = DaemonSettings(**settings)
         unused = self.settings.unused_promises_per_hour
         bench = Bench(self.chains, WORDS, unused=unused)
-        self.rules = Rules(self.chains, self.chains.planner_alone, 15.0, bench)
+        again = Again(frozenset(self.settings.restart_exit_codes), self.settings.restarts)
+        self.rules = Rules(self.chains, self.chains.planner_alone, 15.0, bench, again)
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.site = Site(Snapshot(T0, self.cluster))
@@ -85,6 +87,9 @@ class Scene:
         shaken: tuple[int, ...] = (),
         problems: Mapping[int, str] | None = None,
         leeway: float = 0.0,
+        failed: tuple[tuple[int, float, int], ...] = (),
+        restarts: int = 0,
+        requeue_delay: float = 0.0,
     ) -> Settled:
         """Take a look that shows these jobs.
 
@@ -92,7 +97,8 @@ class Scene:
         `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits for
         whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
         `shaken`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
-        `leeway`: as of a `Sight`.
+        `leeway`, `requeue_delay`: as of a `Sight`; `failed`: id, end, exit code of jobs that may
+        be queued again, and have been as often as `restarts` says.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -149,11 +155,23 @@ class Scene:
             end=[e[1] for e in ended] or None,
             ending=np.array([e[2] for e in ended], np.int8) if ended else None,
         )
+        again = Ended.build(
+            len(failed),
+            job=[e[0] for e in failed] or None,
+            start=np.full(len(failed), T0),
+            end=[e[1] for e in failed] or None,
+            ending=np.full(len(failed), Ending.FAILED, np.int8),
+            exit_code=[e[2] for e in failed] or None,
+            requeues=np.ones(len(failed), np.bool_),
+            restarts=np.full(len(failed), restarts, np.int32),
+        )
+        past = Ended.joined([past, again])
         links = Edges.build(
             len(edges), before=[e[0] for e in edges] or None, after=[e[1] for e in edges] or None
         )
         sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past, edges=links)
         sight = replace(sight, shaken=np.array(shaken, np.int64), leeway=leeway)
+        sight = replace(sight, requeue_delay=requeue_delay)
         settled = settle(self.site, sight, self.rules, now)
         self.site = settled.site
         return settled

@@ -28,7 +28,7 @@ from rtsched.adapters.slurm.sight import jobs_of, marks_of
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
 from rtsched.errors import AdapterError
-from rtsched.model.actions import Cancel, Place, SetNodeWeight, SetPriority
+from rtsched.model.actions import Cancel, Place, Restart, SetNodeWeight, SetPriority, Tell
 from rtsched.model.cluster import Cluster
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
@@ -167,6 +167,15 @@ def test_the_user_is_told_before_the_end() -> None:
     assert first.order.words[-1] == "Comment=rtsched: too late"
     assert not batchable(first.order)
     assert second.order.words == ("scancel", "1")
+
+
+def test_only_jobs_that_have_ended_are_queued_again() -> None:
+    """And nothing is said to them while they are over: Slurm takes no comment for such a job."""
+    view = view_of({"state": "FAILED"}, {"state": "PENDING"}, {"state": "RUNNING"})
+    (change,) = steered(Restart(ids(1, 2, 3, 9)), view)
+    assert change.order.words == ("scontrol", "requeue", "1")
+    told = steered(Tell(ids(1, 2, 3), ("a", "b", "c")), view)
+    assert [each.job for each in told] == [2, 3]
 
 
 def plan() -> Schedule:

@@ -16,7 +16,7 @@ from slurm_printed import SEPARATOR, printed
 from rtsched.adapters.live import Ending
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
-from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of
+from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of, requeue_delay_of
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
 from rtsched.adapters.slurm.past import ended_in
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
@@ -212,6 +212,34 @@ def test_endings() -> None:
     ]
     assert known.start[0] == 5.0
     assert np.isnan(known.start[1])
+
+
+def test_with_which_exit_code_a_job_failed() -> None:
+    """None where a signal or somebody else ended it; one that never ran is not queued again."""
+    ends = [("FAILED", "75:0"), ("FAILED", "0:9"), ("CANCELLED", "75:0"), ("OUT_OF_MEMORY", "0:0")]
+    plain = {"starttime": "5", "endtime": "9", "nodelist": "n1", "restartcnt": "2"}
+    found = rows(*({**plain, "state": state, "exit_code": code} for state, code in ends))
+    known = ended_of(found, np.arange(len(ends)))
+    assert known.exit_code.tolist() == [75, -1, -1, -1]
+    assert known.requeues.tolist() == [True] * 4
+    assert known.restarts.tolist() == [2] * 4
+    for changed in ({"requeue": "0"}, {"nodelist": ""}):
+        (row,) = [{**plain, "state": "FAILED", "exit_code": "75:0", **changed}]
+        assert not ended_of(rows(row), np.arange(1)).requeues.any()
+
+
+@pytest.mark.parametrize(
+    ("config", "delay"),
+    [
+        ({}, 121.0),
+        ({"AuthInfo": "cred_expire=60", "SchedulerParameters": "bf_continue"}, 61.0),
+        ({"AuthInfo": "cred_expire=60", "SchedulerParameters": "x,requeue_delay=3"}, 4.0),
+        ({"AuthInfo": "(null)", "SchedulerParameters": "(null)"}, 121.0),
+    ],
+)
+def test_how_long_slurm_puts_off_what_it_queues_again(config: dict[str, str], delay: float) -> None:
+    """As the controller's settings say."""
+    assert requeue_delay_of(config) == delay
 
 
 def test_what_accounting_knows_of_a_job() -> None:

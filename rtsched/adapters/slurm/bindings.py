@@ -138,6 +138,8 @@ def rows_of(jobs: list[Any]) -> JobRows:
         name=texts("name"),
         comment=texts("comment"),
         extra=[shown_text(job, "extra") if alive(job.state) else "" for job in jobs],
+        exit_code=[f"{job.exit_code or 0}:{job.exit_code_signal or 0}" for job in jobs],
+        restarts=numbers("requeue_count"),
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
         array=np.array([job.array_id is not None for job in jobs], np.bool_),
         het=np.array([bool(job.heterogeneous_id) for job in jobs], np.bool_),

@@ -75,6 +75,8 @@ class SlurmFacts:
         Each user's default account.
     users : dict of int to str
         Names by uid, of those seen.
+    requeue_delay : float
+        How long Slurm puts off a job that it queues again.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     """
@@ -89,6 +91,7 @@ class SlurmFacts:
     home: dict[str, str] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)
     basic: bool = False
+    requeue_delay: float = 0.0
 
     @property
     def wide_margin(self) -> float:
@@ -119,6 +122,19 @@ def margin_of(config: dict[str, str], start_delay: float, completing: float) -> 
     over = over if math.isfinite(over) else 0.0
     wait = max(completing, seconds(config, "CompleteWait"))
     return start_delay + over + seconds(config, "KillWait") + wait
+
+
+def requeue_delay_of(config: dict[str, str]) -> float:
+    """Return for how many seconds Slurm puts off a job that it queues again.
+
+    `requeue_delay` in SchedulerParameters, else until the job's credentials have expired
+    (`cred_expire` in AuthInfo, 120 s if it is not set); and a second.
+    """
+    for setting, word in (("SchedulerParameters", "requeue_delay"), ("AuthInfo", "cred_expire")):
+        found = re.search(rf"(?:^|,){word}=(\d{{1,9}})", config.get(setting, ""))
+        if found is not None:
+            return float(found[1]) + 1.0
+    return 121.0
 
 
 def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:

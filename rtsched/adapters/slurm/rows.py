@@ -65,6 +65,10 @@ class JobRows:
     dependency, required, excluded, licenses, tres, mark, name, comment, extra : list of str
         Dependency, node lists asked for, licences, other resources asked for, admin comment, job
         name, comment; Extra of jobs that wait or run.
+    exit_code : list of str
+        Exit status and signal of the batch script, such as `75:0`.
+    restarts : int64[n]
+        How often Slurm has queued it again.
     requeue, array, het : bool[n]
         May be requeued; a pending array or a task of one; part of a heterogeneous job.
     """
@@ -102,6 +106,8 @@ class JobRows:
     name: list[str]
     comment: list[str]
     extra: list[str]
+    exit_code: list[str]
+    restarts: NDArray[np.int64]
     requeue: NDArray[np.bool_]
     array: NDArray[np.bool_]
     het: NDArray[np.bool_]
@@ -207,6 +213,8 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
     ("tres_socket", "tres-per-socket", text, None),
     ("tres_task", "tres-per-task", text, None),
     ("het", "hetjobid", lambda value: value not in {"N/A", "0", ""}, np.bool_),
+    ("exit_code", "exit_code", str, None),
+    ("restarts", "restartcnt", number, np.int64),
     ("requeue", "requeue", lambda value: value == "1", np.bool_),
     ("mark", "admin_comment", text, None),
     ("name", "name", text, None),

@@ -11,7 +11,7 @@ import numpy as np
 from rtsched.adapters.live import Ended, Ending, Marks, dag_key
 from rtsched.adapters.slurm.machine import is_ours
 from rtsched.adapters.slurm.past import LIVE
-from rtsched.adapters.slurm.rows import MEGABYTE, WAITING
+from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, number
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import MARK, PARKED
@@ -71,7 +71,16 @@ def ended_of(rows: JobRows, which: NDArray[np.int64]) -> Ended:
         end=rows.end[which],
         ending=np.array(endings, np.int8),
         token=tokens_of([rows.mark[i] for i in which.tolist()]),
+        exit_code=np.array([_failed_with(rows, i) for i in which.tolist()], np.int32),
+        requeues=rows.requeue[which] & started,
+        restarts=rows.restarts[which].astype(np.int32),
     )
+
+
+def _failed_with(rows: JobRows, i: int) -> int:
+    """Return the exit status of a job that failed by itself; -1 of one that did not."""
+    status, _, signal = rows.exit_code[i].partition(":")
+    return number(status) if rows.state[i] == "FAILED" and signal == "0" else -1
 
 
 def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:

@@ -21,7 +21,7 @@ from rtsched.adapters.slurm.orders import (
     highest,
     lever,
 )
-from rtsched.adapters.slurm.rows import WAITING
+from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.model.actions import (
     Action,
     Admit,
@@ -33,6 +33,7 @@ from rtsched.model.actions import (
     Release,
     Requeue,
     Reserve,
+    Restart,
     SetNodeWeight,
     SetPriority,
     Tell,
@@ -125,6 +126,8 @@ def steer_changes(
         yield from _holds(action, view)
     elif isinstance(action, Requeue | Move):
         yield from _requeues(action, view)
+    elif isinstance(action, Restart):
+        yield from _restarts(action, view)
     elif not isinstance(action, Reserve):
         for job in action.job.tolist():
             yield Change(_kind(action), job, f"{_kind(action)} job {job}")
@@ -295,8 +298,12 @@ def _cancel(job: int, text: str, view: View) -> Iterator[Change]:
 
 
 def _tell(job: int, text: str, view: View) -> Iterator[Change]:
-    """Yield the comment that tells a job's user something; what the user wrote stays in it."""
-    if job not in view.place or not text.strip():
+    """Yield the comment that tells a job's user something; what the user wrote stays in it.
+
+    Slurm changes nothing of a job that has ended.
+    """
+    row = view.place.get(job, -1)
+    if row < 0 or not alive(view.rows.state[row]) or not text.strip():
         return
     present = view.comment(job)
     comment = with_message(present, text)
@@ -351,6 +358,16 @@ def _requeues(action: Requeue | Move, view: View) -> Iterator[Change]:
             "requeue",
             str(job),
         )
+
+
+def _restarts(action: Restart, view: View) -> Iterator[Change]:
+    """Yield which jobs that have ended are queued again."""
+    for job in action.job.tolist():
+        row = view.place.get(job, -1)
+        if row < 0 or alive(view.rows.state[row]):
+            continue
+        words = ("scontrol", "requeue", str(job))
+        yield change("restart", job, f"queue job {job} again", Rank.END, *words)
 
 
 def _words(order: Order) -> dict[str, str]:

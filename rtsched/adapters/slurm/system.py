@@ -13,7 +13,14 @@ from rtsched.adapters.slurm import kept
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
 from rtsched.adapters.slurm.applied import applied
 from rtsched.adapters.slurm.commands import Commands
-from rtsched.adapters.slurm.facts import SlurmFacts, config_of, margin_of, partitions_of, seconds
+from rtsched.adapters.slurm.facts import (
+    SlurmFacts,
+    config_of,
+    margin_of,
+    partitions_of,
+    requeue_delay_of,
+    seconds,
+)
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
 from rtsched.adapters.slurm.orders import Order, carried_out, turn
 from rtsched.adapters.slurm.past import past
@@ -104,6 +111,7 @@ class SlurmSystem:
             facts,
             tuple(problems),
             leeway=facts.margin,
+            requeue_delay=facts.requeue_delay,
         )
         names = machine.cluster.nodes.names("name")
         self._view = View(rows, sight, facts, names, reservations, now)
@@ -197,4 +205,5 @@ class SlurmSystem:
             basic=config.get("PriorityType", "").endswith("basic"),
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
+            requeue_delay=requeue_delay_of(config),
         )
