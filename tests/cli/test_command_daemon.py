@@ -94,8 +94,8 @@ def test_status(asked):
     assert "1 firm, 20 kept" in text
     row = next(line for line in result.stdout.splitlines() if line.startswith("4711"))
     assert row.split() == [
-        *("4711", "sim\\x1b[31m", "firm", "02:00:00", "00:10:00"),
-        *("2026-11-22", "01:00:00", "slow[1-3,7]"),
+        *("4711", "sim\\x1b[31m", "firm", "02:00:00", "+0000", "00:10:00", "+0000"),
+        *("2026-11-22", "01:00:00", "+0000", "slow[1-3,7]"),
     ]
 
 
@@ -179,7 +179,7 @@ def test_feasible(asked):
     result, questions = asked(report, "feasible", "-N", "2-4", "--time", "30:00", "-p", "long")
     assert questions == [Feasible(nodes=2, nodes_max=4, time_s=1800.0, partition="long")]
     assert result.exit_code == 0
-    assert "the earliest deadline now: 01:00:00, in 1h 00m" in said(result)
+    assert "the earliest deadline now: 01:00:00 +0000, in 1h 00m" in said(result)
     assert "ask for it with --deadline=2026-11-21T01:00:00" in said(result)
     assert "nodes 4: slow[1-3,7]" in said(result)
 
@@ -246,8 +246,11 @@ def test_explain_live(asked):
     assert result.exit_code == 0
     text = said(result)
     assert "job 4711: waits for 1m 00s" in text
-    assert "promised to end by 02:00:00, in 2h 00m (firm, given 2026-11-20 23:59:00)" in text
-    assert "planned 00:10:00 to 2026-11-22 01:00:00 on 4 nodes (slow[1-3,7])" in text
+    assert (
+        "promised to end by 02:00:00 +0000, in 2h 00m (firm, given 2026-11-20 23:59:00 +0000)"
+        in text
+    )
+    assert "planned 00:10:00 +0000 to 2026-11-22 01:00:00 +0000 on 4 nodes (slow[1-3,7])" in text
     assert "waits it is planned to start at 00:10:00 (wait.planned)" in text
     assert "would help ask for fewer nodes ask for less time" in text
     assert "priority ste.account 0.25" in text
@@ -271,7 +274,7 @@ def test_explain_last(asked):
     assert questions == [Explain("", 2)]
     text = said(result)
     assert "a\\nb: reject (mcdf.late) rtsched: rejected feasible then: 00:01:00" in text
-    assert "feasible then: 2026-11-20 23:59:00, which is over" in text
+    assert "feasible then: 2026-11-20 23:59:00 +0000, which is over" in text
     result, questions = asked(ExplainReport(NOW), "explain", "--last")
     assert questions == [Explain("", 1)]
     assert result.exit_code == 1
@@ -282,7 +285,9 @@ def test_explain_offer_and_end(asked):
     """A held counter-offer and a job that is gone are told as such."""
     offer = Promise("", "sim", "ann", "offered", NOW + 600, NOW, expires=NOW + 60)
     result, _ = asked(ExplainReport(NOW, promise=offer), "explain", "7", "--live")
-    assert "shows it no more offered to end by 00:10:00; held until 00:01:00" in said(result)
+    assert "shows it no more offered to end by 00:10:00 +0000; held until 00:01:00 +0000" in said(
+        result
+    )
     gone = JobReport("7", "", "ann", "", "ended", 4, None, None, end=NOW - 9)
     result, _ = asked(ExplainReport(NOW, gone), "explain", "7", "--live")
     assert "job 7: ended 2026-11-20 23:59:51" in said(result)

@@ -65,10 +65,10 @@ def parts_of(comment: str) -> Comment:
     record = found[0].strip() if found else ""
     rest = comment[found.end() if found else 0 :].strip()
     told = ""
-    while not told and rest.startswith(_TOLD):
-        told, _, rest = rest.partition(_END)
-        rest = " ".join(filter(None, (*_words(told), rest.strip())))
-        told = _told(WORD.sub(lambda word: "" if word[1] else word[0], told))
+    while rest.startswith(_TOLD):
+        said, _, rest = rest.partition(_END)
+        rest = " ".join(filter(None, (*_words(said), rest.strip())))
+        told = told or _told(WORD.sub(lambda word: "" if word[1] else word[0], said))
     return Comment(record, told, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
 
 
