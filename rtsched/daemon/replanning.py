@@ -271,20 +271,26 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     """Return the entries of some jobs, in order of their rows in the plan, late ones from now on.
 
     One that is later than its leeway is given its nodes for so much longer, as far as these are not
-    planned for others.
+    planned for others. Of several that are late on one node only the first keeps its entry.
     """
     plan, start, end = snapshot.plan, snapshot.plan.entries.start, snapshot.plan.entries.end
     late = _free_and_late(site, snapshot)
     ends = snapshot.now + (end - start) - site.leeway
     for row in np.flatnonzero(late & (ends > end)).tolist():
-        on_them = np.isin(plan.nodes, plan.nodes_of(row)) & (plan.starts() >= end[row] - ROUNDING)
+        after = plan.starts() >= max(end[row], snapshot.now) - ROUNDING
+        on_them = np.isin(plan.nodes, plan.nodes_of(row)) & after
         ends[row] = max(end[row], plan.starts()[on_them].min(initial=ends[row]))
     start, end = np.where(late, snapshot.now, start), np.where(late, np.maximum(ends, end), end)
     node_start = plan.node_start
     if len(node_start):
         node_start = np.maximum(node_start, np.repeat(start, np.diff(plan.indptr)))
     moved = replace(plan, entries=plan.entries.replace(start=start, end=end), node_start=node_start)
-    return moved.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
+    rows = np.flatnonzero(np.isin(plan.entries.job, jobs))
+    kept = _NONE
+    for row in rows[np.argsort(plan.entries.start[rows], kind="stable")].tolist():
+        if not _overlapping(moved.take(np.array([row])), moved.take(kept)).any():
+            kept = np.sort(np.append(kept, row))
+    return moved.take(kept)
 
 
 def _overlapping(some: Schedule, plan: Schedule) -> NDArray[np.bool_]:

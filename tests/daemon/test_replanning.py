@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
@@ -210,6 +210,13 @@ def test_where_many_are_late_the_plan_is_put_off(
     shaken=st.sets(st.integers(0, 4)),
     at=st.sampled_from([3.0, 25.0, 80.0, 300.0]),
     leeway=st.sampled_from([0.0, LEEWAY]),
+)
+@example(
+    jobs=[(1, 1, 1.0), (1, 2, 3.0), (2, 1, 1.0), (2, 1, 2.0)],
+    down={0},
+    shaken={0, 1, 2},
+    at=300.0,
+    leeway=0.0,
 )
 def test_no_node_is_planned_twice(
     jobs: list[tuple[int, int, float]], down: set[int], shaken: set[int], at: float, leeway: float
