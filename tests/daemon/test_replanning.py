@@ -218,6 +218,13 @@ def test_where_many_are_late_the_plan_is_put_off(
     at=300.0,
     leeway=0.0,
 )
+@example(
+    jobs=[(1, 3, 2.3883830906962134), (3, 1, 1.0), (1, 1, 2.091928079339403), (1, 3, 1.0)],
+    down={0},
+    shaken={0, 1, 2},
+    at=300.0,
+    leeway=0.0,
+)
 def test_no_node_is_planned_twice(
     jobs: list[tuple[int, int, float]], down: set[int], shaken: set[int], at: float, leeway: float
 ) -> None:
