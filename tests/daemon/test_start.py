@@ -82,8 +82,8 @@ class InControl:
 
     host, peers = "one", ("two",)
 
-    def __init__(self, *_: object) -> None:
-        pass
+    def __init__(self, _: object, run: Path) -> None:
+        self.copy = run / "slurm.conf"
 
     def control(self) -> str:
         """Return that it has."""
@@ -94,6 +94,7 @@ def test_a_daemon_told_to_end_while_another_takes_over_ends(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As on a host that goes down: the signal counts, and it does not go on standby."""
+    monkeypatch.setenv("SLURM_CONF", "none")  # the daemon sets it for its own process
     database, superseded, stop = tmp_path / "db", asyncio.Event(), Daemon.stop
     cycles: list[Daemon] = []
 
