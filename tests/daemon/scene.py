@@ -25,7 +25,7 @@ from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.spare import Spare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
@@ -69,6 +69,19 @@ class Scene:
         judged = desk.judge(self.site, submission, NAMES[uid], now)
         self.site = judged.site
         return judged
+
+    def submit_all(self, jobs: Sequence[tuple[int, int, float]]) -> tuple[tuple[int, str], ...]:
+        """Submit jobs at `T0`; return numbers and tokens of those that are promised something.
+
+        Each has a size, a wall time in hundreds of seconds, and a deadline in wall times from then.
+        """
+        promised: tuple[tuple[int, str], ...] = ()
+        for number, (size, hundreds, slack) in enumerate(jobs):
+            wall = 100.0 * hundreds
+            judged = self.submit(T0, size=size, wall_time=wall, deadline=T0 + 1 + slack * wall)
+            if judged.verdict == "admit":
+                promised += ((10 + number, judged.ruling.token),)
+        return promised
 
     def look(
         self,

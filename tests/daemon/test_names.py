@@ -8,23 +8,13 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from running import FACTS, Running, answer_of
 
 from rtsched.adapters import users
 from rtsched.adapters.wire import ACCEPT, Kind, Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """Give a daemon with four idle nodes."""
-    one = Running(tmp_path)
-    yield one
-    one.close()
+    import pytest
 
 
 def test_a_submission_by_a_user_whom_nobody_knows_yet(

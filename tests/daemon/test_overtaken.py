@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from running import NOW, Running, answer_of
 
 from rtsched.adapters.live import Marks
@@ -16,17 +15,7 @@ from rtsched.daemon.app import ATTEMPTS, LEAST
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
     from socket import socket
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """Give a daemon with four idle nodes."""
-    one = Running(tmp_path)
-    yield one
-    one.close()
 
 
 def park(running: Running, count: int = 1) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from running import Running, answer_of
@@ -23,18 +22,6 @@ from rtsched.daemon.fair import (
 from rtsched.daemon.reports import Feasible, Plan, Status
 from rtsched.daemon.server import HungUpError
 from rtsched.errors import RtschedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """Give a daemon with four idle nodes."""
-    one = Running(tmp_path)
-    yield one
-    one.close()
 
 
 def test_a_submission_does_not_wait_for_a_question(running: Running) -> None:

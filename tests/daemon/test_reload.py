@@ -15,18 +15,7 @@ from rtsched.daemon.reports import Status, StatusReport
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from rtsched.daemon.app import Policy
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """Give a daemon with four idle nodes."""
-    one = Running(tmp_path)
-    yield one
-    one.close()
 
 
 async def reloaded(running: Running) -> None:

@@ -230,12 +230,7 @@ def test_no_node_is_planned_twice(
 ) -> None:
     """Whatever is lost, late, or may come back."""
     scene = Scene(nodes=5)
-    queued: tuple[tuple[int, str], ...] = ()
-    for number, (size, hundreds, slack) in enumerate(jobs):
-        wall = 100.0 * hundreds
-        judged = scene.submit(T0, size=size, wall_time=wall, deadline=T0 + 1 + slack * wall)
-        if judged.verdict == "admit":
-            queued += ((10 + number, judged.ruling.token),)
+    queued = scene.submit_all(jobs)
     scene.look(T0 + 1, queued, leeway=leeway)
     for later in (0.0, 5.0):
         here = tuple((job, r.token) for job, r in scene.site.records.items() if job < 100)

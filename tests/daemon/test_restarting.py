@@ -208,12 +208,7 @@ def test_no_promise_breaks_and_no_node_is_planned_twice(
 ) -> None:
     """Whichever of the jobs that run fail at a time."""
     scene = site(nodes=5)
-    queued: tuple[tuple[int, str], ...] = ()
-    for number, (size, hundreds, slack) in enumerate(jobs):
-        wall = 100.0 * hundreds
-        judged = scene.submit(T0, size=size, wall_time=wall, deadline=T0 + 1 + slack * wall)
-        if judged.verdict == "admit":
-            queued += ((10 + number, judged.ruling.token),)
+    queued = scene.submit_all(jobs)
     scene.look(T0 + 1, queued)
     plan, tokens = scene.site.snapshot.plan, dict(queued)
     first = [row for row in range(len(plan)) if plan.entries.start[row] <= T0 + 1]

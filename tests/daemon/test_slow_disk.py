@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from running import ANN, NOW, Running, answer_of
 
 from rtsched.adapters.live import Marks
@@ -18,16 +17,7 @@ from rtsched.model.actions import Admit, Tell
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """Give a daemon with four idle nodes."""
-    one = Running(tmp_path)
-    yield one
-    one.close()
+    import pytest
 
 
 def test_a_slow_commit_keeps_nobody_waiting(

@@ -11,17 +11,8 @@ from running import ANN, Running, answer_of
 from rtsched.adapters.wire import ACCEPT, Kind, Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable
     from socket import socket
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """Give a daemon with four idle nodes."""
-    one = Running(tmp_path)
-    yield one
-    one.close()
 
 
 async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
