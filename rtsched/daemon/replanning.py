@@ -271,7 +271,8 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     """Return the entries of some jobs, in order of their rows in the plan, late ones from now on.
 
     One that is later than its leeway is given its nodes for so much longer, as far as these are not
-    planned for others. Of several that are late on one node only the first keeps its entry.
+    planned for others. Of several that are late on one node only the first keeps its entry, and one
+    that has no time left on its nodes keeps none.
     """
     plan, start, end = snapshot.plan, snapshot.plan.entries.start, snapshot.plan.entries.end
     late = _free_and_late(site, snapshot)
@@ -285,7 +286,7 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     if len(node_start):
         node_start = np.maximum(node_start, np.repeat(start, np.diff(plan.indptr)))
     moved = replace(plan, entries=plan.entries.replace(start=start, end=end), node_start=node_start)
-    rows = np.flatnonzero(np.isin(plan.entries.job, jobs))
+    rows = np.flatnonzero(np.isin(plan.entries.job, jobs) & (end > start + ROUNDING))
     kept = _NONE
     for row in rows[np.argsort(plan.entries.start[rows], kind="stable")].tolist():
         if not _overlapping(moved.take(np.array([row])), moved.take(kept)).any():

@@ -152,7 +152,7 @@ class Running:
             (Tag.DEADLINE, int(self.now + hours * 3600)),
         ]
         line = socket.socket(socket.AF_UNIX)
-        line.settimeout(10.0)
+        line.settimeout(120.0)  # the first question may compile kernels
         line.connect(str(self.door.path))
         line.sendall(encode(Kind.SUBMIT, fields))
         return line

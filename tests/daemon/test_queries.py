@@ -138,12 +138,12 @@ def test_who_waits_is_told_when_it_ends() -> None:
 
         def work() -> None:
             begun.set()
-            hold.wait(60.0)
+            hold.wait(120.0)
 
         pieces = [asyncio.create_task(thread.run(uid, work, wanted)) for uid in (7, 7, 8)]
         await asyncio.to_thread(begun.wait, 60.0)
         thread.close()
-        outcomes = await asyncio.wait_for(asyncio.gather(*pieces, return_exceptions=True), 30.0)
+        outcomes = await asyncio.wait_for(asyncio.gather(*pieces, return_exceptions=True), 120.0)
         assert [type(outcome) for outcome in outcomes] == [ClosedError] * 3
         hold.set()
 

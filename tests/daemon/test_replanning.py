@@ -225,6 +225,13 @@ def test_where_many_are_late_the_plan_is_put_off(
     at=300.0,
     leeway=0.0,
 )
+@example(
+    jobs=[(2, 2, 1.0), (2, 2, 2.0), (2, 2, 3.0), (2, 3, 1.0)],
+    down={2},
+    shaken={0},
+    at=300.0,
+    leeway=0.0,
+)
 def test_no_node_is_planned_twice(
     jobs: list[tuple[int, int, float]], down: set[int], shaken: set[int], at: float, leeway: float
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.server import Asker
 
 
-def asked(path: Path, message: bytes, timeout: float = 5.0) -> bytes:
+def asked(path: Path, message: bytes, timeout: float = 60.0) -> bytes:
     """Return what comes back from a socket; nothing if it is closed."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(timeout)
@@ -85,7 +85,7 @@ def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
 
     def half_closed(path: Path) -> bytes:
         with socket.socket(socket.AF_UNIX) as line:
-            line.settimeout(5.0)
+            line.settimeout(60.0)
             line.connect(str(path))
             line.sendall(frame(Kind.QUERY, b"hello"))
             line.shutdown(socket.SHUT_WR)

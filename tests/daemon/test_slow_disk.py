@@ -29,7 +29,7 @@ def test_a_slow_commit_keeps_nobody_waiting(
     def slowly(point: str) -> None:
         if point == "written":  # the disk is asked next, and the database is locked
             begun.set()
-            assert go_on.wait(30.0)
+            assert go_on.wait(120.0)
 
     async def course() -> None:
         await running.start()
@@ -135,7 +135,7 @@ def test_a_promise_under_way_is_told_before_the_daemon_ends(
     def slowly(point: str) -> None:
         if point == "written":
             begun.set()
-            assert go_on.wait(30.0)
+            assert go_on.wait(120.0)
 
     def close() -> None:
         closed()

@@ -107,7 +107,7 @@ def test_a_daemon_told_to_end_while_another_takes_over_ends(
         assert at_once
         with closing(connect(database)) as base:
             Claim("two").take(base)
-        await asyncio.wait_for(superseded.wait(), 60.0)
+        await asyncio.wait_for(superseded.wait(), 120.0)
 
     def stopped(daemon: Daemon) -> None:
         stop(daemon)

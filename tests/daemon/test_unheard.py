@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from socket import socket
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
     """Let the loop run until something holds."""
     async with asyncio.timeout(seconds):
         while not holds():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LIMIT = 1.0
 """Seconds after which systemd would take the daemon for hung."""
-LONGEST = 60.0
+LONGEST = 120.0
 """Seconds that anything may take on a busy machine."""
 
 SITE = """

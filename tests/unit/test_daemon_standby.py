@@ -206,7 +206,7 @@ def test_a_controller_on_standby_is_left_alone(tmp_path: Path) -> None:
         assert await waiting
         assert msgspec.json.decode(own.read_bytes(), type=Beat).state == "standby"
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
         assert b"on standby" in answer
         assert await waiting
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_a_list_of_promised_jobs_does_not_outlive_control(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_list_of_promised_jobs_does_not_outlive_control(tmp_path: Path) -> Non
         controller.state = "in control"
         assert await waiting
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
@@ -257,7 +257,7 @@ def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
         def control(self) -> Any:
             state = super().control()
             asked.set()
-            assert go_on.wait(30.0)
+            assert go_on.wait(120.0)
             return state
 
     async def scenario() -> None:
@@ -270,7 +270,7 @@ def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
         go_on.set()
         assert await waiting
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_it_ends_when_told_to(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_it_ends_when_told_to(tmp_path: Path) -> None:
         stop.set()
         assert await waiting is False
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_questions_on_standby(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_door_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
         door.leave()
         assert not door.path.exists()
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 # --- what an admin is told ------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_a_verdict_waits_for_no_disk(path, monkeypatch):
     def slowly(point: str) -> None:
         if point == "written":
             begun.set()
-            assert go_on.wait(60.0)
+            assert go_on.wait(120.0)
 
     def fail(point: str) -> None:
         if point == "written":
@@ -233,7 +233,7 @@ def test_a_verdict_waits_for_no_disk(path, monkeypatch):
         monkeypatch.setattr("rtsched.daemon.store.passing", slowly)
         writes = threading.Thread(target=store.commit, args=([record()], None, 1))
         writes.start()
-        assert begun.wait(60.0)
+        assert begun.wait(120.0)
         notes = threading.Thread(target=store.note, args=(said[0],), daemon=True)
         notes.start()
         notes.join(20.0)

@@ -190,7 +190,7 @@ def test_no_commit_waits_for_a_question(
             steps += 1
             if steps == 40:  # it has begun: the rows are read now
                 asking.set()
-                go_on.wait(30.0)
+                go_on.wait(120.0)
         return 0
 
     def watched(path: Path) -> sqlite3.Connection:
@@ -209,7 +209,7 @@ def test_no_commit_waits_for_a_question(
         before = store.journal(uid=1000)
         answer = other.submit(lambda: question(store))
         try:
-            assert asking.wait(30.0)
+            assert asking.wait(120.0)
             store.commit([record("during")], plan(), 100)
             store.note(Decision(NOW, 1000, "during", "sim", "admit", (), ""))
             store.tidy(NOW - 1)

@@ -271,7 +271,7 @@ def test_it_dies_with_the_daemon(script, number):
         time.sleep(0.2)
         assert alive(pid)
         daemon.send_signal(number)
-        daemon.wait(10)
+        daemon.wait(120)
         assert ends(pid)
 
 
