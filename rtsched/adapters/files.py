@@ -8,8 +8,17 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 
-def replace_file(path: str | Path, text: str) -> None:
-    """Put a file in place of the one before, readable for all; whoever reads sees one of both.
+def replace_file(path: str | Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Put a file in place of the one before; whoever reads sees one of both, and whole.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    content : str or bytes
+        What it is to hold; text in UTF-8, with what `surrogateescape` stands for.
+    mode : int
+        Who may read and write it.
 
     Raises
     ------
@@ -17,13 +26,12 @@ def replace_file(path: str | Path, text: str) -> None:
         If its directory is missing, not writable or full; the old file stays.
     """
     path = Path(path)
-    with NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-    ) as new:
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
         try:
-            new.write(text)
+            new.write(data)
             new.flush()
-            os.fchmod(new.fileno(), 0o644)
+            os.fchmod(new.fileno(), mode)
             Path(new.name).replace(path)
         except OSError:
             with suppress(OSError):

@@ -101,7 +101,7 @@ class PromisedJobs:
         if text == self._written:
             return
         try:
-            replace_file(self.path, text)
+            replace_file(self.path, text, 0o644)
         except OSError as error:
             self._written = ""
             if not self.problem:

@@ -16,7 +16,6 @@ promise depends on it.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +24,7 @@ import msgspec
 import structlog
 
 from rtsched import __version__
+from rtsched.adapters.files import replace_file
 from rtsched.adapters.wire import Kind, Tag, encode, frame
 from rtsched.daemon import reports
 from rtsched.daemon.server import Door
@@ -113,11 +113,8 @@ class Roster:
     def write(self, state: str, control: str) -> None:
         """Write down how this daemon is; what cannot be written is not."""
         beat = Beat(state, control, time.time())
-        file = self._file(self.host)
-        beside = file.with_name(f"{file.name}.new")
         with suppress(OSError):
-            beside.write_bytes(msgspec.json.encode(beat))
-            os.replace(beside, file)
+            replace_file(self._file(self.host), msgspec.json.encode(beat))
 
     def read(self) -> None:
         """Read how the others are."""

@@ -100,7 +100,7 @@ class CondorSystem:
         """Write the table of slots; return what became of it."""
         path = self.settings.table
         try:
-            replace_file(path, table.text(time.time(), self.settings.table_valid_s))
+            replace_file(path, table.text(time.time(), self.settings.table_valid_s), 0o644)
         except OSError as error:
             why = f"{path} cannot be written ({error.strerror}); its directory must be the daemon's"
             return "failed", why

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rtsched.adapters import slurm_conf
+from rtsched.adapters.files import replace_file
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.errors import AdapterError, ConfigError, InputError
 
@@ -125,10 +126,7 @@ class LocalController:
 
     def _write(self) -> None:
         try:
-            text = slurm_conf.with_host(self.path, self.host)
-            beside = self.copy.with_name(f"{self.copy.name}.new")
-            beside.write_text(text, "utf-8", "surrogateescape")
-            os.replace(beside, self.copy)  # a command may read it just now
+            replace_file(self.copy, slurm_conf.with_host(self.path, self.host))
         except (OSError, InputError) as error:
             raise AdapterError(f"{self.copy} cannot be made: {error}") from error
         self._written = time.monotonic()

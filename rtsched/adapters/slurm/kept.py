@@ -7,10 +7,11 @@ just so many nodes, or for one node, for ever.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
+
+from rtsched.adapters.files import replace_file
 
 Range = tuple[int, int]
 
@@ -53,10 +54,8 @@ def write(path: str, what: Kept) -> str:
     """Write it, and return what went wrong; empty: nothing, or no file is wanted."""
     if not path:
         return ""
-    beside = Path(f"{path}.new")
     try:
-        beside.write_bytes(msgspec.json.encode(what))
-        os.replace(beside, path)
+        replace_file(path, msgspec.json.encode(what))
     except OSError as error:
         return (
             f"{path} cannot be written ({error.strerror}): after a restart some best-effort jobs "
