@@ -241,7 +241,10 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     from rtsched.adapters.slurm.orders import carried_out, turn
     from rtsched.adapters.slurm.restore import restoring
 
-    site, _ = site_settings(config)
+    site, wrong = site_settings(config)
+    if wrong and config.exists():
+        text = f"{wrong[0].what}; mend it first: it names the file of what rtsched set in jobs"
+        raise ConfigError([text])
     if really and _answers(Path(site.daemon.run) / "query.sock"):
         raise ConfigError(["the daemon runs; stop it first: systemctl disable --now rtsched"])
     memory = _remembered(site.slurm.memory, site.slurm.user)

@@ -360,6 +360,16 @@ def test_restoring_needs_what_was_asked_for(tmp_path, run):
     assert "runuser -u rtsched -- rtsched slurm restore" in text
 
 
+def test_restoring_needs_a_site_that_can_be_read(run, tmp_path):
+    """The defaults may name another file than the site: nothing is undone by a guess."""
+    config = tmp_path / "site.toml"
+    config.write_text("[slurm]\nmemory = 3\n")
+    result = run("slurm", "restore", "--config", config)
+    assert result.exit_code == 2
+    assert "slurm.memory" in result.stderr
+    assert "mend it first" in " ".join(result.stderr.split())
+
+
 def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused):
     """A file that changed in between is left alone, and no backup stays."""
     path = tmp_path / "slurm.conf"

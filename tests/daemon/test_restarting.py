@@ -211,7 +211,8 @@ def test_no_promise_breaks_and_no_node_is_planned_twice(
     queued = scene.submit_all(jobs)
     scene.look(T0 + 1, queued)
     plan, tokens = scene.site.snapshot.plan, dict(queued)
-    first = [row for row in range(len(plan)) if plan.entries.start[row] <= T0 + 1]
+    mine = np.isin(plan.entries.job, list(tokens))  # not an offer that is held
+    first = np.flatnonzero(mine & (plan.entries.start <= T0 + 1)).tolist()
     runs = tuple(
         (
             int(plan.entries.job[row]),

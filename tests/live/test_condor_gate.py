@@ -300,9 +300,13 @@ def test_memory_is_kept_too() -> None:
         pool.wait_job(modest, 0, "Running")
 
 
-def test_a_machine_without_the_library() -> None:
-    """An execute machine that has no library lets start what negotiator and schedd find right."""
-    config = fragments() | QUICK | {"60-none.conf": "STARTD.CLASSAD_USER_LIBS =\n"}
+@pytest.mark.parametrize("named", ["", "/nowhere/librtsched_classad.so"])
+def test_a_machine_without_the_library(named: str) -> None:
+    """An execute machine that has no library lets start what negotiator and schedd find right.
+
+    So does one that shares its configuration with the others, which name the library.
+    """
+    config = fragments() | QUICK | {"60-none.conf": f"STARTD.CLASSAD_USER_LIBS = {named}\n"}
     options = PoolOptions(fast=1, slow=1, library=True, settings=REUSED, config=config)
     with Pool("forky", options, software=False) as pool:
         write_table(pool, {1: "100:1"})

@@ -348,10 +348,36 @@ def test_what_is_the_daemons_cannot_be_had_by_a_change(site: Site) -> None:
 
 @pytest.mark.parametrize(("policy", "status"), [("open", "0"), ("hold", "1"), ("closed", "1")])
 def test_changes_while_nobody_answers(site: Site, policy: str, status: str) -> None:
-    """Hold and closed keep what may have been promised; open lets the change pass."""
+    """Without a list hold and closed keep what may have been promised; open lets it pass."""
     job = site.submit("--begin=now+1hour", "--time=5")["JobId"]
     site.set(on_failure=policy)
     assert site.command("scontrol", "update", f"job={job}", "timelimit=1").startswith(status)
+
+
+@pytest.mark.parametrize("policy", ["hold", "closed"])
+def test_what_is_not_on_the_daemons_list_may_be_changed(site: Site, policy: str) -> None:
+    """While nobody answers, a job or a task of an array is guarded only if it was promised."""
+    site.set(on_failure=policy)
+    jobs = [
+        site.submit("--begin=now+1hour", "--time=5", *more)["JobId"] for more in ((), ("-a1-3",))
+    ]
+    listed = site.cluster.path("/run/rtsched/promised_jobs")
+    tasks = [jobs[0], jobs[1], f"{jobs[1]}_2", f"{jobs[1]}_[1,3]"]
+    try:
+        for promised in ([], jobs):
+            listed.write_text("\n".join(["rtsched-promised-jobs 1 0", *promised, "end", ""]))
+            status, first = "1 " if promised else "0 ", f"job={jobs[0]}"
+            wait_for(
+                "the list is read",
+                lambda: site.command("scontrol", "hold", first).startswith(status),  # noqa: B023
+                10,
+            )
+            for task, change in itertools.product(tasks, ("timelimit=1", "numnodes=2")):
+                said = site.command("scontrol", "update", f"job={task}", change)
+                assert said.startswith(status)
+                assert ("promised a deadline: it cannot be changed" in said) == bool(promised)
+    finally:
+        listed.unlink()
 
 
 @pytest.mark.parametrize(

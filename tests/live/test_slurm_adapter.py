@@ -282,6 +282,24 @@ def test_somebody_in_a_reservation_of_ours(slurm: Cluster, remote: Remote) -> No
     assert slurm.job(job)["Reservation"] == f"rtsched_{job}"
 
 
+def test_a_sites_own_reservation_is_left_alone(slurm: Cluster, remote: Remote) -> None:
+    """Whatever it is called: it stays, its jobs stay in it, and no promise takes its nodes."""
+    name = "rtsched_maintenance"
+    create = ["scontrol", "create", "reservation", f"ReservationName={name}", "Nodes=fast2"]
+    slurm.run([*create, "StartTime=now", "Duration=60", "Users=alice"])
+    try:
+        job = slurm.sbatch(["-N1", "-t1", f"--reservation={name}", later(900)])
+        assert remote.apply(plan_of()) == []
+        assert reservations(slurm) == [name]
+        assert slurm.job(job)["Reservation"] == name
+        nodes = remote.look().cluster.nodes
+        assert nodes.state[nodes.texts("name").index("fast2")] == NodeState.DRAINED
+    finally:
+        slurm.run(["sh", "-c", "scancel --quiet -u alice"])
+        eventually(lambda: slurm.run(["squeue", "-h", "-u", "alice"]).stdout == "")
+        slurm.run(["scontrol", "delete", f"ReservationName={name}"])
+
+
 def test_a_job_that_starts_before_it_is_bound(slurm: Cluster, remote: Remote) -> None:
     """It is not bound any more: the end of the reservation would kill it."""
     job = slurm.sbatch(["-N1", "-t9", "--deadline=now+5hours", "--hold"], script="sleep 60")
