@@ -24,6 +24,7 @@ from promised_pool import LivePool, live_pool, within
 from promising import QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.condor_daemon import descendants
+from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 
@@ -139,9 +140,9 @@ class Ground:
     live: Live | LivePool
     submit: Callable[[str], Said]
     queue: Callable[[], list[str]]
-    cancel: Callable[[Sequence[str]], None]
-    change: Callable[[str], None]
-    now_and_then: Mapping[str, tuple[float, Callable[[], None]]]
+    cancel: Callable[[Sequence[str]], object]
+    change: Callable[[str], object]
+    now_and_then: Mapping[str, tuple[float, Callable[[], object]]]
 
 
 @contextmanager
@@ -167,7 +168,8 @@ def slurm_ground(hurry: float = 1.0) -> Iterator[Ground]:
                 return
             away.append("slow6")
             cluster.node("slow6").kill()
-            cluster.run(["scontrol", "update", "nodename=slow6", "state=down", "reason=soak"])
+            down = ("scontrol", "update", "nodename=slow6", "state=down", "reason=soak")
+            eventually(lambda: _run(live, *down), 60)  # slurmctld may just read its settings
 
         def rotate() -> None:
             log = "/var/log/slurm/slurmctld.log"
@@ -232,8 +234,9 @@ def condor_ground(hurry: float = 1.0) -> Iterator[Ground]:
 GROUNDS = {"slurm": slurm_ground, "condor": condor_ground}
 
 
-def _run(live: Live | LivePool, *words: str) -> None:
-    live.box.run(list(words), check=False, timeout=60)
+def _run(live: Live | LivePool, *words: str) -> bool:
+    """Run a command; return whether it succeeded, which it need not."""
+    return live.box.run(list(words), check=False, timeout=60).returncode == 0
 
 
 def _asked(live: Live | LivePool) -> None:
