@@ -81,7 +81,7 @@ class Marks(Table):
     held = Column(np.bool_, False, "It waits for a release.")
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")
     stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
-    problem = Text("Why nothing can be promised to it any more, as what is left of it is now.")
+    problem = Text("Why nothing can be promised to it any more, as it is now.")
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict
 
 
 def _problems(sight: Sight, jobs: NDArray[np.int64]) -> dict[int, str]:
-    """Return of which jobs too little is left, and what they lack."""
+    """Return to which jobs nothing can be promised any more, and why."""
     marks, waits = sight.marks, set(jobs.tolist())
     pairs = zip(marks.job.tolist(), marks.texts("problem"), strict=True)
     return {job: problem for job, problem in pairs if problem and job in waits}

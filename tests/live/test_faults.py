@@ -152,6 +152,45 @@ def test_a_controller_that_restarts(live: Live) -> None:
     assert live.wait_standing(waiting, "kept", seconds=90)
 
 
+def test_reservations_that_come_back(live: Live) -> None:
+    """A controller with an older state has reservations of closed promises: they are deleted."""
+    cluster, states = live.cluster, "/var/spool/slurmctld"
+    running = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 100")
+    over = live.promise("-N8", "--time=2", in_minutes(60))
+    guard = f"rtsched_{over}"
+    eventually(lambda: guard in live.reservations())
+    cluster.stop_slurmctld()  # it saves all that it knows
+    cluster.run(["cp", "-a", f"{states}/resv_state", f"{states}/resv_state.older"])
+    cluster.start_slurmctld()
+    cluster.run(["scancel", str(over)])
+    live.wait_standing(over, "withdrawn")
+    eventually(lambda: guard not in live.reservations())
+    cluster.stop_slurmctld()
+    cluster.run(["mv", f"{states}/resv_state.older", f"{states}/resv_state"])
+    cluster.start_slurmctld()
+    log = cluster.services.log_tail("slurmctld", 1000).rpartition("slurmctld version")[2]
+    assert f"Recovered state of reservation {guard}" in log
+    eventually(lambda: guard not in live.reservations())
+    assert live.standing(running) == "firm"
+
+
+def test_a_job_that_slurm_cannot_launch(testbed: None) -> None:
+    """Slurm holds it: its promise is void, and its user reads that nobody else did that."""
+    prolog = "/etc/slurm/prolog.sh"
+    options = SlurmOptions(fast=1, slow=1, job_submit=("rtsched",), settings={"Prolog": prolog})
+    files = {"/etc/rtsched/submit.conf": SETTINGS, prolog: "#!/bin/sh\nexit 1\n"}
+    with Cluster("forky", options, files=files) as cluster:
+        cluster.path(prolog).chmod(0o755)
+        cluster.start_daemon(SITE)
+        live = Live(cluster)
+        job = live.promise(*SHORT, in_minutes(60))
+        live.wait_standing(job, "void")
+        (why,) = (each.why for each in live.kept() if each.id == job)
+        assert why == "Slurm could not launch it, and holds it"
+        said = f"the promise is void: {why}"
+        eventually(lambda: said in cluster.run(["scontrol", "show", "job", str(job)]).stdout)
+
+
 def test_without_the_accounting_daemon(live: Live) -> None:
     """Without slurmdbd promises are given and kept."""
     live.cluster.stop_slurmdbd()

@@ -21,6 +21,7 @@ from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodi
 from rtsched.adapters.slurm.past import ended_in
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
 from rtsched.adapters.slurm.sight import (
+    NOT_LAUNCHED,
     allocations_of,
     ended_of,
     jobs_of,
@@ -192,6 +193,25 @@ def test_tokens() -> None:
     assert known.parked.tolist() == [True, False, False]
     assert known.held.tolist() == [True, False, True]
     assert known.texts("token") == [None, "abc", "unjudged"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "problem"),
+    [
+        ("launch failed requeued held", NOT_LAUNCHED),  # pyslurm, squeue
+        ("launch_failed_requeued_held", NOT_LAUNCHED),  # scontrol
+        ("JobHoldMaxRequeue", NOT_LAUNCHED),
+        ("JobHeldAdmin", None),
+        ("JobHeldUser", None),
+        ("Resources", None),
+        ("", None),
+    ],
+)
+def test_who_holds_a_job(reason: str, problem: str | None) -> None:
+    """Slurm itself holds a job that it could not launch: that is no doing of anybody's."""
+    known = marks_of(rows({"prioritylong": "0", "reason": reason}), np.arange(1))
+    assert known.held.tolist() == [True]
+    assert known.texts("problem") == [problem]
 
 
 def test_endings() -> None:

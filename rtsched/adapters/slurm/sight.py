@@ -34,6 +34,13 @@ Integers = "NDArray[np.int64]"
 _TOKEN = re.compile(rf"{MARK}([\w-]+)", re.ASCII)
 _LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 
+NOT_LAUNCHED = "Slurm could not launch it, and holds it"
+"""Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
+jobs launched a second time that run already."""
+
+_LAUNCHES = ("launch fail", "JobHoldMaxRequeue")
+"""How the reasons begin of jobs that Slurm holds after launches that failed."""
+
 
 def parts(rows: JobRows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return which rows wait, run, and have ended; waiting and running by (submit, id)."""
@@ -96,7 +103,13 @@ def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
         parked=np.array([text.split()[:1] == [MARK + PARKED] for text in mark], np.bool_),
         held=np.array(held, np.bool_) & waits,
         requeues=rows.requeue[which],
+        problem=[_not_launched(rows.reason[i]) for i in which.tolist()],
     )
+
+
+def _not_launched(reason: str) -> str | None:
+    """Return what is said of a job that Slurm holds for this reason; scontrol writes no spaces."""
+    return NOT_LAUNCHED if reason.replace("_", " ").startswith(_LAUNCHES) else None
 
 
 def allocations_of(
