@@ -29,11 +29,21 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
 from promising import OPEN, SITE, Live, Said, eventually, in_minutes  # noqa: E402
 from testbed import Cluster, SlurmOptions, TestbedError  # noqa: E402
 
+from rtsched.adapters.slurm.sight import NOT_LAUNCHED  # noqa: E402
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
+
 TIMEOUT = 6
 """Slurm's SlurmctldTimeout, seconds."""
+
+GONE = 20.0
+"""Seconds, on a quiet machine, until a reservation is deleted whose promise is closed."""
+
+SELDOM = 5.0
+"""Seconds between two questions whether the promises of lost jobs are closed."""
 
 CLOSED = 300.0
 """A third of the seconds, on a quiet machine, until a promise is closed whose job is not there: the
@@ -79,7 +89,7 @@ def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
     """Do it so many times; return what came of it."""
     head, other = Live(cluster), Live(cluster.backup())
     chance = random.Random(1)  # noqa: S311
-    taken, promised, given_back = list[float](), list[float](), list[float]()
+    taken, promised, given_back, drained = list[float](), list[float](), list[float](), 0
     with Stream(other) as stream:
         stream.wait_promised(time.monotonic())
         for number in range(count):
@@ -96,6 +106,7 @@ def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
             cluster.take_back()
             eventually(lambda: head.ask("status")["mode"] == "live", 60)
             active = time.monotonic()
+            drained += resumed(cluster)
             given_back.append(active - begun + stream.wait_promised(active))
             print(
                 f"{number + 1}: taken over after {taken[-1]:.1f} s, promised again after "
@@ -117,8 +128,21 @@ def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
             after - before for before, after in zip(taken, promised, strict=True)
         ),
         "given back in s": median(given_back),
+        "nodes that Slurm drained": drained,
         **judged(head, said),
     }
+
+
+def resumed(cluster: Cluster) -> int:
+    """Resume the nodes that Slurm drained, as their admin would; return how many.
+
+    A controller with an older state launches jobs again that run already. Their nodes refuse; Slurm
+    drains these, and holds the jobs.
+    """
+    drained = cluster.run(["sinfo", "-hN", "-t", "drain", "-o", "%n"]).stdout.split()
+    for node in drained:
+        cluster.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+    return len(drained)
 
 
 def judged(live: Live, said: list[Said]) -> dict[str, Any]:
@@ -127,42 +151,42 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
     A controller that is killed may lose the jobs that it took in since it last saved its state, and
     gives their numbers again: a promise whose job Slurm lost must not stay open for long.
     """
-    begun = time.monotonic()
+    begun, gone = time.monotonic(), _without_a_job(live)
     with suppress(TestbedError):  # what is open after that is stuck
-        eventually(lambda: not _without_a_job(live), CLOSED, "promises of lost jobs are closed")
+        eventually(lambda: not _still_open(live, gone), CLOSED, "promises of lost jobs are closed")
     closed = time.monotonic() - begun
+    with suppress(TestbedError):
+        eventually(lambda: not _stuck(live), GONE, "reservations without a promise are deleted")
     kept = {each.token: each for each in live.kept()}
     tokens = {job: text.removeprefix("rtsched:") for job, text in live.tokens().items()}
     of_job: dict[int, list[Said]] = {}
     for each in said:
         of_job.setdefault(each.job, []).append(each)
-    lost_by_slurm, wrong = 0, list[str]()
+    lost_by_slurm, held_by_slurm, wrong = 0, 0, list[str]()
     for job, those in of_job.items():
         if not job:
             continue
-        lost_by_slurm += len(those) - 1
+        lost_by_slurm += sum(each.promised for each in those[:-1])
         records = [each for each in kept.values() if each.id == job]
         alive = [each for each in records if each.standing in {"firm", "kept"}]
         promises = sum(each.promised for each in those)
         known = job in tokens or any(each.standing == "kept" for each in records)
         if len(alive) > min(promises, 1):
             wrong.append(f"invented: job {job}: {alive}")
-        if those[-1].promised and known and not alive:
+        if any(each.why == NOT_LAUNCHED for each in records):
+            held_by_slurm += 1
+        elif those[-1].promised and known and not alive:
             wrong.append(f"lost: job {job}: {records}")
         if those[-1].promised and not known:
             lost_by_slurm += 1
             wrong += [f"stuck: job {job}: {each}" for each in alive if each.standing in OPEN]
         if tokens.get(job, "unjudged") != "unjudged" and not those[-1].promised:
             wrong.append(f"invented: job {job} with {tokens[job]!r}")
-    jobs = {str(each.id) for each in kept.values() if each.standing in OPEN}
-    stuck = [
-        name
-        for name in live.reservations()
-        if name.rpartition("_")[2].isdigit() and name.rpartition("_")[2] not in jobs
-    ]
+    stuck = _stuck(live)
     return {
-        "jobs that Slurm lost": lost_by_slurm,
+        "promised jobs that Slurm lost": lost_by_slurm,
         "promises of those are closed after s": closed,
+        "promises void, since Slurm launched the job twice": held_by_slurm,
         "promises lost": sum(text.startswith("lost") for text in wrong),
         "promises invented": sum(text.startswith("invented") for text in wrong),
         "stuck": len(stuck) + sum(text.startswith("stuck") for text in wrong),
@@ -170,10 +194,29 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
     }
 
 
-def _without_a_job(live: Live) -> list[int]:
-    """Return the jobs of open promises that the controller does not know."""
+def _without_a_job(live: Live) -> set[str]:
+    """Return the tokens of open promises whose jobs the controller does not know."""
     opened, known = [each for each in live.kept() if each.standing in OPEN], live.known_jobs()
-    return [each.id for each in opened if each.id not in known]
+    return {each.token for each in opened if each.id not in known}
+
+
+def _still_open(live: Live, tokens: set[str]) -> bool:
+    """Return whether any of these promises is open; ask only now and then, it takes long."""
+    found = any(each.token in tokens and each.standing in OPEN for each in live.kept())
+    if found:
+        time.sleep(SELDOM)
+    return found
+
+
+def _stuck(live: Live) -> list[str]:
+    """Return the reservations of ours without an open promise.
+
+    The daemon writes a closed promise down, and then deletes its reservation: that one is seen here
+    for a moment.
+    """
+    opened = {str(each.id) for each in live.kept() if each.standing in OPEN}
+    numbers = {name: name.rpartition("_")[2] for name in live.reservations()}
+    return [name for name, job in numbers.items() if job.isdigit() and job not in opened]
 
 
 def main() -> int:
@@ -187,9 +230,10 @@ def main() -> int:
         slow=6,
         job_submit=("rtsched",),
         backup=True,
-        settings={"SlurmctldTimeout": str(TIMEOUT)},
+        # No controller forgets a job by itself while this runs.
+        settings={"SlurmctldTimeout": str(TIMEOUT), "MinJobAge": "86400"},
     )
-    files = {"/etc/rtsched/submit.conf": "breaker_ms = 300\n"}
+    files = {"/etc/rtsched/submit.conf": SETTINGS}
     with Cluster("forky", options, files=files) as cluster:
         # Jobs that a killed controller lost would count as promises that the user left unused.
         cluster.start_daemon(SITE + "unused_promises_per_hour = 0\nstandby = true\n")
