@@ -135,10 +135,10 @@ def test_the_text_of_the_table() -> None:
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """It is readable for all, and nothing else is left in the directory."""
+    """Readable for whom it is meant; nothing else is left in the directory."""
     path = tmp_path / "slots"
     for text in ("one", "two"):
-        replace_file(path, text)
+        replace_file(path, text, 0o644)
         assert path.read_text() == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert list(tmp_path.iterdir()) == [path]
