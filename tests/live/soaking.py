@@ -171,6 +171,11 @@ def slurm_ground(hurry: float = 1.0) -> Iterator[Ground]:
             down = ("scontrol", "update", "nodename=slow6", "state=down", "reason=soak")
             eventually(lambda: _run(live, *down), 60)  # slurmctld may just read its settings
 
+        def reconfigure() -> None:
+            _run(live, "scontrol", "reconfigure")
+            # until slurmctld runs again as it did, a signal to have its log rotated would end it
+            eventually(lambda: _run(live, "scontrol", "show", "config"), 60)
+
         def rotate() -> None:
             log = "/var/log/slurm/slurmctld.log"
             cluster.run(["mv", log, f"{log}.1"])
@@ -188,7 +193,7 @@ def slurm_ground(hurry: float = 1.0) -> Iterator[Ground]:
             lambda job: _run(live, "scontrol", "update", f"job={job}", "timelimit=1"),
             {
                 "node fails or comes back": (20.0 / hurry, node),
-                "reconfigure": (45.0 / hurry, lambda: _run(live, "scontrol", "reconfigure")),
+                "reconfigure": (45.0 / hurry, reconfigure),
                 "log rotation": (60.0 / hurry, rotate),
                 "reload": (30.0 / hurry, lambda: cluster.services.signal("rtsched", "HUP")),
                 "questions": (5.0 / hurry, lambda: _asked(live)),
