@@ -152,6 +152,27 @@ def test_a_controller_that_restarts(live: Live) -> None:
     assert live.wait_standing(waiting, "kept", seconds=90)
 
 
+def test_a_controller_that_restarts_is_left_alone(live: Live) -> None:
+    """It shows no highest node count of jobs that waited before; that is set once, not for ever."""
+    cluster = live.cluster
+    live.promise("-N8", "--time=2", in_minutes(60), script="sleep 100")
+    waiting = live.promise("-N8", "--time=2", in_minutes(60))
+    eventually(lambda: f"rtsched_{waiting}" in live.reservations())
+    cluster.restart_slurmctld()
+
+    def updates() -> int:
+        log = cluster.services.log_tail("slurmctld", 10_000)
+        return log.count(f"_slurm_rpc_update_job: complete JobId={waiting} ")
+
+    def quiet() -> bool:
+        before = updates()
+        live.polled()
+        return updates() == before
+
+    eventually(quiet)
+    assert cluster.run(["squeue", "-h", "-j", str(waiting), "-o", "%T"]).stdout.strip() == "PENDING"
+
+
 def test_reservations_that_come_back(live: Live) -> None:
     """A controller with an older state has reservations of closed promises: they are deleted."""
     cluster, states = live.cluster, "/var/spool/slurmctld"

@@ -198,14 +198,14 @@ def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
     view = view_of(first | {"deadline": str(int(NOW) + 900)}, first, others, others)
     view = replace(view, facts=replace(view.facts, basic=basic))
     memory = Memory({4: 60_000 if basic else 507_000_000})
-    changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors)
+    changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
     moved = {each.job: each for each in changes if each.kind == "set-priority"}
     word = "Nice=0" if basic else "SiteFactor=0"
     assert sorted(moved) == [1, 2, 4]
     assert {job for job, each in moved.items() if each.order.words[-1] == word} == {2, 4}
     for each in moved.values():
         remember(each, "done", memory, NOW)
-    again = reserve_changes(plan(), view, SlurmSettings(), memory.factors)
+    again = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
     assert not [each for each in again if each.kind == "set-priority"]
 
 
@@ -215,7 +215,10 @@ def test_guards_are_made_while_there_is_time() -> None:
     near, far = (replace(view.facts, longest=longest) for longest in (100.0, -500.0))
     settings = SlurmSettings(promised_first=False, grace_s=500.0)
     kinds = [
-        [each.order.rank for each in reserve_changes(plan(), replace(view, facts=f), settings, {})]
+        [
+            each.order.rank
+            for each in reserve_changes(plan(), replace(view, facts=f), settings, {}, {})
+        ]
         for f in (near, far)
     ]
     assert Rank.CREATE in kinds[0]
@@ -225,7 +228,7 @@ def test_guards_are_made_while_there_is_time() -> None:
 def test_no_guard_waits_for_a_deletion() -> None:
     """Guards are made before old ones are deleted, and jobs are bound in between."""
     view = view_of({"tres": "node=2", "maxnodes": "3"})
-    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
     ranks = [change.order.rank for change in sorted(changes, key=lambda each: each.order.rank)]
     assert ranks == [Rank.CREATE, Rank.SIZE, Rank.BIND]
     assert Rank.LEAVE < Rank.RENEW < Rank.UPDATE < Rank.CREATE < Rank.BIND < Rank.DELETE
@@ -233,12 +236,32 @@ def test_no_guard_waits_for_a_deletion() -> None:
     assert sizes.order.words[3:] == ("NumNodes=2-2", "TimeLimit=5", "ExcNodeList=")
 
 
+def test_a_size_that_slurm_does_not_show_is_set_once() -> None:
+    """A controller that was started anew shows no highest node count of jobs that waited before."""
+    view, memory = view_of({"tres": "node=2", "maxnodes": "0", "timelimit": "5:00"}), Memory()
+
+    def sizes() -> list[Change]:
+        """Return what a cycle does about sizes, after it is done."""
+        changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, memory.counts)
+        found = [each for each in changes if each.order.rank == Rank.SIZE]
+        for each in found:
+            remember(each, "done", memory, NOW)
+        return found
+
+    assert [each.order.words[3] for each in sizes()] == ["NumNodes=2-2"]
+    for _ in range(2):
+        memory.keep_only({1}, unshown={1})
+        assert sizes() == []
+    memory.keep_only({1}, unshown=set())  # shown again; what is not shown after that is set again
+    assert len(sizes()) == 1
+
+
 def test_a_job_leaves_the_guard_that_is_made_anew() -> None:
     """Slurm deletes no reservation that a job is bound to: out, anew, and in again."""
     view = view_of({"tres": "node=2", "maxnodes": "2", "reservation": "rtsched_1"})
     begun = ReservationRow("rtsched_1", NOW - 10, NOW + 900, ("n1", "n4"), ("u",), ())
     view = replace(view, reservations=[begun])
-    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
     ranks = [change.order.rank for change in sorted(changes, key=lambda each: each.order.rank)]
     assert ranks == [Rank.LEAVE, Rank.RENEW, Rank.CREATE, Rank.BIND]
 
@@ -371,7 +394,7 @@ def test_a_guard_stays_until_its_successor_is_there(tmp_path: Path) -> None:
         for name, nodes in (("rtsched_8", ("n4", "n5")), ("rtsched_9", ("n0",)))
     ]
     view = replace(view, reservations=old)
-    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
     done = {each.change.text: each for each in carried_out(system, changes)}
     assert done["delete reservation rtsched_9"].outcome == "done"
     kept = done["delete reservation rtsched_8"]

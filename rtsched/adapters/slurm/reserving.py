@@ -92,11 +92,16 @@ class View:
 
 
 def reserve_changes(
-    plan: Schedule, view: View, settings: SlurmSettings, factors: Mapping[int, int]
+    plan: Schedule,
+    view: View,
+    settings: SlurmSettings,
+    factors: Mapping[int, int],
+    counts: Mapping[int, int],
 ) -> list[Change]:
     """Return what a plan asks for: reservations, sizes, bindings, order.
 
-    `factors` are the site factors set so far, by job id.
+    `factors` are the site factors set so far, by job id; `counts` the node counts set of which
+    Slurm shows no highest one.
     """
     plan = waiting(plan, view.sight.queued.id)
     ahead = settings.horizon_s
@@ -120,7 +125,7 @@ def reserve_changes(
     return [
         *_reservations(moved, view),
         *_bindings(guards, view, frozenset(moved.renew)),
-        *_sizes(plan, view),
+        *_sizes(plan, view, counts),
         *_records(plan, guards, view),
         *(_orders(plan, view, factors) if settings.promised_first else ()),
     ]
@@ -310,15 +315,20 @@ def _bindings(guards: list[Guard], view: View, renewed: frozenset[str]) -> list[
     return changes
 
 
-def _sizes(plan: Schedule, view: View) -> list[Change]:
-    """Return which jobs get another node count or time limit, to be as planned."""
+def _sizes(plan: Schedule, view: View, counts: Mapping[int, int]) -> list[Change]:
+    """Return which jobs get another node count or time limit, to be as planned.
+
+    A controller that was started anew shows no highest node count of jobs that waited before (0;
+    Slurm 26.05), whatever they are given: they are given theirs once.
+    """
     changes = []
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
         row, asked = view.place[job], view.queued[job]
         size = int(plan.entries.size[at])
-        same = view.rows.least[row] == view.rows.most[row] == size
+        most = int(view.rows.most[row]) or counts.get(job, 0)
+        same = view.rows.least[row] == most == size
         words = [] if same else [f"NumNodes={size}-{size}"]
         if view.sight.queued.kind[asked] != Kind.RIGID or not same:
             duration = float(plan.entries.end[at] - plan.entries.start[at])

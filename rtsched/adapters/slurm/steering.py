@@ -65,6 +65,8 @@ class Memory:
         Node counts that best-effort jobs asked for before theirs was set.
     sent : dict of job id to (str, float)
         The node that a job was sent to, and when.
+    counts : dict of job id to int
+        The node counts that promised jobs were given of which Slurm shows no highest one.
     no_weights : bool
         Slurm refuses weights to this user.
     """
@@ -72,6 +74,7 @@ class Memory:
     factors: dict[int, int] = field(default_factory=dict)
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: dict[int, tuple[str, float]] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
     no_weights: bool = False
 
     @classmethod
@@ -98,8 +101,9 @@ class Memory:
                 kept.sent[each.job] = (words["ReqNodeList"], now)
         return kept
 
-    def keep_only(self, jobs: set[int]) -> None:
-        """Forget all other jobs."""
+    def keep_only(self, jobs: set[int], unshown: set[int]) -> None:
+        """Forget all other jobs; `unshown` are those of which Slurm shows no highest node count."""
+        self.counts = {job: count for job, count in self.counts.items() if job in unshown}
         self.factors = {job: value for job, value in self.factors.items() if job in jobs}
         self.ranges = {job: value for job, value in self.ranges.items() if job in jobs}
         self.sent = {job: value for job, value in self.sent.items() if job in jobs}
@@ -388,5 +392,7 @@ def remember(done: Change, outcome: str, memory: Memory, now: float) -> None:
         memory.factors[done.job] = -int(words["Nice"])
     if done.order.before is not None:
         memory.ranges[done.job] = done.order.before
+    elif "NumNodes" in words:
+        memory.counts[done.job] = int(words["NumNodes"].partition("-")[0])
     if words.get("ReqNodeList"):
         memory.sent[done.job] = (words["ReqNodeList"], now)

@@ -94,7 +94,8 @@ class SlurmSystem:
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, users, now, problems)
         queued, running, over = parts(rows)
-        self._memory.keep_only(set(rows.id[queued].tolist()))
+        unshown = queued[rows.most[queued] == 0]
+        self._memory.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
         allocations = allocations_of(rows, running, machine, facts, now)
         which = np.concatenate([queued, running])
         sight = Sight(
@@ -143,7 +144,10 @@ class SlurmSystem:
         changes: list[Change] = []
         for action in actions:
             if isinstance(action, Reserve):
-                changes += reserve_changes(action.plan, view, self.settings, self._memory.factors)
+                memory = self._memory
+                changes += reserve_changes(
+                    action.plan, view, self.settings, memory.factors, memory.counts
+                )
             changes += steer_changes(action, view, self._memory, self.settings)
         return sorted(changes, key=turn)
 
