@@ -39,6 +39,9 @@ SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
 TIMEOUT = 6
 """Slurm's SlurmctldTimeout, seconds."""
 
+PAUSE = 0.5
+"""Seconds between two submissions: the nodes keep up with them, and no backlog grows."""
+
 GONE = 20.0
 """Seconds, on a quiet machine, until a reservation is deleted whose promise is closed."""
 
@@ -70,7 +73,7 @@ class Stream:
         while not self._stop.is_set():
             said = self.live.submit("-N1", "--time=2", in_minutes(240), script="sleep 1")
             self.said.append((time.monotonic(), said))
-            time.sleep(0.05)
+            time.sleep(PAUSE)
 
     def wait_promised(self, since: float) -> float:
         """Return how long after `since` the next promise was read."""
@@ -139,7 +142,7 @@ def resumed(cluster: Cluster) -> int:
     A controller with an older state launches jobs again that run already. Their nodes refuse; Slurm
     drains these, and holds the jobs.
     """
-    drained = cluster.run(["sinfo", "-hN", "-t", "drain", "-o", "%n"]).stdout.split()
+    drained = cluster.run(["sinfo", "-hN", "-t", "drain", "-o", "%N"]).stdout.split()
     for node in drained:
         cluster.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
     return len(drained)
