@@ -238,22 +238,25 @@ def test_no_guard_waits_for_a_deletion() -> None:
 
 def test_a_size_that_slurm_does_not_show_is_set_once() -> None:
     """A controller that was started anew shows no highest node count of jobs that waited before."""
-    view, memory = view_of({"tres": "node=2", "maxnodes": "0", "timelimit": "5:00"}), Memory()
+    plain = {"tres": "node=2", "maxnodes": "0", "timelimit": "5:00"}
+    memory, rigid = Memory(), view_of(plain)
+    view = view_of(plain | {"comment": "rtsched:sigma=4,cms=1,cps=100"})
 
-    def sizes() -> list[Change]:
+    def sizes(view: View) -> list[Change]:
         """Return what a cycle does about sizes, after it is done."""
         changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, memory.counts)
-        found = [each for each in changes if each.order.rank == Rank.SIZE]
+        found = [each for each in changes if "NumNodes=2-2" in each.order.words]
         for each in found:
             remember(each, "done", memory, NOW)
         return found
 
-    assert [each.order.words[3] for each in sizes()] == ["NumNodes=2-2"]
+    assert sizes(rigid) == []  # it asked for two nodes, no more and no less
+    assert len(sizes(view)) == 1
     for _ in range(2):
         memory.keep_only({1}, unshown={1})
-        assert sizes() == []
+        assert sizes(view) == []
     memory.keep_only({1}, unshown=set())  # shown again; what is not shown after that is set again
-    assert len(sizes()) == 1
+    assert len(sizes(view)) == 1
 
 
 def test_a_job_leaves_the_guard_that_is_made_anew() -> None:

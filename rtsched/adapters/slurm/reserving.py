@@ -319,7 +319,7 @@ def _sizes(plan: Schedule, view: View, counts: Mapping[int, int]) -> list[Change
     """Return which jobs get another node count or time limit, to be as planned.
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
-    Slurm 26.05), whatever they are given: they are given theirs once.
+    Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
     """
     changes = []
     for at, job in enumerate(plan.entries.job.tolist()):
@@ -327,10 +327,11 @@ def _sizes(plan: Schedule, view: View, counts: Mapping[int, int]) -> list[Change
             continue
         row, asked = view.place[job], view.queued[job]
         size = int(plan.entries.size[at])
-        most = int(view.rows.most[row]) or counts.get(job, 0)
+        rigid = view.sight.queued.kind[asked] == Kind.RIGID
+        most = int(view.rows.most[row]) or (size if rigid else counts.get(job, 0))
         same = view.rows.least[row] == most == size
         words = [] if same else [f"NumNodes={size}-{size}"]
-        if view.sight.queued.kind[asked] != Kind.RIGID or not same:
+        if not rigid or not same:
             duration = float(plan.entries.end[at] - plan.entries.start[at])
             partition = view.rows.partition[row].split(",", 1)[0]
             minutes = limit_minutes(duration, partition, view.facts)
