@@ -165,7 +165,7 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
     of_job: dict[int, list[Said]] = {}
     for each in said:
         of_job.setdefault(each.job, []).append(each)
-    lost_by_slurm, held_by_slurm, wrong = 0, 0, list[str]()
+    lost_by_slurm, held_by_slurm, without_end, wrong = 0, 0, 0, list[str]()
     for job, those in of_job.items():
         if not job:
             continue
@@ -178,6 +178,8 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
             wrong.append(f"invented: job {job}: {alive}")
         if any(each.why == NOT_LAUNCHED for each in records):
             held_by_slurm += 1
+        elif those[-1].promised and any(each.standing == "own-limit" for each in records):
+            without_end += 1  # it slept for a second: the end was not saved, so it ran on for Slurm
         elif those[-1].promised and known and not alive:
             wrong.append(f"lost: job {job}: {records}")
         if those[-1].promised and not known:
@@ -190,6 +192,7 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
         "promised jobs that Slurm lost": lost_by_slurm,
         "promises of those are closed after s": closed,
         "promises void, since Slurm launched the job twice": held_by_slurm,
+        "promised jobs whose ends Slurm lost": without_end,
         "promises lost": sum(text.startswith("lost") for text in wrong),
         "promises invented": sum(text.startswith("invented") for text in wrong),
         "stuck": len(stuck) + sum(text.startswith("stuck") for text in wrong),

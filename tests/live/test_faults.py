@@ -155,7 +155,7 @@ def test_a_controller_that_restarts(live: Live) -> None:
 def test_a_controller_that_restarts_is_left_alone(live: Live) -> None:
     """It shows no highest node count of jobs that waited before; that is set once, not for ever."""
     cluster = live.cluster
-    live.promise("-N8", "--time=2", in_minutes(60), script="sleep 100")
+    live.promise("-N8", "--time=10", in_minutes(60), script="sleep 500")
     waiting = live.promise("-N8", "--time=2", in_minutes(60))
     eventually(lambda: f"rtsched_{waiting}" in live.reservations())
     cluster.restart_slurmctld()
