@@ -131,7 +131,7 @@ def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
             after - before for before, after in zip(taken, promised, strict=True)
         ),
         "given back in s": median(given_back),
-        "nodes that Slurm drained": drained,
+        "drained nodes resumed, some again": drained,
         **judged(head, said),
     }
 
@@ -140,7 +140,7 @@ def resumed(cluster: Cluster) -> int:
     """Resume the nodes that Slurm drained, as their admin would; return how many.
 
     A controller with an older state launches jobs again that run already. Their nodes refuse; Slurm
-    drains these, and holds the jobs.
+    drains these, and holds the jobs. A resume that was not saved is lost with the next controller.
     """
     drained = cluster.run(["sinfo", "-hN", "-t", "drain", "-o", "%N"]).stdout.split()
     for node in drained:
