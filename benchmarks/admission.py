@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from states import newcomer, random_state
 
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Promises, Schedule

@@ -22,8 +22,8 @@ import numpy as np
 from measuring import run_alone, script
 from traces import head, repeat
 
-from rtsched.adapters.base import ReadOptions, read_logs
-from rtsched.plugins import discover
+from rtsched.core.plugins import discover
+from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import choose, presets
 from rtsched.replay.workload import WorkloadOptions, prepare

@@ -23,7 +23,7 @@ import numpy as np
 from plotting import Line, Panel, write_svg
 from states import newcomer, random_state
 
-from rtsched.plugins import discover
+from rtsched.core.plugins import discover
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import choose, load_site

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rtsched.adapters.simulated.interface import NodeEvent
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.jobs import Edges, Jobs
@@ -27,6 +26,7 @@ from rtsched.replay.engine import Replay
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Fate, Workload
+from rtsched.simulator.interface import NodeEvent
 
 HOUR = 3600.0
 LONGEST = 8 * HOUR

@@ -40,7 +40,7 @@ from rtsched.adapters.live import Ended, Marks, Sight
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
-from rtsched.config import PluginTable
+from rtsched.core.config import PluginTable
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.ask import ask

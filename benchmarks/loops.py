@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from bare import Job, easy, read
 
-from rtsched.adapters.simulated.exclusive import ExclusiveNodes, NodeEvent, SystemSettings
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
+from rtsched.simulator.exclusive import ExclusiveNodes, NodeEvent, SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,8 +25,8 @@ import numpy as np
 from admission import NOW, Took, jobs_of, snapshot_of, spread, timed
 from states import newcomer, random_state
 
-from rtsched.chain import Chain, Member
-from rtsched.cycle import observe
+from rtsched.core.chain import Chain, Member
+from rtsched.core.cycle import observe
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.portfolio import Portfolio

@@ -15,7 +15,7 @@ from msgspec.structs import replace as changed
 from scans import queues_of
 from states import newcomer, random_state
 
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind, EventRows, Events
@@ -41,7 +41,7 @@ from rtsched_plugins.task_graphs import graphs_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rtsched.chain import Judgement
+    from rtsched.core.chain import Judgement
 
 NODES = 10_000
 MACHINES, GRAPH_TASKS, GRAPHS_BEFORE = 256, 20, 10

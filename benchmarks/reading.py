@@ -87,7 +87,7 @@ WRITERS = {"swf": write_swf, "sacct": write_sacct}
 def measure(path: str) -> None:
     """Read a file twice and print what it took, as JSON."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    from rtsched.adapters import ReadOptions, read_logs  # its import is no part of reading
+    from rtsched.logs import ReadOptions, read_logs  # its import is no part of reading
 
     with open(path, "rb") as file:  # also brings the file into memory
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))

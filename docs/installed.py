@@ -7,8 +7,8 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+from rtsched.core.plugins import Found
 from rtsched.model.verdicts import Reason
-from rtsched.plugins import Found
 
 TOP = Path(__file__).resolve().parent.parent
 NOTE = "*Made from the code by `python docs/generate.py`; do not edit.*"

@@ -11,15 +11,15 @@ import msgspec
 from installed import NOTE, built_in, reasons_of
 from writing import block, code, doc_of, field_texts, page, sentences, table
 
-from rtsched import config
-from rtsched.adapters import condor_history, sacct_lines, swf
-from rtsched.adapters.base import READERS, ReadOptions
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.settings import Recurring
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.cli import main
 from rtsched.cli.common import settings_of, toml_text
+from rtsched.core import config
 from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
+from rtsched.logs import condor_history, sacct_lines, swf
+from rtsched.logs.readers import READERS, ReadOptions
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.assumed import ASSUMPTIONS, OTHER

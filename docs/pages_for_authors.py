@@ -26,9 +26,10 @@ from writing import (
 
 import rtsched
 import rtsched_plugins
-from rtsched import checks, combine, errors, hookspecs
-from rtsched.chain import FAILED, HOOKS, Chain, HookUse
+from rtsched import errors
 from rtsched.cli import EPILOG
+from rtsched.core import checks, combine, hookspecs
+from rtsched.core.chain import FAILED, HOOKS, Chain, HookUse
 from rtsched.daemon.reasons import REASONS
 from rtsched.model import accounts, actions, cluster, events, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers

@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rtsched.adapters import ReadOptions, read_cluster, read_logs
 from rtsched.adapters.condor import CondorTranslator
-from rtsched.adapters.hostlist import expand
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.submission import edges_of
 from rtsched.adapters.wire import HEADER, MAGIC, VERSION, Kind, Tag, decode_fields, encode, frame
 from rtsched.adapters.wire import read_header as header_of
+from rtsched.core.plugins import discover
 from rtsched.daemon.reports import read_question
 from rtsched.daemon.server import Door
 from rtsched.daemon.settings import LiveSite
 from rtsched.errors import ProtocolError, RtschedError
-from rtsched.plugins import discover
+from rtsched.logs import ReadOptions, read_cluster, read_logs
+from rtsched.logs.hostlist import expand
 from rtsched.replay.policies import load_site
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from rtsched.core.plan_repair import restored
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
-from rtsched.restoring import restored
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.ledger import Ledger, Standing
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
 from rtsched.model.verdicts import Placement
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ good, and the promise is kept. For that
 Then the starts of a plan can be kept on the nodes that are left, each put off by that time at most:
 at each instant promised jobs want no more nodes than there are, and whoever began again ends within
 the time for which its nodes were kept. (Nodes of equal worth can be dealt out in order of the
-starts: that is the colouring of an interval graph; `rtsched.restoring` does it.) A loss uses up
-what was insured: the plan that is made then need not survive another k.
+starts: that is the colouring of an interval graph; `rtsched.core.plan_repair` does it.) A loss uses
+up what was insured: the plan that is made then need not survive another k.
 
 The nodes that are kept free take best-effort jobs, which give way if they may be requeued. A
 primary and a backup copy of a task at different times on different nodes are the classic way to

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
 from rtsched.model.verdicts import Reason
 from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission
 from rtsched_plugins.insurance import Insurance

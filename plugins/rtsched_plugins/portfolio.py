@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
 from rtsched.model.events import EventKind
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts

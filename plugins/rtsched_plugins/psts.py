@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
 from rtsched.model.verdicts import Placement
 from rtsched_plugins.node_balance import Terms
 from rtsched_plugins.node_events import told

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
 from rtsched.kernels.delays import MigrationCost, slowness
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind

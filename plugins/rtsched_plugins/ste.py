@@ -24,8 +24,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
+from rtsched.core.hookspecs import hookimpl
 from rtsched.errors import ShapeError
-from rtsched.hookspecs import hookimpl
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
 from rtsched.model.state import State
 from rtsched.model.verdicts import Reason, Terms

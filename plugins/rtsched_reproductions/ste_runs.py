@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.adapters.simulated.sliced import LOOPS, SLACK, deal
 from rtsched.kernels import sliced
 from rtsched.kernels.compiling import plain
+from rtsched.simulator.sliced import LOOPS, SLACK, deal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

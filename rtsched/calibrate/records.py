@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.hostlist import expand
+from rtsched.logs.hostlist import expand
 from rtsched.model.log import Ending
 
 if TYPE_CHECKING:

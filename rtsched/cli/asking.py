@@ -65,7 +65,7 @@ def gap(at: float | None, now: float) -> str:
 
 def node_list(names: Sequence[str]) -> str:
     """Return nodes as the batch system writes them."""
-    from rtsched.adapters.hostlist import fold
+    from rtsched.logs.hostlist import fold
     from rtsched.report.wording import MISSING
 
     return fold(names) or MISSING

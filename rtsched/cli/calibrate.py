@@ -96,8 +96,8 @@ def command(
 
 def estimate(logs: Sequence[Path], given: dict[str, Any]) -> Calibration:
     """Return what logs tell under the options given."""
-    from rtsched.adapters.base import ReadOptions, read_logs
     from rtsched.calibrate import Options, calibrate
+    from rtsched.logs.readers import ReadOptions, read_logs
     from rtsched.model.units import known_zone
 
     if any(not each for each in given["groups"]):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import msgspec
     from rich.console import Console
 
-    from rtsched.config import PluginTable
+    from rtsched.core.config import PluginTable
+    from rtsched.core.plugins import Found
     from rtsched.daemon.settings import LiveSite
-    from rtsched.plugins import Found
     from rtsched.replay.policies import Policy
 
 
@@ -40,7 +40,7 @@ def command(site_file: Path | None, as_schema: bool) -> None:
     If there is none, the policies are printed: their loop, plug-ins in the order in which they
     are asked, modes and planner.
     """
-    from rtsched.plugins import discover
+    from rtsched.core.plugins import discover
 
     found = discover()
     if as_schema:

@@ -28,7 +28,7 @@ from rtsched.cli.ready import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rtsched.adapters.condor_setup import Setup
+    from rtsched.adapters.condor.setup import Setup
     from rtsched.adapters.readiness import Finding
 
 TROUBLE = "docs/condor/troubleshooting.md"
@@ -83,7 +83,7 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     them, all slots of the pool, the permissions of the daemon's user, sockets, the library's
     settings, and the daemon. The status is 1 if something is wrong.
     """
-    from rtsched.adapters.condor_setup import findings
+    from rtsched.adapters.condor.setup import findings
 
     setup, found = looked(**where, native=None)
     asked = daemon_findings(setup.run / "query.sock", TROUBLE) if setup.queue else []
@@ -111,7 +111,7 @@ def install(really: bool, **where: Any) -> None:
     under a name that HTCondor does not read. What stands elsewhere (the library, users,
     permissions) is checked, not changed.
     """
-    from rtsched.adapters.condor_setup import findings, path_of, wanted
+    from rtsched.adapters.condor.setup import findings, path_of, wanted
 
     setup, found = looked(**where)
     texts = {path_of(setup, name): text for name, text in wanted(setup).items()}
@@ -128,8 +128,8 @@ def install(really: bool, **where: Any) -> None:
 @debug_option
 def uninstall(config_dir: Path | None, really: bool) -> None:
     """Take our files out of HTCondor's configuration again."""
-    from rtsched.adapters.condor_look import Site, look
-    from rtsched.adapters.condor_setup import path_of
+    from rtsched.adapters.condor.installed import Site, look
+    from rtsched.adapters.condor.setup import path_of
 
     both = ("access", "execute")
     setup = look(None, Site(), directory=config_dir, roles=both)
@@ -147,7 +147,7 @@ def looked(
     """Return what there is, and what is wrong with the site's settings."""
     from msgspec.structs import replace
 
-    from rtsched.adapters.condor_look import Site, look
+    from rtsched.adapters.condor.installed import Site, look
 
     site, found = site_settings(config)
     daemon = replace(site.daemon, system="condor")  # its defaults, whatever is not said

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from rtsched.cli.common import settings_of, toml_text
-from rtsched.config import convert
+from rtsched.core.config import convert
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -53,9 +53,9 @@ def command(site_file: Path | None, as_json: bool, path: str) -> None:
 def _by_itself(site_file: Path) -> PlanReport:
     """Return what a daemon would plan, without one."""
     from rtsched.cli.check import load_checked
+    from rtsched.core.plugins import discover
     from rtsched.daemon.logs import log_events
     from rtsched.daemon.start import plan_once
-    from rtsched.plugins import discover
 
     log_events("warning")
     return plan_once(load_checked(site_file, discover()))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rtsched.plugins import Found
+    from rtsched.core.plugins import Found
 
 
 @click.command("plugins")
@@ -34,7 +34,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     A plug-in that is installed but cannot be used is listed with the cause, and the exit status
     is 1. Settings go into a `[[plugin]]` table of a site.toml: `settings = { NAME = VALUE }`.
     """
-    from rtsched.plugins import discover
+    from rtsched.core.plugins import discover
 
     described = [describe(entry) for entry in discover().values()]
     if as_json:

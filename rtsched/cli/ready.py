@@ -56,9 +56,9 @@ apply_option: Callable[[Any], Any] = click.option(
 def site_settings(config: Path) -> tuple[LiveSite, list[Finding]]:
     """Return the site's settings, and what is wrong with them; then they are the defaults."""
     from rtsched.cli.check import load_checked
+    from rtsched.core.plugins import discover
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.start import policy_of
-    from rtsched.plugins import discover
 
     try:
         if config.exists():

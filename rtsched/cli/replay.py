@@ -33,8 +33,8 @@ from rtsched.replay.workload import WorkloadOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.adapters.base import ReadOptions
-    from rtsched.plugins import Found
+    from rtsched.core.plugins import Found
+    from rtsched.logs.readers import ReadOptions
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
     from rtsched.report.columns import TableFormat
@@ -89,10 +89,10 @@ def request(given: Mapping[str, Any]) -> Request:
     RtschedError
         For everything that is wrong with it: settings, policies, places that cannot be written.
     """
-    from rtsched.adapters.base import ReadOptions
     from rtsched.cli.check import chain_problems, load_checked
-    from rtsched.config import read_toml
-    from rtsched.plugins import discover
+    from rtsched.core.config import read_toml
+    from rtsched.core.plugins import discover
+    from rtsched.logs.readers import ReadOptions
     from rtsched.replay.policies import choose
 
     if not given["logs"]:
@@ -193,8 +193,8 @@ def perform(asked: Request) -> Exit:
 
 def load(asked: Request) -> tuple[Workload, int]:
     """Return the workload, and how many records of the log were unusable."""
-    from rtsched.adapters.base import read_logs
-    from rtsched.adapters.cluster_files import read_cluster
+    from rtsched.logs.cluster_files import read_cluster
+    from rtsched.logs.readers import read_logs
     from rtsched.replay.workload import prepare
 
     log, cluster = read_logs(asked.logs, asked.reading), None
@@ -218,8 +218,8 @@ def proposed_settings(path: Path) -> dict[str, Any]:
     InputError
         If they are no settings.
     """
-    from rtsched.adapters.source import Source
-    from rtsched.config import convert
+    from rtsched.core.config import convert
+    from rtsched.logs.source import Source
     from rtsched.replay.workload import HEADER, header_settings
 
     with Source(path) as source:

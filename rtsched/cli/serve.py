@@ -35,7 +35,7 @@ def command(site_file: Path, dry_run: bool) -> None:
     no root. What it logs is JSON, one event a line.
     """
     from rtsched.cli.check import load_checked
+    from rtsched.core.plugins import discover
     from rtsched.daemon.start import serve
-    from rtsched.plugins import discover
 
     serve(lambda: load_checked(site_file, discover()), dry_run)

@@ -29,9 +29,9 @@ from rtsched.errors import AdapterError, ConfigError
 if TYPE_CHECKING:
     from rtsched.adapters.readiness import Finding
     from rtsched.adapters.slurm.kept import Kept
+    from rtsched.adapters.slurm.node_probe import Asked
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.adapters.slurm_nodes import Asked
-    from rtsched.adapters.slurm_setup import Setup
+    from rtsched.adapters.slurm.setup import Setup
 
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
 TROUBLE = "docs/slurm/troubleshooting.md"
@@ -56,8 +56,8 @@ def _slurm_conf() -> Path:
         return Path(named)
     if SLURM_CONF.exists():
         return SLURM_CONF
+    from rtsched.adapters.slurm.installed import conf_in_use
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.adapters.slurm_look import conf_in_use
 
     return conf_in_use(SlurmSettings()) or SLURM_CONF
 
@@ -102,7 +102,7 @@ def check(ctx: click.Context, /, as_json: bool, ask: bool, **where: Any) -> None
     controller, the permissions of the daemon's user, sockets, clocks, the filter's settings, and
     the daemon. The status is 1 if something is wrong.
     """
-    from rtsched.adapters.slurm_setup import findings
+    from rtsched.adapters.slurm.setup import findings
 
     setup, found, settings = looked(**where)
     asked = asked_nodes(setup, settings) if ask else None
@@ -135,8 +135,8 @@ def install(really: bool, prolog: bool | None, forced: bool, **where: Any) -> No
     Without --apply the change is only shown. With it the file is replaced at once, beside a backup.
     What stands elsewhere (the submit filter, users, permissions) is checked, not changed.
     """
-    from rtsched.adapters.slurm_conf import installed, read
-    from rtsched.adapters.slurm_setup import findings, same_release, wanted
+    from rtsched.adapters.slurm.setup import findings, same_release, wanted
+    from rtsched.adapters.slurm.slurm_conf import installed, read
 
     setup, found, settings = looked(**where)
     wants = wanted(setup, prolog)
@@ -158,7 +158,7 @@ def install(really: bool, prolog: bool | None, forced: bool, **where: Any) -> No
 
 def refuse_prolog(setup: Setup, settings: SlurmSettings, own: str, forced: bool) -> None:
     """Refuse a TaskProlog that some node cannot run, or in place of the site's own."""
-    from rtsched.adapters.slurm_setup import PROLOG, few
+    from rtsched.adapters.slurm.setup import PROLOG, few
 
     if own:
         raise ConfigError([f"{setup.path}: TaskProlog={own} is yours; have it call {PROLOG} too"])
@@ -189,8 +189,8 @@ def asked_nodes(setup: Setup, settings: SlurmSettings) -> Asked:
         If this is not for the user to ask, or Slurm does not answer.
     """
     from rtsched.adapters.slurm.commands import Commands
-    from rtsched.adapters.slurm_nodes import ask_nodes
-    from rtsched.adapters.slurm_setup import HANDED_OUT, PROLOG
+    from rtsched.adapters.slurm.node_probe import ask_nodes
+    from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG
 
     # One that slurmctld hands out has no such path: the step itself runs it.
     program = "true" if setup.conf.get("taskprolog") == HANDED_OUT else PROLOG
@@ -217,7 +217,7 @@ def refuse(setup: Setup, why: str) -> None:
 @debug_option
 def uninstall(slurm_conf: Path, really: bool) -> None:
     """Take our lines out of slurm.conf again; the lines they replaced come back."""
-    from rtsched.adapters.slurm_conf import read, uninstalled
+    from rtsched.adapters.slurm.slurm_conf import read, uninstalled
 
     old = read(slurm_conf)
     _change(slurm_conf, old, uninstalled(old), AFTER_UNINSTALL if really else "")
@@ -304,8 +304,8 @@ def looked(
 ) -> tuple[Setup, list[Finding], SlurmSettings]:
     """Return what there is, what is wrong with the site's settings, and those for Slurm."""
     from rtsched.adapters.slurm.control import controllers
-    from rtsched.adapters.slurm_look import look
-    from rtsched.adapters.slurm_setup import controller_findings
+    from rtsched.adapters.slurm.installed import look
+    from rtsched.adapters.slurm.setup import controller_findings
 
     site, found = site_settings(config)
     run, users = Path(site.daemon.run), site.daemon.asking_users()

@@ -49,7 +49,7 @@ def _command_of(kind: type[Generator]) -> click.Command:
     )
     @debug_option
     def write(output: Path, **given: Any) -> None:
-        from rtsched.adapters.swf_write import write as write_swf
+        from rtsched.logs.swf_write import write as write_swf
 
         refuse_unwritable(output, "-o", is_directory=False)
         generator = from_options(kind, given)

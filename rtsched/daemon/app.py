@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from rtsched.adapters.live import Change, Done, Sight, Translator
-    from rtsched.chain import Chain
+    from rtsched.core.chain import Chain
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.chain import Chain
+from rtsched.core.chain import Chain
 from rtsched.daemon.settings import chosen_modes
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.config import Mode
+    from rtsched.core.config import Mode
     from rtsched.daemon.settings import Scope
     from rtsched.model.jobs import Jobs
 

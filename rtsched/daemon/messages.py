@@ -14,7 +14,7 @@ from rtsched.model.verdicts import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rtsched.chain import Judgement
+    from rtsched.core.chain import Judgement
     from rtsched.model.verdicts import Finding
 
 _NUMBERED = re.compile(r"(job|task) (\d+)")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rtsched.adapters.live import Done
-    from rtsched.books import HookUse
-    from rtsched.chain import Answer, Judgement
+    from rtsched.core.chain import Answer, Judgement
+    from rtsched.core.hook_metrics import HookUse
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
     from rtsched.model.verdicts import Verdicts

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
+from rtsched.core.cycle import judge
 from rtsched.counting import counted
-from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.records import Decision
 from rtsched.daemon.site import HOUR, promises_of
@@ -28,7 +28,7 @@ from rtsched.model.verdicts import Verdict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.chain import Judgement
+    from rtsched.core.chain import Judgement
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site

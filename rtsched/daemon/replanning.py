@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.core.cycle import judge
+from rtsched.core.plan_repair import right_shifted
 from rtsched.counting import counted
-from rtsched.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.due import with_due_started, with_started
 from rtsched.daemon.site import promises_of
@@ -29,12 +30,11 @@ from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
-from rtsched.restoring import right_shifted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.chain import Chain
+    from rtsched.core.chain import Chain
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs

@@ -22,7 +22,7 @@ from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
     from rtsched.adapters.live import Ended
-    from rtsched.chain import Chain
+    from rtsched.core.chain import Chain
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
 

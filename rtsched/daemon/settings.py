@@ -10,7 +10,7 @@ from msgspec import Meta
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.live import PART
 from rtsched.adapters.slurm import SlurmSettings
-from rtsched.config import Mode  # noqa: TC001 - read by msgspec
+from rtsched.core.config import Mode  # noqa: TC001 - read by msgspec
 from rtsched.replay.policies import Site
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
 from rtsched.adapters.slurm.control import LocalController
 from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import Kind
-from rtsched.chain import Chain
+from rtsched.core.chain import Chain
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy, rules_of, words_of
 from rtsched.daemon.chains import Chains
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from rtsched.adapters.live import LiveSystem, Translator
+    from rtsched.core.plugins import Found
     from rtsched.daemon.reports import PlanReport
     from rtsched.daemon.settings import LiveSite
-    from rtsched.plugins import Found
 
 log = structlog.get_logger(__name__)
 

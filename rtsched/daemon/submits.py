@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ruling
-from rtsched.cycle import judge
+from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
 from rtsched.daemon.due import with_due_started
@@ -26,7 +26,7 @@ from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
     from rtsched.adapters.live import Submission
-    from rtsched.chain import Chain, Judgement
+    from rtsched.core.chain import Chain, Judgement
     from rtsched.daemon.records import Standing
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site

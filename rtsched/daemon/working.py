@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.cycle import observe, steer
+from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
 from rtsched.daemon.merging import merge
 from rtsched.daemon.parked import AT_A_TIME, settled_parked
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Sight
-    from rtsched.chain import Chain, Order
+    from rtsched.core.chain import Chain, Order
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.parked import Bench
     from rtsched.daemon.records import Decision, Record

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.chain import Judgement
-    from rtsched.config import Mode
+    from rtsched.core.chain import Judgement
+    from rtsched.core.config import Mode
     from rtsched.model.verdicts import Finding, Reason
 
     Rows = NDArray[np.int64]

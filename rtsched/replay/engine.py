@@ -19,29 +19,29 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.adapters.simulated.interface import Asks, NodeEvent, Outcome, Settled
-from rtsched.adapters.simulated.machines import simulate
-from rtsched.chain import Answer, Judgement, Stage
-from rtsched.cycle import judge, observe, steer
+from rtsched.core.chain import Answer, Judgement, Stage
+from rtsched.core.cycle import judge, observe, steer
 from rtsched.errors import ConfigError
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import Fate, PolicyRun, Results
+from rtsched.simulator.interface import Asks, NodeEvent, Outcome, Settled
+from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.simulated.interface import Course
-    from rtsched.chain import Chain
+    from rtsched.core.chain import Chain
+    from rtsched.core.plugins import Found
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.actions import Action
-    from rtsched.plugins import Found
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
+    from rtsched.simulator.interface import Course
 
 BLOCK = 1 << 16
 """Jobs judged in one batch where the answer depends on the jobs alone."""

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.simulated.machines import PERIODIC, keeps_plans, shares_nodes, suspends
-from rtsched.chain import Chain
-from rtsched.plugins import discover
+from rtsched.core.chain import Chain
+from rtsched.core.plugins import discover
+from rtsched.simulator.machines import PERIODIC, keeps_plans, shares_nodes, suspends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rtsched.plugins import Found
+    from rtsched.core.plugins import Found
     from rtsched.replay.policies import Policy
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rtsched.adapters.simulated.exclusive import SystemSettings
-from rtsched.config import PluginTable, convert, read_toml
+from rtsched.core.config import PluginTable, convert, read_toml
+from rtsched.core.plugins import discover, settings
 from rtsched.errors import ConfigError
-from rtsched.plugins import discover, settings
 from rtsched.replay.workload import WorkloadOptions
+from rtsched.simulator.exclusive import SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from rtsched.plugins import Found
+    from rtsched.core.plugins import Found
 
 SITE = "site"
 """Name of the policy that stands at a site.toml's top level."""

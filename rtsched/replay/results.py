@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.chain import HookUse
+from rtsched.core.chain import HookUse
 from rtsched.model.jobs import Periodic
 from rtsched.model.table import Column, Table, Text
 

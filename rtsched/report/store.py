@@ -22,7 +22,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from rtsched.chain import HookUse
+from rtsched.core.chain import HookUse
 from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.accounts import Accounts

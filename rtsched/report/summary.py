@@ -14,7 +14,7 @@ from rtsched.report.assumed import named
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.chain import HookUse
+    from rtsched.core.chain import HookUse
     from rtsched.replay.results import PolicyRun, Workload
 
 NOT_MEASURES = frozenset({"hooks", "settings", "seconds", "not_carried_out"})

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rtsched.chain import HOOKS, Chain, Member, Stage
-from rtsched.config import convert, schema
+from rtsched.core.chain import HOOKS, Chain, Member, Stage
+from rtsched.core.config import convert, schema
+from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
 from rtsched.model.events import EventRows, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.state import decode_state, encode_state
-from rtsched.plugins import NoSettings
 from rtsched.testing.builders import make_jobs, make_snapshot
 from rtsched.testing.compare import (
     by_row,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from rtsched.adapters import ReadOptions, cells, read_logs, sacct, swf
+from rtsched.logs import ReadOptions, cells, read_logs, sacct, swf
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rtsched.adapters import read_cluster
-from rtsched.adapters.hostlist import expand
 from rtsched.errors import InputError
+from rtsched.logs import read_cluster
+from rtsched.logs.hostlist import expand
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:

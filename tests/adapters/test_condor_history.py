@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rtsched.adapters import read_logs
-from rtsched.adapters.classads import Expression, number, parse_value
+from rtsched.logs import read_logs
+from rtsched.logs.classads import Expression, number, parse_value
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending
 

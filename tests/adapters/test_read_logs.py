@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters import FORMATS, ReadOptions, read_cluster, read_logs
 from rtsched.errors import ConfigError, InputError
+from rtsched.logs import FORMATS, ReadOptions, read_cluster, read_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ def test_a_format_can_be_named(read: Read) -> None:
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A huge line is no log, and is not kept in memory."""
     for name in ("BLOCK", "HEAD", "LONGEST_LINE"):
-        monkeypatch.setattr(f"rtsched.adapters.source.{name}", 1000)
+        monkeypatch.setattr(f"rtsched.logs.source.{name}", 1000)
     path = tmp_path / "log"
     path.write_text(SWF + "1 " * 9999)
     with pytest.raises(InputError, match="a line is longer"):

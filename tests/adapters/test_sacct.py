@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rtsched.adapters import ReadOptions, read_logs
-from rtsched.adapters.slurm_rows import AGAIN
 from rtsched.errors import ConfigError, InputError
+from rtsched.logs import ReadOptions, read_logs
+from rtsched.logs.sacct_rows import AGAIN
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending
 
@@ -396,8 +396,8 @@ def test_rows_stay_in_file_order_with_their_lines(
     read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Repaired lines keep their place, in blocks of any size."""
-    monkeypatch.setattr("rtsched.adapters.source.BLOCK", 200)
-    monkeypatch.setattr("rtsched.adapters.source.HEAD", 200)
+    monkeypatch.setattr("rtsched.logs.source.BLOCK", 200)
+    monkeypatch.setattr("rtsched.logs.source.HEAD", 200)
     rows = [{"JobID": str(i), "JobName": "a|b" if i % 3 else "c"} for i in range(1, 40)]
     rows[20]["Submit"] = "never"
     log = read(table(*rows, NNodes="1"))

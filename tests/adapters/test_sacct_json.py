@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rtsched.adapters import ReadOptions, read_logs
+from rtsched.logs import ReadOptions, read_logs
 from rtsched.model.log import Ending
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rtsched.adapters.cluster_files import read_cluster
 from rtsched.errors import InputError
+from rtsched.logs.cluster_files import read_cluster
 from rtsched.replay.machine import by_node
 
 if TYPE_CHECKING:

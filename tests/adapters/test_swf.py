@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters import read_logs, swf
 from rtsched.errors import InputError
+from rtsched.logs import read_logs, swf
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Ending, Outcomes
@@ -172,8 +172,8 @@ def test_gzip_and_several_files(tmp_path: Path) -> None:
 
 def test_blocks_do_not_cut_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines across the ends of blocks are whole, and line numbers go on."""
-    monkeypatch.setattr("rtsched.adapters.source.BLOCK", 100)
-    monkeypatch.setattr("rtsched.adapters.source.HEAD", 300)
+    monkeypatch.setattr("rtsched.logs.source.BLOCK", 100)
+    monkeypatch.setattr("rtsched.logs.source.HEAD", 300)
     path = tmp_path / "log"
     lines = [job(job=i, submit=i) for i in range(1, 60)]
     lines[40] = "x"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.simulated.sliced import LOOPS
 from rtsched.kernels import sliced
 from rtsched.kernels.compiling import plain
+from rtsched.simulator.sliced import LOOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from made_up import BROKEN, MADE_UP
 
 from rtsched.cli import main
-from rtsched.plugins import discover
+from rtsched.core.plugins import discover
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def listed(monkeypatch):
     def listed(*names: str) -> None:
         every = {**BROKEN, **MADE_UP}
         chosen = {name: every[name] for name in names}
-        monkeypatch.setattr("rtsched.plugins.discover", lambda: chosen)
+        monkeypatch.setattr("rtsched.core.plugins.discover", lambda: chosen)
 
     return listed
 
@@ -29,7 +29,7 @@ def listed(monkeypatch):
 def made_up(monkeypatch):
     """Install the made-up plug-ins beside the real ones."""
     found = {**discover(), **MADE_UP}
-    monkeypatch.setattr("rtsched.plugins.discover", lambda: found)
+    monkeypatch.setattr("rtsched.core.plugins.discover", lambda: found)
     return found
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
+from rtsched.core.plugins import Found
 from rtsched.model.verdicts import Reason, Verdicts
-from rtsched.plugins import Found
 
 
 class Width:

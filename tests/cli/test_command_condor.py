@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from rtsched.adapters.condor_conf import ACCESS, EXECUTE, SCRIPT, shipped
+from rtsched.adapters.condor.condor_conf import ACCESS, EXECUTE, SCRIPT, shipped
 
 SITE = """\
 planner = "mcdf"

@@ -22,7 +22,7 @@ def ended(monkeypatch, error, *arguments):
     def fail(*_args, **_kwargs):
         raise error
 
-    monkeypatch.setattr("rtsched.plugins.discover", fail)
+    monkeypatch.setattr("rtsched.core.plugins.discover", fail)
     return CliRunner().invoke(main, ["plugins", *arguments])
 
 
@@ -86,7 +86,7 @@ def test_debug_shows_the_traceback(monkeypatch, error):
 
 def test_debug_may_stand_before_the_command(monkeypatch):
     """`rtsched --debug COMMAND` is the same as `rtsched COMMAND --debug`."""
-    monkeypatch.setattr("rtsched.plugins.discover", lambda: 1 / 0)
+    monkeypatch.setattr("rtsched.core.plugins.discover", lambda: 1 / 0)
     result = CliRunner().invoke(main, ["--debug", "plugins"])
     assert "Traceback" in result.stderr
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from rtsched.adapters.slurm.installed import built_for, submit_settings
+from rtsched.adapters.slurm.node_probe import Asked, ask_nodes
 from rtsched.adapters.slurm.rows import node_rows
-from rtsched.adapters.slurm_look import built_for, submit_settings
-from rtsched.adapters.slurm_nodes import Asked, ask_nodes
-from rtsched.adapters.slurm_setup import HANDED_OUT, PROLOG, Setup, findings, wanted
+from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG, Setup, findings, wanted
 from rtsched.errors import AdapterError
 
 CONF = "ClusterName=x\nJobSubmitPlugins=lua # site\nPriorityType=priority/multifactor\n"
@@ -373,7 +373,7 @@ def test_restoring_needs_a_site_that_can_be_read(run, tmp_path):
 def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused):
     """A file that changed in between is left alone, and no backup stays."""
     path = tmp_path / "slurm.conf"
-    from rtsched.adapters import slurm_conf
+    from rtsched.adapters.slurm import slurm_conf
 
     real = slurm_conf.installed
 

@@ -13,9 +13,9 @@ from filter_sources import COMMON, ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.classads import parse_value
 from rtsched.adapters.condor.shape import OURS
 from rtsched.adapters.wire import Kind, Tag
+from rtsched.logs.classads import parse_value
 
 if TYPE_CHECKING:
     from pathlib import Path

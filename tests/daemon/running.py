@@ -12,8 +12,9 @@ from rtsched.adapters.live import Change, Done, Ended, Sight
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
-from rtsched.chain import Chain, Member
-from rtsched.config import PluginTable
+from rtsched.core.chain import Chain, Member
+from rtsched.core.config import PluginTable
+from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
@@ -23,7 +24,6 @@ from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import Door
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.store import Store
-from rtsched.hookspecs import hookimpl
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Ended, Ending, Marks, Sight, Submission
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.messages import Words
 from rtsched.daemon.parked import Bench

@@ -10,13 +10,13 @@ from scene import Scene
 
 from rtsched.adapters.live import Change, Done, Sight
 from rtsched.adapters.slurm import SlurmTranslator
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
+from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.app import Daemon, Policy
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.store import Store
-from rtsched.hookspecs import hookimpl
 from rtsched.model.actions import Action, Tell
 from rtsched_plugins.mcdf import Mcdf
 

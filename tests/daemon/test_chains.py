@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scene import T0, Scene
 
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.settings import Scope
 from rtsched.model.jobs import Jobs

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scene import ANN, T0, Scene
 
+from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.parked import AGAIN
 from rtsched.errors import PlannerError
-from rtsched.hookspecs import hookimpl
 from rtsched.model.actions import Cancel, Release, Requeue, Tell
 from rtsched.model.jobs import Jobs
 from rtsched.model.verdicts import Verdicts

@@ -6,7 +6,7 @@ import pytest
 from scene import ANN, NAMES, T0, WORDS, Scene
 
 from rtsched.adapters.live import Submission
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.submits import Desk

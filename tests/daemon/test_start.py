@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rtsched.adapters.users import forget_users
-from rtsched.config import PluginTable
+from rtsched.core.config import PluginTable
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.claim import Claim
 from rtsched.daemon.database import connect

@@ -8,7 +8,8 @@ from typing import get_args
 
 import msgspec
 
-from rtsched.adapters import condor_setup, slurm_setup
+from rtsched.adapters.condor import setup as condor_setup
+from rtsched.adapters.slurm import setup as slurm_setup
 from rtsched.daemon.metrics import METRICS
 from rtsched.daemon.reasons import REASONS
 from rtsched.daemon.reports import AnyQuestion

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rtsched.chain import Chain, Member, Stage
-from rtsched.cycle import judge, observe, steer
-from rtsched.hookspecs import hookimpl
+from rtsched.core.chain import Chain, Member, Stage
+from rtsched.core.cycle import judge, observe, steer
+from rtsched.core.hookspecs import hookimpl
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Place, Reject, SetPriority
 from rtsched.model.events import EventKind

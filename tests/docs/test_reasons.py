@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rtsched.chain import Chain
-from rtsched.config import PluginTable
+from rtsched.core.chain import Chain
+from rtsched.core.config import PluginTable
 from rtsched.model.verdicts import Verdict
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 

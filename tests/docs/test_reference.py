@@ -16,10 +16,10 @@ from pathlib import Path
 import click
 import pytest
 
-from rtsched import hookspecs
 from rtsched.cli import main
+from rtsched.core import hookspecs
+from rtsched.core.plugins import Found
 from rtsched.model.verdicts import Reason
-from rtsched.plugins import Found
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import load_site
 
@@ -100,7 +100,7 @@ def test_every_setting_is_documented(generate, reference):
         section = reference["plugins"].partition(f"## {name}\n")[2].partition("\n## ")[0]
         for setting in entry.config.__struct_fields__:
             assert f"| `{setting}` |" in section, (name, setting)
-    from rtsched.config import PluginTable
+    from rtsched.core.config import PluginTable
     from rtsched.replay.policies import Policy, Site
 
     for kind in (Site, Policy, PluginTable, type(Policy().system), type(Site().workload)):

@@ -18,9 +18,9 @@ EXAMPLE = REPO / "examples" / "rtsched-quiet-hours"
 PROGRAM = """
 import json
 import rtsched
-from rtsched.chain import Chain
-from rtsched.config import PluginTable
-from rtsched.plugins import discover
+from rtsched.core.chain import Chain
+from rtsched.core.config import PluginTable
+from rtsched.core.plugins import discover
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 
 found = discover()

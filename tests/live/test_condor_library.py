@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from filter_server import Behaviour
 
-    from rtsched.adapters.classads import Record
+    from rtsched.logs.classads import Record
 
 SOCKET = "/run/rtsched/submit.sock"
 TABLE = "/run/rtsched/slots"

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.simulated.exclusive import (
-    Asks,
-    ExclusiveNodes,
-    NodeEvent,
-    Settled,
-    SystemSettings,
-)
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
 from rtsched.model.actions import Admit, Hold, Place, Reject, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
+from rtsched.simulator.exclusive import (
+    Asks,
+    ExclusiveNodes,
+    NodeEvent,
+    Settled,
+    SystemSettings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.base import ReadOptions, read_logs
 from rtsched.calibrate import Estimate, Loads, Options, Refused, Requests, Speeds
 from rtsched.calibrate.intervals import independent, share, t_quantile
 from rtsched.calibrate.loads import divisible_loads
@@ -21,6 +20,7 @@ from rtsched.calibrate.speeds import node_speeds
 from rtsched.calibrate.two_way import Design, Fit
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
+from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Ending, Log, Outcomes
 

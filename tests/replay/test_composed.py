@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rtsched.adapters.base import ReadOptions, read_logs
+from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import load_site, presets

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rtsched.config import PluginTable
-from rtsched.hookspecs import hookimpl
+from rtsched.core.config import PluginTable
+from rtsched.core.hookspecs import hookimpl
+from rtsched.core.plugins import Found, discover
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind
@@ -18,7 +19,6 @@ from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
 from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdict, Verdicts
-from rtsched.plugins import Found, discover
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Fate, PolicyRun, Workload

@@ -25,14 +25,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_loops import Work, conservative, head_starts, simulate
 
-from rtsched.adapters.simulated.exclusive import (
-    Asks,
-    ExclusiveNodes,
-    NodeEvent,
-    Outcome,
-    Settled,
-    SystemSettings,
-)
 from rtsched.errors import AdapterError, ShapeError
 from rtsched.kernels.hooks import job_arrays, job_columns
 from rtsched.model.actions import (
@@ -50,6 +42,14 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
+from rtsched.simulator.exclusive import (
+    Asks,
+    ExclusiveNodes,
+    NodeEvent,
+    Outcome,
+    Settled,
+    SystemSettings,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

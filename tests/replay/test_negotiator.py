@@ -13,18 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_negotiator import Ask, Plain, Rules
 
-from rtsched.adapters.base import read_logs
-from rtsched.adapters.simulated.exclusive import ExclusiveNodes
-from rtsched.adapters.simulated.interface import (
-    Asks,
-    NegotiatorSettings,
-    NodeEvent,
-    SystemSettings,
-)
-from rtsched.adapters.simulated.submitters import _slots
 from rtsched.kernels import pool as kernel
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.pool_claims import age
+from rtsched.logs.readers import read_logs
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
@@ -34,6 +26,14 @@ from rtsched.replay.policies import presets
 from rtsched.replay.results import Results, Workload
 from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import (
+    Asks,
+    NegotiatorSettings,
+    NodeEvent,
+    SystemSettings,
+)
+from rtsched.simulator.submitters import _slots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.simulated.interface import Asks, Instant, SystemSettings
-from rtsched.adapters.simulated.machines import simulate
-from rtsched.adapters.simulated.preemptive import PreemptiveNodes
-from rtsched.adapters.simulated.recurring import called, check_apart, occurrences, without_gap
-from rtsched.adapters.simulated.recurring_nodes import RecurringNodes
-from rtsched.chain import Chain
-from rtsched.config import convert
+from rtsched.core.chain import Chain
+from rtsched.core.config import convert
 from rtsched.errors import ConfigError, ShapeError
 from rtsched.model.actions import Admit, Cancel, Hold, Release, Reserve, SetPriority
 from rtsched.model.events import EventKind
@@ -28,6 +23,11 @@ from rtsched.replay.periodic import periodic_work
 from rtsched.replay.policies import load_site, presets
 from rtsched.replay.results import Workload
 from rtsched.replay.workload import WorkloadOptions
+from rtsched.simulator.interface import Asks, Instant, SystemSettings
+from rtsched.simulator.machines import simulate
+from rtsched.simulator.preemptive import PreemptiveNodes
+from rtsched.simulator.recurring import called, check_apart, occurrences, without_gap
+from rtsched.simulator.recurring_nodes import RecurringNodes
 from rtsched.testing import make_cluster, make_jobs
 
 if TYPE_CHECKING:

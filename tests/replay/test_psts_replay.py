@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from rtsched.config import PluginTable
+from rtsched.core.config import PluginTable
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs

@@ -14,7 +14,7 @@ from case_runners.sed import parallel_workload, replayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain
+from rtsched.core.chain import Chain
 from rtsched.kernels.delays import slowest
 from rtsched.replay.engine import Replay
 from rtsched.replay.policies import presets

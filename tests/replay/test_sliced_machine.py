@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.simulated.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
-from rtsched.adapters.simulated.machines import simulate
-from rtsched.adapters.simulated.sliced import LOOPS as MACHINE_LOOPS
-from rtsched.adapters.simulated.sliced import deal, shares_of
-from rtsched.chain import Chain, Member
-from rtsched.config import PluginTable, convert
-from rtsched.cycle import observe
+from rtsched.core.chain import Chain, Member
+from rtsched.core.config import PluginTable, convert
+from rtsched.core.cycle import observe
+from rtsched.core.hookspecs import hookimpl
+from rtsched.core.plugins import Found, discover
 from rtsched.errors import ShapeError
-from rtsched.hookspecs import hookimpl
 from rtsched.kernels import sliced as kernel
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Cancel, Hold, Reject
@@ -27,11 +24,14 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.verdicts import Verdicts
-from rtsched.plugins import Found, discover
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Fate, Workload
+from rtsched.simulator.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
+from rtsched.simulator.machines import simulate
+from rtsched.simulator.sliced import LOOPS as MACHINE_LOOPS
+from rtsched.simulator.sliced import deal, shares_of
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.kernels.ste import ERROR
 from rtsched_plugins.ste import Ste

@@ -12,13 +12,6 @@ from exclusive_scenarios import ORIGIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.simulated.exclusive import (
-    Asks,
-    ExclusiveNodes,
-    NodeEvent,
-    Outcome,
-    SystemSettings,
-)
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -29,6 +22,13 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Fate, Workload
+from rtsched.simulator.exclusive import (
+    Asks,
+    ExclusiveNodes,
+    NodeEvent,
+    Outcome,
+    SystemSettings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

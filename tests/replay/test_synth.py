@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.base import read_logs
-from rtsched.adapters.swf import write
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
+from rtsched.logs.readers import read_logs
+from rtsched.logs.swf import write
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Log, Outcomes
 from rtsched.replay import lublin

@@ -8,11 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from rtsched.adapters.simulated.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
-from rtsched.adapters.simulated.time_shared import TimeSharedNodes
-from rtsched.chain import Chain, Member
-from rtsched.config import convert
-from rtsched.cycle import observe, steer
+from rtsched.core.chain import Chain, Member
+from rtsched.core.config import convert
+from rtsched.core.cycle import observe, steer
 from rtsched.errors import ShapeError
 from rtsched.model.actions import Admit, Cancel, Hold, Move, Place, Reject, Release, Reserve
 from rtsched.model.cluster import NodeState
@@ -20,6 +18,8 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
+from rtsched.simulator.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
+from rtsched.simulator.time_shared import TimeSharedNodes
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.sed import Sed
 

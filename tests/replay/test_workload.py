@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.config import convert
+from rtsched.core.config import convert
 from rtsched.errors import ConfigError, InputError
 from rtsched.kernels.dlt import exec_time
 from rtsched.model.cluster import Cluster, Nodes, NodeState

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.chain import HookUse
+from rtsched.core.chain import HookUse
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs

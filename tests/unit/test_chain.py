@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtsched.chain import FAILED, Chain, Member, Stage
-from rtsched.config import PluginTable
+from rtsched.core.chain import FAILED, Chain, Member, Stage
+from rtsched.core.config import PluginTable
+from rtsched.core.hookspecs import hookimpl
+from rtsched.core.plugins import Found
 from rtsched.errors import ConfigError, PluginError
-from rtsched.hookspecs import hookimpl
 from rtsched.model.accounts import Accounts
 from rtsched.model.events import EventKind
 from rtsched.model.schedule import Schedule
 from rtsched.model.state import State
 from rtsched.model.verdicts import DelayClasses, Placement, Reason, Terms, Verdict, Verdicts
-from rtsched.plugins import Found
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 
 # ruff: noqa: D101, D102, D103 - plug-ins made up for the tests

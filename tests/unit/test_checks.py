@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtsched.checks import CHECKS
+from rtsched.core.checks import CHECKS
 from rtsched.errors import ShapeError
 from rtsched.model.schedule import Schedule
 from rtsched.model.state import State

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.combine import first_classes, first_opinion, strictest, weighted_sum
+from rtsched.core.combine import first_classes, first_opinion, strictest, weighted_sum
 from rtsched.model.verdicts import (
     DelayClasses,
     Finding,

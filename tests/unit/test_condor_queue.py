@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.classads import Expression
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
@@ -18,12 +17,13 @@ from rtsched.adapters.condor.past import AT_A_TIME, MOST, endings_of, past, stop
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
 from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
 from rtsched.adapters.live import Ending
+from rtsched.logs.classads import Expression
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.classads import Record
+    from rtsched.logs.classads import Record
 
 MB = 1 << 20
 NOW = 1_800_000_000

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rtsched.adapters.classads import Expression, number
 from rtsched.adapters.condor.accounts import accounts_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
@@ -20,6 +19,7 @@ from rtsched.adapters.condor.sight import groups_of, jobs_of
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
 from rtsched.adapters.live import FIRST_OWN_ID, Question, Ruling
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.logs.classads import Expression, number
 from rtsched.model.jobs import Kind
 
 GB = 1 << 30

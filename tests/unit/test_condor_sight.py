@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.view import View
+    from rtsched.logs.classads import Record
     from rtsched.model.jobs import Jobs
 
 NOW = 1_800_000_000.0

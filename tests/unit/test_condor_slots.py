@@ -26,7 +26,7 @@ from rtsched.model.cluster import NodeState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.classads import Record
+    from rtsched.logs.classads import Record
 
 MB = 1 << 20
 NOW = 1_800_000_000.0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from rtsched.config import PluginTable, convert, read_toml, schema
+from rtsched.core.config import PluginTable, convert, read_toml, schema
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:

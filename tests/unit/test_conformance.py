@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.hookspecs import hookimpl
+from rtsched.core.hookspecs import hookimpl
+from rtsched.core.plugins import discover
 from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdicts
-from rtsched.plugins import discover
 from rtsched.testing import PluginConformance, check_plugin
 from rtsched_plugins.fastest import Fastest
 from rtsched_plugins.limits import Limits

@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from rtsched.adapters.live import Change, Done
-from rtsched.books import HookUse
-from rtsched.chain import Answer, Judgement
+from rtsched.core.chain import Answer, Judgement
+from rtsched.core.hook_metrics import HookUse
 from rtsched.daemon import metrics as module
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import METRICS, Metrics

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from rtsched.adapters.slurm.control import controllers, own_name
-from rtsched.adapters.slurm_conf import settings, with_host
-from rtsched.adapters.slurm_setup import controller_findings
+from rtsched.adapters.slurm.setup import controller_findings
+from rtsched.adapters.slurm.slurm_conf import settings, with_host
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import reports
 from rtsched.daemon.claim import Claim

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.chain import Answer, Judgement
+from rtsched.core.chain import Answer, Judgement
 from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 
 if TYPE_CHECKING:
-    from rtsched.config import Mode
+    from rtsched.core.config import Mode
 
 BUSY = Reason("test.busy", "{free} nodes are free")
 CLOSED = Reason("test.closed", "the site is closed")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rtsched.chain import Chain, Member, Stage
+from rtsched.core.chain import Chain, Member, Stage
 from rtsched.model.cluster import NodeState
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.fastest import Fastest

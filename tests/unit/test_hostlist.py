@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.hostlist import expand, fold
+from rtsched.logs.hostlist import expand, fold
 
 
 @pytest.mark.parametrize(

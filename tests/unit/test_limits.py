@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.chain import Chain, Member, Stage
-from rtsched.config import convert
+from rtsched.core.chain import Chain, Member, Stage
+from rtsched.core.config import convert
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 from rtsched.testing import make_cluster, make_jobs

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain, Member
-from rtsched.cycle import judge
+from rtsched.core.chain import Chain, Member
+from rtsched.core.cycle import judge
 from rtsched.model.actions import Admit, Reject, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.model.accounts import Accounts
 from rtsched.model.events import EventKind
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot

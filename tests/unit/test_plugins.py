@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rtsched.config import PluginTable
+from rtsched.core.config import PluginTable
+from rtsched.core.plugins import Found, NoSettings, discover, instantiate, settings
 from rtsched.errors import ConfigError
-from rtsched.plugins import Found, NoSettings, discover, instantiate, settings
 from rtsched_plugins.limits import Limits
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ PLAIN = """
 import random
 import numpy as np
 from rtsched.kernels import pool, pool_heap, pool_queue
-from rtsched.adapters.simulated.exclusive import ExclusiveNodes, SystemSettings
+from rtsched.simulator.exclusive import ExclusiveNodes, SystemSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 

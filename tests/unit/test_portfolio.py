@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain, Member
-from rtsched.config import convert
-from rtsched.cycle import judge, observe
+from rtsched.core.chain import Chain, Member
+from rtsched.core.config import convert
+from rtsched.core.cycle import judge, observe
 from rtsched.model.actions import Admit, Reject, Reserve
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind, EventRows, Events

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain, Member
-from rtsched.cycle import observe, steer
+from rtsched.core.chain import Chain, Member
+from rtsched.core.cycle import observe, steer
 from rtsched.model.cluster import Cluster, Topology
 from rtsched.model.events import EventKind
 from rtsched.model.schedule import Schedule

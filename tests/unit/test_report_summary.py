@@ -10,7 +10,7 @@ import numpy as np
 import report_builders as build
 
 import rtsched
-from rtsched.chain import HookUse
+from rtsched.core.chain import HookUse
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.results import Fate, PolicyRun, Results
 from rtsched.report.assumed import ASSUMPTIONS, name_of, named

@@ -11,7 +11,7 @@ import pytest
 import report_builders as build
 from rich.console import Console
 
-from rtsched.chain import HookUse
+from rtsched.core.chain import HookUse
 from rtsched.report.summary import summarise
 from rtsched.report.tables import show, undone
 

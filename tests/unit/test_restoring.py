@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rtsched.core.plan_repair import right_shifted
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.restoring import right_shifted
 
 NOW = 1_000_000.0
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtsched.chain import Chain, Member, Stage
-from rtsched.cycle import steer
+from rtsched.core.chain import Chain, Member, Stage
+from rtsched.core.cycle import steer
 from rtsched.model.actions import Move
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.slurm_conf import (
+from rtsched.adapters.slurm.slurm_conf import (
     OFF,
     installed,
     settings,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain, Member
+from rtsched.core.chain import Chain, Member
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.schedule import Promises, Schedule

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.chain import Chain, Member
-from rtsched.cycle import observe
+from rtsched.core.chain import Chain, Member
+from rtsched.core.cycle import observe
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.ideal import fill
 from rtsched.model.accounts import Accounts

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
+from rtsched.logs.classads import number, text
 from rtsched.model.accounts import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rtsched.adapters.classads import Record
+    from rtsched.logs.classads import Record
 
 MOST_LEVELS = 8
 """Groups in groups that are told apart."""

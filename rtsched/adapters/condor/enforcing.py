@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.orders import Act, change
 from rtsched.adapters.condor.reserving import text_of
 from rtsched.adapters.condor.view import RUNNING, work_began
+from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.condor.view import has_slot, slot_names
+from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.view import Procs
+    from rtsched.logs.classads import Record
 
 SKEW_S = 30.0
 """Seconds by which the clocks of two machines may differ, and the collector's news be old."""

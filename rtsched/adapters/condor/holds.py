@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.view import HELD
+from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
-    from rtsched.adapters.classads import Record
+    from rtsched.logs.classads import Record
 
 OVER_TIME = "rtsched: run time"
 """How the reason begins of a removal, or of a hold, that ends a job at its own run time."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import cluster_of, job_id, proc_of
 from rtsched.adapters.condor.past import started_of
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.adapters.condor.view import has_slot
 from rtsched.errors import AdapterError
+from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.pool import Pool

@@ -18,9 +18,9 @@ from rtsched.errors import AdapterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.orders import Reply
     from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.logs.classads import Record
 
 REST_S = 300.0
 """Seconds for which a negotiator that did not answer is left alone."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ghosts import emptied_of, without_ghosts
@@ -44,16 +43,17 @@ from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.condor.view import HELD, IDLE, View
 from rtsched.adapters.live import Ended, Sight
 from rtsched.errors import AdapterError
+from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.adapters.condor.view import Procs
+    from rtsched.logs.classads import Record
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
 

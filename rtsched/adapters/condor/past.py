@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.holds import OVER_TIME, is_overrun
 from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.adapters.condor.shape import PARALLEL
 from rtsched.adapters.condor.view import COMPLETED, JUDGED, PARKED, REMOVED, UNJUDGED
 from rtsched.adapters.live import Ended, Ending
+from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.pool import Pool
+    from rtsched.logs.classads import Record
 
 AT_A_TIME = 1000
 """Jobs that the history is searched for at once."""

@@ -15,9 +15,9 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from rtsched.adapters.classads import Expression, Record, number
 from rtsched.adapters.condor.ids import cluster_of, name_of, proc_of
 from rtsched.errors import AdapterError
+from rtsched.logs.classads import Expression, Record, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.classads import number
 from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.shape import (
@@ -27,14 +26,15 @@ from rtsched.adapters.condor.shape import (
 )
 from rtsched.adapters.condor.submission import name_in, submitter_of
 from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, PARKED, REMOVED, Procs
+from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.logs.classads import Record
 
 CONSTRAINT = "JobUniverse == 5 || JobUniverse == 10 || JobUniverse == 11 || JobUniverse == 13"
 """Jobs that take slots: vanilla, java, parallel, vm."""

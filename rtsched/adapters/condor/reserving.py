@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import text
 from rtsched.adapters.condor.environment import is_told, variables, with_variables
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.orders import (
@@ -27,6 +26,7 @@ from rtsched.adapters.condor.shape import hosts, is_whole
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.condor.view import HELD, IDLE, PARKED, UNJUDGED
 from rtsched.adapters.planned import first_starts, waiting
+from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.memory import Memory
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.adapters.condor.view import View
     from rtsched.adapters.live import Change
+    from rtsched.logs.classads import Record
     from rtsched.model.schedule import Schedule
 
 NEGOTIATE_S = 10.0

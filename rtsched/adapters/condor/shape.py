@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.ids import number_of
 from rtsched.adapters.live import dag_key
 from rtsched.kernels.dlt import exec_time, fastest_count
+from rtsched.logs.classads import number, text
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.logs.classads import Record
 
 MEGABYTE = 1 << 20
 PARALLEL = 11

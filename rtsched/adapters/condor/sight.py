@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import job_id, name_of
 from rtsched.adapters.condor.past import token_of
 from rtsched.adapters.condor.seats import Sitter
@@ -27,6 +26,7 @@ from rtsched.adapters.condor.view import (
 from rtsched.adapters.live import Marks
 from rtsched.adapters.users import uid_of
 from rtsched.kernels.dlt import exec_time
+from rtsched.logs.classads import number
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.schedule import Schedule
 

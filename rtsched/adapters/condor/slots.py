@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.parts import Parts, parts_of
 from rtsched.adapters.condor.shape import MEGABYTE
 from rtsched.adapters.condor.view import Slots
+from rtsched.logs.classads import number, text
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.logs.classads import Record
 
 OF_SLOTS = (
     *("Name", "Machine", "SlotID", "SlotType", "PartitionableSlot", "DynamicSlot", "BackfillSlot"),

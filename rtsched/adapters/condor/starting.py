@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.view import IDLE, PARKED, UNJUDGED, has_slot, slot_names
+from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.classads import number, text
 from rtsched.adapters.condor.factors import differing, factors_of
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.orders import (
@@ -34,6 +33,7 @@ from rtsched.adapters.condor.view import (
     UNJUDGED,
 )
 from rtsched.adapters.live import Change
+from rtsched.logs.classads import number, text
 from rtsched.model.actions import (
     Action,
     Admit,

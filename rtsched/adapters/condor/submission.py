@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.classads import Expression, Record, number, parse_value, text
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
@@ -17,6 +16,7 @@ from rtsched.adapters.condor.view import PARKED
 from rtsched.adapters.live import Question, Ruling, Submission
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.logs.classads import Expression, Record, number, parse_value, text
 from rtsched.model.jobs import Edges, Jobs
 
 if TYPE_CHECKING:

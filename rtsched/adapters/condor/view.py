@@ -14,9 +14,9 @@ from rtsched.model.table import Column, Table, Text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.adapters.classads import Record
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.live import Sight
+    from rtsched.logs.classads import Record
 
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 """JobStatus."""

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rtsched.adapters import slurm_conf
 from rtsched.adapters.files import replace_file
+from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.commands import Commands
 from rtsched.errors import AdapterError, ConfigError, InputError
 

@@ -9,7 +9,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from rtsched.adapters.slurm_cluster import pairs_of
+from rtsched.logs.slurm_cluster import pairs_of
 from rtsched.model.units import slurm_duration
 
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")

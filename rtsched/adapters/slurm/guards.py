@@ -15,10 +15,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_entries
 from rtsched.adapters.slurm.machine import PREFIX, is_ours
+from rtsched.logs.hostlist import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

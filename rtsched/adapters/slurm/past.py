@@ -13,8 +13,8 @@ import numpy as np
 
 from rtsched.adapters.live import Ended, Ending
 from rtsched.adapters.slurm.rows import moment
-from rtsched.adapters.slurm_text import ENDINGS
 from rtsched.errors import AdapterError
+from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 
 if TYPE_CHECKING:

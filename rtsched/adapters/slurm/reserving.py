@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.hostlist import fold
 from rtsched.adapters.planned import waiting
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of, written
@@ -22,6 +21,7 @@ from rtsched.adapters.slurm.orders import (
 )
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.submission import limit_minutes
+from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:

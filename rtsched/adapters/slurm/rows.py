@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.hostlist import expand
-from rtsched.adapters.machine import slurm_state
-from rtsched.adapters.slurm_text import ENDINGS
 from rtsched.errors import AdapterError
+from rtsched.logs.hostlist import expand
+from rtsched.logs.machine import slurm_state
+from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model.cluster import NodeState
 from rtsched.model.log import Ending
 from rtsched.model.units import slurm_duration

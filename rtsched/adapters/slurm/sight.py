@@ -15,7 +15,7 @@ from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, number
 from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import MARK, PARKED
-from rtsched.adapters.slurm_text import ENDINGS
+from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.schedule import Schedule

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.hostlist import fold
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.kept import UNSURE, Kept
@@ -22,6 +21,7 @@ from rtsched.adapters.slurm.orders import (
     lever,
 )
 from rtsched.adapters.slurm.rows import WAITING, alive
+from rtsched.logs.hostlist import fold
 from rtsched.model.actions import (
     Action,
     Admit,

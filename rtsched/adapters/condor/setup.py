@@ -1,0 +1,368 @@
+"""Whether an HTCondor is ready for rtsched: what there is, what should be, what to do; pure.
+
+`condor_look.look` makes a `Setup`; `findings` judges it, `wanted` says what our files should hold.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rtsched.adapters import readiness
+from rtsched.adapters.condor import condor_conf
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.shape import OURS, WISHES
+from rtsched.adapters.readiness import Finding, socket_findings, user_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"table"}
+PRIORITY_MAP = "PRIORITY_FACTOR_AUTHORIZATION"
+INSTALL = "`rtsched condor install` shows the change, `rtsched condor install --apply` makes it"
+
+SCHEDD: Mapping[str, tuple[str, ...]] = {
+    "JOB_TRANSFORM_NAMES": ("RtForged", "RtFrozen", "RtParallel", "RtJudged"),
+    "SUBMIT_REQUIREMENT_NAMES": ("RtRunTime", "RtVerdict", "RtMessage"),
+    "PROTECTED_JOB_ATTRS": (*OURS, *WISHES.values()),
+}
+NEGOTIATOR: Mapping[str, tuple[str, ...]] = {
+    "NEGOTIATOR_PRE_JOB_RANK": ("RtNodeSet", "RtRankSet"),
+    "NEGOTIATOR_CLASSAD_USER_MAP_NAMES": (PRIORITY_MAP,),
+}
+"""Words that each setting of a running daemon must hold: a later file may have replaced ours."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What there is on this machine, and in the pool.
+
+    Attributes
+    ----------
+    directory : Path
+        Where HTCondor reads our files from.
+    script : Path
+        Where the script for slots belongs.
+    names : tuple of str
+        Our files that this machine needs.
+    queue, central : bool
+        Whether the schedd, and so our daemon, is on this machine; the negotiator.
+    present : mapping of str to str
+        What they hold, by name; those that are not there are left out.
+    settings : CondorSettings
+        The `[condor]` table.
+    configured : bool
+        Whether there is such a table; else what our files say is kept.
+    native : bool
+        Whether the ClassAd library is used.
+    version : str
+        Of the installed HTCondor; empty: there is none.
+    schedd, negotiator : mapping of str to str, or None
+        What the running daemons use, by name; None: no answer.
+    interval : str
+        NEGOTIATOR_INTERVAL as this machine's configuration has it: plans rest on it.
+    table : str
+        What is wrong with the table of slots that the library reads; empty: nothing.
+    started : float
+        When the schedd started, on a central manager the negotiator; seconds since the epoch.
+    silence : str
+        Why one of them does not answer.
+    library : Path
+        The ClassAd library.
+    library_time : float or None
+        When it was written, seconds since the epoch; None: it is not there.
+    library_works : bool
+        Whether HTCondor's tools can use it.
+    slots : int
+        How many slots the collector knows.
+    gateless : tuple of str
+        Those of them that let every job start.
+    known_user : bool
+        Whether the schedd knows the daemon's user.
+    user, user_exists : str, bool
+        The daemon's user.
+    groups : tuple of str
+        Its groups.
+    group : str
+        The group that may connect to the submit filter's socket; empty: everybody.
+    schedd_user : str
+        Whom the schedd runs as.
+    filters : tuple of str
+        Who may ask for verdicts, by the site's settings.
+    run, run_owner : Path, str
+        Directory of the sockets, and whose that is; empty: it is not there.
+    submit_path, submit : Path, mapping of str to str
+        Settings of the library, and what they say.
+    bindings : str
+        Why Python cannot talk to HTCondor; empty: it can.
+    """
+
+    directory: Path
+    script: Path = Path("/usr/libexec/rtsched/slots.sh")
+    names: tuple[str, ...] = (condor_conf.ACCESS, condor_conf.EXECUTE)
+    queue: bool = True
+    central: bool = True
+    present: Mapping[str, str] = field(default_factory=dict)
+    settings: CondorSettings = field(default_factory=CondorSettings)
+    configured: bool = True
+    native: bool = True
+    version: str = ""
+    schedd: Mapping[str, str] | None = None
+    negotiator: Mapping[str, str] | None = None
+    interval: str = ""
+    table: str = ""
+    started: float = 0.0
+    silence: str = ""
+    library: Path = Path("/usr/lib/rtsched/librtsched_classad.so")
+    library_time: float | None = None
+    library_works: bool = False
+    slots: int = 0
+    gateless: tuple[str, ...] = ()
+    known_user: bool = True
+    user: str = "rtsched"
+    user_exists: bool = True
+    groups: tuple[str, ...] = ()
+    group: str = "condor"
+    schedd_user: str = "condor"
+    filters: tuple[str, ...] = ("condor", "root")
+    run: Path = Path("/run/rtsched")
+    run_owner: str = ""
+    submit_path: Path = Path("/etc/rtsched/submit.conf")
+    submit: Mapping[str, str] = field(default_factory=dict)
+    bindings: str = ""
+
+    @property
+    def access(self) -> bool:
+        """Whether this machine holds the queue or the negotiator."""
+        return condor_conf.ACCESS in self.names
+
+    @property
+    def table_path(self) -> str:
+        """Where the library looks for the table of slots."""
+        return self.submit.get("table", CondorSettings().table)
+
+
+# --- what is wanted -------------------------------------------------------------------------------
+
+
+def path_of(setup: Setup, name: str) -> Path:
+    """Return where a file of ours belongs."""
+    return setup.script if name == condor_conf.SCRIPT else setup.directory / name
+
+
+def wanted(setup: Setup) -> dict[str, str]:
+    """Return what our files should hold, by name."""
+    values = condor_conf.from_settings(setup.settings) if setup.configured else {}
+    values["RTSCHED_NATIVE"] = str(setup.native)
+    found = {
+        name: condor_conf.wanted(name, setup.present.get(name, ""), values) for name in setup.names
+    }
+    if not setup.native and condor_conf.EXECUTE in setup.names:
+        found[condor_conf.SCRIPT] = condor_conf.shipped(condor_conf.SCRIPT)
+    return found
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def findings(setup: Setup) -> list[Finding]:
+    """Return what is good and what is not, in the order in which to put it right."""
+    if not setup.version:
+        return [Finding("wrong", "HTCondor's tools are not installed here", "install condor")]
+    own = [*_files(setup)]
+    if not setup.access:
+        return own
+    return [
+        *(_library(setup) if setup.native else _script()),
+        *own,
+        *(_schedd(setup) if setup.queue else ()),
+        *_negotiator(setup),
+        *_slots(setup),
+        *_permissions(setup),
+        *(_meeting(setup) if setup.native and setup.queue else ()),
+        *(_table(setup) if setup.native else ()),
+    ]
+
+
+def _files(setup: Setup) -> Iterator[Finding]:
+    for name, text in wanted(setup).items():
+        path, present = path_of(setup, name), setup.present.get(name)
+        if present == text:
+            yield Finding("good", f"{path} is as it should be")
+        elif present is None:
+            yield Finding("wrong", f"{path} is not there", INSTALL)
+        else:
+            yield Finding("wrong", f"{path} is not what the settings ask for", INSTALL)
+
+
+def _library(setup: Setup) -> Iterator[Finding]:
+    daemon = "schedd" if setup.queue else "negotiator"
+    build = "build it on this machine: `make -C contrib/condor && make -C contrib/condor install`"
+    if setup.library_time is None:
+        yield Finding("wrong", f"{setup.library} is not there", build)
+    elif not setup.library_works and condor_conf.ACCESS in setup.present:
+        yield Finding("wrong", f"HTCondor cannot use {setup.library}", f"{build}, for this release")
+    elif 0 < setup.started < setup.library_time:
+        yield Finding(
+            "note",
+            f"{setup.library} is newer than the running {daemon}, which may use the one before",
+            "`condor_restart -schedd` and `condor_restart -negotiator`: running jobs stay",
+        )
+    else:
+        yield Finding("good", f"{setup.library} is there")
+
+
+def _script() -> Iterator[Finding]:
+    yield Finding(
+        "note",
+        "without the ClassAd library condor_submit does not answer, and slots learn seconds late",
+        "build contrib/condor, then `rtsched condor install --library --apply`",
+    )
+
+
+def _schedd(setup: Setup) -> Iterator[Finding]:
+    if setup.schedd is None:
+        yield Finding("wrong", f"the schedd does not answer: {setup.silence}", "start it")
+    else:
+        yield from _uses("schedd", setup.schedd, SCHEDD)
+        users = re.split(r"[,\s]+", setup.schedd.get("QUEUE_SUPER_USERS", ""))
+        if setup.user not in {user.partition("@")[0] for user in users}:
+            yield _replaced("schedd", "QUEUE_SUPER_USERS", setup.user)
+
+
+def _negotiator(setup: Setup) -> Iterator[Finding]:
+    if setup.negotiator is None:
+        yield Finding(
+            "note",
+            f"no negotiator answers here: {setup.silence}",
+            f"the central manager needs {condor_conf.ACCESS} too; run this check there",
+        )
+    else:
+        yield from _uses("negotiator", setup.negotiator, NEGOTIATOR)
+        preemption = setup.negotiator.get("NEGOTIATOR_CONSIDER_PREEMPTION", "").lower()
+        required = setup.negotiator.get("PREEMPTION_REQUIREMENTS", "").lower()
+        if preemption != "false" and required != "false":
+            yield Finding(
+                "note",
+                f"PREEMPTION_REQUIREMENTS={required}: the negotiator may end promised jobs",
+                "add `&& (MY.RtPromise is undefined)`, or set it to False",
+            )
+        yield from _interval(setup, setup.negotiator.get("NEGOTIATOR_INTERVAL", ""))
+
+
+def _interval(setup: Setup, said: str) -> Iterator[Finding]:
+    """Tell of a negotiator that is slower than plans believe; `said` is its interval."""
+    try:
+        real, planned = float(said), float(setup.interval)
+    except ValueError:
+        return
+    if setup.queue and setup.settings.start_delay_s is None and real != planned:
+        late = real > planned
+        yield Finding(
+            "wrong" if late else "note",
+            f"the negotiator negotiates every {real:g} s, plans count on {planned:g} s: "
+            + ("promised jobs may start too late" if late else "deadlines are later than need be"),
+            f"set NEGOTIATOR_INTERVAL = {real:g} on this machine too; or start_delay_s in the "
+            "[condor] table",
+        )
+
+
+def _uses(
+    daemon: str, values: Mapping[str, str], expected: Mapping[str, tuple[str, ...]]
+) -> Iterator[Finding]:
+    wrong = False
+    for name, words in expected.items():
+        missing = [word for word in words if word not in _words(values.get(name, ""))]
+        if missing:
+            wrong = True
+            yield _replaced(daemon, name, " ".join(missing))
+    if not wrong:
+        yield Finding("good", f"the running {daemon} uses our settings")
+
+
+def _replaced(daemon: str, name: str, missing: str) -> Finding:
+    return Finding(
+        "wrong",
+        f"the running {daemon} uses {name} without {missing}",
+        f"`condor_reconfig`; if that is not enough, `condor_config_val -v {name}` names the file "
+        f"that replaces ours: move its line to one that is read before {condor_conf.ACCESS}",
+    )
+
+
+def _words(text: str) -> list[str]:
+    """Return the names that occur in a setting."""
+    return re.findall(r"\w+", text)
+
+
+def _slots(setup: Setup) -> Iterator[Finding]:
+    if setup.gateless:
+        shown = ", ".join(setup.gateless[:5]) + (", ..." if len(setup.gateless) > 5 else "")
+        yield Finding(
+            "wrong",
+            f"{len(setup.gateless)} of {setup.slots} slots let jobs start that they should keep "
+            f"out: {shown}",
+            f"put {condor_conf.EXECUTE} on their machines, then `condor_reconfig -all`; a START "
+            "of yours belongs into a file that is read earlier",
+        )
+    elif setup.slots:
+        yield Finding("good", f"all {setup.slots} slots keep what is promised")
+    else:
+        yield Finding("note", "the collector knows no slot", "start the execute machines")
+
+
+def _permissions(setup: Setup) -> Iterator[Finding]:
+    yield from user_findings(setup)
+    if setup.schedd is not None and not setup.known_user:
+        yield Finding(
+            "wrong",
+            f"the schedd does not know the user {setup.user}, and lets it change no job",
+            f"once, as root: {_made_known(setup.user)}",
+        )
+    elif setup.schedd is not None:
+        yield Finding("good", f"the schedd knows the user {setup.user}")
+    if setup.bindings and setup.queue:
+        yield Finding("wrong", setup.bindings, "pip install 'rtsched[condor]'")
+
+
+def _made_known(user: str) -> str:
+    """Return how the schedd comes to know a user, on every release: by a first job."""
+    lines = "'executable = /bin/true' 'initialdir = /' 'hold = true' 'queue'"
+    submit = f"printf '%s\\n' {lines} | runuser -u {user} -- condor_submit"
+    return f"`{submit}; condor_rm {user}`"
+
+
+def _meeting(setup: Setup) -> Iterator[Finding]:
+    yield from socket_findings(setup, SUBMIT_KEYS)
+    if setup.schedd_user not in setup.filters:
+        yield Finding(
+            "wrong",
+            f"the schedd runs as {setup.schedd_user}, who may not ask the daemon",
+            f'set filters = ["{setup.schedd_user}", "root"] in the [daemon] table',
+        )
+    if setup.group and setup.user_exists and setup.group not in setup.groups:
+        yield Finding(
+            "wrong",
+            f"{setup.user} is not in the group {setup.group}, and cannot let it in",
+            f"`usermod -aG {setup.group} {setup.user}`, then restart the daemon",
+        )
+    if setup.table_path != setup.settings.table:
+        yield Finding(
+            "wrong",
+            f"the library reads {setup.table_path}, the daemon writes {setup.settings.table}",
+            f"set table = {setup.settings.table} in {setup.submit_path}",
+        )
+
+
+def _table(setup: Setup) -> Iterator[Finding]:
+    if not setup.table:
+        yield Finding("good", f"{setup.table_path} tells what is kept of slots")
+        return
+    yield Finding(
+        "note",
+        f"{setup.table_path} {setup.table}: no slot is kept for a promised start",
+        "the daemon writes it, unless it is on a dry-run. If it runs on another machine, the "
+        "table must be a file that both see: `table` in the [condor] table, and in "
+        f"{setup.submit_path} on both",
+    )

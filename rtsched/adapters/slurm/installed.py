@@ -1,0 +1,127 @@
+"""What there is of Slurm and rtsched on this machine, for `rtsched slurm`; nothing is changed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
+from rtsched.adapters.slurm import slurm_conf
+from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.setup import PLUGIN, Setup, plugin_dirs
+from rtsched.errors import AdapterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rtsched.adapters.slurm.settings import SlurmSettings
+
+_SHOWN = re.compile(r"^([A-Za-z][\w/]*)\s*= (.*)$", re.MULTILINE)
+_AS_OF = re.compile(r"Configuration data as of (\d+)")
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_READ_VERSION = (
+    "import ctypes, os, sys; "
+    "print(ctypes.c_uint32.in_dll(ctypes.CDLL(sys.argv[1], os.RTLD_LAZY), 'plugin_version').value)"
+)
+
+
+def look(
+    path: Path,
+    settings: SlurmSettings,
+    run: Path,
+    filters: Sequence[str],
+    submit_path: Path = Path("/etc/rtsched/submit.conf"),
+) -> Setup:
+    """Return what there is on this machine.
+
+    Raises
+    ------
+    InputError
+        If slurm.conf cannot be read.
+    """
+    commands = Commands(settings)
+    conf = {name: found[-1].value for name, found in slurm_conf.settings(path).items()}
+    running, silence, skew = _running(commands)
+    places = plugin_dirs(conf, running)
+    plugin = next((place / PLUGIN for place in places if (place / PLUGIN).exists()), None)
+    return Setup(
+        path=path,
+        conf=conf,
+        running=running,
+        silence=silence,
+        skew_s=skew,
+        version=_version(commands),
+        plugin=plugin,
+        plugin_version=built_for(plugin) if plugin else "",
+        user=settings.user,
+        user_exists=user_exists(settings.user),
+        level=_level(commands, settings.user),
+        run=run,
+        run_owner=owner_of(run),
+        filters=tuple(filters),
+        submit_path=submit_path,
+        submit=submit_settings(submit_path),
+    )
+
+
+def conf_in_use(settings: SlurmSettings) -> Path | None:
+    """Return the slurm.conf that the running controller reads; None: it does not tell."""
+    running, _, _ = _running(Commands(settings))
+    named = (running or {}).get("slurm_conf", "")
+    return Path(named) if named.startswith("/") else None
+
+
+def _running(commands: Commands) -> tuple[Mapping[str, str] | None, str, float]:
+    """Return the controller's configuration, why there is none, and how far its clock is ahead."""
+    try:
+        shown = commands.ask("scontrol", "show", "config")
+    except AdapterError as error:
+        return None, str(error), 0.0
+    found = {name.lower(): value.strip() for name, value in _SHOWN.findall(shown)}
+    match = _AS_OF.search(shown)
+    return found, "", float(match[1]) - time.time() if match else 0.0
+
+
+def _version(commands: Commands) -> str:
+    for program in ("slurmctld", "/usr/sbin/slurmctld", "scontrol"):
+        try:
+            said = commands.run(program, "-V")
+        except AdapterError:
+            continue
+        if match := _VERSION.search(said.output + said.errors):
+            return match[0]
+    return ""
+
+
+def built_for(plugin: Path) -> str:
+    """Return the release of Slurm that a plug-in was built for; empty if it cannot be loaded.
+
+    Slurm compares this number with its own (slurm.h, SLURM_VERSION_NUM). The plug-in is loaded in
+    a process of its own.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - an argument list
+            [sys.executable, "-P", "-c", _READ_VERSION, str(plugin)],
+            capture_output=True,
+            timeout=20,
+            check=True,
+        )
+        number = int(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return ""
+    return f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
+
+
+def _level(commands: Commands, user: str) -> str:
+    """Return a user's AdminLevel; empty if the accounting database does not tell."""
+    try:
+        said = commands.run("sacctmgr", "-nP", "show", "user", user, "format=User,AdminLevel")
+    except AdapterError:
+        return ""
+    rows = [line.split("|") for line in said.output.splitlines()]
+    levels = [row[1] for row in rows if len(row) == 2 and row[0] == user]
+    return levels[0] if levels else ("" if said.status else "None")

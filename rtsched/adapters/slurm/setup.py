@@ -1,0 +1,338 @@
+"""Whether a Slurm is ready for rtsched: what there is, what should be, what to do; pure.
+
+`slurm_look.look` makes a `Setup`; `findings` judges it, `wanted` says what slurm.conf should hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rtsched.adapters import readiness
+from rtsched.adapters.readiness import Finding, socket_findings, user_findings
+from rtsched.adapters.slurm import slurm_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rtsched.adapters.slurm.node_probe import Asked
+
+PLUGIN = "job_submit_rtsched.so"
+PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
+HANDED_OUT = "rtsched_task_prolog.sh"
+"""A copy beside slurm.conf: a configless slurmctld hands it out, from Slurm 25.11 on."""
+PROLOGS = (PROLOG, HANDED_OUT)
+"""What TaskProlog is where it is ours."""
+FLAGS = ("job_comment", "job_extra")
+MOST_SKEW = 5.0
+"""Seconds that the controller's clock may differ."""
+
+SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"promised_jobs"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What there is on this machine.
+
+    Attributes
+    ----------
+    path : Path
+        slurm.conf.
+    conf : mapping of str to str
+        What it and the files it includes set, by name in lower case.
+    running : mapping of str to str, or None
+        What the running controller uses, by name in lower case; None: it does not answer.
+    silence : str
+        Why it does not answer.
+    skew_s : float
+        How far its clock is ahead of ours, seconds.
+    version : str
+        Of the installed slurmctld; empty: unknown.
+    plugin : Path or None
+        Our submit filter, where PluginDir holds it.
+    plugin_version : str
+        The Slurm it was built for; empty: it cannot be loaded.
+    user, user_exists : str, bool
+        The daemon's user.
+    level : str
+        Its AdminLevel; empty: unknown.
+    run : Path
+        Directory of the sockets.
+    run_owner : str
+        Whose that is; empty: it is not there.
+    filters : tuple of str
+        Who may ask for verdicts, by the site's settings.
+    submit_path : Path
+        Settings of the submit filter.
+    submit : mapping of str to str
+        What they say.
+    """
+
+    path: Path
+    conf: Mapping[str, str] = field(default_factory=dict)
+    running: Mapping[str, str] | None = None
+    silence: str = ""
+    skew_s: float = 0.0
+    version: str = ""
+    plugin: Path | None = None
+    plugin_version: str = ""
+    user: str = "rtsched"
+    user_exists: bool = True
+    level: str = ""
+    run: Path = Path("/run/rtsched")
+    run_owner: str = ""
+    filters: tuple[str, ...] = ("slurm", "root")
+    submit_path: Path = Path("/etc/rtsched/submit.conf")
+    submit: Mapping[str, str] = field(default_factory=dict)
+
+
+# --- what is wanted -------------------------------------------------------------------------------
+
+
+def wanted(setup: Setup, task_prolog: bool | None = None) -> dict[str, str]:
+    """Return the values that slurm.conf should have, by name as Slurm's manual writes it.
+
+    PluginDir stays what it is: where one of its directories is missing on a host that reads this
+    slurm.conf, slurmd and all commands there give up.
+
+    Parameters
+    ----------
+    setup : Setup
+        What there is.
+    task_prolog : bool, optional
+        Whether our TaskProlog is wanted; not given: if it is there.
+    """
+    present = setup.conf
+    found = {
+        "JobSubmitPlugins": slurm_conf.with_first(present.get("jobsubmitplugins", ""), "rtsched"),
+        "AccountingStoreFlags": slurm_conf.with_all(present.get("accountingstoreflags", ""), FLAGS),
+    }
+    if "plugindir" in present:
+        found["PluginDir"] = present["plugindir"]
+    prolog = present.get("taskprolog", "")
+    if task_prolog is not False and prolog in PROLOGS:
+        found["TaskProlog"] = prolog
+    elif task_prolog:
+        found["TaskProlog"] = PROLOG
+    return found
+
+
+def plugin_dirs(conf: Mapping[str, str], running: Mapping[str, str] | None) -> list[Path]:
+    """Return where Slurm looks for plug-ins: PluginDir, its default as the controller tells it."""
+    searched = conf.get("plugindir") or (running or {}).get("plugindir", "")
+    return [Path(place) for place in searched.split(":") if place]
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def findings(setup: Setup, asked: Asked | None = None) -> list[Finding]:
+    """Return what is good and what is not, in the order in which to put it right.
+
+    Parameters
+    ----------
+    setup : Setup
+        What there is.
+    asked : Asked, optional
+        What the nodes answered, if they were asked, about our TaskProlog.
+    """
+    return [
+        *_plugin(setup),
+        *_lines(setup),
+        *_prolog(setup, asked),
+        *_controller(setup),
+        *_permissions(setup),
+        *socket_findings(setup, SUBMIT_KEYS),
+        *_promised_jobs(setup),
+    ]
+
+
+def _plugin(setup: Setup) -> Iterator[Finding]:
+    if setup.plugin is None:
+        places = plugin_dirs(setup.conf, setup.running)
+        where = f" PLUGINDIR={places[-1]}" if places else ""
+        yield Finding(
+            "wrong",
+            f"no {PLUGIN} in PluginDir" + (f" ({':'.join(map(str, places))})" if places else ""),
+            "build it for this Slurm: `make -C contrib/slurm && make -C contrib/slurm install"
+            f"{where}`; do not add a directory to PluginDir that other hosts lack",
+        )
+    elif not setup.plugin_version:
+        yield Finding("wrong", f"{setup.plugin} cannot be loaded", "build it anew on this machine")
+    elif setup.version and not same_release(setup.plugin_version, setup.version):
+        yield Finding(
+            "wrong",
+            f"{setup.plugin} was built for Slurm {setup.plugin_version}, {setup.version} is "
+            "installed: slurmctld would not start with it",
+            "build it anew, before slurmctld starts again",
+        )
+    else:
+        yield Finding("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
+
+
+def same_release(one: str, other: str) -> bool:
+    """Return whether two releases are the same: Slurm wants the micro release to be equal too."""
+    return [int(part) for part in one.split(".")] == [int(part) for part in other.split(".")]
+
+
+def _lines(setup: Setup) -> Iterator[Finding]:
+    remedy = "`rtsched slurm install` shows the line, `rtsched slurm install --apply` puts it in"
+    for name, value in wanted(setup).items():
+        present = setup.conf.get(name.lower(), "")
+        if present == value:
+            yield Finding("good", f"{name}={value}")
+        else:
+            now = f"{name}={present}" if present else f"{name} is not set"
+            yield Finding("wrong", f"{setup.path}: {now}, wanted: {value}", remedy)
+    if setup.conf.get("prioritytype", "priority/multifactor").lower() == "priority/basic":
+        yield Finding(
+            "note",
+            "PriorityType=priority/basic knows no site factor: rtsched orders the queue by Nice",
+            "use priority/multifactor if fair share is to count for more than 60,000 places",
+        )
+
+
+def _prolog(setup: Setup, asked: Asked | None) -> Iterator[Finding]:
+    """Tell which nodes can run our TaskProlog: a step fails where it is missing."""
+    prolog = setup.conf.get("taskprolog", "")
+    remedy = f"copy {PROLOG} there, mode 755; or `rtsched slurm install --no-task-prolog --apply`"
+    if asked is None:
+        if prolog in PROLOGS:
+            what = f"TaskProlog={prolog}: every step fails on a node that does not have it"
+            yield Finding("note", what, "`rtsched slurm check --nodes` asks them")
+        return
+    if asked.unable:
+        nodes = few(asked.unable)
+        if prolog in PROLOGS:
+            what = f"steps fail on nodes that cannot run TaskProlog={prolog}: {nodes}"
+            yield Finding("wrong", what, remedy)
+        else:
+            remedy = "copy it there, mode 755, before `rtsched slurm install --task-prolog`"
+            yield Finding("note", f"nodes cannot run {PROLOG}, nor need to: {nodes}", remedy)
+    if asked.able:
+        ours = prolog if prolog in PROLOGS else PROLOG
+        yield Finding("good", f"{len(asked.able)} nodes can run {ours}")
+    if asked.unasked:
+        what = f"not asked, since they take no jobs now: {few(asked.unasked)}"
+        yield Finding("note", what, "ask again when they are back")
+
+
+def few(nodes: Mapping[str, str], most: int = 8) -> str:
+    """Return the first of some nodes, each with what there is to say of it."""
+    shown = [f"{name} ({why})" for name, why in list(nodes.items())[:most]]
+    return ", ".join(shown) + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
+
+
+def _controller(setup: Setup) -> Iterator[Finding]:
+    if setup.running is None:
+        yield Finding(
+            "wrong", f"the controller does not answer: {setup.silence}", "start slurmctld"
+        )
+        return
+    read = setup.running.get("slurm_conf", "")
+    if read.startswith("/") and Path(read).resolve() != setup.path.resolve():
+        yield Finding(
+            "wrong",
+            f"the running controller reads {read}, this is about {setup.path}",
+            f"`rtsched slurm check --slurm-conf {read}`, and so `install`",
+        )
+    used = setup.running.get("jobsubmitplugins", "")
+    if "rtsched" in used.split(","):
+        yield Finding("good", f"the running controller uses JobSubmitPlugins={used}")
+    else:
+        yield Finding(
+            "wrong",
+            f"the running controller uses JobSubmitPlugins={used}",
+            "when slurm.conf is ready: `scontrol reconfigure`; if that fails the old ones stay",
+        )
+    if abs(setup.skew_s) > MOST_SKEW:
+        yield Finding(
+            "wrong",
+            f"the controller's clock is {setup.skew_s:+.0f} s from this machine's",
+            "run the daemon where slurmctld runs, and have all clocks set by NTP",
+        )
+    owner = setup.running.get("slurmuser", "").partition("(")[0]
+    if owner and owner not in setup.filters:
+        yield Finding(
+            "wrong",
+            f"slurmctld runs as {owner}, who may not ask the daemon",
+            f'set filters = ["{owner}"] in the [daemon] table',
+        )
+
+
+def controller_findings(
+    names: Sequence[str], standby: bool, database: Path, memory: str
+) -> Iterator[Finding]:
+    """Tell whether filter and daemon fit the controllers that there are.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Hosts of the controllers, by slurm.conf.
+    standby, database, memory
+        By the site's settings.
+    """
+    if standby and len(names) < 2:
+        yield Finding(
+            "note",
+            "standby is set, and slurm.conf names one controller only",
+            "take standby out of site.toml, or add the backup's SlurmctldHost",
+        )
+    elif not standby and len(names) > 1:
+        yield Finding(
+            "note",
+            f"slurmctld runs on {', '.join(names)}: it starts on none of them without {PLUGIN}; "
+            "and promises are kept beside one of them: when a backup takes over, jobs pass as "
+            "on_failure says",
+            f"install {PLUGIN} and submit.conf on each, for the same Slurm, and run `rtsched slurm "
+            "check` there too; have a daemon on each, with standby = true: docs/slurm/standby.md",
+        )
+    elif standby and memory and Path(memory).parent != database.parent:
+        yield Finding(
+            "wrong",
+            f"{memory} is not beside {database}: what one daemon remembers the others lack",
+            f'set memory = "{database.parent / Path(memory).name}" in the [slurm] table',
+        )
+    elif standby:
+        yield Finding(
+            "good",
+            f"slurmctld runs on {', '.join(names)}, and the daemons there share {database}; "
+            f"each host needs {PLUGIN} and submit.conf: check there too",
+        )
+
+
+def _permissions(setup: Setup) -> Iterator[Finding]:
+    user = setup.user
+    yield from user_findings(setup)
+    owner = (setup.running or {}).get("slurmuser", "").partition("(")[0]
+    if user in {owner, "root"}:
+        yield Finding("good", f"{user} is SlurmUser or root, who may do everything")
+    elif setup.level in {"Operator", "Administrator", "Admin"}:
+        yield Finding("good", f"{user} has AdminLevel={setup.level}")
+    elif setup.level:
+        yield Finding(
+            "wrong",
+            f"{user} is no Operator: Slurm would refuse reservations and changes of jobs",
+            f"`sacctmgr add user {user} account=ACCOUNT adminlevel=Operator`, or `sacctmgr modify "
+            f"user {user} set adminlevel=Operator`",
+        )
+    else:
+        yield Finding(
+            "note",
+            f"the accounting database does not tell what {user} may do",
+            "without slurmdbd only SlurmUser and root may change jobs of others: run the daemon "
+            "as SlurmUser",
+        )
+
+
+def _promised_jobs(setup: Setup) -> Iterator[Finding]:
+    wanted = str(setup.run / "promised_jobs")
+    read = setup.submit.get("promised_jobs", "/run/rtsched/promised_jobs")
+    if read != wanted:
+        yield Finding(
+            "wrong",
+            f"the submit filter reads {read}, the daemon writes {wanted}: without the daemon "
+            "on_failure = hold or closed lets nobody change a job",
+            f"set promised_jobs = {wanted} in {setup.submit_path}",
+        )

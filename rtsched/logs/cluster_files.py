@@ -1,0 +1,155 @@
+"""Descriptions of a machine: slurm.conf, topology.conf, `scontrol show nodes`, `condor_status`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rtsched.errors import InputError
+from rtsched.logs.ad_files import read_ads
+from rtsched.logs.cells import readable
+from rtsched.logs.classads import Record, number, text
+from rtsched.logs.machine import Node, cluster_of
+from rtsched.logs.slurm_cluster import conf_nodes, json_nodes, shown_nodes
+from rtsched.logs.slurm_topology import topology_of, topology_places
+from rtsched.logs.source import Source
+from rtsched.model.cluster import Cluster, NodeState
+
+if TYPE_CHECKING:
+    from rtsched.logs.slurm_topology import Place
+
+LARGEST = 256 << 20
+"""Bytes of the largest file that is read."""
+
+_WANTED = (
+    "name machine cpus totalslotcpus totalcpus memory totalslotmemory state activity offline "
+    "partitionableslot dynamicslot slottype"
+)
+_SLOT = frozenset(_WANTED.split())
+_SLOT_HEAD = re.compile(rb"^(?:Machine|SlotID|SlotType|TotalSlotCpus)[ \t]*=", re.M | re.I)
+_SLOT_JSON = re.compile(rb'"(?:Machine|SlotID|SlotType|TotalSlotCpus)"\s*:', re.I)
+
+
+def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
+    """Return the machine that a file describes, and what had to be assumed.
+
+    The rows of the cluster are processors, as sizes of jobs count processors; a node's or
+    slot's name is on all of its rows.
+
+    Parameters
+    ----------
+    path : path
+        A slurm.conf, the output of `scontrol show nodes` (text or --json) or of
+        `condor_status -long` (or -json); its content tells which. A topology.conf in the same
+        directory as a slurm.conf or output of scontrol says how the nodes are linked. A
+        topology.conf alone names nodes of one processor each.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or describes no machine.
+    """
+    said: list[str] = []
+    with Source(path) as source:
+        tree = Path(source.path).parent / "topology.conf"
+        nodes = _nodes(source, said)
+        if not nodes:
+            tree = Path(source.path)
+            nodes = _leaves(tree, said)
+        if not nodes:
+            raise InputError(
+                source.path,
+                "no node in it; give a slurm.conf, the output of `scontrol show nodes` or of "
+                "`condor_status -long`, or a topology.conf",
+            )
+        empty = sum(node.cpus <= 0 for node in nodes)
+        if empty:
+            said.append(f"nodes without processors are left out ({empty:,})")
+        nodes = [node for node in nodes if node.cpus > 0]
+        cluster = cluster_of(source.path, nodes)
+        places = _places(tree, nodes, said)
+        if places:
+            cluster = replace(cluster, topology=topology_of(places, nodes, said))
+        return cluster, tuple(said)
+
+
+def _leaves(path: Path, said: list[str]) -> list[Node]:
+    """Return the nodes that a topology.conf names, one processor each; none if it is another file.
+
+    Such a file says nothing of processors. That is right where the log counts whole nodes.
+    """
+    try:
+        places = topology_places(str(path), readable(path.read_bytes()), [])
+    except (OSError, ValueError):
+        return []
+    if places:
+        said.append("topology.conf does not tell processors: each of its nodes counts as one")
+    return [Node(name) for name in sorted(places, key=places.__getitem__)]
+
+
+def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:
+    """Return the places in the tree of switches, if the file is there and names these nodes."""
+    if not path.is_file():
+        return {}
+    try:
+        text = readable(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"cannot be read ({error}); check it or move it away") from error
+    places = topology_places(str(path), text, said)
+    return places if any(node.name in places for node in nodes) else {}
+
+
+def _nodes(source: Source, said: list[str]) -> list[Node]:
+    """Return the nodes of a file."""
+    head = source.head.lstrip()
+    is_json = head[:1] in {b"[", b"{"}
+    if (_SLOT_JSON if is_json else _SLOT_HEAD).search(head):
+        return _slots(source, said)
+    data = b""
+    for block in source.blocks():
+        data += block
+        if len(data) > LARGEST:
+            raise InputError(source.path, f"is larger than {LARGEST >> 20} MB; check the file")
+    if is_json:
+        return json_nodes(source.path, data)
+    if re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M):
+        return shown_nodes(readable(data))
+    return conf_nodes(source.path, readable(data), said)
+
+
+def _slots(source: Source, said: list[str]) -> list[Node]:
+    """Return the slots of `condor_status`; a partitionable slot counts whole."""
+    nodes: list[Node] = []
+    bad: list[int] = []
+    dynamic = 0
+    for _, ad in read_ads(source, _SLOT, lambda _, line: bad.append(line)):
+        if ad.get("dynamicslot") is True or text(ad, "slottype") == "Dynamic":
+            dynamic += 1
+            continue
+        name = text(ad, "name", "machine")
+        if name is not None:
+            nodes.append(_slot(name, ad))
+    if dynamic:
+        said.append(f"dynamic slots are parts of their partitionable slots ({dynamic:,})")
+    if bad:
+        said.append(f"records that cannot be read are left out ({len(bad):,})")
+    return nodes
+
+
+def _slot(name: str, ad: Record) -> Node:
+    cpus = number(ad, "totalslotcpus", "cpus", "totalcpus")
+    memory = number(ad, "totalslotmemory", "memory")
+    state = NodeState.UP
+    if ad.get("offline") is True:
+        state = NodeState.DOWN
+    elif text(ad, "state") == "Drained" or text(ad, "activity") == "Retiring":
+        state = NodeState.DRAINED
+    return Node(
+        name,
+        host=text(ad, "machine") or "",
+        cpus=int(cpus) if 0 < cpus < 2**31 else 0,
+        memory=int(memory) * 2**20 if 0 < memory < 2**40 else -1,
+        state=state,
+    )

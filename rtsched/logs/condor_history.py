@@ -1,0 +1,308 @@
+"""History of HTCondor: the raw file, `condor_history -long`, `-json` and `-jsonl`.
+
+Source: the appendix "Job ClassAd Attributes" of HTCondor's manual. Tried with 25.14.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from rtsched.logs.ad_files import read_ads
+from rtsched.logs.classads import Expression, Record, number, text
+from rtsched.logs.gather import (
+    MOST,
+    Coder,
+    Columns,
+    counted,
+    unique_ids,
+    unless_constant,
+    whole,
+)
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.log import Ending, Log, Outcomes, Skipped
+
+if TYPE_CHECKING:
+    from rtsched.logs.readers import ReadOptions
+    from rtsched.logs.source import Source
+
+_WANTED = (
+    "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid cmd "
+    "committedtime "
+    "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
+    "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
+    "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
+    "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestmemory "
+    "requestruntime rtdeadline rtruntime transferinputsizemb user"
+)
+ATTRIBUTES = frozenset(_WANTED.split())
+"""What is read of an ad."""
+
+_PARALLEL = 11
+_STATUS: dict[float, Ending] = {
+    1: Ending.PENDING,
+    2: Ending.RUNNING,
+    3: Ending.CANCELLED,
+    4: Ending.COMPLETED,
+    5: Ending.PENDING,
+    6: Ending.RUNNING,
+    7: Ending.RUNNING,
+}
+_TEXTS = ("user", "account", "schedd", "nodes", "name")
+_COLUMNS = (
+    "cluster proc submit start end run wall_time deadline size size_min size_max given memory "
+    "restarts nice ending input"
+)
+_NUMBERS = tuple(_COLUMNS.split())
+_MEGABYTE = 2.0**20
+_FLUSH = 16384
+_HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=", re.M | re.I)
+_JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
+
+
+class CondorHistoryReader:
+    """Reads history. Sizes count processors (`RequestCpus`), memory is per processor."""
+
+    format: ClassVar[str] = "condor-history"
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._details = options.details
+        self._columns = Columns()
+        self._skipped = Skipped()
+        self._sources: list[str] = []
+        self._coders = {name: Coder() for name in _TEXTS}
+        self._seen: set[str] = set()
+        self._pending: list[list[float]] = []
+        self._assumed: dict[str, int] = {}
+
+    @staticmethod
+    def claims(head: bytes) -> bool:
+        """Return whether attributes of a job are at the head."""
+        if head.lstrip()[:1] in {b"[", b"{"}:
+            return _JSON_HEAD.search(head) is not None
+        return _HEAD.search(head) is not None
+
+    def read(self, source: Source) -> None:
+        """Take in one file."""
+        self._sources.append(source.path)
+        for line, ad in read_ads(source, ATTRIBUTES, self._skip):
+            reason, row = self._row(ad)
+            if reason:
+                self._skip(reason, line)
+                continue
+            self._pending.append(row)
+            if len(self._pending) == _FLUSH:
+                self._flush()
+        self._flush()
+
+    def _skip(self, reason: str, line: int) -> None:
+        self._skipped.add(reason, f"{self._sources[-1]}:{line}")
+
+    def _flush(self) -> None:
+        rows, self._pending = self._pending, []
+        if rows:
+            table = np.array(rows, np.float64).T
+            names = (*_NUMBERS, *_TEXTS)
+            self._columns.append(len(rows), dict(zip(names, table, strict=True)))
+
+    def _row(self, ad: Record) -> tuple[str, list[float]]:
+        """Return why an ad is left out, or else its columns."""
+        cluster, proc = number(ad, "clusterid"), number(ad, "procid")
+        if not (0 <= cluster < 2.0**38 and 0 <= proc < 2.0**24):
+            return "it has no ClusterId or ProcId", []
+        submit = number(ad, "qdate")
+        if not 0 <= submit < 2.0**40:
+            return "its QDate is missing or negative", []
+        name = text(ad, "globaljobid")
+        if name is not None:
+            if name in self._seen:
+                return "the log has the job twice", []
+            self._seen.add(name)
+        size = self._cpus(ad)
+        if not 0 < size <= MOST:
+            return "it asks for no processors, or for impossibly many", []
+        start, end, run, ending = _times(ad)
+        if end < start or run < 0 or start < 0:
+            return "it ends before it starts", []
+        schedd = name.partition("#")[0] if name else None
+        called = text(ad, "cmd") if self._details else None
+        texts = (text(ad, "owner", "user"), _group(ad), schedd, text(ad, "lastremotehost"), called)
+        row = {
+            "cluster": cluster,
+            "proc": proc,
+            "submit": submit,
+            "start": start,
+            "end": end,
+            "run": run,
+            "wall_time": _wall_time(ad),
+            "deadline": self._deadline(ad, submit),
+            "given": math.isfinite(start) * size,
+            "restarts": max(0.0, min(number(ad, "numjobstarts"), 1e9) - 1),
+            "nice": -number(ad, "jobprio"),
+            "ending": ending,
+            "input": number(ad, "transferinputsizemb") * _MEGABYTE if self._details else math.nan,
+            **_sizes(ad, size),
+        }
+        codes = [self._coders[key].code(value) for key, value in zip(_TEXTS, texts, strict=True)]
+        return "", [*(row[key] for key in _NUMBERS), *codes]
+
+    def _cpus(self, ad: Record) -> float:
+        """Return the processors of one host that a job asks for."""
+        asked = number(ad, "requestcpus")
+        if math.isfinite(asked):
+            return asked
+        given = number(ad, "cpusprovisioned")
+        if math.isfinite(given):
+            if isinstance(ad.get("requestcpus"), Expression):
+                self._assume("RequestCpus is an expression: CpusProvisioned is taken")
+            return given
+        self._assume("the processors asked for are not said: 1 is assumed")
+        return 1.0
+
+    def _deadline(self, ad: Record, submit: float) -> float:
+        """Return the deadline that the custom attribute RtDeadline sets."""
+        if ad.get("rtdeadline") is None:
+            return math.inf
+        value = number(ad, "rtdeadline")
+        if value > submit:
+            return value
+        self._assume("an RtDeadline that is no time after the QDate is left out")
+        return math.inf
+
+    def _assume(self, sentence: str) -> None:
+        self._assumed[sentence] = self._assumed.get(sentence, 0) + 1
+
+    def log(self) -> Log:
+        """Return everything taken in."""
+        assumptions = [counted(sentence, n) for sentence, n in self._assumed.items()]
+        if self._columns.rows == 0:
+            jobs, outcomes = Jobs.build(0), Outcomes.build(0)
+        else:
+            jobs, outcomes = self._tables()
+            if np.isinf(jobs.wall_time).all():
+                assumptions.append("the log has no requested times")
+        return Log(
+            jobs,
+            outcomes,
+            tuple(self._sources),
+            self.format,
+            assumptions=tuple(assumptions),
+            skipped=self._skipped,
+        )
+
+    def _tables(self) -> tuple[Jobs, Outcomes]:
+        take = self._columns.take
+        cluster, proc = take("cluster").astype(np.int64), take("proc").astype(np.int64)
+        schedd = take("schedd").astype(np.int32)
+        key = (cluster << 24) + proc
+        ranks = unique_ids(key)
+        labels = [f"{c}.{p}" for c, p in zip(cluster.tolist(), proc.tolist(), strict=True)]
+        if ranks is not None:  # several schedds: their job numbers are the same
+            names = (*self._coders["schedd"].names(), "")
+            labels = [
+                f"{names[code]}#{label}"
+                for code, label in zip(schedd.tolist(), labels, strict=True)
+            ]
+        size, size_min, size_max = (whole(take(name)) for name in ("size", "size_min", "size_max"))
+        moldable = size_min > 0
+        memory = take("memory")
+        nice = np.nan_to_num(take("nice"), nan=0.0)
+        codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes", "name")}
+        n = len(key)
+        jobs = Jobs.build(
+            n,
+            id=key if ranks is None else ranks,
+            label=labels,
+            submit=take("submit"),
+            wall_time=unless_constant(take("wall_time"), np.inf),
+            deadline=unless_constant(take("deadline"), np.inf),
+            kind=unless_constant(np.where(moldable, Kind.MOLDABLE, Kind.RIGID), Kind.RIGID),
+            size=size,
+            size_min=unless_constant(np.where(moldable, size_min, np.int32(-1)), -1),
+            size_max=unless_constant(np.where(moldable, size_max, np.int32(-1)), -1),
+            cores=size,
+            memory=unless_constant(np.where(memory > 0, memory, -1).astype(np.int64), -1),
+            nice=unless_constant(nice, 0.0),
+            names={name: self._coders[name].names() for name in ("user", "account", "name")},
+            name=unless_constant(codes["name"], -1),
+            user=codes["user"],
+            account=codes["account"],
+        )
+        outcomes = Outcomes.build(
+            n,
+            start=take("start"),
+            end=take("end"),
+            run_time=take("run"),
+            size=whole(take("given")),
+            ending=take("ending").astype(np.int8),
+            restarts=unless_constant(whole(take("restarts")), 0),
+            input_bytes=unless_constant(take("input"), np.nan),
+            names={"nodes": self._coders["nodes"].names()},
+            nodes=codes["nodes"],
+        )
+        return jobs, outcomes
+
+
+def _group(ad: Record) -> str | None:
+    """Return the accounting group, without the user's name at its end."""
+    group = text(ad, "acctgroup")
+    if group is not None:
+        return group
+    group = text(ad, "accountinggroup")
+    return group.rpartition(".")[0] or group if group else None
+
+
+def _wall_time(ad: Record) -> float:
+    """Return the longest run time that a job asks for, inf if it sets none."""
+    limit = number(
+        ad,
+        *("rtruntime", "allowedexecuteduration", "allowedjobduration", "maxruntime"),
+        "requestruntime",
+    )
+    return limit if limit > 0 else math.inf
+
+
+def _sizes(ad: Record, cpus: float) -> dict[str, float]:
+    """Return size, its range and the memory per processor.
+
+    Only jobs of the parallel universe use several hosts; they are moldable between MinHosts and
+    MaxHosts.
+    """
+    least, most = 1.0, 1.0
+    if number(ad, "jobuniverse") == _PARALLEL:
+        most = max(1.0, min(number(ad, "maxhosts", "minhosts"), float(MOST)))
+        least = max(1.0, min(number(ad, "minhosts", "maxhosts"), most))
+    asked = number(ad, "requestmemory", "memoryprovisioned")
+    range_ = (least * cpus, most * cpus) if least < most else (-1.0, -1.0)
+    memory = math.ceil(asked * _MEGABYTE / cpus) if 0 < asked < 2.0**40 else -1.0
+    return {
+        "size": min(most * cpus, float(MOST)),
+        "size_min": range_[0],
+        "size_max": range_[1],
+        "memory": memory,
+    }
+
+
+def _times(ad: Record) -> tuple[float, float, float, Ending]:
+    """Return start, end and run time of the last run, and how the job ended."""
+    ending = _STATUS.get(number(ad, "jobstatus"), Ending.UNKNOWN)
+    if ending is Ending.COMPLETED and (
+        ad.get("exitbysignal") is True or number(ad, "exitcode") > 0
+    ):
+        ending = Ending.FAILED
+    start = number(ad, "jobcurrentstartdate", "jobstartdate")
+    done = ending not in {Ending.PENDING, Ending.RUNNING}
+    end = number(ad, "completiondate")
+    if not end > 0:
+        end = number(ad, "enteredcurrentstatus")
+    end = end if done else math.nan
+    if math.isnan(start):
+        return start, end, 0.0 if done else math.nan, ending
+    run = number(ad, "committedtime") - max(0.0, number(ad, "committedsuspensiontime"))
+    if not run > 0 and not number(ad, "numjobstarts") > 1:
+        pause = max(0.0, number(ad, "cumulativesuspensiontime"))
+        run = number(ad, "remotewallclocktime") - pause
+    return start, end, run if run > 0 else end - start, ending

@@ -1,0 +1,148 @@
+"""What a reader is, which there are, and `read_logs`, which picks the one that fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import msgspec
+
+from rtsched.errors import ConfigError, InputError
+from rtsched.logs.condor_history import CondorHistoryReader
+from rtsched.logs.sacct import SacctReader
+from rtsched.logs.sacct_json import SacctJsonReader
+from rtsched.logs.source import Source
+from rtsched.logs.swf import SwfReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rtsched.model.log import Log
+
+
+class ReadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user may say about log files; None: find out."""
+
+    format: str | None = None
+    """`swf`, `sacct`, `sacct-json` or `condor-history`."""
+    delimiter: str | None = None
+    """What separates the fields of `sacct` text."""
+    timezone: str | None = None
+    """The time zone of times without one, such as Europe/Berlin; None: this machine's."""
+    details: bool = False
+    """Whether to read job names and input sizes too, which only a calibration asks for."""
+
+
+class Reader(Protocol):
+    """Reads all files of one format into one log."""
+
+    format: ClassVar[str]
+
+    def __init__(self, options: ReadOptions) -> None: ...
+
+    @staticmethod
+    def claims(head: bytes) -> bool:
+        """Return whether a file that starts with `head` is of this format."""
+        ...
+
+    def read(self, source: Source) -> None:
+        """Take in one file."""
+        ...
+
+    def log(self) -> Log:
+        """Return everything taken in."""
+        ...
+
+
+READERS: tuple[type[Reader], ...] = (SwfReader, SacctJsonReader, SacctReader, CondorHistoryReader)
+
+FORMATS: tuple[str, ...] = tuple(reader.format for reader in READERS)
+
+
+def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -> Log:
+    """Return the log in one or more files of one format.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        Plain or gzip files; their content tells the format, not their name.
+    options : ReadOptions, optional
+        What the files do not say themselves.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, is of no known format, or of another one than the first; if
+        there is not one job in all of them.
+    ConfigError
+        If an option is wrong.
+    MissingExtraError
+        If the format needs a package that is not installed.
+    """
+    options = options or ReadOptions()
+    if not paths:
+        raise ConfigError(["no log file is named: give at least one"])
+    reader: Reader | None = None
+    for path in paths:
+        with Source(path) as source:
+            kind = _reader_of(source, options)
+            if reader is None:
+                reader = kind(options)
+            elif reader.format != kind.format:
+                raise InputError(
+                    source.path,
+                    f"is of format {kind.format}, but {paths[0]} is {reader.format}; "
+                    "read files of one format at a time",
+                )
+            reader.read(source)
+    assert reader is not None  # noqa: S101  there is at least one path
+    log = reader.log()
+    if len(log.jobs) == 0:
+        raise InputError(paths[0], _no_jobs(log))
+    return log
+
+
+def _reader_of(source: Source, options: ReadOptions) -> type[Reader]:
+    """Return the class that reads `source`."""
+    if options.format is not None:
+        for reader in READERS:
+            if reader.format == options.format:
+                return reader
+        raise ConfigError([f"unknown log format {options.format!r}: one of {', '.join(FORMATS)}"])
+    head = source.head
+    if not head.strip():
+        raise InputError(source.path, "the file is empty; check how it was made")
+    for reader in READERS:
+        if reader.claims(head):
+            return reader
+    if b"\0" in head:
+        raise InputError(source.path, "binary data, not an accounting log; check the file name")
+    raise InputError(source.path, _unknown(head))
+
+
+def _unknown(head: bytes) -> str:
+    """Return what to do about a file that no reader claims."""
+    start = head.lstrip()
+    if start.startswith(b"JobID ") or b"\n---" in head[:2000]:
+        return "this is sacct's table for reading by eye; make the log with `sacct -P`"
+    if start.startswith(b"<?xml"):
+        return "XML is not read; make the log with `condor_history -long` or `-json`"
+    if start.startswith((b"NodeName=", b"ClusterName=")) or b'"nodes"' in start[:200]:
+        return "this describes a machine, not jobs; give it as the cluster file"
+    return (
+        "not a log that rtsched knows: SWF, `sacct -P` or `--json` of Slurm, or history of "
+        "HTCondor (raw, -long, -json); check the file, or name its format"
+    )
+
+
+def _no_jobs(log: Log) -> str:
+    """Return why there is no job in a log."""
+    count = log.skipped.count
+    if not count:
+        return f"no job in it (read as {log.format}); check how the log was made"
+    reason, times = count.most_common(1)[0]
+    where = log.skipped.first[reason]
+    return (
+        f"no usable job in it (read as {log.format}): {count.total()} records left out, {times} "
+        f"because {reason} (first at {where}); check how the log was made"
+    )

@@ -1,0 +1,333 @@
+"""Text of Slurm's `sacct -P` (or -p, --delimiter): the header says which columns there are.
+
+Source: manual page sacct. Tried with dumps of Slurm 19.05 to 26.05.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rtsched.errors import InputError
+from rtsched.kernels.cells import NO_ID
+from rtsched.kernels.compiling import COMPILING
+from rtsched.logs import cells as read
+from rtsched.logs.cells import Cells, Interner, Meanings
+from rtsched.logs.sacct_lines import Header, split_lines, split_plainly
+from rtsched.logs.sacct_repair import readings
+from rtsched.logs.sacct_rows import TEXTS, SlurmRows
+from rtsched.logs.slurm_text import deadline_in, ending, minutes, submit_line
+from rtsched.model.units import known_zone, size_bytes, slurm_duration, slurm_moment
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.logs.readers import ReadOptions
+    from rtsched.logs.source import Source
+    from rtsched.model.log import Log
+
+_FREE = ("submit_line", "extra", "comment")
+_REMEDY = (
+    "make the log with `sacct -a -P -o JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,"
+    "Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,NCPUS,NNodes,ReqMem,State,NodeList,SubmitLine`"
+)
+
+
+class SacctReader:
+    """Reads the text of sacct. Sizes count processors, memory is per processor."""
+
+    format: ClassVar[str] = "sacct"
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._given_delimiter = options.delimiter
+        self._details = options.details
+        self._zone_name = options.timezone
+        self._zone = known_zone(options.timezone)
+        self._rows = SlurmRows()
+        self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
+        self._nodes = Meanings(lambda text: float(text not in {"None assigned", "(null)"}))
+        self._means = {
+            "elapsed": Meanings(slurm_duration),
+            "minutes": Meanings(minutes),
+            "limit": Meanings(slurm_duration),
+            "asked_tres": Meanings(_tres_cpus),
+            "given_tres": Meanings(_tres_cpus),
+            "state": Meanings(ending),
+        }
+        self._memory = Meanings(lambda text: size_bytes(text, "M"), _memory_basis)
+        self._local = False
+
+    @staticmethod
+    def claims(head: bytes) -> bool:
+        """Return whether the first line is a header with JobID in it."""
+        line = head.lstrip().partition(b"\n")[0].strip()
+        header = Header(line, None)
+        names = {b"jobid", b"jobidraw"}
+        delimited = len(header.columns) > 1 and not header.delimiter.isspace()
+        return (delimited or b"\t" in header.delimiter) and bool(
+            names & {name.encode() for name in header.columns}
+        )
+
+    def read(self, source: Source) -> None:
+        """Take in one file."""
+        self._rows.open(source.path)
+        header: Header | None = None
+        before = 0
+        for block in source.line_blocks():
+            text = block
+            if header is None:
+                header, text, skipped = self._header(source, block)
+                before += skipped
+            before += self._take(text, header, before)
+
+    def _header(self, source: Source, block: bytes) -> tuple[Header, bytes, int]:
+        """Return the header, the text behind it, and how many lines both take."""
+        block = block.removeprefix(b"\xef\xbb\xbf")
+        start = len(block) - len(block.lstrip())
+        line, _, rest = block[start:].partition(b"\n")
+        header = Header(line, self._given_delimiter)
+        if not self._details:
+            header.place.pop("name", None)
+        number = block.count(b"\n", 0, start) + 1
+        if self._given_delimiter and len(header.columns) == 1:
+            raise InputError(
+                source.path,
+                f"the delimiter {self._given_delimiter!r} is not in the header; name the right "
+                "one, or leave it to be found out",
+                line=number,
+            )
+        missing = header.missing()
+        if missing:
+            raise InputError(
+                source.path, f"the header has no column {missing}; {_REMEDY}", line=number
+            )
+        return header, rest, number
+
+    def _take(self, block: bytes, header: Header, before: int) -> int:
+        """Take in whole lines; return how many."""
+        slots = np.full(len(header.columns), -1, np.int64)
+        roles = list(header.place)
+        used = sorted(set(header.place.values()))
+        slots[used] = np.arange(len(used))
+        split = split_lines if COMPILING else split_plainly
+        starts, ends, line_of, odd, lines = split(
+            block, header.delimiter, slots, header.place["id"], len(used)
+        )
+        cells = {
+            role: Cells(block, starts[slots[at]], ends[slots[at]])
+            for role, at in header.place.items()
+        }
+        row = self._decode(cells, line_of + (before + 1))
+        repaired = self._repair(odd, block, header, before)
+        if repaired:
+            late = self._decode(
+                _as_cells([fields for _, fields in repaired], roles),
+                np.array([line for line, _ in repaired], np.int64),
+            )
+            row = {name: np.concatenate([row[name], late[name]]) for name in row}
+            order = np.argsort(row["line"], kind="stable")
+            row = {name: values[order] for name, values in row.items()}
+        self._rows.append(len(row["line"]), row)
+        return lines
+
+    def _repair(
+        self, odd: NDArray[np.int64], block: bytes, header: Header, before: int
+    ) -> list[tuple[int, list[bytes]]]:
+        """Return line and fields (in the order of the roles) of what can be put right."""
+        good = []
+        for start, end, line in odd.tolist():
+            text, number = block[start:end], before + line + 1
+            if text.strip() == header.line or not text.strip():
+                continue
+            fields = text.split(header.delimiter)
+            if len(fields) < len(header.columns):
+                reason = "the line is cut short (too few fields)"
+                self._rows.skipped.add(reason, self._rows.where(number))
+                continue
+            ways = {}
+            for way in readings(header.columns, fields, header.delimiter):
+                chosen = [way[at] for at in header.place.values()]
+                ways[_gist(chosen, list(header.place))] = chosen
+            if ways and all(b"." in way[0] for way in ways.values()):
+                continue  # a step, however it is read
+            if len(ways) == 1:
+                good.append((number, next(iter(ways.values()))))
+            else:
+                reason = "a field holds the delimiter (use another --delimiter, or --json)"
+                self._rows.skipped.add(reason, self._rows.where(number))
+        return good
+
+    def _decode(self, cells: dict[str, Cells], line: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Return the columns of `SlurmRows` for the rows that can be read."""
+        row: dict[str, NDArray[Any]] = {"line": line}
+        row["base"], row["part"], row["meaning"] = read.job_ids(cells["id"])
+        if "raw" in cells:
+            row["raw"] = np.nan_to_num(read.integers(cells["raw"]), nan=-1).astype(np.int64)
+        bad: dict[str, NDArray[np.int64]] = {}
+        nobody = np.flatnonzero(row["meaning"] == NO_ID)
+        bad["JobID is no job id"] = nobody
+        after = None
+        for name in ("submit", "eligible", "start", "end"):
+            if name in cells:
+                row[name], bad[f"{name.title()} is no time"] = read.times(
+                    cells[name], self._zone, after
+                )
+                after = row[name] if name in {"submit", "start"} else after
+        if len(line) and not self._local:
+            self._local = not cells["submit"][0].isdigit()
+        self._numbers(cells, row)
+        self._words(cells, row)
+        self._wishes(cells, row)
+        return self._without(row, bad, cells)
+
+    def _without(
+        self,
+        row: dict[str, NDArray[Any]],
+        bad: dict[str, NDArray[np.int64]],
+        cells: dict[str, Cells],
+    ) -> dict[str, NDArray[Any]]:
+        """Count the bad rows, and return the others."""
+        keep = np.ones(len(row["line"]), np.bool_)
+        for reason, rows in bad.items():
+            for at in rows[keep[rows]].tolist():
+                if cells["id"][at].strip().lower() not in {b"jobid", b"jobidraw"}:
+                    self._rows.skipped.add(reason, self._rows.where(int(row["line"][at])))
+                keep[at] = False
+        if keep.all():
+            return row
+        return {name: values[keep] for name, values in row.items()}
+
+    def _numbers(self, cells: dict[str, Cells], row: dict[str, NDArray[Any]]) -> None:
+        """Fill in durations, processors and memory."""
+        n = len(row["line"])
+        if "seconds" in cells:
+            row["elapsed"] = read.integers(cells["seconds"])
+        elif "elapsed" in cells:
+            row["elapsed"] = self._means["elapsed"](cells["elapsed"])[0]
+        limit = next((name for name in ("minutes", "limit") if name in cells), None)
+        if limit is not None:
+            asked = self._means[limit](cells[limit])[0]
+            row["limit"] = np.where(np.isnan(asked), np.inf, asked)
+        for name in ("asked", "given"):
+            if name in cells:
+                row[name] = read.integers(cells[name])
+            elif f"{name}_tres" in cells:
+                row[name] = self._means[f"{name}_tres"](cells[f"{name}_tres"])[0]
+        width = read.integers(cells["width"]) if "width" in cells else np.ones(n)
+        if not row.keys() & {"asked", "given"}:
+            row["asked"] = np.where(width > 0, width, 1.0)
+            self._rows.assume("the log has no processor counts: one per node is assumed", n)
+        size = row.get("asked", row.get("given", np.ones(n)))
+        if "given" in row:
+            size = np.where(size > 0, size, row["given"])
+        if "memory" in cells:
+            amount, basis = self._memory(cells["memory"])
+            nodes = np.where(width > 0, width, 1.0)
+            total = np.where(basis == _PER_CPU, amount * size, amount)
+            total = np.where(basis == _PER_NODE, amount * nodes, total)
+            row["memory"] = per_processor(total, size)
+        if "restarts" in cells:
+            row["restarts"] = np.nan_to_num(np.minimum(read.integers(cells["restarts"]), 1e9))
+
+    def _words(self, cells: dict[str, Cells], row: dict[str, NDArray[Any]]) -> None:
+        """Fill in state and names."""
+        if "state" in cells:
+            row["ending"] = np.nan_to_num(self._means["state"](cells["state"])[0]).astype(np.int8)
+        for name, interner in self._texts.items():
+            if name in cells:
+                row[name] = interner.codes(cells[name])
+        if "nodes" in cells:
+            codes, given = self._nodes.look_up(cells["nodes"])
+            row["nodes"] = np.where(given[0] > 0, codes, np.int32(-1))
+
+    def _wishes(self, cells: dict[str, Cells], row: dict[str, NDArray[Any]]) -> None:
+        """Fill in deadlines and ranges of sizes, from submit lines and comments."""
+        n = len(row["line"])
+        row["deadline"] = np.full(n, np.inf)
+        row["size_min"], row["size_max"] = np.full((2, n), -1, np.int32)
+        marked = np.zeros(n, np.bool_)
+        if "submit_line" in cells:
+            marked = read.marked(cells["submit_line"], b"deadline")
+            marked |= read.with_node_range(cells["submit_line"])
+        free = [name for name in ("extra", "comment") if name in cells]
+        for name in free:
+            marked |= read.marked(cells[name], b"eadline=", b"EADLINE=")
+        rows = np.flatnonzero(marked & ~np.isnan(row["submit"]))
+        lines = cells["submit_line"].take(rows) if "submit_line" in cells else [b""] * len(rows)
+        others = [cells[name].take(rows) for name in free]
+        submits = row["submit"][rows].tolist()
+        for i, at in enumerate(rows.tolist()):
+            asked = submit_line(read.readable(lines[i]))
+            said = asked.deadline or deadline_in(*(read.readable(other[i]) for other in others))
+            row["deadline"][at] = moment(said, submits[i], self._zone, self._rows)
+            if asked.nodes is not None:
+                ends = (min(count * asked.per_node, 2**31 - 1) for count in asked.nodes)
+                row["size_min"][at], row["size_max"][at] = ends
+
+    def log(self) -> Log:
+        """Return everything taken in."""
+        if self._local:
+            zone = zone_label(self._zone_name)
+            self._rows.remarks.append(f"the log's times are local times ({zone})")
+        names = {name: interner.names() for name, interner in self._texts.items()}
+        names["nodes"] = self._nodes.interner.names()
+        return self._rows.log(self.format, names)
+
+
+def zone_label(name: str | None) -> str:
+    """Return what a time zone is called; None is this machine's own."""
+    return name or f"this machine's zone, {datetime.now().astimezone().tzname()}"
+
+
+def moment(said: str, submit: float, zone: Any, rows: SlurmRows) -> float:
+    """Return the deadline that a text means, inf if it means none, and count the odd ones."""
+    if not said:
+        return np.inf
+    value = slurm_moment(said, submit, zone)
+    if not value > submit:
+        rows.assume("a deadline that is no time after the submit time is left out")
+        return np.inf
+    return value
+
+
+def per_processor(total: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return bytes per processor, rounded up, -1 where the total is not known or 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.ceil(total / size)
+    known = (share > 0) & (share < 2.0**60)
+    return np.where(known, share, -1.0).astype(np.int64)
+
+
+_TOTAL, _PER_CPU, _PER_NODE = 0.0, 1.0, 2.0
+
+
+def _memory_basis(text: str) -> float:
+    """Return what a ReqMem counts for: before 21.08 it ended in `c` (per CPU) or `n` (per node)."""
+    return {"c": _PER_CPU, "n": _PER_NODE}.get(text.strip()[-1:].lower(), _TOTAL)
+
+
+def _tres_cpus(text: str) -> float:
+    """Return the processors in `billing=4,cpu=4,mem=50M,node=1`; nan if it has none."""
+    match = re.search(r"(?:^|,)cpu=(\d{1,10})(?:,|$)", text, re.ASCII)
+    return float(match[1]) if match else np.nan
+
+
+def _gist(fields: list[bytes], roles: list[str]) -> tuple[object, ...]:
+    """Return what counts of the fields: two readings with one gist are the same to us."""
+    said = dict(zip(roles, fields, strict=True))
+    words = [read.readable(said.pop(role, b"")) for role in _FREE]
+    return (*said.items(), submit_line(words[0]), deadline_in(*words[1:]))
+
+
+def _as_cells(lines: list[list[bytes]], roles: list[str]) -> dict[str, Cells]:
+    """Return the columns of lines that are given field by field."""
+    widths = np.array([[len(field) for field in line] for line in lines], np.int32)
+    ends = np.cumsum(widths.ravel(), dtype=np.int32).reshape(widths.shape)
+    text = b"".join(field for line in lines for field in line)
+    return {
+        role: Cells(text, (ends - widths)[:, i].copy(), ends[:, i].copy())
+        for i, role in enumerate(roles)
+    }

@@ -1,0 +1,310 @@
+"""Records of Slurm's accounting, gathered from text or JSON and folded into one row per job.
+
+A requeued job has one record per run (`sacct -D`): its last run counts, submitted when the first
+was. The same run in several files counts once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
+from rtsched.logs.gather import MOST, Columns, counted, unique_ids, unless_constant, whole
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.log import Ending, Log, Outcomes, Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Row = Mapping[str, NDArray[Any]]
+
+TEXTS = ("user", "account", "partition", "qos", "nodes", "cluster", "name")
+"""Columns of codes."""
+
+COLUMNS: dict[str, tuple[Any, Any]] = {
+    "raw": (np.int64, -1),  # the id that is a job's own, -1 if the log has it not
+    "base": (np.int64, -1),  # the id that users see ...
+    "part": (np.int64, 0),  # ... its task or component ...
+    "meaning": (np.int8, SINGLE),  # ... and which of them that is
+    "submit": (np.float64, np.nan),
+    "eligible": (np.float64, np.nan),
+    "start": (np.float64, np.nan),
+    "end": (np.float64, np.nan),
+    "elapsed": (np.float64, np.nan),
+    "limit": (np.float64, np.inf),
+    "deadline": (np.float64, np.inf),
+    "asked": (np.float64, np.nan),  # processors
+    "given": (np.float64, np.nan),
+    "memory": (np.int64, -1),  # bytes per processor
+    "size_min": (np.int32, -1),
+    "size_max": (np.int32, -1),
+    "restarts": (np.int32, 0),
+    "ending": (np.int8, Ending.UNKNOWN),
+    "line": (np.int64, 0),
+    **dict.fromkeys(TEXTS, (np.int32, -1)),
+}
+"""Columns of a record: dtype, and the value that says nothing."""
+
+_IDS, _PARTS = 1 << 36, 1 << 24  # more would not fit a key
+AGAIN = "the log has the same run of the job twice"
+
+
+class SlurmRows:
+    """Gathers records, then makes the log of them."""
+
+    def __init__(self) -> None:
+        self.skipped = Skipped()
+        self.remarks: list[str] = []
+        self._assumed: dict[str, int] = {}
+        self._columns = Columns()
+        self._sources: list[str] = []
+
+    def open(self, path: str) -> None:
+        """Say that the following records are of this file."""
+        self._sources.append(path)
+
+    def where(self, line: int) -> str:
+        """Return the place of a line of the present file."""
+        return f"{self._sources[-1]}:{line}"
+
+    def assume(self, sentence: str, times: int = 1) -> None:
+        """Count an assumption that was made for some jobs."""
+        if times > 0:
+            self._assumed[sentence] = self._assumed.get(sentence, 0) + times
+
+    def append(self, n: int, given: Row) -> None:
+        """Append `n` records; columns that are not given say nothing."""
+        row = {
+            name: _fitted(given[name], dtype, missing)
+            if name in given
+            else np.full(n, missing, dtype)
+            for name, (dtype, missing) in COLUMNS.items()
+        }
+        _finish(row)
+        keep = self._possible(row, n)
+        row["file"] = np.full(n, len(self._sources) - 1, np.int32)
+        if not keep.all():
+            row = {name: values[keep] for name, values in row.items()}
+        self._columns.append(int(keep.sum()), row)
+
+    def _possible(self, row: Row, n: int) -> NDArray[np.bool_]:
+        """Count the records that cannot be, and return the others."""
+        bad = {
+            "it has no job id": (
+                ((row["raw"] < 0) & (row["base"] < 0))
+                | (row["raw"] >= _IDS)
+                | (row["base"] >= _IDS)
+                | (row["part"] >= _PARTS)
+            ),
+            "its submit time is missing": np.isnan(row["submit"]),
+            "a time is negative": (row["submit"] < 0) | (row["start"] < 0) | (row["end"] < 0),
+            "it ends before it starts": row["end"] < row["start"],
+            "it asks for no processors": ~(row["asked"] > 0),
+            "it asks for impossibly many processors": row["asked"] > MOST,
+        }
+        keep = np.ones(n, np.bool_)
+        for reason, rows in bad.items():
+            wrong = np.flatnonzero(keep & rows)
+            if len(wrong):
+                self.skipped.add(reason, self.where(int(row["line"][wrong[0]])), len(wrong))
+                keep[wrong] = False
+        return keep
+
+    def log(self, format_name: str, names: Mapping[str, tuple[str, ...]]) -> Log:
+        """Return the log of all records; `names` are the texts behind the codes."""
+        if self._columns.rows == 0:
+            jobs, outcomes = Jobs.build(0), Outcomes.build(0)
+        else:
+            jobs, outcomes = self._tables(names)
+        said = tuple(counted(text, n) for text, n in self._assumed.items())
+        return Log(
+            jobs,
+            outcomes,
+            tuple(self._sources),
+            format_name,
+            assumptions=(*self.remarks, *said),
+            skipped=self.skipped,
+        )
+
+    def _tables(self, names: Mapping[str, tuple[str, ...]]) -> tuple[Jobs, Outcomes]:
+        look = self._columns.look
+        key = _key(look("raw"), look("base"), look("part"), look("meaning"))
+        fold = self._fold(key)
+        rows: NDArray[np.int64] | None = None
+        changed: dict[str, NDArray[Any]] = {}
+        if fold is not None:
+            rows, first, runs = fold
+            key = key[rows]
+            changed = {
+                "submit": look("submit")[first],
+                "eligible": look("eligible")[first],
+                "deadline": np.minimum(look("deadline")[first], look("deadline")[rows]),
+                "restarts": np.maximum(look("restarts")[rows], runs),
+            }
+
+        def take(name: str) -> NDArray[Any]:
+            values = self._columns.take(name)
+            if name in changed:
+                return changed[name]
+            return values if rows is None else values[rows]
+
+        ranks = unique_ids(key)
+        part, base, meaning = take("part"), take("base"), take("meaning")
+        label = _labels(base, part, meaning, everyone=ranks is not None)
+        submit, start = take("submit"), take("start")
+        early = int((start < submit).sum())
+        self.assume("a start before the submit time is kept as the log has it", early)
+        size, size_min, size_max = take("asked"), take("size_min"), take("size_max")
+        size_min, size_max = _ranges(size, size_min, size_max)
+        n = len(key)
+        texts = {name: take(name) for name in TEXTS}
+        jobs = Jobs.build(
+            n,
+            id=key if ranks is None else ranks,
+            label=label[0],
+            submit=submit,
+            begin=self._begin(take("eligible"), submit, start),
+            wall_time=unless_constant(take("limit"), np.inf),
+            deadline=unless_constant(take("deadline"), np.inf),
+            kind=unless_constant(np.where(size_min > 0, Kind.MOLDABLE, Kind.RIGID), Kind.RIGID),
+            size=whole(size),
+            size_min=unless_constant(size_min, -1),
+            size_max=unless_constant(size_max, -1),
+            cores=whole(size),
+            memory=unless_constant(take("memory"), -1),
+            names={
+                "label": label[1],
+                "name": names["name"],
+                **{name: names[name] for name in TEXTS[:4]},
+            },
+            name=unless_constant(texts["name"], -1),
+            **{name: unless_constant(texts[name], -1) for name in TEXTS[:4]},
+        )
+        outcomes = Outcomes.build(
+            n,
+            start=start,
+            end=take("end"),
+            run_time=take("elapsed"),
+            size=whole(take("given")),
+            ending=take("ending"),
+            restarts=unless_constant(take("restarts"), 0),
+            nodes=unless_constant(texts["nodes"], -1),
+            names={"nodes": names["nodes"]},
+        )
+        return jobs, outcomes
+
+    def _begin(
+        self, eligible: NDArray[np.float64], submit: NDArray[np.float64], start: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
+        """Return the earliest start: when a job became eligible, if that is after its submit."""
+        late = (eligible > submit) & ~(eligible > start)
+        if not late.any():
+            return None
+        self.assume(
+            "a job that became eligible after its submit time (begin time, dependency, limit) must "
+            "not start earlier",
+            int(late.sum()),
+        )
+        return np.where(late, eligible, -np.inf)
+
+    def _fold(
+        self, key: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]] | None:
+        """Return the row of each job's last run and first submit, and its restarts; None: all."""
+        if (key[1:] > key[:-1]).all():
+            return None
+        look = self._columns.look
+        owner = look("user").astype(np.int64) * (int(look("cluster").max()) + 2) + look("cluster")
+        submit = look("submit")
+        start = np.where(np.isnan(look("start")), -np.inf, look("start"))
+        done = ~np.isin(look("ending"), (Ending.PENDING, Ending.RUNNING))
+        order = np.lexsort((np.arange(len(key)), done, start, submit, owner, key))
+        same = (key[order[1:]] == key[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
+        if not same.any():
+            return None
+        before, after = order[:-1], order[1:]
+        again = same & (submit[before] == submit[after])
+        again &= (start[before] == start[after]) | (~done[before] & np.isinf(start[before]))
+        first = np.flatnonzero(np.concatenate([[True], ~same]))
+        last = np.concatenate([first[1:], [len(order)]]) - 1
+        runs = np.add.reduceat(np.concatenate([[False], same & ~again]).astype(np.int32), first)
+        twice = order[1:][again]
+        if len(twice):
+            row = int(twice.min())
+            place = f"{self._sources[look('file')[row]]}:{look('line')[row]}"
+            self.skipped.add(AGAIN, place, len(twice))
+        self.assume("of a requeued job the last run counts", int((runs > 0).sum()))
+        back = np.argsort(order[last])
+        return order[last][back], order[first][back], runs[back].astype(np.int32)
+
+
+def _fitted(values: NDArray[Any], dtype: Any, missing: float) -> NDArray[Any]:
+    """Return a column in its type; a number that this cannot hold says nothing."""
+    if np.dtype(dtype).kind != "i" or np.can_cast(values.dtype, dtype):
+        return values.astype(dtype, copy=False)
+    bits = 8 * np.dtype(dtype).itemsize - 1
+    fits = (values >= -(2.0**bits)) & (values < 2.0**bits)
+    return np.where(fits, values, missing).astype(dtype)
+
+
+def _finish(row: dict[str, NDArray[Any]]) -> None:
+    """Fill times that follow from others, and clear those that mean nothing."""
+    start, end, elapsed = row["start"], row["end"], row["elapsed"]
+    ending, given = row["ending"], row["given"]
+    row["asked"] = np.where(row["asked"] > 0, row["asked"], given)
+    waiting = ending == Ending.PENDING
+    running = ending == Ending.RUNNING
+    gone = ending == Ending.CANCELLED
+    idle = (elapsed == 0) | (np.isnan(elapsed) & (start == end))
+    never = waiting | (~running & idle & (gone | (ending == Ending.MISSED)) & ~(row["nodes"] >= 0))
+    start = np.where(never, np.nan, np.where(np.isnan(start), end - elapsed, start))
+    end = np.where(np.isnan(end) & ~running & ~waiting, start + elapsed, end)
+    elapsed = np.where(np.isnan(elapsed), end - start, elapsed)
+    elapsed = np.where(never, np.where(waiting, np.nan, 0.0), elapsed)
+    row["end"] = np.where(running | waiting, np.nan, end)
+    row["start"], row["elapsed"] = start, elapsed
+    row["given"] = np.where(never, 0.0, given)
+    killed = (ending == Ending.MISSED) & np.isinf(row["deadline"]) & ~never
+    row["deadline"] = np.where(killed & ~np.isnan(end), end, row["deadline"])
+
+
+def _key(
+    raw: NDArray[np.int64],
+    base: NDArray[np.int64],
+    part: NDArray[np.int64],
+    meaning: NDArray[np.int8],
+) -> NDArray[np.int64]:
+    """Return a number per job: its own id, else made of the id that users see."""
+    shown = np.where(meaning == SINGLE, base, (base << 26) + (part << 2) + meaning)
+    own = (raw >= 0) & (meaning != PENDING_ARRAY)
+    key: NDArray[np.int64] = np.where(own, raw, shown)
+    return key
+
+
+def _labels(
+    base: NDArray[np.int64], part: NDArray[np.int64], meaning: NDArray[np.int8], *, everyone: bool
+) -> tuple[NDArray[np.int32] | None, tuple[str, ...]]:
+    """Return codes and texts of the ids that users see, where they are not the job's key."""
+    rows = np.arange(len(base)) if everyone else np.flatnonzero(meaning != SINGLE)
+    if len(rows) == 0:
+        return None, ()
+    mark, tail = {ARRAY: "_", HET: "+"}, {SINGLE: "", PENDING_ARRAY: "_[...]"}
+    shown = zip(base[rows].tolist(), part[rows].tolist(), meaning[rows].tolist(), strict=True)
+    codes = np.full(len(base), -1, np.int32)
+    codes[rows] = np.arange(len(rows), dtype=np.int32)
+    return codes, tuple(
+        f"{number}{mark[kind]}{task}" if kind in mark else f"{number}{tail[kind]}"
+        for number, task, kind in shown
+    )
+
+
+def _ranges(
+    size: NDArray[np.float64], least: NDArray[np.int32], most: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the moldable ranges that hold the size asked for, -1 elsewhere."""
+    fits = (least > 0) & (least < most) & (least <= size) & (size <= most)
+    return np.where(fits, least, np.int32(-1)), np.where(fits, most, np.int32(-1))

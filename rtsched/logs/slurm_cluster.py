@@ -1,0 +1,214 @@
+"""The machine as Slurm describes it: slurm.conf, `scontrol show nodes` as text or JSON.
+
+Sources: manual pages slurm.conf and scontrol.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from rtsched.errors import InputError
+from rtsched.logs.cells import readable
+from rtsched.logs.hostlist import expand
+from rtsched.logs.machine import Node, slurm_state
+
+_PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
+_INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
+_DEEPEST = 10
+_MEGABYTE = 2**20
+
+Pairs = dict[str, str]
+
+
+def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
+    """Return the nodes of a slurm.conf, included files read as well.
+
+    Parameters
+    ----------
+    path : str
+        Where `text` comes from: included files are looked for beside it.
+    text : str
+        The file.
+    said : list of str
+        Is given what had to be assumed.
+    """
+    nodes: dict[str, Node] = {}
+    partitions: list[tuple[int, Pairs]] = []
+    sets: dict[str, Pairs] = {}
+    defaults: dict[str, Pairs] = {"nodename": {}, "partitionname": {}}
+    for number, line in conf_lines(Path(path), text, said):
+        pairs = pairs_of(line)
+        kind = next(iter(pairs), "")
+        if kind == "nodeset":
+            sets[pairs[kind]] = pairs
+        if kind not in defaults:
+            continue
+        if pairs[kind].upper() == "DEFAULT":
+            defaults[kind] |= {name: value for name, value in pairs.items() if name != kind}
+            continue
+        pairs = {**defaults[kind], **pairs}
+        if kind == "partitionname":
+            partitions.append((number, pairs))
+            continue
+        for name in expanded(path, number, pairs[kind]):
+            if pairs.get("state", "").upper() != "FUTURE":
+                nodes[name] = _node(name, pairs)
+    for number, pairs in partitions:
+        for name in _members(path, number, pairs.get("nodes", ""), sets, nodes):
+            if name in nodes:
+                nodes[name].partitions.add(pairs["partitionname"])
+    return list(nodes.values())
+
+
+def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[tuple[int, str]]:
+    """Return the numbered lines of a configuration file, comments left out, included files in."""
+    lines: list[tuple[int, str]] = []
+    pending, first = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = re.sub(r"(?<!\\)#.*", "", raw).rstrip()
+        first = first if pending else number
+        if line.endswith("\\"):
+            pending += line[:-1] + " "
+            continue
+        line, pending = (pending + line).strip(), ""
+        match = _INCLUDE.fullmatch(line)
+        if match is None:
+            lines.append((first, line))
+            continue
+        other = path.parent / match[1]
+        try:
+            if depth == _DEEPEST:
+                raise OSError("files include each other")
+            lines += conf_lines(other, readable(other.read_bytes()), said, depth + 1)
+        except (OSError, ValueError) as error:
+            said.append(f"the included file {match[1]} is left out ({error})")
+    if pending:
+        lines.append((first, pending.strip()))
+    return lines
+
+
+def pairs_of(line: str) -> Pairs:
+    """Return the `Name=value` pairs of a line, names in lower case, quotes taken off."""
+    return {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
+
+
+def expanded(path: str, number: int | None, text: str) -> list[str]:
+    """Return the names in a node list; a wrong one is an `InputError` with its line."""
+    try:
+        return expand(text)
+    except ValueError as error:
+        raise InputError(path, f"{error}; put the node list right", line=number) from error
+
+
+def _members(
+    path: str, number: int, text: str, sets: dict[str, Pairs], nodes: dict[str, Node]
+) -> list[str]:
+    """Return the nodes of a partition; `ALL` and node sets are resolved."""
+    if text.upper() == "ALL":
+        return list(nodes)
+    members: list[str] = []
+    for name in expanded(path, number, text):
+        if name.upper() == "ALL":
+            members += nodes
+        elif name in sets:
+            chosen = sets[name]
+            feature = chosen.get("feature", "")
+            members += expanded(path, number, chosen.get("nodes", ""))
+            members += [node.name for node in nodes.values() if feature in node.features]
+        else:
+            members.append(name)
+    return members
+
+
+def _node(name: str, pairs: Pairs) -> Node:
+    """Return the node that a NodeName line describes."""
+    sockets = _integer(pairs, "sockets", _integer(pairs, "socketsperboard", 1))
+    sockets *= _integer(pairs, "boards", 1) if "socketsperboard" in pairs else 1
+    cores = _integer(pairs, "corespersocket", 1)
+    threads = _integer(pairs, "threadspercore", 1)
+    cpus = _integer(pairs, "cpus", _integer(pairs, "procs", sockets * cores * threads))
+    memory = _integer(pairs, "realmemory", 0)
+    features = set(filter(None, pairs.get("features", pairs.get("feature", "")).split(",")))
+    return Node(
+        name,
+        cpus=cpus,
+        memory=memory * _MEGABYTE if memory > 0 else -1,
+        state=slurm_state(pairs.get("state", "UNKNOWN").split("+")),
+        features=features,
+    )
+
+
+def _integer(pairs: Pairs, name: str, otherwise: int) -> int:
+    text = pairs.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
+
+
+def shown_nodes(text: str) -> list[Node]:
+    """Return the nodes of `scontrol show nodes`, with or without `-o`."""
+    nodes: list[Node] = []
+    for part in re.split(r"(?m)^(?=NodeName=)", text):
+        pairs = {name.lower(): value for name, value in _PAIR.findall(part)}
+        if "nodename" not in pairs:
+            continue
+        memory = _integer(pairs, "realmemory", 0)
+        nodes.append(
+            Node(
+                pairs["nodename"],
+                cpus=_integer(pairs, "cpuefctv", _integer(pairs, "cputot", 1)),
+                memory=memory * _MEGABYTE if memory > 0 else -1,
+                state=slurm_state(pairs.get("state", "").split("+")),
+                partitions=set(filter(None, pairs.get("partitions", "").split(","))),
+            )
+        )
+    return nodes
+
+
+class _Count(msgspec.Struct):
+    set: bool = True
+    number: int = 0
+
+
+class _JsonNode(msgspec.Struct):
+    name: str
+    cpus: int | _Count | None = None
+    effective_cpus: int | _Count | None = None
+    real_memory: int | _Count | None = None
+    state: str | list[str] | None = None
+    partitions: list[str] | None = None
+
+
+class _JsonNodes(msgspec.Struct):
+    nodes: list[_JsonNode]
+
+
+def json_nodes(path: str, data: bytes) -> list[Node]:
+    """Return the nodes of `scontrol show nodes --json` (Slurm 21.08 to 26.05)."""
+    try:
+        found = msgspec.json.decode(data, type=_JsonNodes).nodes
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InputError(
+            path, f"no `scontrol show nodes --json` ({error}); write the file again"
+        ) from error
+    return [
+        Node(
+            node.name,
+            cpus=max(0, _count(node.effective_cpus) or _count(node.cpus)),
+            memory=max(0, _count(node.real_memory)) * _MEGABYTE or -1,
+            state=slurm_state(_words(node.state)),
+            partitions=set(node.partitions or ()),
+        )
+        for node in found
+    ]
+
+
+def _words(state: str | list[str] | None) -> list[str]:
+    return state.split("+") if isinstance(state, str) else state or []
+
+
+def _count(value: int | _Count | None) -> int:
+    if isinstance(value, _Count):
+        value = value.number if value.set else None
+    return value if value is not None and abs(value) < 2**40 else 0

@@ -1,0 +1,377 @@
+"""Standard Workload Format: reading and writing.
+
+Source: the format's definition in the Parallel Workloads Archive, version 2.2: comment lines
+start with `;` (at the head: `; Name: value`), a job is 18 numbers, -1 is "not known".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from rtsched.errors import InputError
+from rtsched.kernels.compiling import COMPILING
+from rtsched.kernels.scan import count_lines, scan_numbers
+from rtsched.logs.gather import (
+    MOST,
+    Columns,
+    compact,
+    counted,
+    number_codes,
+    unique_ids,
+    unless_constant,
+    whole,
+)
+from rtsched.logs.swf_write import write
+from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.log import Ending, Log, Outcomes, Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.logs.readers import ReadOptions
+    from rtsched.logs.source import Source
+
+__all__ = ["FIELDS", "SwfReader", "parse_lines", "write"]
+
+FIELDS = (
+    "job",
+    "submit",
+    "wait",
+    "run",
+    "allocated",
+    "cpu",
+    "used_memory",
+    "requested",
+    "requested_time",
+    "requested_memory",
+    "status",
+    "user",
+    "group",
+    "application",
+    "queue",
+    "partition",
+    "before",
+    "think",
+)
+"""The 18 fields of a line, in order."""
+
+_KEPT = ("job", "status", "user", "group", "application", "queue", "partition", "before")
+_LARGEST = 2.0**53
+_HEADER = re.compile(rb"\s*;\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
+_NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
+_MACHINE = ("MaxProcs", "MaxNodes")
+_SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
+_ENDINGS = {0: Ending.FAILED, 1: Ending.COMPLETED, 5: Ending.CANCELLED}
+_PARTIAL = (2, 3, 4)  # status of lines that are part of a job with a line of its own
+
+Lines = tuple["NDArray[np.float64]", "NDArray[np.int64]", list[tuple[int, bytes]], int]
+
+
+def parse_lines(block: bytes) -> Lines:
+    """Return the numbers in whole lines: the plain form of the compiled scanner.
+
+    Returns
+    -------
+    numbers : float64[18, rows]
+        One good line per column.
+    line_of : int64[rows]
+        Its line, from 0.
+    odd : list of (int, bytes)
+        Line and text of every other line that is not blank.
+    lines : int
+        How many lines there are.
+    """
+    rows: list[list[float]] = []
+    line_of: list[int] = []
+    odd: list[tuple[int, bytes]] = []
+    lines = block.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines):
+        fields = line.split()
+        try:
+            values = [float(field) for field in fields]
+        except ValueError:
+            values = []
+        if len(values) == len(FIELDS) and b"_" not in line:
+            rows.append(values)
+            line_of.append(number)
+        elif fields:
+            odd.append((number, line))
+    numbers = np.array(rows, np.float64).reshape(len(rows), len(FIELDS)).T
+    return numbers, np.array(line_of, np.int64), odd, len(lines)
+
+
+def scan_lines(block: bytes) -> Lines:
+    """Return the same as `parse_lines`, by the compiled scanner."""
+    buffer = np.frombuffer(block, np.uint8)
+    most = count_lines(buffer)
+    numbers = np.empty((len(FIELDS), most))
+    line_of = np.empty(most, np.int64)
+    odd = np.empty((most, 3), np.int64)
+    rows, odds, lines = scan_numbers(buffer, numbers, line_of, odd)
+    numbers, line_of = numbers[:, :rows], line_of[:rows]
+    strange: list[tuple[int, bytes]] = []
+    late: list[tuple[int, NDArray[np.float64]]] = []
+    for start, end, line in odd[:odds].tolist():
+        text = block[start:end]
+        values = None if text.lstrip().startswith(b";") else parse_lines(text)[0]
+        if values is None or values.shape[1] == 0:
+            strange.append((line, text))
+        else:
+            late.append((line, values))
+    if late:
+        numbers = np.concatenate([numbers, *(values for _, values in late)], axis=1)
+        line_of = np.concatenate([line_of, [line for line, _ in late]])
+        order = np.argsort(line_of)
+        numbers, line_of = numbers[:, order], line_of[order]
+    return numbers, line_of, strange, lines
+
+
+class SwfReader:
+    """Reads SWF. Sizes count processors; `partition` is the queue, else the partition."""
+
+    format: ClassVar[str] = "swf"
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._details = options.details
+        self._columns = Columns()
+        self._skipped = Skipped()
+        self._sources: list[str] = []
+        self._headers: list[dict[str, str]] = []
+        self._names: dict[str, dict[int, str]] = {"queue": {}, "partition": {}}
+
+    @staticmethod
+    def claims(head: bytes) -> bool:
+        """Return whether the first line that is not blank is a comment or 18 numbers."""
+        text = head.lstrip()
+        first = text.partition(b"\n")[0]
+        return text.startswith(b";") or len(parse_lines(first)[1]) == 1
+
+    def read(self, source: Source) -> None:
+        """Take in one file."""
+        self._sources.append(source.path)
+        header: dict[str, str] = {}
+        self._headers.append(header)
+        before = rows = 0
+        for block in source.line_blocks():
+            numbers, line_of, odd, lines = (scan_lines if COMPILING else parse_lines)(block)
+            first = line_of[0] if len(line_of) else lines
+            for line, text in odd:
+                if not text.lstrip().startswith(b";"):
+                    self._skip_odd(text, f"{source.path}:{before + line + 1}")
+                elif rows == 0 and line < first:
+                    self._note(text, header, before + line + 1)
+            self._append(numbers, line_of + before, _integer(header.get("UnixStartTime")) or 0)
+            before += lines
+            rows += numbers.shape[1]
+
+    def _skip_odd(self, text: bytes, where: str) -> None:
+        fields = len(text.split())
+        if fields == len(FIELDS):
+            self._skipped.add("a field is not a number", where)
+        else:
+            self._skipped.add(f"the line has not {len(FIELDS)} fields", where)
+
+    def _note(self, text: bytes, header: dict[str, str], line: int) -> None:
+        """Take in a comment line of the header; the first of a name counts."""
+        match = _HEADER.fullmatch(text)
+        if match is None:
+            return
+        name, value = match[1].decode(), match[2]
+        named = _NAMED.fullmatch(value)
+        if name in {"Queue", "Partition"} and named is not None:
+            shown = named[2].decode("utf-8", "backslashreplace")
+            self._names[name.lower()].setdefault(int(named[1][:18]), shown)
+        header.setdefault(name, value.decode("utf-8", "backslashreplace"))
+        size = _SIZE.match(value) if name in _MACHINE else None
+        if size is not None and not 0 < int(size[0]) <= MOST:
+            message = (
+                f"{name} is {size[0].decode()}, but a machine has 1 to {MOST:,} processors; put "
+                "the line right or take it out"
+            )
+            raise InputError(self._sources[-1], message, line=line)
+
+    def _append(self, numbers: NDArray[np.float64], line_of: NDArray[np.int64], start: int) -> None:
+        """Append the rows that are possible."""
+        field = dict(zip(FIELDS, numbers, strict=True))
+        given, machine = field["allocated"], _machine(self._headers[-1]) or MOST
+        asked = np.where(field["requested"] > 0, field["requested"], given)
+        bad = {
+            "a number is out of range": ~(np.abs(numbers) < _LARGEST).all(axis=0),
+            "the submit time is missing or negative": field["submit"] < 0,
+            "the wait time is negative": (field["wait"] < 0) & (field["wait"] != -1),
+            "the run time is negative": (field["run"] < 0) & (field["run"] != -1),
+            "it asks for no processors": ~(asked > 0),
+            "it asks for impossibly many processors": asked > MOST,
+            "it was given more processors than the machine has": given > np.maximum(machine, asked),
+        }
+        keep = np.ones(numbers.shape[1], np.bool_)
+        for reason, rows in bad.items():
+            wrong = np.flatnonzero(keep & rows)
+            if len(wrong):
+                where = f"{self._sources[-1]}:{line_of[wrong[0]] + 1}"
+                self._skipped.add(reason, where, len(wrong))
+                keep[wrong] = False
+        if not keep.all():
+            field = {name: values[keep] for name, values in field.items()}
+            asked = asked[keep]
+        submit = field["submit"] + start
+        wait = np.where(field["wait"] < 0, np.nan, field["wait"])
+        run = np.where(field["run"] < 0, np.nan, field["run"])
+        limit = field["requested_time"]
+        self._columns.append(
+            len(submit),
+            {
+                "submit": submit,
+                "start": submit + wait,
+                "end": submit + wait + run,
+                "run_time": run,
+                "wall_time": np.where(limit > 0, limit, np.inf),
+                "size": whole(asked),
+                "allocated": whole(field["allocated"]),
+                "memory": compact(field["requested_memory"]),
+                **{name: compact(np.floor(field[name])) for name in _KEPT},
+            },
+        )
+
+    def log(self) -> Log:
+        """Return everything taken in."""
+        if self._columns.rows == 0:
+            return self._log(Jobs.build(0), Outcomes.build(0), [], None)
+        keep = self._whole_jobs()
+        take = self._columns.take if keep is None else lambda name: self._columns.take(name)[keep]
+        assumptions: list[str] = []
+        numbers = take("job").astype(np.int64)
+        ids = unique_ids(numbers)
+        labels = None
+        if ids is not None:
+            labels = [str(number) for number in numbers.tolist()]
+            assumptions.append("job numbers occur twice, so jobs are told apart by their rows")
+        memory = take("memory").astype(np.int64)
+        texts = {
+            "user": number_codes(take("user"), {}),
+            "account": number_codes(take("group"), {}),
+            "partition": number_codes(take("queue"), self._names["queue"]),
+        }
+        if self._details:
+            texts["name"] = number_codes(take("application"), {})
+        partition = take("partition")
+        if texts["partition"] is None:
+            texts["partition"] = number_codes(partition, self._names["partition"])
+        wall_time = unless_constant(take("wall_time"), np.inf)
+        if wall_time is None:
+            assumptions.append("the log has no requested times")
+        jobs = Jobs.build(
+            len(numbers),
+            id=numbers if ids is None else ids,
+            label=labels,
+            submit=take("submit"),
+            wall_time=wall_time,
+            size=take("size"),
+            memory=unless_constant(np.where(memory > 0, memory * 1024, -1), -1),
+            names={name: coded[1] for name, coded in texts.items() if coded},
+            **{name: coded[0] for name, coded in texts.items() if coded},
+        )
+        edges = self._edges(numbers, jobs.id, take("before"), assumptions)
+        outcomes = Outcomes.build(
+            len(jobs),
+            start=unless_constant(take("start"), np.nan),
+            end=unless_constant(take("end"), np.nan),
+            run_time=take("run_time"),
+            size=unless_constant(take("allocated"), 0),
+            ending=_endings(take("status")),
+        )
+        return self._log(jobs, outcomes, assumptions, edges)
+
+    def _whole_jobs(self) -> NDArray[np.bool_] | None:
+        """Return which lines are not parts of a job that has a line of its own; None: all."""
+        part = np.isin(self._columns.look("status"), _PARTIAL)
+        if not part.any():
+            return None
+        numbers = self._columns.look("job")
+        part &= np.isin(numbers, numbers[~part])
+        self._skipped.add(
+            "the line is a part of a job that has a line of its own",
+            self._sources[0],
+            int(part.sum()),
+        )
+        return ~part if part.any() else None
+
+    def _edges(
+        self,
+        numbers: NDArray[np.int64],
+        ids: NDArray[np.int64],
+        before: NDArray[np.int64],
+        assumptions: list[str],
+    ) -> Edges | None:
+        """Return which job follows which (fields 17), as far as both are in the log."""
+        after = np.flatnonzero(before > 0)
+        if len(after) == 0:
+            return None
+        order = np.argsort(numbers, kind="stable")
+        place = np.searchsorted(numbers, before[after], sorter=order)
+        found = order[np.minimum(place, len(order) - 1)]
+        known = numbers[found] == before[after]
+        found, after = found[known], after[known]
+        assumptions.append(
+            counted("a job follows the one it names; think times are left out", len(after))
+        )
+        return Edges.build(len(after), before=ids[found], after=ids[after])
+
+    def _log(
+        self, jobs: Jobs, outcomes: Outcomes, assumptions: list[str], edges: Edges | None
+    ) -> Log:
+        cluster, said = self._cluster()
+        return Log(
+            jobs,
+            outcomes,
+            tuple(self._sources),
+            self.format,
+            edges=edges if edges is not None else Edges.build(0),
+            cluster=cluster,
+            assumptions=(*assumptions, *said),
+            skipped=self._skipped,
+        )
+
+    def _cluster(self) -> tuple[Cluster | None, list[str]]:
+        """Return the machine of the headers: MaxProcs processors, else MaxNodes."""
+        said: list[str] = []
+        sizes = set()
+        for header in self._headers:
+            size = _machine(header)
+            if size is not None and _integer(header.get("MaxProcs")) is None:
+                said.append("the log gives no MaxProcs: MaxNodes is taken for it")
+            sizes.add(size)
+        known = sorted(size for size in sizes if size is not None)
+        if len(sizes) > 1 and known:
+            said.append(f"the logs' machines differ: the largest, {known[-1]}, is taken")
+        if not any("UnixStartTime" in header for header in self._headers):
+            said.append("the log gives no UnixStartTime: its times count from 1970-01-01")
+        return (Cluster.uniform(known[-1]) if known else None), list(dict.fromkeys(said))
+
+
+def _machine(header: Mapping[str, str]) -> int | None:
+    """Return the processors of the machine that a header describes."""
+    return _integer(header.get("MaxProcs")) or _integer(header.get("MaxNodes"))
+
+
+def _integer(text: str | None) -> int | None:
+    """Return the whole number > 0 that a header value starts with."""
+    match = re.match(r"\s*(\d{1,12})\b", text or "", re.ASCII)
+    value = int(match[1]) if match else 0
+    return value if value > 0 else None
+
+
+def _endings(status: NDArray[np.int32]) -> NDArray[np.int8]:
+    """Return the `Ending` of each status."""
+    ending = np.full(len(status), Ending.UNKNOWN, np.int8)
+    for code, meaning in _ENDINGS.items():
+        ending[status == code] = meaning
+    return ending

@@ -1,0 +1,165 @@
+"""Jobs on their way in: submitted, judged, put off, until they wait in order of arrival."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.events import EventKind
+from rtsched.simulator.hearings import Hearings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Jobs
+    from rtsched.simulator.happenings import Happenings
+
+    Rows = NDArray[np.int64]
+
+FUTURE, ASKED, HELD, SLEEPING, QUEUED, RUNNING, ENDED, REJECTED, GONE = range(9)
+"""How far a job has come. GONE: cancelled, or wider than the machine."""
+
+
+class Intake:
+    """The jobs of a workload that have not started. Times are seconds from the first submission.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        `n` rows in order of (submit, id).
+    happenings : Happenings
+        Where arrivals and rejections are noted.
+    rejected : bool[n]
+        Who is turned away on arrival.
+    fits : bool[n]
+        Who can ever start; the others are let in and forgotten.
+    asks : bool
+        Whether arrivals are judged.
+
+    Attributes
+    ----------
+    status : int8[n]
+        How far each job has come.
+    queue : list of int
+        Rows of the jobs that wait to start, ascending.
+    asked : int64[k]
+        Rows of the jobs that are being judged.
+    arrived : int
+        Jobs submitted so far.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        happenings: Happenings,
+        rejected: NDArray[np.bool_],
+        fits: NDArray[np.bool_],
+        asks: bool,
+    ) -> None:
+        self._happenings, self._asks, self._fits = happenings, asks, fits
+        self._size = jobs.size
+        origin = jobs.submit[0] if len(jobs) else 0.0
+        self._submit, self._begin = jobs.submit - origin, jobs.begin - origin
+        self.status = np.where(rejected, REJECTED, FUTURE).astype(np.int8)
+        heard = rejected if asks else np.ones(len(jobs), np.bool_)
+        self._hearings = Hearings(self._submit, heard)
+        self._sleepers: list[tuple[float, int]] = []
+        self.queue: list[int] = []
+        self.asked = np.zeros(0, np.int64)
+        self.arrived = 0
+
+    @property
+    def head(self) -> int:
+        """The first job of the queue, -1: nobody waits."""
+        return self.queue[0] if self.queue else -1
+
+    def next_time(self) -> float:
+        """Return when the next job arrives, may begin or must be judged, inf if none will."""
+        time = self._hearings.next_time
+        if self.arrived < len(self._submit):
+            time = min(time, float(self._submit[self.arrived]))
+        return min(time, self._sleepers[0][0]) if self._sleepers else time
+
+    def take(self, now: float) -> None:
+        """Take in the jobs that are submitted, may begin, or must be judged by now."""
+        while self._sleepers and self._sleepers[0][0] <= now:
+            row = heapq.heappop(self._sleepers)[1]
+            if self.status[row] == SLEEPING:
+                self._enqueue(row)
+        while self.arrived < len(self._submit) and self._submit[self.arrived] <= now:
+            row, self.arrived = self.arrived, self.arrived + 1
+            self._happenings.add(now, EventKind.ARRIVED, row, int(self._size[row]))
+            if self.status[row] == REJECTED:
+                self._happenings.add(now, EventKind.REJECTED, row, 0)
+            elif not self._asks:
+                self._come_in(row, now)
+        if self._hearings.next_time <= now:
+            rows = self._hearings.take()
+            self.asked = rows[(self.status[rows] == FUTURE) | (self.status[rows] == HELD)]
+            self.status[self.asked] = ASKED
+
+    def answered(self, now: float) -> None:
+        """Let in the jobs that were asked about and of which nothing was said."""
+        self.admit(self.asked[self.status[self.asked] == ASKED], now)
+        self.asked = self.asked[:0]
+
+    def admit(self, rows: Rows, now: float) -> int:
+        """Let jobs in; return for how many it is too late."""
+        waits = (self.status[rows] == ASKED) | (self.status[rows] == HELD)
+        for row in rows[waits].tolist():
+            self._come_in(row, now)
+        return int((~waits).sum())
+
+    def reject(self, rows: Rows, now: float) -> int:
+        """Turn jobs away; return for how many it is too late."""
+        removed = self.remove(rows, REJECTED)
+        for row in removed.tolist():
+            self._happenings.add(now, EventKind.REJECTED, row, 0)
+        return len(rows) - len(removed)
+
+    def hold(self, rows: Rows, until: NDArray[np.float64], now: float) -> int:
+        """Have jobs judged again at `until`; return for how many it is too late."""
+        waits = self.status[rows] < RUNNING
+        self.remove(rows, HELD)
+        self._hearings.put_off(rows[waits], until[waits], now)
+        return int((~waits).sum())
+
+    def release(self, rows: Rows, now: float) -> int:
+        """Let held jobs in; return how many of the jobs were not held."""
+        held = rows[self.status[rows] == HELD]
+        self.admit(held, now)
+        return len(rows) - len(held)
+
+    def remove(self, rows: Rows, status: int) -> Rows:
+        """Take jobs that have not started out of the queue; return the rows of these."""
+        gone = rows[self.status[rows] < RUNNING]
+        self.status[gone] = status
+        leaving = set(gone.tolist())
+        self.queue = [row for row in self.queue if row not in leaving]
+        return gone
+
+    def start(self) -> int:
+        """Take the head out of the queue, as running, and return its row."""
+        row = self.queue.pop(0)
+        self.status[row] = RUNNING
+        return row
+
+    def waiting(self) -> Rows:
+        """Return the rows of the jobs that were let in and have not started, ascending."""
+        asleep = [row for _, row in self._sleepers if self.status[row] == SLEEPING]
+        return np.sort(np.array([*self.queue, *asleep], np.int64))
+
+    def _come_in(self, row: int, now: float) -> None:
+        if self._begin[row] > now:
+            self.status[row] = SLEEPING
+            heapq.heappush(self._sleepers, (float(self._begin[row]), row))
+        else:
+            self._enqueue(row)
+
+    def _enqueue(self, row: int) -> None:
+        self.status[row] = QUEUED if self._fits[row] else GONE
+        if self._fits[row]:
+            insort(self.queue, row)

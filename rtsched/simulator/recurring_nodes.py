@@ -1,0 +1,247 @@
+"""Exclusive nodes that do periodic work: each occurrence has its node to itself at a fixed time.
+
+An occurrence is a planned start like that of a promised job, in rows of the pool behind those of
+the workload. So queued jobs start around it, and EASY counts with it. Occurrences are laid out as
+far ahead as the longest job asks for time, and further, before that is used up. A plan must leave
+them their time: one that does not delays them. A rigid job that fits between no two occurrences is
+turned away on arrival; one whose nodes never have a gap in common is given up when nothing else
+happens any more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+from rtsched.kernels import pool as kernel
+from rtsched.kernels import pool_commands as command
+from rtsched.model.events import Events
+from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Finding, Placement
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import Course, Instant, Settled
+from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs, Periodic
+    from rtsched.model.snapshot import Snapshot
+
+PATIENCE = 64
+"""Layouts with no job that runs or is to come, after which those that wait never start."""
+
+
+class RecurringNodes(ExclusiveNodes):
+    """A batch system on exclusive nodes with periodic work.
+
+    Parameters
+    ----------
+    jobs, run_time, cluster, **others
+        As `ExclusiveNodes` takes them; no node events.
+    periodic : Periodic
+        Recurring work, at least one row. That of nodes out of service is left out.
+
+    Raises
+    ------
+    ConfigError
+        If occurrences on one node overlap.
+    ShapeError
+        If nodes would change, or for what `ExclusiveNodes` refuses.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        run_time: NDArray[np.float64],
+        cluster: Cluster,
+        *given: Any,
+        periodic: Periodic,
+        settled: Settled = Settled(),  # noqa: B008 - immutable
+        **others: Any,
+    ) -> None:
+        if others.get("node_events"):
+            raise ShapeError("nodes with periodic work do not change their state")
+        check_apart(periodic, cluster)
+        self._periodic = periodic
+        self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))
+        self._count = n = len(jobs)
+        wall = jobs.wall_time[np.isfinite(jobs.wall_time)]
+        self._ahead = float(wall.max(initial=0.0)) / float(cluster.nodes.speed.min(initial=1.0))
+        self._stretch = max(self._ahead, 4.0 * float(self._work.period.max(initial=0.0)), 1.0)
+        period = self._work.period
+        room = int(np.ceil((self._ahead + self._stretch) / period + 2.0).sum()) + len(period) + 1
+        self._laid = Schedule.empty()
+        self._until, self._still = -np.inf, 0
+        self._findings = without_gap(jobs, self._work, cluster)
+        super().__init__(
+            _extended(jobs, room if n else 0),
+            np.concatenate([run_time, np.full(room if n else 0, np.inf)]),
+            cluster,
+            *given,
+            settled=_settled(settled, self._findings, n, room if n else 0),
+            **others,
+        )
+        if n:
+            self._pool.jobs["submit"][n:] = np.inf
+            self._lay_out(self.origin)
+
+    def _lay_out(self, now: float) -> None:
+        """Lay out the occurrences of the next stretch, and have the loop stop before its end."""
+        tick, status = self._count, self._pool.jobs["status"]
+        until = now + self._ahead + self._stretch
+        begun = self._until if np.isfinite(self._until) else now - self._stretch
+        node, start, end = occurrences(self._work, begun, until)
+        new = (start >= self._until) & (end > now)
+        node, start, end = node[new], np.maximum(start[new], now), end[new]
+        waits = status[self._rows.find(self._laid.entries.job)] == kernel.FUTURE
+        kept = self._laid.take(np.flatnonzero(waits))
+        used = np.zeros(len(status), np.bool_)
+        used[: tick + 1] = True
+        used[self._rows.find(kept.entries.job)] = True
+        used |= status == kernel.RUNNING
+        rows = np.flatnonzero(~used)[: len(node)]
+        status[rows] = kernel.FUTURE
+        added = Schedule.build(
+            self.jobs.id[rows], start, end, np.arange(len(rows) + 1), node.astype(np.int32)
+        )
+        self._laid, self._until = Schedule.joined([kept, added]), until
+        self._lay_plan(self._plan_left())
+        status[tick] = kernel.FUTURE
+        if self._goes_on(status[:tick]):
+            wake = np.array([until - self._ahead - self.origin])
+            self._change(command.HOLD, np.array([tick]), wake)
+
+    def _goes_on(self, status: NDArray[np.int8]) -> bool:
+        """Return whether some job may still start."""
+        if (status == kernel.RUNNING).any() or self._state["upcoming"] < self._count:
+            self._still = 0
+        else:
+            self._still += 1
+        if self._still == PATIENCE:
+            self._give_up(np.flatnonzero(status < kernel.ENDED))
+        return bool((status < kernel.ENDED).any())
+
+    def _give_up(self, rows: NDArray[np.int64]) -> None:
+        """Cancel jobs that would wait forever, and say so of them."""
+        self._change(command.CANCEL, rows)
+        numbers: dict[str, NDArray[Any]] = {
+            "nodes": self.jobs.size[rows],
+            "seconds": self.jobs.wall_time[rows],
+        }
+        told = {name: values.astype(np.float64) for name, values in numbers.items()}
+        self._findings += (Finding(STARVED, rows.astype(np.int64), told),)
+
+    def _lay_plan(self, plan: Schedule) -> None:
+        """Put a plan in place of the present one, beside the occurrences to come."""
+        waits = self._pool.jobs["status"][self._rows.find(self._laid.entries.job)] == kernel.FUTURE
+        self._laid = self._laid.take(np.flatnonzero(waits))
+        super()._lay_plan(Schedule.joined([self._of_jobs(plan), self._laid]))
+
+    def _of_jobs(self, plan: Schedule) -> Schedule:
+        rows = self._rows.find(plan.entries.job)
+        return plan.take(np.flatnonzero(rows < self._count))
+
+    def advance(self, most: int | None = None) -> Instant:
+        """Run until something must be answered, or after about `most` more arrivals."""
+        while True:
+            instant = super().advance(most)
+            ticks = instant.arrivals == self._count
+            if not ticks.any():
+                break
+            self._lay_out(self.now)
+            instant = instant._replace(arrivals=instant.arrivals[~ticks])
+            if len(instant.arrivals) or instant.passes or instant.early_end:
+                break
+        early = instant.early_end and len(self._of_jobs(self._plan_left())) > 0
+        return instant._replace(early_end=early, arrived=min(instant.arrived, self._count))
+
+    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
+        """Return what policies may see now; occurrences are in `periodic` alone."""
+        seen = super().snapshot(states)
+        queued = self._rows.find(seen.queued.id) < self._count
+        running = self._rows.find(seen.running.id) < self._count
+        return replace(
+            seen,
+            queued=seen.queued.take(np.flatnonzero(queued)),
+            running=seen.running.take(np.flatnonzero(running)),
+            allocations=seen.allocations.take(np.flatnonzero(running)),
+            plan=self._of_jobs(seen.plan),
+            periodic=self._periodic,
+        )
+
+    def events(self) -> Events:
+        """Return what happened to jobs since the last time it was asked."""
+        told = super().events()
+        rows = np.flatnonzero(self._rows.find(told.jobs.id) < self._count)
+        return Events(told.rows.take(rows), told.jobs.take(rows))
+
+    def course(self) -> Course:
+        """Return what happened to each job so far."""
+        course = super().course()
+        mine: dict[str, Any] = {
+            name: None if every is None else every[: self._count]
+            for name, every in course._asdict().items()
+        }
+        return Course(**mine)._replace(findings=self._findings + course.findings)
+
+    def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k]."""
+        offsets, nodes = super().node_rows()
+        offsets = offsets[: self._count + 1]
+        return offsets, nodes[: int(offsets[-1])]
+
+    def occupied(self) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+        """Return node, start and end of the occurrences that hold their nodes or did so last."""
+        table = self._pool.jobs[self._count + 1 :]
+        known = np.isfinite(table["start"])
+        start = table["start"][known] + self.origin
+        return table["first"][known].copy(), start, table["end"][known] + self.origin
+
+
+def _extended(jobs: Jobs, room: int) -> Jobs:
+    """Return the jobs and, behind them, rows for occurrences and for the stops to lay them out."""
+    if not room:
+        return jobs
+    rows = np.concatenate([np.arange(len(jobs)), np.full(room, len(jobs) - 1)])
+    behind = np.arange(1, room + 1)
+    last = math.ceil(float(jobs.submit[-1])) + 1.0
+    return jobs.take(rows).replace(
+        id=np.concatenate([jobs.id, jobs.id.max() + behind]),
+        submit=np.concatenate([jobs.submit, last + behind]),
+        begin=np.concatenate([jobs.begin, np.full(room, -np.inf)]),
+        wall_time=np.concatenate([jobs.wall_time, np.full(room, np.inf)]),
+        deadline=np.concatenate([jobs.deadline, np.full(room, np.inf)]),
+        size=np.concatenate([jobs.size, np.ones(room, np.int32)]),
+        kind=np.concatenate([jobs.kind, np.zeros(room, np.int8)]),
+        memory=np.concatenate([jobs.memory, np.full(room, -1, np.int64)]),
+        association=np.concatenate([jobs.association, np.full(room, -1, np.int32)]),
+    )
+
+
+def _settled(settled: Settled, refused: tuple[Finding, ...], n: int, room: int) -> Settled:
+    """Return settled answers that also turn away `refused`, with no opinion on `room` more rows."""
+    reject, priority, placement = settled
+    if reject is not None or refused:
+        full = np.zeros(n + room, np.bool_)
+        full[:n] = False if reject is None else reject
+        for finding in refused:
+            full[finding.rows] = True
+        reject = full
+    if priority is not None:
+        priority = np.concatenate([priority, np.zeros(room)])
+    if placement is not None:
+        placement = Placement(
+            np.concatenate([placement.size, np.zeros(room, np.int32)]),
+            np.concatenate([placement.node_set, np.full(room, -1, np.int32)]),
+            placement.node_sets,
+            placement.fractions,
+        )
+    return Settled(reject, priority, placement)

@@ -1,0 +1,234 @@
+"""Lay out the arrays of a pool of exclusive nodes for one workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+from rtsched.kernels import pool as kernel
+from rtsched.kernels.pool_claims import CLAIM, OFFER, REQUEST, SUBMITTER
+from rtsched.model.cluster import NodeState
+from rtsched.simulator.given import check_lengths, check_node_events, check_order
+from rtsched.simulator.sizes import fastest, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+    from rtsched.simulator.interface import Asks, NodeEvent, Settled, SystemSettings
+    from rtsched.simulator.nodesets import NodeSets
+
+LOOPS = {
+    "fcfs": kernel.FCFS,
+    "easy": kernel.EASY,
+    "conservative": kernel.CONSERVATIVE,
+    "serial": kernel.SERIAL,
+    "negotiator": kernel.NEGOTIATOR,
+}
+
+
+def lay_out(
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    cluster: Cluster,
+    settings: SystemSettings,
+    asks: Asks,
+    settled: Settled,
+    node_events: Sequence[NodeEvent],
+    sets: NodeSets,
+    origin: float,
+) -> kernel.Pool:
+    """Return the pool before its first instant.
+
+    Raises
+    ------
+    ShapeError
+        If arrays differ in length, jobs are not in order of (submit, id), or a node set or node
+        event names a node that does not exist.
+    """
+    _check(jobs, run_time, cluster, settled, node_events)
+    group = sets.of_jobs(jobs, cluster)
+    if settled.placement is not None:
+        placed = sets.of_placement(settled.placement)
+        group = np.where(placed >= 0, placed, group)
+    extended = bool(
+        settings.order != "arrival"
+        or settings.loop == "negotiator"
+        or len(sets)
+        or len(node_events)
+        or (len(jobs) and (jobs.begin > jobs.submit).any())
+    )
+    pool = _blank(len(jobs), len(cluster), extended, settings.loop == "conservative")
+    _fill_jobs(pool, jobs, run_time, settled)
+    _resize(pool, jobs, run_time, settings, settled, len(cluster))
+    if extended:
+        _fill_more(pool, jobs, settings, settled, group, origin)
+    _fill_nodes(pool, cluster)
+    _fill_state(pool, settings, asks, extended)
+    pool.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
+    group_of, group_nodes = sets.arrays()
+    return pool._replace(
+        group_of=group_of, group_nodes=group_nodes, node_events=_events(node_events, origin)
+    )
+
+
+def _check(
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    cluster: Cluster,
+    settled: Settled,
+    node_events: Sequence[NodeEvent],
+) -> None:
+    given: dict[str, NDArray[Any] | None] = {
+        "run times": run_time,
+        "rejections": settled.reject,
+        "priorities": settled.priority,
+    }
+    if settled.placement is not None:
+        given["sizes"] = settled.placement.size
+    check_lengths(jobs, given)
+    check_order(jobs)
+    check_node_events(node_events, len(cluster))
+    if any(not np.isnan(event.foreign_load) for event in node_events):
+        raise ShapeError("nodes of machine 'exclusive' have no foreign load")
+
+
+def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return `n` records of a kind, at least one; memory is used as rows are touched."""
+    return np.zeros(max(n, 1), kind)
+
+
+def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
+    """Return a pool of `n` jobs and `m` nodes with nothing filled in."""
+    words = -(-m // 32)
+    return kernel.Pool(
+        state=_zeros(1, kernel.STATE),
+        jobs=np.zeros(n, kernel.JOB),
+        more=_zeros(n if extended else 1, kernel.MORE),
+        queue=_zeros(n + 1, kernel.SLOT),
+        blocks=_zeros(n // 64 + 1, kernel.TIMED),
+        nodes=_zeros(m, kernel.NODE),
+        words=np.zeros(words, np.int64),
+        top=np.zeros(-(-words // 32), np.int64),
+        ends=_zeros(m + 1, kernel.TIMED),
+        running=_zeros(m + 1, kernel.TIMED),
+        sleepers=_zeros(n + 1, kernel.TIMED),
+        again=np.zeros(n, np.int64),
+        asked=np.zeros(n, np.int64),
+        node_events=np.zeros(0, kernel.TIMED),
+        events=np.zeros(0, kernel.EVENT),
+        log_nodes=np.zeros(0, np.int32),
+        log_at=np.zeros(0, np.int64),
+        plan=np.zeros(0, kernel.PLANNED_START),
+        plan_nodes=np.zeros(0, np.int32),
+        span_of=np.zeros(m + 1, np.int64),
+        spans=np.zeros(0, kernel.SPAN),
+        awaited=np.zeros(0),
+        group_of=np.zeros(1, np.int64),
+        group_nodes=np.zeros(0, np.int32),
+        profile=_zeros(2 * (n + m) + 8 if conservative else 1, kernel.TIMED),
+        rows=np.zeros(n, np.int64),
+        values=np.zeros(n, np.float64),
+        picks=np.zeros(m, np.int64),
+        sweep=_zeros(2 * m, kernel.TIMED),
+        requests=_zeros(1, REQUEST),
+        claims=_zeros(1, CLAIM),
+        offers=_zeros(1, OFFER),
+        submitters=_zeros(1, SUBMITTER),
+    )
+
+
+def _fill_jobs(
+    pool: kernel.Pool, jobs: Jobs, run_time: NDArray[np.float64], settled: Settled
+) -> None:
+    table = pool.jobs
+    table["submit"] = jobs.submit
+    if len(jobs):
+        table["submit"] -= jobs.submit[0]
+    table["run"] = run_time
+    table["wall"] = jobs.wall_time
+    table["width"] = jobs.size
+    table["start"] = table["end"] = np.nan
+    table["first"] = -1
+    if settled.reject is not None:
+        table["status"][settled.reject] = kernel.REJECTED
+
+
+def _resize(
+    pool: kernel.Pool,
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    settings: SystemSettings,
+    settled: Settled,
+    nodes: int,
+) -> None:
+    """Give jobs the sizes settled beforehand, or in a serial system the fastest ones."""
+    size = None if settled.placement is None else settled.placement.size
+    if settings.loop == "serial" and nodes > 0:
+        best = fastest(jobs, nodes)
+        size = best if size is None else np.where(size > 0, size, best)
+    if size is not None and size.any():
+        table = pool.jobs
+        table["width"], table["run"], table["wall"] = scaled(jobs, run_time, size)
+
+
+def _fill_more(
+    pool: kernel.Pool,
+    jobs: Jobs,
+    settings: SystemSettings,
+    settled: Settled,
+    group: NDArray[np.int32],
+    origin: float,
+) -> None:
+    more = pool.more[: len(jobs)]
+    more["begin"] = jobs.begin - origin
+    more["group"] = group
+    if settings.order == "deadline":
+        more["key"] = jobs.deadline
+    elif settings.order == "priority" and settled.priority is not None:
+        more["key"] = -settled.priority
+    elif settings.order == "arrival" and settings.loop == "negotiator":
+        more["key"] = jobs.nice
+
+
+def _fill_nodes(pool: kernel.Pool, cluster: Cluster) -> None:
+    nodes, m = pool.nodes, len(cluster)
+    nodes["row"] = nodes["next"] = -1
+    nodes["window"] = np.inf
+    nodes["state"] = NodeState.DOWN
+    nodes["speed"][:m] = cluster.nodes.speed
+    nodes["state"][:m] = cluster.nodes.state
+    usable = np.flatnonzero(cluster.usable)
+    np.bitwise_or.at(pool.words, usable >> 5, np.int64(1) << (usable & 31))
+    filled = np.flatnonzero(pool.words)
+    np.bitwise_or.at(pool.top, filled >> 5, np.int64(1) << (filled & 31))
+    pool.state[0].free = len(usable)
+    pool.state[0].uneven = bool((cluster.nodes.speed != 1.0).any())
+
+
+def _fill_state(pool: kernel.Pool, settings: SystemSettings, asks: Asks, extended: bool) -> None:
+    state = pool.state[0]
+    state.loop = LOOPS[settings.loop]
+    state.depth = settings.depth
+    state.by_key = settings.order != "arrival" or settings.loop == "negotiator"
+    state.extended = extended
+    state.requeue = settings.requeue
+    state.keeps_shadow = settings.loop != "negotiator"
+    state.now = -np.inf
+    state.next_reserved = np.inf
+    state.pause_at = len(pool.jobs) + 1
+    state.ask_arrivals, state.ask_passes = asks.arrivals, asks.passes
+    state.ask_early, state.ask_nodes = asks.early_ends, asks.nodes
+
+
+def _events(node_events: Sequence[NodeEvent], origin: float) -> NDArray[Any]:
+    """Return node events in order of time, those of one instant in the order given."""
+    table = np.zeros(len(node_events), kernel.TIMED)
+    for entry, event in zip(table, sorted(node_events, key=lambda event: event.time), strict=True):
+        entry["time"], entry["row"], entry["width"] = event.time - origin, event.node, event.state
+    return table
