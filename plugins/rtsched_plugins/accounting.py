@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.accounts import Accounts
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
+    from rtsched.api import Accounts, Cluster, Jobs
 
     Floats = NDArray[np.float64]
 

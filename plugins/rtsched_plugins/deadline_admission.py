@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.core.plan_repair import restored
-from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
-from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched.api import Finding, Jobs, Kind, Reason, Schedule, Verdict, Verdicts, places, restored
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.ledger import Ledger, Standing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Snapshot
     from rtsched_plugins.ledger import NodeAware, Planner
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - the state is decoded by its annotations
 
-from rtsched.model.events import EventKind
-from rtsched.model.state import State
+from rtsched.api import EventKind, State
 
 if TYPE_CHECKING:
-    from rtsched.model.events import Events
+    from rtsched.api import Events
 
 OCCASIONS = (EventKind.ARRIVED, EventKind.ENDED, EventKind.NODE_CHANGED)
 """What may be the cause of the next question."""

@@ -17,14 +17,12 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.verdicts import Placement
+from rtsched.api import Placement, hookimpl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
+    from rtsched.api import Cluster, Jobs
 
 
 class Fastest:

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.api import Finding, Reason, Verdict, Verdicts
 from rtsched.kernels.ideal import fill
-from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Cluster, Jobs, Snapshot
     from rtsched_plugins.accounting import Tree
 
 

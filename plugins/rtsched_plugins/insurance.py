@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Snapshot
     from rtsched_plugins.kernels.admission import Tasks
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from rtsched.model.jobs import Kind
-from rtsched.model.schedule import Schedule
+from rtsched.api import Kind, Schedule
 from rtsched_plugins.insurance import (
     NOTHING,
     Insurance,
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Nodes
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Jobs, Nodes, Snapshot
     from rtsched_plugins.kernels.admission_events import Prepared
 
 

@@ -17,13 +17,10 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.jobs import Kind
-from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched.api import Finding, Kind, Reason, Verdict, Verdicts, hookimpl
 
 if TYPE_CHECKING:
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
+    from rtsched.api import Cluster, Jobs
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

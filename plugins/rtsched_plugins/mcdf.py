@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.verdicts import Reason
+from rtsched.api import Reason, hookimpl
 from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission
 from rtsched_plugins.insurance import Insurance
 from rtsched_plugins.kernels.admission import (
@@ -36,9 +35,7 @@ from rtsched_plugins.ledger import Rules
 from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Verdicts
+    from rtsched.api import Jobs, Snapshot, Verdicts
 
 ORDERS = {"cost-derivative": BY_COST, "arrival": BY_ARRIVAL, "deadline": BY_DEADLINE}
 NODE_RULES = {"fewest": LEAST_NODES, "fastest": FASTEST_NODES}

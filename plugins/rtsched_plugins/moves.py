@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.api import NodeState, Schedule
 from rtsched.kernels.delays import MigrationCost, migration_pause, slowest
-from rtsched.model.cluster import NodeState
-from rtsched.model.schedule import Schedule
 from rtsched_plugins.requests import Requests
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Snapshot
     from rtsched_plugins.mapping import Mapping
 
     Nodes = NDArray[np.int32]

@@ -22,10 +22,16 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook, job_columns
-from rtsched.model.state import State
-from rtsched.model.verdicts import Terms
+from rtsched.api import (
+    FAIR_SHARE,
+    OBSERVE,
+    CompiledHook,
+    State,
+    Terms,
+    compiled_hook,
+    hookimpl,
+    job_columns,
+)
 from rtsched_plugins.accounting import Settings, begin, lay_out, resume
 from rtsched_plugins.kernels import multifactor as kernel
 from rtsched_plugins.kernels.usage import KEPT
@@ -33,11 +39,7 @@ from rtsched_plugins.kernels.usage import KEPT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rtsched.model.accounts import Accounts
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Accounts, Cluster, Events, Jobs, Snapshot
 
 MOST = 2**32 - 1
 """Slurm's weights are unsigned 32-bit integers."""

@@ -31,7 +31,7 @@ from rtsched_plugins.node_queues import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Cluster
+    from rtsched.api import Cluster
     from rtsched_plugins.kernels.scan_balance import Leave
     from rtsched_plugins.kernels.scan_tasks import Whole
     from rtsched_plugins.node_queues import Machine, Queues

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from rtsched.model.events import EventKind
+from rtsched.api import EventKind
 from rtsched_plugins.node_balance import rebalanced
 from rtsched_plugins.node_queues import (
     JOB,
@@ -24,8 +24,7 @@ from rtsched_plugins.node_queues import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.events import Events
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Events, Snapshot
     from rtsched_plugins.node_balance import Terms
     from rtsched_plugins.node_queues import Queues
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtsched.model.state import State
+from rtsched.api import State
 from rtsched_plugins.kernels.scan_grid import neighbours, sides, walk
 
 if TYPE_CHECKING:
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
+    from rtsched.api import Cluster, Jobs
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -20,10 +20,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.events import EventKind
-from rtsched.model.snapshot import places
-from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched.api import EventKind, Finding, Reason, Verdict, Verdicts, hookimpl, places
 from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
@@ -34,9 +31,7 @@ from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Events, Jobs, Snapshot
 
 ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY, "in-turn": IN_TURN}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.model.state import State
+from rtsched.api import State
 from rtsched_plugins.kernels.fractions import plan_fractions
 from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
 from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare

@@ -22,8 +22,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.verdicts import Placement
+from rtsched.api import Placement, hookimpl
 from rtsched_plugins.node_balance import Terms
 from rtsched_plugins.node_events import told
 from rtsched_plugins.node_queues import (
@@ -46,10 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Cluster, Events, Jobs, Snapshot
 
     Ints = NDArray[np.int64]
 

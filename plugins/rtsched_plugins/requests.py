@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.model.jobs import Kind
+from rtsched.api import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
+    from rtsched.api import Cluster, Jobs
 
     Mask = NDArray[np.bool_]
 

@@ -21,11 +21,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from rtsched.core.hookspecs import hookimpl
+from rtsched.api import DelayClasses, EventKind, Kind, Placement, hookimpl
 from rtsched.kernels.delays import MigrationCost, slowness
-from rtsched.model.events import EventKind
-from rtsched.model.jobs import Kind
-from rtsched.model.verdicts import DelayClasses, Placement
 from rtsched_plugins.delay_records import Recorded, delays_of, recorded
 from rtsched_plugins.kernels.delay_classes import class_bounds
 from rtsched_plugins.mapping import Field, Mapping
@@ -37,10 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Cluster, Events, Jobs, Snapshot
 
 
 class _Scale(NamedTuple):

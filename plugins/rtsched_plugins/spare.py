@@ -23,19 +23,13 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.events import EventKind
-from rtsched.model.state import State
-from rtsched.model.verdicts import Reason
+from rtsched.api import EventKind, Reason, State, hookimpl
 from rtsched_plugins.spare_batch import Batch
 from rtsched_plugins.spare_edf import EdfForm
 from rtsched_plugins.spare_gaps import GapForm
 
 if TYPE_CHECKING:
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Verdicts
+    from rtsched.api import Events, Jobs, Snapshot, Verdicts
     from rtsched_plugins.spare_form import Form
 
 

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.model.schedule import Schedule
-from rtsched.model.verdicts import Finding, Verdict, Verdicts
+from rtsched.api import Finding, Schedule, Verdict, Verdicts
 from rtsched_plugins.spare_form import Place, bounded, known_places, least_offer
 from rtsched_plugins.task_graphs import graphs_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Reason
+    from rtsched.api import Jobs, Reason, Snapshot
     from rtsched_plugins.spare import Spare
     from rtsched_plugins.spare_form import Form
     from rtsched_plugins.task_graphs import Graph

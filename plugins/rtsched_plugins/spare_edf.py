@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.api import Schedule
 from rtsched.kernels.edf import NEVER, grid, hyperperiods, periodic_work, reserve
-from rtsched.model.schedule import Schedule
 from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph
 from rtsched_plugins.spare_form import Place, Trial, usable_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Jobs, Snapshot
     from rtsched_plugins.task_graphs import Graph
 
 

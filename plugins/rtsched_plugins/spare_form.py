@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from rtsched.model.jobs import Kind
+from rtsched.api import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Jobs, Snapshot
     from rtsched_plugins.task_graphs import Graph
 
 

@@ -16,9 +16,7 @@ from rtsched_plugins.spare_form import Place, Trial, usable_nodes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs, Periodic
-    from rtsched.model.schedule import Schedule
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Jobs, Periodic, Schedule, Snapshot
     from rtsched_plugins.task_graphs import Graph
 
     Intervals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]

@@ -24,11 +24,17 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.core.hookspecs import hookimpl
-from rtsched.errors import ShapeError
-from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
-from rtsched.model.state import State
-from rtsched.model.verdicts import Reason, Terms
+from rtsched.api import (
+    FAIR_SHARE,
+    OBSERVE,
+    CompiledHook,
+    Reason,
+    ShapeError,
+    State,
+    Terms,
+    compiled_hook,
+    hookimpl,
+)
 from rtsched_plugins.accounting import Tree
 from rtsched_plugins.ideal_finish import IdealFinish
 from rtsched_plugins.kernels import ste as kernel
@@ -36,12 +42,7 @@ from rtsched_plugins.kernels import ste as kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rtsched.model.accounts import Accounts
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Verdicts
+    from rtsched.api import Accounts, Cluster, Events, Jobs, Snapshot, Verdicts
 
     Floats = NDArray[np.float64]
 

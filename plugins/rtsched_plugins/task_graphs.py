@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Edges, Jobs
+    from rtsched.api import Edges, Jobs
 
 
 class Graph(NamedTuple):

@@ -15,7 +15,7 @@ from rtsched_plugins.kernels.fractions import staggered_fractions, unequal_plan_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.cluster import Nodes
+    from rtsched.api import Nodes
     from rtsched_plugins.ledger import Planner, Rules
 
 

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.api import Kind, Placement
 from rtsched.kernels.delays import delay
-from rtsched.model.jobs import Kind
-from rtsched.model.verdicts import Placement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.schedule import Schedule
+    from rtsched.api import Jobs, Schedule
     from rtsched_plugins.mapping import Mapping
     from rtsched_plugins.requests import Requests
 

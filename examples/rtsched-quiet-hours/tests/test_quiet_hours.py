@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
-from rtsched.model.verdicts import Verdict
+from rtsched.api import Verdict
 from rtsched.testing import PluginConformance, make_jobs, make_snapshot
 
 from rtsched_quiet_hours import QuietHours

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.errors import ShapeError
+from rtsched.api import ShapeError
 from rtsched.kernels.delays import delay
 
 if TYPE_CHECKING:

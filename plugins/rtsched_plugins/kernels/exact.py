@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.errors import ShapeError
+from rtsched.api import ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.api import EventKind
 from rtsched.kernels.compiling import compiled
-from rtsched.model.events import EventKind
 from rtsched_plugins.kernels.fair_share import factor
 from rtsched_plugins.kernels.usage import (
     ASSOCIATION,

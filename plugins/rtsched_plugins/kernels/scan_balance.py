@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from rtsched.errors import ShapeError
+from rtsched.api import ShapeError
 from rtsched_plugins.kernels.exact import checked, divided, scan
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.errors import ShapeError
+from rtsched.api import ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rtsched.errors import ShapeError
+from rtsched.api import ShapeError
 from rtsched_plugins.kernels.exact import checked, divided, scan
 from rtsched_plugins.kernels.scan_balance import balanced
 

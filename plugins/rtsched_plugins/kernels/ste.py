@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rtsched.api import EventKind
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.ideal import fill, kept, weight
-from rtsched.model.events import EventKind
 
 if TYPE_CHECKING:
     import numpy as np

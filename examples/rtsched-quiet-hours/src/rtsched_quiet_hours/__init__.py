@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import numpy as np
 from msgspec import Meta
-from rtsched.core.hookspecs import hookimpl
-from rtsched.model.verdicts import Finding, Reason, Verdict, Verdicts
+from rtsched.api import Finding, Reason, Verdict, Verdicts, hookimpl
 
 if TYPE_CHECKING:
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.api import Jobs, Snapshot
 
 DAY = 86400.0
 Hour = Annotated[float, Meta(ge=0, lt=24)]

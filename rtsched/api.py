@@ -1,0 +1,74 @@
+"""Every name that the author of a plug-in needs; `rtsched.testing` has those for its tests.
+
+    from rtsched.api import Reason, Verdicts, hookimpl
+
+The hooks and their rules are in `rtsched.core.hookspecs`. Names that are not here, and not in
+`rtsched.testing`, may change in any release.
+"""
+
+from rtsched.core.chain import Chain, Member
+from rtsched.core.cycle import observe, steer
+from rtsched.core.hookspecs import hookimpl
+from rtsched.core.plan_repair import restored
+from rtsched.errors import ShapeError
+from rtsched.kernels.hooks import (
+    FAIR_SHARE,
+    OBSERVE,
+    CompiledHook,
+    compiled_hook,
+    job_columns,
+)
+from rtsched.model.accounts import Accounts
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.events import EventKind, EventRows, Events
+from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
+from rtsched.model.schedule import Entries, Schedule
+from rtsched.model.snapshot import Snapshot, places
+from rtsched.model.state import State
+from rtsched.model.verdicts import (
+    DelayClasses,
+    Finding,
+    Placement,
+    Reason,
+    Terms,
+    Verdict,
+    Verdicts,
+)
+
+__all__ = [
+    "FAIR_SHARE",
+    "OBSERVE",
+    "Accounts",
+    "Chain",
+    "Cluster",
+    "CompiledHook",
+    "DelayClasses",
+    "Edges",
+    "Entries",
+    "EventKind",
+    "EventRows",
+    "Events",
+    "Finding",
+    "Jobs",
+    "Kind",
+    "Member",
+    "NodeState",
+    "Nodes",
+    "Periodic",
+    "Placement",
+    "Reason",
+    "Schedule",
+    "ShapeError",
+    "Snapshot",
+    "State",
+    "Terms",
+    "Verdict",
+    "Verdicts",
+    "compiled_hook",
+    "hookimpl",
+    "job_columns",
+    "observe",
+    "places",
+    "restored",
+    "steer",
+]
