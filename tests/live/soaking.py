@@ -103,20 +103,21 @@ class Soak:
             **dict(self.done),
             "restarts of the daemon": len(self.pids) - 1,
         }
-        for name in Sample._fields[1:]:
+        for name in ("daemon_kib", "child_kib"):
             quarters = self.quarters(name)
             found[f"{name}, median of each quarter"] = quarters
-            if name.endswith("_kib"):
-                found[f"{name}, last quarter over second"] = quarters[3] / max(quarters[1], 1)
+            found[f"{name}, last quarter over second"] = quarters[3] / max(quarters[1], 1)
+        for name in ("daemon_files", "child_files"):  # commands that just run have files open too
+            found[f"{name}, fewest of each quarter"] = self.quarters(name, min)
         found["explained log events"] = dict(self.explained)
         found["unexplained log lines"] = self.unexplained
         return found
 
-    def quarters(self, name: str) -> list[float]:
-        """Return the median of a figure in each quarter of the time."""
+    def quarters(self, name: str, of: Callable[[Sequence[float]], float] = median) -> list[float]:
+        """Return the median, or something else, of a figure in each quarter of the time."""
         values = [getattr(sample, name) for sample in self.samples]
         size = max(1, len(values) // 4)
-        return [median(values[at * size : (at + 1) * size or None]) for at in range(4)]
+        return [of(values[at * size : (at + 1) * size or None]) for at in range(4)]
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_an_offer_means_the_same_in_another_zone(live: Live) -> None:
             check=False,
         )
         found = re.search(r"Submitted batch job (\d+)", done.stdout)
-        return Said(int(found[1]) if found else 0, done.stdout + done.stderr, 0.0)
+        return Said(int(found[1]) if found else 0, done.stdout + done.stderr, 0.0, 0.0)
 
     refused = submitted("--deadline=now+250")
     assert re.search(r"Feasible: [\d: -]+ \+0[12]00 \(--deadline=uts\d+\)", refused.text)

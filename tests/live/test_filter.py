@@ -362,7 +362,7 @@ def test_what_is_not_on_the_daemons_list_may_be_changed(site: Site, policy: str)
         site.submit("--begin=now+1hour", "--time=5", *more)["JobId"] for more in ((), ("-a1-3",))
     ]
     listed = site.cluster.path("/run/rtsched/promised_jobs")
-    tasks = [jobs[0], jobs[1], f"{jobs[1]}_2", f"{jobs[1]}_[1,3]"]
+    tasks = [jobs[0], jobs[1], f"{jobs[1]}_2", f"{jobs[1]}_3"]
     try:
         for promised in ([], jobs):
             listed.write_text("\n".join(["rtsched-promised-jobs 1 0", *promised, "end", ""]))
