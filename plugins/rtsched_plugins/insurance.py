@@ -136,7 +136,7 @@ def held_longer(
     if not promised.any() or not spare.any():
         return free
     some = runs.take(np.flatnonzero(promised))
-    of = np.repeat(np.arange(len(some)), np.diff(some.indptr))
+    of = some.rows()
     losses = np.zeros(len(some), np.int64)
     np.maximum.at(losses, of, spare[some.nodes])
     ends = some.entries.end + losses * (some.entries.end - some.entries.start) - origin

@@ -51,7 +51,7 @@ class GapForm:
 
     def _of(self, schedule: Schedule, least: float) -> Intervals:
         """Return the intervals of a schedule, each ending at `least` or later."""
-        entry = np.repeat(np.arange(len(schedule)), np.diff(schedule.indptr))
+        entry = schedule.rows()
         start = (schedule.entries.start - self.snapshot.now)[entry]
         end = np.maximum((schedule.entries.end - self.snapshot.now)[entry], least)
         return schedule.nodes.astype(np.int64), start, end

@@ -24,7 +24,7 @@ def waiting(plan: Schedule, queued: NDArray[np.int64]) -> Schedule:
 def first_entries(plan: Schedule, nodes: int) -> NDArray[np.int64]:
     """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
     first, place = np.full(nodes, -1, np.int64), _first_places(plan)
-    first[plan.nodes[place]] = _entries(plan)[place]
+    first[plan.nodes[place]] = plan.rows()[place]
     return first
 
 
@@ -42,13 +42,8 @@ def first_everywhere(plan: Schedule, nodes: int) -> NDArray[np.bool_]:
     return np.equal(count, np.diff(plan.indptr))
 
 
-def _entries(plan: Schedule) -> NDArray[np.int64]:
-    """Return int64[k]: the entry that each of the plan's nodes belongs to."""
-    return np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
-
-
 def _first_places(plan: Schedule) -> NDArray[np.int64]:
     """Return where in `plan.nodes` each node that occurs there stands with its first entry."""
-    order = np.lexsort((plan.entries.job[_entries(plan)], plan.starts()))
+    order = np.lexsort((plan.entries.job[plan.rows()], plan.starts()))
     _, first = np.unique(plan.nodes[order], return_index=True)
     return order[first]

@@ -99,7 +99,7 @@ def right_shifted(
     """
     if not _plain(snapshot, plan):
         return Schedule.empty()
-    entries, entry = plan.entries, np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entries, entry = plan.entries, plan.rows()
     wanted = entries.start - snapshot.now
     free = np.zeros(len(plan))
     np.maximum.at(free, entry, snapshot.free_in[plan.nodes])
@@ -126,7 +126,7 @@ def _shifted(
     Seconds from now, as `ready` is; inf: never.
     """
     length = plan.entries.end - plan.entries.start
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     fixed = stays[entry]
     on, begin, end = plan.nodes[fixed], ready[entry[fixed]], (ready + length)[entry[fixed]]
     start, taken = ready.copy(), np.zeros(int(plan.nodes.max(initial=0)) + 1)

@@ -37,7 +37,7 @@ def with_due_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snapshot,
     own = entries.job < FIRST_OWN_ID
     if not own.any():
         return snapshot, Schedule.empty()
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     free_in, wanted = snapshot.free_in[plan.nodes], np.maximum(plan.starts() - now, 0.0)
     busy, late = np.zeros((2, len(plan)), np.bool_)
     busy[entry[free_in > SOON]] = True

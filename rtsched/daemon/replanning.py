@@ -218,7 +218,7 @@ def _may_be_kept(site: Site, snapshot: Snapshot, shaken: NDArray[np.int64]) -> N
     that are late on free nodes, and may end in time by their own limit.
     """
     plan, entries = snapshot.plan, snapshot.plan.entries
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     deadline = np.array([site.records[job].deadline for job in entries.job.tolist()])
     in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
     late = _free_and_late(site, snapshot) & in_time
@@ -231,7 +231,7 @@ def _may_be_kept(site: Site, snapshot: Snapshot, shaken: NDArray[np.int64]) -> N
 def _free_and_late(site: Site, snapshot: Snapshot) -> NDArray[np.bool_]:
     """Return bool[n]: which entries are late on nodes that are free: they may start yet."""
     plan, entries = snapshot.plan, snapshot.plan.entries
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     late = (entries.start < snapshot.now) & (entries.job < FIRST_OWN_ID)
     late[entry[snapshot.free_in[plan.nodes] > SLACK]] = False
     late[entry[_outside(site, plan)]] = False
@@ -296,7 +296,7 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
 
 def _overlapping(some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
     """Return bool[n]: which of some entries have a node that the plan gives to others meanwhile."""
-    of = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    of = plan.rows()
     starts, ends = plan.starts(), plan.entries.end[of]
     clash = np.zeros(len(some), np.bool_)
     for row in range(len(some)):
@@ -347,7 +347,7 @@ def _later(
         If the planner raised or answered wrongly.
     """
     plan, outside = snapshot.plan, _outside(site, snapshot.plan)
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     inside = plan.take(np.setdiff1d(np.arange(len(plan)), entry[outside]))
     deadline = np.array([site.records[job].deadline for job in inside.entries.job.tolist()])
     moved = right_shifted(snapshot, inside, deadline, SLACK)
@@ -407,7 +407,7 @@ def _judged(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
 def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     """Return the jobs that wait for a promised start that is not to be had, or have none."""
     plan, now = snapshot.plan, snapshot.now
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     wanted = np.maximum(plan.starts() - now, 0.0)
     bad = np.zeros(len(plan), np.bool_)
     bad[entry[snapshot.free_in[plan.nodes] > wanted + SLACK]] = True
@@ -464,7 +464,7 @@ def _late_starters(
     plan = snapshot.plan.take(np.flatnonzero(np.isin(snapshot.plan.entries.job, failed)))
     wanted = np.full(len(snapshot.cluster), np.inf)
     np.minimum.at(wanted, plan.nodes, np.maximum(plan.starts(), snapshot.now))
-    on = np.repeat(np.arange(len(runs)), np.diff(runs.indptr))
+    on = runs.rows()
     in_the_way = np.zeros(len(runs), np.bool_)
     in_the_way[on[entries.end[on] > wanted[runs.nodes] + SLACK]] = True
     new = (entries.start > snapshot.now - young) & ~np.isin(entries.job, snapshot.promises.job)

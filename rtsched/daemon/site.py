@@ -223,7 +223,7 @@ def on_nodes(plan: Schedule, before: Cluster, after: Cluster) -> Schedule:
         return plan
     row_of = {name: row for row, name in enumerate(new)}
     rows = np.array([row_of.get(name, -1) for name in old], np.int32)[plan.nodes]
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     whole = np.ones(len(plan), np.bool_)
     whole[entry[rows < 0]] = False
     return replace(plan, nodes=np.maximum(rows, 0)).take(np.flatnonzero(whole))

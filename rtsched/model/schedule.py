@@ -106,6 +106,10 @@ class Schedule:
             return self.node_start
         return np.repeat(self.entries.start, np.diff(self.indptr))
 
+    def rows(self) -> NDArray[np.int64]:
+        """Return int64[k]: the row of the entry that has each of the nodes."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
     def take(self, rows: NDArray[np.int64]) -> Schedule:
         """Return the schedule of some of the entries, in the given order."""
         sizes = np.diff(self.indptr)[rows]

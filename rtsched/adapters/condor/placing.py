@@ -130,7 +130,7 @@ def _on_busy_rows(plan: Schedule, view: View, closed: NDArray[np.bool_]) -> NDAr
     free = np.equal(view.sight.cluster.nodes.state, NodeState.UP) & closed
     free[view.sight.allocations.nodes] = False
     before = occurrences(view.sight.periodic, len(view.slots))[plan.nodes] < plan.starts()
-    entry = np.repeat(np.arange(len(plan)), np.diff(plan.indptr))
+    entry = plan.rows()
     blocked = np.zeros(len(plan), np.bool_)
     blocked[entry[~free[plan.nodes] | before]] = True
     return blocked
