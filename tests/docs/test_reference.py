@@ -25,6 +25,7 @@ from rtsched.replay.policies import load_site
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
+TOOLS = TOP / "tools" / "docs"
 PAGES = sorted([*TOP.glob("*.md"), *DOCS.rglob("*.md")])
 BY_HAND = [path for path in PAGES if path.parent.name != "reference"]
 OPERATORS = "();<>|&"
@@ -33,10 +34,10 @@ FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def generate():
-    """Return docs/generate.py as a module; its neighbours can be imported too."""
-    sys.path.insert(0, str(DOCS))
+    """Return tools/docs/generate.py as a module; its neighbours can be imported too."""
+    sys.path.insert(0, str(TOOLS))
     yield importlib.import_module("generate")
-    sys.path.remove(str(DOCS))
+    sys.path.remove(str(TOOLS))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def blocks(path, language):
 
 
 def test_generated_pages_are_up_to_date(generate):
-    """Whoever changes a hook, setting, reason, measure or command runs docs/generate.py."""
+    """Whoever changes a hook, setting, reason, measure or command runs tools/docs/generate.py."""
     assert generate.stale(generate.pages()) == []
 
 

@@ -1,7 +1,7 @@
 """Bring the terminal excerpts in hand-written pages up to date.
 
-    python docs/outputs.py            run the commands and rewrite what they print
-    python docs/outputs.py --check    say which excerpt is out of date; status 1 if any is
+    python tools/docs/outputs.py            run the commands and rewrite what they print
+    python tools/docs/outputs.py --check    say which excerpt is out of date; status 1 if any is
 
 An excerpt is a fenced block `console`: a line `$ rtsched ...`, and what it prints. If its last line
 is `...` it holds the output up to the first blank line. All commands run in one empty directory

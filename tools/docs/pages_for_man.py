@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD = r"""
-.\" Made from the code by `python docs/generate.py`; do not edit.
+.\" Made from the code by `python tools/docs/generate.py`; do not edit.
 .TH RTSCHED 1 "" "rtsched" "rtsched"
 .SH NAME
 rtsched \- deadlines that are promised, fair shares, and replays of accounting logs

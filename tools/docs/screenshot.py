@@ -1,6 +1,6 @@
 """Make docs/images/report.png: the report of a shipped log, as headless Chromium shows it.
 
-python docs/screenshot.py [LOG]
+python tools/docs/screenshot.py [LOG]
 """
 
 from __future__ import annotations

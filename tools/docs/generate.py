@@ -1,7 +1,7 @@
 """Make `docs/reference/*.md` and `docs/man/rtsched.1` from the code.
 
-    python docs/generate.py            write the pages
-    python docs/generate.py --check    say which page is stale or left over; status 1 if any is
+    python tools/docs/generate.py            write the pages
+    python tools/docs/generate.py --check    name stale pages and left-overs; status 1 if any
 
 The pages depend on the checkout alone: plug-ins are those that pyproject.toml announces, not
 whatever else is installed.
@@ -86,10 +86,10 @@ def run(arguments: Sequence[str]) -> int:
     if list(arguments) == ["--check"]:
         wrong = stale(made)
         for sentence in wrong:
-            print(f"{sentence}; run `python docs/generate.py`")
+            print(f"{sentence}; run `python tools/docs/generate.py`")
         return int(bool(wrong))
     if arguments:
-        print("usage: python docs/generate.py [--check]", file=sys.stderr)
+        print("usage: python tools/docs/generate.py [--check]", file=sys.stderr)
         return 2
     REFERENCE.mkdir(exist_ok=True)
     for name, text in made.items():

@@ -10,8 +10,8 @@ from pathlib import Path
 from rtsched.core.plugins import Found
 from rtsched.model.verdicts import Reason
 
-TOP = Path(__file__).resolve().parent.parent
-NOTE = "*Made from the code by `python docs/generate.py`; do not edit.*"
+TOP = Path(__file__).resolve().parents[2]
+NOTE = "*Made from the code by `python tools/docs/generate.py`; do not edit.*"
 
 
 @cache
