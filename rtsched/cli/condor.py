@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.setup import Setup
     from rtsched.adapters.readiness import Finding
 
-TROUBLE = "docs/condor/troubleshooting.md"
+TROUBLE = "docs/condor/operations.md"
 
 AFTER_INSTALL = """\
 Nothing was restarted. When all else that `rtsched condor check` names is done:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.setup import Setup
 
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
-TROUBLE = "docs/slurm/troubleshooting.md"
+TROUBLE = "docs/slurm/operations.md"
 
 AFTER_INSTALL = """\
 Nothing was restarted. When all else that `rtsched slurm check` names is done:
