@@ -1,4 +1,4 @@
-"""The documentation is a site in which every link and anchor leads somewhere."""
+"""The documentation is a site in which every link and anchor leads somewhere, short for admins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ BROKEN = """
 [a page](nowhere.md), [a place](second.md#nowhere), [one that is there](second.md#a-place)
 """
 
-pytestmark = pytest.mark.skipif(
+STEPS = ("index", "install", "operations", "limitations", "upgrade")
+
+needs_material = pytest.mark.skipif(
     importlib.util.find_spec("material") is None, reason="needs the extra docs"
 )
 
@@ -34,6 +36,7 @@ def built(settings: Path, site: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@needs_material
 def test_the_site_builds_strictly(tmp_path):
     """All pages are in its navigation, and in its search; nothing is loaded from elsewhere."""
     done = built(TOP / "mkdocs.yml", tmp_path)
@@ -46,6 +49,7 @@ def test_the_site_builds_strictly(tmp_path):
         assert not re.search(r"""<(script|link)[^>]*(src|href)=["']?https?:""", page)
 
 
+@needs_material
 def test_a_broken_link_or_anchor_fails(tmp_path):
     """Each is named."""
     docs = tmp_path / "docs"
@@ -64,3 +68,12 @@ def test_a_broken_link_or_anchor_fails(tmp_path):
     assert "nowhere.md" in done.stderr
     assert "#nowhere" in done.stderr
     assert "#a-place" not in done.stderr
+
+
+@pytest.mark.parametrize("system", ["slurm"])
+def test_the_path_of_an_admin_is_short(system):
+    """From the question whether it is for a site to its limits: fewer than 8,000 words."""
+    pages = [TOP / "docs" / "tutorial.md"]
+    pages += [TOP / "docs" / system / f"{step}.md" for step in STEPS]
+    words = [word for page in pages for word in page.read_text("utf-8").split() if word != "|"]
+    assert len(words) < 8000
