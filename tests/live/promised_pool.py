@@ -132,8 +132,7 @@ class LivePool(Watched):
 
     def cancel_all(self) -> None:
         """Cancel all jobs, and wait until their promises are closed."""
-        self.pool.run(["condor_rm", "-all"], check=False)
-        eventually(lambda: not self.ads(), 40, lambda: str(self.ads()))
+        self.pool.remove_all()
         if self.pool.services.alive("rtsched"):
             eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
 

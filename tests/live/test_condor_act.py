@@ -66,10 +66,9 @@ def remote(pool: Pool) -> Iterator[Remote]:
     """Let the adapter act; afterwards nothing waits, runs or is kept."""
     with Remote(pool, SETTINGS) as system:
         yield system
-        pool.run(["condor_rm", "-all"], check=False)
-        wait_for("the queue is empty", lambda: not queue(pool))
+        pool.remove_all()
         system.apply(reserve())
-        wait_for("all slots are free", lambda: unclaimed(pool), 90)  # parallel claims are kept
+        wait_for("all slots are free", lambda: unclaimed(pool), 40)
 
 
 def unclaimed(pool: Pool) -> bool:

@@ -88,8 +88,7 @@ def empty(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "pool" in request.fixturenames:
         running: Pool = request.getfixturevalue("pool")
-        running.run(["condor_rm", "-all"], check=False)
-        wait_for("no jobs", lambda: not running.run(["condor_q", "-af", "ClusterId"]).stdout, 40)
+        running.remove_all()
         states = ["condor_status", "-af", "State"]
         free = {"Unclaimed"}
         wait_for("free slots", lambda: set(running.run(states).stdout.split()) == free, 40)

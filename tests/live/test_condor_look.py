@@ -59,11 +59,7 @@ def pool(static: Pool) -> Iterator[Pool]:
     """Leave no job behind."""
     yield static
     static.run(["condor_qedit", "-constraint", "true", "LeaveJobInQueue=false"], check=False)
-    static.run(["condor_rm", "-all"], check=False)
-    wait_for(
-        "the queue is empty",
-        lambda: not static.run(["condor_q", "-allusers", "-af", "ClusterId"]).stdout,
-    )
+    static.remove_all()
 
 
 @pytest.fixture
@@ -136,9 +132,9 @@ def test_jobs_wait_run_and_end(pool: Pool, remote: Remote) -> None:
             runs(long, timed)(sight)
             and len(sight.running) == 2
             and sight.ended.job.tolist() == [job_id(kept, 0)]
+            and sight.queued.labels() == [f"{held}.0"]
         ),
     )
-    assert sight.queued.labels() == [f"{held}.0"]
     assert sight.queued.texts("name") == ["night run"]
     assert sight.marks.held.tolist() == [True, False, False]
     assert sight.marks.uid.tolist() == [2003, 2001, 2002]

@@ -91,9 +91,7 @@ class CondorDaemon:
         pid, since = self.pid, int(time.time()) + 1
         if not pid:
             raise TestbedError(f"no {self.name} runs")
-        found = [pid]
-        if self.name.startswith("startd"):
-            found += descendants(self.pool.path("/proc"), pid)
+        found = frozen(self.pool, pid) if self.name.startswith("startd") else [pid]
         self.pool.run(["kill", "-KILL", *map(str, found)], check=False)
         if stay:
             self.stop()
@@ -112,6 +110,19 @@ class CondorDaemon:
             lambda: bool(self.pool.run(asked, check=False).stdout.strip()),
             timeout,
         )
+
+
+def frozen(pool: Pool, pid: int) -> list[int]:
+    """Stop (SIGSTOP) a process, all that it has started, and what that has; return their ids.
+
+    One that still runs may start another after the others were listed: they are listed again
+    until there are no more.
+    """
+    found: list[int] = []
+    while len(now := [pid, *descendants(pool.path("/proc"), pid)]) > len(found):
+        found = now
+        pool.run(["kill", "-STOP", *map(str, found)], check=False)
+    return found
 
 
 def descendants(proc: Path, pid: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from testbed import condor_images, images
 from testbed.box import Box, SubmitError
 from testbed.condor import PoolOptions
-from testbed.condor_daemon import MASTER, CondorDaemon, descendants
+from testbed.condor_daemon import MASTER, CondorDaemon, frozen
 from testbed.errors import TestbedError
 from testbed.waiting import wait_for
 
@@ -176,6 +176,22 @@ class Pool(Box):
             raise TestbedError(f"{error}; it is {state} {ad.get('HoldReason', '')}") from error
         return ad
 
+    def remove_all(self) -> None:
+        """Remove all jobs, wait until the queue is empty, and end all claims.
+
+        A job that is held or removed while its match is on the way may leave an idle claim behind,
+        which HTCondor by itself ends after half an hour.
+
+        Raises
+        ------
+        TestbedError
+            If some jobs stay in the queue.
+        """
+        asked = ["condor_q", "-allusers", "-af:j", "JobStatus"]
+        self.run(["condor_rm", "-all"], check=False)
+        wait_for("the queue is empty", lambda: not self.run(asked).stdout.strip(), 40)
+        self.run(["condor_vacate", "-fast", "-all"], check=False)
+
     def slots(self) -> dict[str, dict[str, Any]]:
         """Return the ads of the slots that the collector knows, by Name."""
         done = self.run(["condor_status", "-json"], check=False)
@@ -207,8 +223,7 @@ class Pool(Box):
 
     def kill_master(self) -> None:
         """Kill everything of HTCondor's, and its jobs, as a power cut would."""
-        found = [self.services.pid(MASTER)]
-        found += descendants(self.path("/proc"), found[0])
+        found = frozen(self, self.services.pid(MASTER))
         self.run(["kill", "-KILL", *map(str, found)], check=False)
         left = [self.path(f"/proc/{pid}") for pid in found]
         wait_for("HTCondor's end", lambda: not any(path.exists() for path in left))
