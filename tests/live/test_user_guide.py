@@ -11,7 +11,7 @@ from testbed import Cluster, SlurmOptions
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "user.md"
 SETTINGS = {"portfolio": "rounds = 1", "spare": ""}
-WAITING = "Jobs that wait for others"
+WAITING = "Dependencies"
 SITE = """
 planner = "{planner}"
 
@@ -30,11 +30,11 @@ EXPECTED = {
     "Ask for a deadline": "sbatch: rtsched: promised to end by",
     "When it is rejected": "the earliest deadline now: ",
     "A range of nodes": "on 16 nodes",
-    "A load that can be divided": "sbatch: rtsched: promised to end by",
+    "A divisible load": "sbatch: rtsched: promised to end by",
     WAITING: "Submitted batch job",
-    "All that can be said with rtsched:": "rtsched: sigma='many' must be a number",
-    "What has become of it": "promised",
-    "What voids it": "its time limit must not change",
+    "All keys of rtsched:": "rtsched: sigma='many' must be a number",
+    "Check status": "promised",
+    "Changing a promised job": "its time limit must not change",
 }
 
 
