@@ -41,6 +41,7 @@ from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
 from rtsched.core.config import PluginTable
+from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.ask import ask
@@ -49,11 +50,10 @@ from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.reports import Feasible, Status
-from rtsched.daemon.server import Door
+from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import TURN, policy_of
 from rtsched.daemon.store import Store
-from rtsched.daemon.submits import Desk
 from rtsched.daemon.worker import Worker
 from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
@@ -282,8 +282,10 @@ async def _promise(daemon: Daemon, promises: int) -> None:
         now = time.time()
         fields = _fields(FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY)
         submission = daemon.translator.describe(fields, daemon.site.facts, now)
-        desk = Desk(daemon.policy.submits.chain, daemon.policy.live.daemon, daemon.words)
-        judged = desk.judge(daemon.site, submission, "u", now)
+        admission = AdmissionController(
+            daemon.policy.submits.chain, daemon.policy.live.daemon, daemon.wording
+        )
+        judged = admission.judge(daemon.site, submission, "u", now)
         if judged.verdict == "admit":
             await daemon.admit(judged.site, judged.changed)
 
@@ -313,9 +315,9 @@ async def _measured(
         await daemon.cycle()
         await _promise(daemon, promises)
         spool.write()
-        submits = Door(directory / "submit.sock", (Kind.SUBMIT,), Answers(daemon).answer)
+        submits = SocketServer(directory / "submit.sock", (Kind.SUBMIT,), Answers(daemon).answer)
         queries = Queries(daemon, os.getuid())
-        users = Door(directory / "query.sock", (Kind.QUERY,), queries.answer)
+        users = SocketServer(directory / "query.sock", (Kind.QUERY,), queries.answer)
         running = asyncio.create_task(daemon.run([(submits, None), (users, None)]))
         while not (directory / "query.sock").exists():
             await asyncio.sleep(0.1)

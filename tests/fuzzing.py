@@ -32,7 +32,7 @@ from rtsched.adapters.wire import HEADER, MAGIC, VERSION, Kind, Tag, decode_fiel
 from rtsched.adapters.wire import read_header as header_of
 from rtsched.core.plugins import discover
 from rtsched.daemon.reports import read_question
-from rtsched.daemon.server import Door
+from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import LiveSite
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.logs import ReadOptions, read_cluster, read_logs
@@ -42,7 +42,7 @@ from rtsched.replay.policies import load_site
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rtsched.daemon.server import Asker
+    from rtsched.daemon.server import Client
 
 DATA = Path(__file__).parent / "data"
 HANGS_S = 30
@@ -68,13 +68,13 @@ class Part:
         Inputs to mutate.
     check : callable
         Take one input; return whether it was taken ("taken") or refused ("refused").
-    words : tuple of bytes
+    wording : tuple of bytes
         What inputs of this kind are made of.
     """
 
     seeds: Callable[[], Sequence[bytes]]
     check: Callable[[bytes], str]
-    words: tuple[bytes, ...] = ()
+    wording: tuple[bytes, ...] = ()
 
 
 @dataclass
@@ -132,7 +132,7 @@ ODDITIES = tuple(each.encode() if isinstance(each, str) else each for each in OD
 A_NUMBER = re.compile(rb"\d+(?:\.\d+)?")
 
 
-def mutated(chance: random.Random, seeds: Sequence[bytes], words: Sequence[bytes] = ()) -> bytes:
+def mutated(chance: random.Random, seeds: Sequence[bytes], wording: Sequence[bytes] = ()) -> bytes:
     """Return an input made from the seeds by a few changes drawn at random."""
     data = bytearray(chance.choice(seeds))
     for _ in range(chance.choice((1, 1, 2, 3, 6, 12))):
@@ -148,8 +148,8 @@ def mutated(chance: random.Random, seeds: Sequence[bytes], words: Sequence[bytes
             case 3 if found := list(A_NUMBER.finditer(data, at, at + 2000)):
                 which = chance.choice(found)
                 data[which.start() : which.end()] = chance.choice(NUMBERS)
-            case 4 if words:
-                data[at:at] = chance.choice(words)
+            case 4 if wording:
+                data[at:at] = chance.choice(wording)
             case 5:
                 data[at:at] = bytes(data[at:end]) * chance.choice((1, 2, 50))
             case 6:
@@ -173,7 +173,7 @@ def fuzz(part: Part, count: int, seed: int = 0, until: float = float("inf")) -> 
         for number in range(count):
             if number % 64 == 0 and time.monotonic() > until:
                 break
-            data = mutated(chance, seeds, (*part.words, *NUMBERS))
+            data = mutated(chance, seeds, (*part.wording, *NUMBERS))
             _limit(HANGS_S)
             try:
                 with warnings.catch_warnings():
@@ -318,8 +318,8 @@ QUESTIONS = (
 # --- a socket -------------------------------------------------------------------------------------
 
 
-async def _echo(kind: Kind, payload: bytes, asker: Asker) -> bytes:
-    del kind, asker
+async def _echo(kind: Kind, payload: bytes, client: Client) -> bytes:
+    del kind, client
     return frame(Kind.REPORT, payload[:100])
 
 
@@ -329,13 +329,13 @@ class Socket:
 
     path: Path
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    door: Door | None = None
+    server: SocketServer | None = None
 
     def check(self, data: bytes) -> str:
         """Send a message in pieces; then a good one must be answered."""
-        if self.door is None:
-            self.door = Door(self.path, (Kind.QUERY, Kind.SUBMIT), _echo)
-            self.loop.run_until_complete(self.door.listen())
+        if self.server is None:
+            self.server = SocketServer(self.path, (Kind.QUERY, Kind.SUBMIT), _echo)
+            self.loop.run_until_complete(self.server.listen())
         return self.loop.run_until_complete(self._ask(data))
 
     async def _ask(self, data: bytes) -> str:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rtsched.daemon.codec import encode_schedule
-from rtsched.daemon.records import OPEN, Decision, Record
+from rtsched.daemon.records import OPEN, JournalEntry, Record
 from rtsched.model.cluster import Nodes
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rtsched.daemon.records import Standing
+    from rtsched.daemon.records import PromiseState
     from rtsched.daemon.store import Store
 
 NOW = 1_795_000_000.0
-CLOSED: tuple[Standing, ...] = ("kept", "missed", "broken", "withdrawn", "lapsed", "void")
+CLOSED: tuple[PromiseState, ...] = ("kept", "missed", "broken", "withdrawn", "lapsed", "void")
 TOKENS = 40
 
 
@@ -38,7 +38,7 @@ class Known:
     nodes: tuple[str, ...] | None = None
     unused: Mapping[tuple[int, str], tuple[float, ...]] = field(default_factory=dict)
     states: Mapping[str, bytes] = field(default_factory=dict)
-    journal: tuple[Decision, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
 
     def counts(self) -> dict[str, int]:
         """Return how many records stand how."""
@@ -155,7 +155,9 @@ class Course:
     def _journal(self) -> Step:
         job = str(self._rng.randrange(100))
         notes = [
-            Decision(self._clock, 1, job, "sim", "reject", ("a.b",), "no" * self._rng.randrange(99))
+            JournalEntry(
+                self._clock, 1, job, "sim", "reject", ("a.b",), "no" * self._rng.randrange(99)
+            )
             for _ in range(self._rng.randint(1, 3))
         ]
         left = list(notes)

@@ -255,7 +255,7 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class Ruling:
+class SubmitReply:
     """What was decided on a submission, for its user and for the batch system.
 
     Attributes
@@ -333,7 +333,9 @@ class Translator(Protocol):
     def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:
         """Return what a submit request means; `facts` are those of the last look."""
 
-    def answer(self, submission: Submission, ruling: Ruling, facts: Any) -> Mapping[int, str | int]:
+    def answer(
+        self, submission: Submission, reply: SubmitReply, facts: Any
+    ) -> Mapping[int, str | int]:
         """Return the fields that the filter is to set in the job."""
 
     def asking(self, deadline: float) -> str:

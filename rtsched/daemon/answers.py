@@ -12,17 +12,17 @@ import structlog
 
 from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
+from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.messages import fixed
-from rtsched.daemon.records import OPEN, Decision
+from rtsched.daemon.records import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
-from rtsched.daemon.submits import Desk
 from rtsched.errors import AdapterError, PlannerError, RtschedError
 
 if TYPE_CHECKING:
     from rtsched.adapters.live import Submission
+    from rtsched.daemon.admission import AdmissionResult
     from rtsched.daemon.app import Daemon
-    from rtsched.daemon.server import Asker
-    from rtsched.daemon.submits import Judged
+    from rtsched.daemon.server import Client
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Answers:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
 
-    async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:
+    async def answer(self, kind: Kind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
 
         Raises
@@ -54,7 +54,7 @@ class Answers:
         """
         begun = time.perf_counter()
         try:
-            result, reply = await self._answered(kind, decode_fields(payload), asker)
+            result, reply = await self._answered(kind, decode_fields(payload), client)
         except HungUpError:
             self._count(kind, "unheard", begun)
             raise
@@ -62,27 +62,27 @@ class Answers:
             log.warning("request_failed", kind=kind.name, error=str(error))
             result, reply = "error", _error(str(error))
         except Exception as error:  # the filter must get an answer, and the daemon must go on
-            log.exception("request_crashed", kind=kind.name, filter=asker.uid)
+            log.exception("request_crashed", kind=kind.name, filter=client.uid)
             result, reply = "error", _error(f"{type(error).__name__}: {error}")
         self._count(kind, result, begun)
         return reply
 
     async def _answered(
-        self, kind: Kind, fields: dict[int, int | str], asker: Asker
+        self, kind: Kind, fields: dict[int, int | str], client: Client
     ) -> tuple[str, bytes]:
         """Answer, as soon as all users that matter are known."""
         while True:
             try:
                 if kind is Kind.MODIFY:
                     return self._modification(fields)
-                return await self._submission(fields, asker)
+                return await self._submission(fields, client)
             except NotKnownYetError as missing:  # nothing has been done yet
                 await known(missing, NAMED)
 
     def _count(self, kind: Kind, result: str, begun: float) -> None:
         self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
 
-    async def _submission(self, fields: dict[int, int | str], asker: Asker) -> tuple[str, bytes]:
+    async def _submission(self, fields: dict[int, int | str], client: Client) -> tuple[str, bytes]:
         daemon = self.daemon
         now, site, settings = daemon.clock(), daemon.site, daemon.policy.live.daemon
         age = now - site.seen
@@ -92,9 +92,9 @@ class Answers:
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
         chain = daemon.policy.submits.of(submission.jobs)
-        desk = Desk(chain, settings, daemon.words)
+        admission = AdmissionController(chain, settings, daemon.wording)
         try:
-            judged, reply = await self._judged(desk, submission, now, asker)
+            judged, reply = await self._judged(admission, submission, now, client)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
@@ -106,8 +106,8 @@ class Answers:
         return judged.verdict, reply
 
     async def _judged(
-        self, desk: Desk, submission: Submission, now: float, asker: Asker
-    ) -> tuple[Judged, bytes]:
+        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+    ) -> tuple[AdmissionResult, bytes]:
         """Judge a submission, and write down what it is promised or offered; return the answer.
 
         It is judged at once; only what it is promised waits for its turn, and is judged again if
@@ -120,27 +120,27 @@ class Answers:
         """
         daemon, site = self.daemon, self.daemon.site
         user = submission.jobs.texts("user")[0] or str(submission.uid)
-        judged = desk.judge(site, submission, user, now)
+        judged = admission.judge(site, submission, user, now)
         if daemon.dry_run or not judged.changed:
             return judged, self._reply(submission, judged)
-        if not await self._in_turn(asker):
-            judged = desk.later(daemon.site)
+        if not await self._lock_site(client):
+            judged = admission.later(daemon.site)
             return judged, self._reply(submission, judged)
         try:
             if daemon.site is not site:
-                judged = desk.judge(daemon.site, submission, user, now)
+                judged = admission.judge(daemon.site, submission, user, now)
             reply = self._reply(submission, judged)
-            if not asker.waits():
+            if not client.waits():
                 raise HungUpError
             if judged.changed:
                 await daemon.admit(judged.site, judged.changed)
                 tokens = [record.token for record in judged.changed if record.standing in OPEN]
-                asker.if_unheard(partial(daemon.withdraw, tokens))
+                client.if_unheard(partial(daemon.withdraw, tokens))
         finally:
-            daemon.turn.release()
+            daemon.site_lock.release()
         return judged, reply
 
-    async def _in_turn(self, asker: Asker) -> bool:
+    async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.
 
         Behind what others are promised just now the filter waits for as long as it likes; behind a
@@ -148,27 +148,27 @@ class Answers:
         """
         while True:
             try:
-                await asyncio.wait_for(self.daemon.turn.acquire(), PATIENCE)
+                await asyncio.wait_for(self.daemon.site_lock.acquire(), PATIENCE)
             except TimeoutError:
                 if self.daemon.last_attempt:
                     return False
-                if not asker.waits():
+                if not client.waits():
                     raise HungUpError from None
             else:
                 return True
 
-    def _reply(self, submission: Submission, judged: Judged) -> bytes:
-        answer = self.daemon.translator.answer(submission, judged.ruling, judged.site.facts)
+    def _reply(self, submission: Submission, judged: AdmissionResult) -> bytes:
+        answer = self.daemon.translator.answer(submission, judged.reply, judged.site.facts)
         return encode(Kind.ANSWER, [(Tag(tag), value) for tag, value in answer.items()])
 
-    def _note(self, judged: Judged, name: str, uid: int, now: float) -> None:
+    def _note(self, judged: AdmissionResult, name: str, uid: int, now: float) -> None:
         if judged.judgement is not None:
             self.daemon.metrics.judged(judged.judgement)
-        text = judged.ruling.text or judged.foreseen
+        text = judged.reply.text or judged.foreseen
         if judged.verdict == "pass" and not text:
             return
-        token = judged.ruling.token
-        decision = Decision(
+        token = judged.reply.token
+        decision = JournalEntry(
             now, uid, "", name, judged.verdict, judged.codes, text, judged.offer, token
         )
         self.daemon.store.note(decision)

@@ -23,14 +23,14 @@ import msgspec
 import numpy as np
 import structlog
 
-from rtsched.daemon.forgotten import Recall
+from rtsched.daemon.deferred import AT_A_TIME, DeferredAdmission
 from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.memory import remembered, restored
-from rtsched.daemon.messages import Words
-from rtsched.daemon.parked import AT_A_TIME, Bench
+from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
-from rtsched.daemon.reloading import Reloads
-from rtsched.daemon.restarting import Again
+from rtsched.daemon.purged import CompletionLookup
+from rtsched.daemon.recovery import recovered, states_to_store
+from rtsched.daemon.reloading import ConfigReloader
+from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.warming import keep_loaded, warm_up
 from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.records import Record
     from rtsched.daemon.reports import Peer
-    from rtsched.daemon.server import Door
+    from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
     from rtsched.daemon.store import Store
@@ -97,19 +97,19 @@ class Policy:
         return [*self.submits.all(), *self.cycles.all(), *self.queries.all()]
 
 
-def words_of(translator: Translator) -> Words:
+def wording_of(translator: Translator) -> Wording:
     """Return how a batch system's users are spoken to."""
-    return Words(translator.asking, translator.name_of, translator.afterwards)
+    return Wording(translator.asking, translator.name_of, translator.afterwards)
 
 
-def rules_of(policy: Policy, words: Words, dry_run: bool = False) -> Rules:
+def rules_of(policy: Policy, wording: Wording, dry_run: bool = False) -> Rules:
     """Return what cycles are worked out by."""
     daemon, cycles = policy.live.daemon, policy.cycles
     young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
     most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
-    bench = Bench(cycles, words, most, dry_run, unused)
-    again = Again(frozenset(daemon.restart_exit_codes), daemon.restarts)
-    return Rules(cycles, cycles.planner_alone, young, bench, again)
+    deferred_admission = DeferredAdmission(cycles, wording, most, dry_run, unused)
+    restart_policy = RestartPolicy(frozenset(daemon.restart_exit_codes), daemon.restarts)
+    return Rules(cycles, cycles.planner_alone, young, deferred_admission, restart_policy)
 
 
 @dataclass
@@ -162,32 +162,32 @@ class Daemon:
     ) -> None:
         self.policy, self.store, self.worker = policy, store, worker
         self.translator, self.metrics = translator, metrics
-        self.words = words_of(translator)
+        self.wording = wording_of(translator)
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
         self.promised = promised
-        self.site: Site = restored(store.load())
+        self.site: Site = recovered(store.load())
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
         self.status = Status(clock())
-        self._recall = Recall(worker.ended, metrics.lookup_failed)
+        self._completion_lookup = CompletionLookup(worker.ended, metrics.lookup_failed)
         self.lag = LoopLag(metrics.lagged)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
-        self.turn, self.last_attempt = asyncio.Lock(), False
+        self.site_lock, self.last_attempt = asyncio.Lock(), False
         self._withdrawing = set[asyncio.Task[None]]()
         self._untold = joined([])
         self._unwritten: tuple[Record, ...] = ()
         self._unsaid = self._damage = ""
         self._unplanned: tuple[str, ...] = ()
         self._to_tell: dict[int, str] = {}
-        self.reloads = Reloads(self._reread, self._follow)
+        self.reloader = ConfigReloader(self._reread, self._follow)
         self.signalled = False
         self._saved = -float("inf")
 
     async def admit(self, site: Site, changed: Sequence[Record]) -> None:
         """Take in a site with a new promise or offer, and have the next cycle come soon.
 
-        By who holds `turn`: whoever changes the site holds it, until the change is on the disk.
+        The caller holds `site_lock`, until the change is on the disk.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class Daemon:
         task.add_done_callback(self._withdrawing.discard)
 
     async def _withdraw(self, tokens: Collection[str]) -> None:
-        async with self.turn:
+        async with self.site_lock:
             now, site = self.clock(), self.site
             gone = [r for r in site.records.values() if r.token in tokens and r.standing != "firm"]
             if not gone:
@@ -252,7 +252,7 @@ class Daemon:
         """Look, settle what the look means for the promises, and have the rest done."""
         at = [time.perf_counter()]
         self._wake.clear()
-        sight = await self._recall(self.site, await self.worker.look())
+        sight = await self._completion_lookup(self.site, await self.worker.look())
         at.append(time.perf_counter())
         settled = await self._settle(sight)
         await self._list_promised()
@@ -264,7 +264,7 @@ class Daemon:
         rules = self._rules(self.policy)
         result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
         self._untold = joined([])
-        async with self.turn:
+        async with self.site_lock:
             snapshot = replace(self.site.snapshot, states=dict(result.states))
             self.site = replace(self.site, snapshot=snapshot)
         self.steered = result
@@ -290,7 +290,7 @@ class Daemon:
 
     def reload(self) -> None:
         """Begin to take in a changed site.toml."""
-        self.reloads.begin()
+        self.reloader.begin()
 
     def _follow(self, policy: Policy) -> None:
         self.policy = policy
@@ -298,7 +298,7 @@ class Daemon:
     def problems(self) -> tuple[str, ...]:
         """Return all that is wrong, one sentence each."""
         status = self.status
-        return (*filter(None, (status.problem, self.reloads.problem)), *status.problems)
+        return (*filter(None, (status.problem, self.reloader.problem)), *status.problems)
 
     def _reread(self) -> Policy:
         policy = self.reread()
@@ -318,17 +318,17 @@ class Daemon:
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self, policy: Policy) -> Rules:
-        return rules_of(policy, self.words, self.dry_run)
+        return rules_of(policy, self.wording, self.dry_run)
 
     async def _settle(self, sight: Sight) -> Settled:
         """Work out in a thread what a look means, until no submission comes in between."""
         for attempt in range(ATTEMPTS - 1):
             site = self.site
             settled = await self._settled(sight, max(AT_A_TIME >> 3 * attempt, LEAST))
-            async with self.turn:
+            async with self.site_lock:
                 if self.site is site:
                     return await self._take_in(settled, sight)
-        async with self.turn:
+        async with self.site_lock:
             self.last_attempt = True
             try:
                 return await self._take_in(await self._settled(sight, LEAST), sight)
@@ -365,7 +365,7 @@ class Daemon:
         return settled
 
     def _note(self, settled: Settled) -> None:
-        for decision in settled.decisions:
+        for decision in settled.journal:
             self.store.note(decision)
 
     async def _apply(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:
@@ -423,7 +423,7 @@ class Daemon:
         oldest = self.clock() - self.policy.live.daemon.history_days * 86400.0
 
         def save() -> None:
-            self.store.save_states(remembered(site, told))
+            self.store.save_states(states_to_store(site, told))
             self.store.tidy(oldest)
 
         await asyncio.to_thread(save)
@@ -432,7 +432,9 @@ class Daemon:
     # --- life ----------------------------------------------------------------------------------
 
     async def run(
-        self, doors: Sequence[tuple[Door, str | None]], ready: Callable[[], None] = lambda: None
+        self,
+        servers: Sequence[tuple[SocketServer, str | None]],
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
         """Look once, listen, call `ready`, and go on until told to stop."""
         loop = asyncio.get_running_loop()
@@ -444,8 +446,8 @@ class Daemon:
             await asyncio.to_thread(keep_loaded)
             await self._try_cycle()
             self.lag.start()
-            for door, group in doors:
-                await door.listen(group)
+            for server, group in servers:
+                await server.listen(group)
             ready()
             log.info("daemon_started", promises=len(self.site.records), dry_run=self.dry_run)
             if not self.store.checked:
@@ -456,10 +458,10 @@ class Daemon:
                     await self._try_cycle()
         finally:
             self.lag.stop()
-            for door, _ in doors:
-                door.close()
-            for door, _ in doors:  # what is being written down is told, or withdrawn
-                await door.answered(LAST_ANSWERS)
+            for server, _ in servers:
+                server.close()
+            for server, _ in servers:  # what is being written down is told, or withdrawn
+                await server.answered(LAST_ANSWERS)
             if self._withdrawing:
                 await asyncio.wait(self._withdrawing, timeout=LAST_ANSWERS)
             try:

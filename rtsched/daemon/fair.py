@@ -47,7 +47,7 @@ class ClosedError(RtschedError):
         super().__init__("the daemon ends, or goes on standby; ask again in some seconds")
 
 
-class Turns:
+class RateLimiter:
     """When somebody may use the thread again, by how long it was used before."""
 
     def __init__(self, share: float) -> None:
@@ -84,7 +84,7 @@ class FairThread:
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._each, self._all = Turns(EACH), Turns(ALL)
+        self._each, self._all = RateLimiter(EACH), RateLimiter(ALL)
         self._waiting: dict[int, deque[_Piece]] = {}
         self._present: _Piece | None = None
         self._serving: asyncio.Task[None] | None = None

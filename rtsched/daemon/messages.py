@@ -27,7 +27,7 @@ LONGEST = 900
 
 
 @dataclass(frozen=True)
-class Words:
+class Wording:
     """The batch system's words.
 
     Attributes
@@ -91,9 +91,9 @@ def voided(why: str) -> str:
     return f"{PREFIX}the promise is void: {why}; the job runs as best effort"
 
 
-def broken(words: Words) -> str:
+def broken(wording: Wording) -> str:
     """Return what a user reads whose promise cannot be kept any more."""
-    return f"{PREFIX}the promised deadline can no longer be kept; {words.afterwards}"
+    return f"{PREFIX}the promised deadline can no longer be kept; {wording.afterwards}"
 
 
 def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> str:
@@ -138,18 +138,18 @@ def busy() -> str:
     return f"{PREFIX}held for a moment: it is accepted or rejected in a few seconds"
 
 
-def warned(judgement: Judgement, words: Words, now: float) -> str:
+def warned(judgement: Judgement, wording: Wording, now: float) -> str:
     """Return what plug-ins that only warn would have said against the job; empty: nothing."""
-    _, why, offer = uncounted(judgement, ("warn",), words)
+    _, why, offer = uncounted(judgement, ("warn",), wording)
     if not why:
         return ""
     text = shortened(f"{PREFIX}warning: {why}")
     if offer == math.inf:
         return text
-    return f"{text}. Feasible: {moment(offer, now)} ({words.asking(offer)})"
+    return f"{text}. Feasible: {moment(offer, now)} ({wording.asking(offer)})"
 
 
-def foreseen(judgement: Judgement, words: Words) -> tuple[tuple[str, ...], str, float]:
+def foreseen(judgement: Judgement, wording: Wording) -> tuple[tuple[str, ...], str, float]:
     """Return what would have become of the job, had plug-ins counted that do not.
 
     Reason codes, a sentence, and an offer, inf if there is none; the sentence is empty where none
@@ -162,12 +162,12 @@ def foreseen(judgement: Judgement, words: Words) -> tuple[tuple[str, ...], str, 
         verdict = Verdict(int(answer.value.code[0]))
         if verdict >= Verdict.DEFER or math.isfinite(answer.value.promise[0]):
             doing.append(f"{answer.plugin} ({answer.mode}) would {WOULD[verdict]} it")
-    codes, why, offer = uncounted(judgement, ("shadow", "warn"), words)
+    codes, why, offer = uncounted(judgement, ("shadow", "warn"), wording)
     return codes, shortened(": ".join(filter(None, (", ".join(doing), why)))), offer
 
 
 def uncounted(
-    judgement: Judgement, modes: tuple[str, ...], words: Words
+    judgement: Judgement, modes: tuple[str, ...], wording: Wording
 ) -> tuple[tuple[str, ...], str, float]:
     """Return what plug-ins of these modes have against the first job, and their offer."""
     against = [
@@ -179,17 +179,17 @@ def uncounted(
     ]
     found = [f for value in against for f in value.findings if 0 in f.rows]
     offer = max((float(value.offer[0]) for value in against), default=math.inf)
-    why = "; ".join(sentence(f, words) for f in found)
+    why = "; ".join(sentence(f, wording) for f in found)
     return tuple(f.reason.code for f in found), why, offer
 
 
-def reasons(judgement: Judgement, words: Words) -> tuple[tuple[str, ...], str]:
+def reasons(judgement: Judgement, wording: Wording) -> tuple[tuple[str, ...], str]:
     """Return the codes and sentences of what counted against the first job of a batch."""
     found = [f for f in judgement.verdicts.findings if 0 in f.rows]
-    return tuple(f.reason.code for f in found), "; ".join(sentence(f, words) for f in found)
+    return tuple(f.reason.code for f in found), "; ".join(sentence(f, wording) for f in found)
 
 
-def sentence(finding: Finding, words: Words) -> str:
+def sentence(finding: Finding, wording: Wording) -> str:
     """Return what a finding says of the first job of a batch, its numbers rounded for a prompt.
 
     A job that the batch system has not numbered is just the job.
@@ -200,7 +200,7 @@ def sentence(finding: Finding, words: Words) -> str:
 
     def named(found: re.Match[str]) -> str:
         job = int(found[2])
-        return f"{found[1]} {words.name_of(job)}" if job < FIRST_OWN_ID else "the job"
+        return f"{found[1]} {wording.name_of(job)}" if job < FIRST_OWN_ID else "the job"
 
     return _NUMBERED.sub(named, text)
 

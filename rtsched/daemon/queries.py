@@ -14,10 +14,10 @@ from rtsched.adapters.live import FIRST_OWN_ID, Question
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import messages, reports
+from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.standby import unseen
-from rtsched.daemon.submits import Desk
 from rtsched.daemon.waiting import helps, terms, waits
 from rtsched.errors import RtschedError
 from rtsched.model.snapshot import places
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rtsched.daemon.app import Daemon
-    from rtsched.daemon.records import Decision, Record
-    from rtsched.daemon.server import Asker
+    from rtsched.daemon.records import JournalEntry, Record
+    from rtsched.daemon.server import Client
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
@@ -48,7 +48,7 @@ class Queries:
         self.daemon, self._own = daemon, own_uid
         self._thread = FairThread("queries")
 
-    async def answer(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:  # noqa: ARG002
+    async def answer(self, kind: Kind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Return the answer to the question in `payload`, which is of the only kind there is.
 
         Raises
@@ -58,7 +58,7 @@ class Queries:
         """
         try:
             return await self._thread.run(
-                asker.uid, lambda: self._answered(payload, asker.uid), asker.waits
+                client.uid, lambda: self._answered(payload, client.uid), client.waits
             )
         except BusyError as error:
             return self._refused("busy", str(error))
@@ -344,15 +344,15 @@ class Reader:
             raise RtschedError(submission.problem)
         chain = daemon.policy.queries.of(submission.jobs)
         silent = msgspec.structs.replace(daemon.policy.live.daemon, offers_per_user=1, offer=1.0)
-        desk = Desk(chain, silent, daemon.words)
-        judged = desk.judge(self.site, submission, "", now)
+        admission = AdmissionController(chain, silent, daemon.wording)
+        judged = admission.judge(self.site, submission, "", now)
         reasons = tuple(
-            reports.Reason(f.reason.code, messages.sentence(f, daemon.words))
+            reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
         )
         new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]
         if not new:
-            text = judged.ruling.text or f"{messages.PREFIX}no planner judges such a job"
+            text = judged.reply.text or f"{messages.PREFIX}no planner judges such a job"
             said = reasons or (reports.Reason("", text),)
             return reports.FeasibleReport(now=now, feasible=False, reasons=said)
         plan = judged.site.snapshot.plan
@@ -395,7 +395,7 @@ def _entries(schedule: Schedule) -> dict[int, int]:
     return {job: row for row, job in enumerate(schedule.entries.job.tolist())}
 
 
-def _verdict(decision: Decision, job: str, user: str = "") -> reports.Verdict:
+def _verdict(decision: JournalEntry, job: str, user: str = "") -> reports.Verdict:
     return reports.Verdict(
         time=decision.time,
         job=decision.job or job,

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
 
-Standing = Literal[
+PromiseState = Literal[
     "offered",
     "provisional",
     "firm",
@@ -30,7 +30,7 @@ out, or the submit filter did not wait for the answer), `void` (its user changed
 `own-limit` (the job ran into its own limit), `unknown` (the batch system has no record of how the
 job ended: neither kept nor withdrawn)."""
 
-OPEN: tuple[Standing, ...] = ("offered", "provisional", "firm")
+OPEN: tuple[PromiseState, ...] = ("offered", "provisional", "firm")
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Record(msgspec.Struct, frozen=True):
     made_at : float
         When it was given.
     standing : str
-        A `Standing`.
+        A `PromiseState`.
     changed_at : float
         When it came to stand so.
     why : str
@@ -68,14 +68,14 @@ class Record(msgspec.Struct, frozen=True):
     user: str
     deadline: float
     made_at: float
-    standing: Standing
+    standing: PromiseState
     changed_at: float
     why: str
     job: bytes
     expires: float = math.inf
 
 
-class Decision(msgspec.Struct, frozen=True):
+class JournalEntry(msgspec.Struct, frozen=True):
     """What was said to one submission, for `rtsched explain`.
 
     Attributes
@@ -111,7 +111,7 @@ class Decision(msgspec.Struct, frozen=True):
     token: str = ""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredState(msgspec.Struct, frozen=True):
     """What a daemon that starts finds.
 
     Attributes
@@ -137,4 +137,4 @@ class Kept(msgspec.Struct, frozen=True):
     version: int
     states: dict[str, bytes]
     nodes: tuple[str, ...] | None = None
-    unused: dict[tuple[int, Standing], tuple[float, ...]] = {}
+    unused: dict[tuple[int, PromiseState], tuple[float, ...]] = {}

@@ -24,7 +24,7 @@ NOT_RELOADED = (
 )
 
 
-class Reloads(Generic[T]):
+class ConfigReloader(Generic[T]):
     """Reads the settings again when asked to, one time after the other.
 
     Parameters

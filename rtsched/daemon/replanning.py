@@ -22,7 +22,7 @@ from rtsched.core.cycle import judge
 from rtsched.core.plan_repair import right_shifted
 from rtsched.counting import counted
 from rtsched.daemon import messages
-from rtsched.daemon.due import with_due_started, with_started
+from rtsched.daemon.imminent import with_imminent_started, with_started
 from rtsched.daemon.site import promises_of
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
@@ -77,7 +77,7 @@ class Replanned:
 def replan(
     site: Site,
     planner: Chain,
-    words: messages.Words,
+    wording: messages.Wording,
     now: float,
     young: float,
     shaken: NDArray[np.int64] = _NONE,
@@ -90,7 +90,7 @@ def replan(
         After a look.
     planner : Chain
         The planner alone.
-    words : Words
+    wording : Wording
         The batch system's.
     now : float
         Seconds since the epoch.
@@ -105,7 +105,7 @@ def replan(
     try:
         if not len(lost):
             return Replanned(site if site.delayed else _improved(site, snapshot, planner))
-        return _mended(site, snapshot, planner, lost, words, young, shaken)
+        return _mended(site, snapshot, planner, lost, wording, young, shaken)
     except PlannerError as error:
         text = f"{error}; the plan stays as it was, and the next cycle tries again"
         if len(lost):
@@ -124,7 +124,7 @@ def _mended(
     snapshot: Snapshot,
     planner: Chain,
     lost: NDArray[np.int64],
-    words: messages.Words,
+    wording: messages.Wording,
     young: float,
     shaken: NDArray[np.int64],
 ) -> Replanned:
@@ -142,7 +142,7 @@ def _mended(
     spared = np.intersect1d(failed, _may_be_kept(site, snapshot, shaken))
     if len(spared):
         plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
-        return _broken(with_plan(site, plan), failed, words, now)
+        return _broken(with_plan(site, plan), failed, wording, now)
     late = _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
@@ -150,7 +150,7 @@ def _mended(
         if not len(still):
             after = site if moved is snapshot.plan else with_plan(site, moved)
             return Replanned(after, actions=(Requeue(late),))
-    return _broken(with_plan(site, plan), failed, words, now)
+    return _broken(with_plan(site, plan), failed, wording, now)
 
 
 def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:
@@ -183,7 +183,7 @@ def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> R
 def _whole(site: Site, snapshot: Snapshot, planner: Chain) -> Site | None:
     """Return the site with the plan that the planner has for all promises; None: it has none."""
     none = snapshot.queued.take([])
-    fixed, due = with_due_started(snapshot, site.leeway)
+    fixed, due = with_imminent_started(snapshot, site.leeway)
     for each, first in ((fixed, due), (snapshot, Schedule.empty()))[not len(due) :]:
         plan = _judged(each, planner, none).plan
         if plan is None:
@@ -322,7 +322,7 @@ def _anew(
     if not len(lost):
         return snapshot.plan, lost
     rest, rows = _without(snapshot, lost), _asked(site, lost)
-    fixed, due = with_due_started(rest, site.leeway)
+    fixed, due = with_imminent_started(rest, site.leeway)
     found = _placed(fixed, planner, rows, due)
     if len(found[1]) and len(due):
         second = _placed(rest, planner, rows, Schedule.empty())
@@ -370,7 +370,7 @@ def planned_from(
     PlannerError
         If the planner raised or answered wrongly.
     """
-    fixed, due = with_due_started(snapshot, site.leeway)
+    fixed, due = with_imminent_started(snapshot, site.leeway)
     fixed, first = with_started(fixed, fixed.plan.entries.start < begin)
     rows = _asked(site, np.array([job], np.int64))
     rows = rows.replace(begin=np.maximum(rows.begin, begin))
@@ -481,7 +481,9 @@ def _freed(snapshot: Snapshot, jobs: NDArray[np.int64]) -> Snapshot:
     return replace(snapshot, running=running, allocations=snapshot.allocations.take(kept))
 
 
-def _broken(site: Site, failed: NDArray[np.int64], words: messages.Words, now: float) -> Replanned:
+def _broken(
+    site: Site, failed: NDArray[np.int64], wording: messages.Wording, now: float
+) -> Replanned:
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Replanned(site)
@@ -502,6 +504,6 @@ def _broken(site: Site, failed: NDArray[np.int64], words: messages.Words, now: f
     queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
     snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
     after = replace(site, snapshot=snapshot, records=records, asked=asked, untold=untold)
-    texts = (messages.broken(words),) * len(told)
+    texts = (messages.broken(wording),) * len(told)
     actions = (Tell(np.array(told, np.int64), texts),) if told else ()
     return Replanned(after, tuple(changed), actions)

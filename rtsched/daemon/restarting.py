@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 NO_ROOM = "no plan ends it in time if it begins again"
 NOT_QUEUED = "the batch system did not queue it again"
 
-LOOKS = 3
+POLLS = 3
 """Looks after which a job that is not in the queue again is given up."""
 
 
 @dataclass(frozen=True)
-class Again:
+class RestartPolicy:
     """Which promised jobs may begin again.
 
     Attributes
@@ -58,7 +58,7 @@ class Again:
         )
 
 
-NEVER = Again()
+NEVER = RestartPolicy()
 
 
 def restarted(
@@ -86,7 +86,7 @@ def restarted(
     problem = ""
     for _, job in wanted:
         looks = site.restarting.get(job, 0)
-        if looks == LOOKS:
+        if looks == POLLS:
             closed[job] = NOT_QUEUED
         elif looks:
             again[job] = looks + 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
     from pathlib import Path
 
-    Handler = Callable[[Kind, bytes, "Asker"], Awaitable[bytes]]
+    Handler = Callable[[Kind, bytes, "Client"], Awaitable[bytes]]
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ class HungUpError(ProtocolError):
         super().__init__("the client hung up; no answer was worked out")
 
 
-class Asker(Protocol):
+class Client(Protocol):
     """The client at the other end of a connection.
 
     Attributes
@@ -67,7 +67,7 @@ class Asker(Protocol):
         """Have `undo` called if it turns out that the client did not read the answer."""
 
 
-class Door:
+class SocketServer:
     """A listening Unix socket.
 
     Parameters
@@ -168,10 +168,10 @@ class Door:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: one message, one answer. It is the `Asker` of its message."""
+    """One connection: one message, one answer. It is the `Client` of its message."""
 
-    def __init__(self, door: Door) -> None:
-        self.door, self.uid, self.buffer = door, -1, bytearray()
+    def __init__(self, server: SocketServer) -> None:
+        self.server, self.uid, self.buffer = server, -1, bytearray()
         self.counted = self.complete = self.half_closed = self.written = False
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
@@ -184,13 +184,13 @@ class _Connection(asyncio.Protocol):
         peer: socket.socket = transport.get_extra_info("socket")
         raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.uid = _CREDENTIALS.unpack(raw)[1]
-        if not self.door.admits(self.uid):
-            self.door.refused += 1
+        if not self.server.admits(self.uid):
+            self.server.refused += 1
             transport.abort()
             return
-        self.door.open[self.uid] += 1
+        self.server.open[self.uid] += 1
         self.counted = True
-        self.timer = asyncio.get_running_loop().call_later(self.door.idle, transport.abort)
+        self.timer = asyncio.get_running_loop().call_later(self.server.idle, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Answer once the message is complete."""
@@ -199,7 +199,7 @@ class _Connection(asyncio.Protocol):
             return
         try:
             kind, length = read_header(bytes(self.buffer[: HEADER.size]))
-            if kind not in self.door.kinds or length > LIMIT[kind]:
+            if kind not in self.server.kinds or length > LIMIT[kind]:
                 raise ProtocolError(f"a message of kind {kind.name} is not taken here")
             if len(self.buffer) < HEADER.size + length:
                 return
@@ -210,8 +210,8 @@ class _Connection(asyncio.Protocol):
             return
         self.complete = True
         self.task = asyncio.get_running_loop().create_task(self._answer(kind))
-        self.door.answering.add(self.task)
-        self.task.add_done_callback(self.door.answering.discard)
+        self.server.answering.add(self.task)
+        self.task.add_done_callback(self.server.answering.discard)
 
     def eof_received(self) -> bool:
         """Close, unless the client sends no more and still waits for its answer."""
@@ -223,7 +223,7 @@ class _Connection(asyncio.Protocol):
         try:
             if not self.waits():
                 raise HungUpError
-            answer = await self.door.handler(kind, bytes(self.buffer[HEADER.size :]), self)
+            answer = await self.server.handler(kind, bytes(self.buffer[HEADER.size :]), self)
         except ProtocolError as error:
             self._refuse(error)
             return
@@ -244,7 +244,7 @@ class _Connection(asyncio.Protocol):
             self.transport.write_eof()  # the client closes when it has read that
 
     def _refuse(self, error: ProtocolError) -> None:
-        self.door.refuse(self.uid, str(error))
+        self.server.refuse(self.uid, str(error))
         self.transport.abort()
 
     def waits(self) -> bool:
@@ -269,9 +269,9 @@ class _Connection(asyncio.Protocol):
         if self.timer is not None:
             self.timer.cancel()
         if self.counted:
-            self.door.open[self.uid] -= 1
-            if not self.door.open[self.uid]:
-                del self.door.open[self.uid]
+            self.server.open[self.uid] -= 1
+            if not self.server.open[self.uid]:
+                del self.server.open[self.uid]
         if exc is not None and self.written:
             self._unheard()
 

@@ -1,8 +1,8 @@
 """What the daemon knows: the batch system's last look, the promises, and the plan to keep them.
 
-A `Site` is never changed; every occasion makes a new one: a submission (`submits`), a look at the
-batch system (`merging`), a plan that no longer holds (`replanning`). So a submission that is judged
-while a cycle is being worked out shows by identity, and the cycle is worked out again.
+A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a look at the
+batch system (`reconcile`), a plan that no longer holds (`replanning`). So a submission that is
+judged while a cycle is being worked out shows by identity, and the cycle is worked out again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.records import Record, Standing
+    from rtsched.daemon.records import PromiseState, Record
     from rtsched.model.cluster import Cluster
     from rtsched.model.snapshot import Snapshot
 
@@ -93,13 +93,13 @@ class Site:
     newest: int = 0
     declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)
-    unused: Mapping[tuple[int, Standing], tuple[float, ...]] = field(default_factory=dict)
+    unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
     untold: Mapping[str, Record] = field(default_factory=dict)
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
     delayed: bool = False
 
-    def of_user(self, uid: int, *standings: Standing) -> list[Record]:
+    def of_user(self, uid: int, *standings: PromiseState) -> list[Record]:
         """Return a user's records of some standings, the oldest first."""
         mine = (r for r in self.records.values() if r.uid == uid and r.standing in standings)
         return sorted(mine, key=lambda record: (record.made_at, record.id))
@@ -117,7 +117,7 @@ class Site:
             recent[key] = (*recent.get(key, ()), now)
         return replace(self, unused={key: times for key, times in recent.items() if times})
 
-    def unused_by(self, uid: int, now: float, *standings: Standing) -> list[float]:
+    def unused_by(self, uid: int, now: float, *standings: PromiseState) -> list[float]:
         """Return when, in the last hour, what a user did not take lapsed, the first one first."""
         whole = (at for standing in standings for at in self.unused.get((uid, standing), ()))
         return sorted(at for at in whole if at > now - HOUR)

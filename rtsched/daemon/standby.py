@@ -27,7 +27,7 @@ from rtsched import __version__
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.wire import Kind, Tag, encode, frame
 from rtsched.daemon import reports
-from rtsched.daemon.server import Door
+from rtsched.daemon.server import SocketServer
 from rtsched.errors import AdapterError, StoreError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.control import Control
     from rtsched.daemon.claim import Claim
-    from rtsched.daemon.server import Asker, Handler
+    from rtsched.daemon.server import Client, Handler
     from rtsched.daemon.store import Store
 
 log = structlog.get_logger(__name__)
@@ -77,7 +77,7 @@ class Controller(Protocol):
         """Return whether it has control."""
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """What a daemon writes down of itself; `time` is seconds since the epoch."""
 
     state: str
@@ -85,7 +85,7 @@ class Beat(msgspec.Struct, frozen=True):
     time: float
 
 
-class Roster:
+class Heartbeats:
     """What the daemons of all controllers wrote down of themselves.
 
     Parameters
@@ -108,24 +108,24 @@ class Roster:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database, self.host, self.peers, self._clock = database, host, tuple(peers), clock
-        self._seen: dict[str, tuple[Beat, float]] = {}
+        self._seen: dict[str, tuple[Heartbeat, float]] = {}
 
     def write(self, state: str, control: str) -> None:
         """Write down how this daemon is; what cannot be written is not."""
-        beat = Beat(state, control, time.time())
+        heartbeat = Heartbeat(state, control, time.time())
         with suppress(OSError):
-            replace_file(self._file(self.host), msgspec.json.encode(beat))
+            replace_file(self._file(self.host), msgspec.json.encode(heartbeat))
 
     def read(self) -> None:
         """Read how the others are."""
         now = self._clock()
         for peer in self.peers:
             try:
-                beat = msgspec.json.decode(self._file(peer).read_bytes(), type=Beat)
+                heartbeat = msgspec.json.decode(self._file(peer).read_bytes(), type=Heartbeat)
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 continue
-            if peer not in self._seen or self._seen[peer][0] != beat:
-                self._seen[peer] = (beat, now)
+            if peer not in self._seen or self._seen[peer][0] != heartbeat:
+                self._seen[peer] = (heartbeat, now)
 
     def active(self) -> str:
         """Return the host of a daemon that is active and not silent; empty: there is none."""
@@ -147,9 +147,9 @@ class Roster:
             for host in self.peers
         )
 
-    def _is(self, host: str) -> Beat:
-        beat, at = self._seen.get(host, (Beat("", "", 0.0), 0.0))
-        return beat if self._clock() - at <= SILENT else Beat("", "", beat.time)
+    def _is(self, host: str) -> Heartbeat:
+        heartbeat, at = self._seen.get(host, (Heartbeat("", "", 0.0), 0.0))
+        return heartbeat if self._clock() - at <= SILENT else Heartbeat("", "", heartbeat.time)
 
     def _file(self, host: str) -> Path:
         return self._database.with_name(f"{self._database.name}.on-{host}")
@@ -183,7 +183,7 @@ class Standby:
         system: str,
         superseded: Callable[[], None] = lambda: None,
     ) -> None:
-        self.roster = Roster(database, controller.host, controller.peers)
+        self.heartbeats = Heartbeats(database, controller.host, controller.peers)
         self._controller, self._system, self._superseded = controller, system, superseded
         self._asked, self._problem = asyncio.Event(), ""
         self.reload_problem: Callable[[], str] = str
@@ -191,18 +191,18 @@ class Standby:
 
     async def until_in_control(self, stop: asyncio.Event) -> bool:
         """Wait until this host's controller has control; False: told to stop before."""
-        log.info("on_standby", host=self.roster.host, peers=list(self.roster.peers))
+        log.info("on_standby", host=self.heartbeats.host, peers=list(self.heartbeats.peers))
         control, covered = "", time.monotonic()
         while not stop.is_set():
-            await asyncio.to_thread(self.roster.write, "standby", control)
-            await asyncio.to_thread(self.roster.read)
+            await asyncio.to_thread(self.heartbeats.write, "standby", control)
+            await asyncio.to_thread(self.heartbeats.read)
             asked = self._asked.is_set()
             self._asked.clear()  # first: what is asked from now on is looked at again
-            if self.roster.covered() and not asked:
+            if self.heartbeats.covered() and not asked:
                 control, covered = "", time.monotonic()
             elif (control := await self._control()) == "in control":
                 return True
-            if self.roster.covered() or control == "standby":
+            if self.heartbeats.covered() or control == "standby":
                 self._superseded()
             long = time.monotonic() - covered > PATIENT
             await _either(self._asked, stop, LATER if long else SOON)
@@ -214,8 +214,8 @@ class Standby:
         while not claim.lost_to:
             if asking.done():  # one that does not answer must not keep us from looking at the claim
                 control, asking = asking.result(), asyncio.create_task(self._control())
-            await asyncio.to_thread(self.roster.write, "active", control)
-            await asyncio.to_thread(self.roster.read)
+            await asyncio.to_thread(self.heartbeats.write, "active", control)
+            await asyncio.to_thread(self.heartbeats.read)
             with suppress(StoreError):
                 await asyncio.to_thread(store.confirm)
             for _ in range(round(BEAT / GLANCE)):
@@ -237,13 +237,13 @@ class Standby:
 
     # --- answers while on standby --------------------------------------------------------------
 
-    async def answer_filter(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:  # noqa: ARG002
+    async def answer_filter(self, kind: Kind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Answer the submit filter: not judged here yet; see whether that has to change."""
         self._asked.set()
         text = f"rtsched: on standby, {self._elsewhere()}; not judged"
         return encode(Kind.ERROR, [(Tag.MESSAGE, text)])
 
-    async def answer_query(self, kind: Kind, payload: bytes, asker: Asker) -> bytes:  # noqa: ARG002
+    async def answer_query(self, kind: Kind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Answer a user: how this daemon is, and for all else where to ask."""
         try:
             question = reports.read_question(payload)
@@ -255,13 +255,13 @@ class Standby:
         return frame(Kind.REPORT, reports.refusal_payload(text))
 
     def _elsewhere(self) -> str:
-        active = self.roster.active()
+        active = self.heartbeats.active()
         return f"the active one is on {active}" if active else "no active one is known"
 
     def _status(self) -> reports.StatusReport:
-        peers = self.roster.shown()
+        peers = self.heartbeats.shown()
         own = filter(None, (self._problem, self.reload_problem()))
-        nobody = () if self.roster.active() else (NOBODY,)
+        nobody = () if self.heartbeats.active() else (NOBODY,)
         return reports.StatusReport(
             version=__version__,
             mode="standby",
@@ -298,13 +298,13 @@ def unseen(peers: Sequence[reports.Peer]) -> tuple[str, ...]:
     )
 
 
-class SharedDoor(Door):
+class SharedSocketServer(SocketServer):
     """A door that stays open while who answers at it changes.
 
     Parameters
     ----------
     path, kinds, uids
-        As of a `Door`.
+        As of a `SocketServer`.
     standby : callable
         Answers while the daemon is on standby.
     """

@@ -21,7 +21,7 @@ from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import Kind
 from rtsched.core.chain import Chain
 from rtsched.daemon.answers import Answers
-from rtsched.daemon.app import Daemon, Policy, rules_of, words_of
+from rtsched.daemon.app import Daemon, Policy, rules_of, wording_of
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.claim import Claim
 from rtsched.daemon.logs import log_events
@@ -29,9 +29,9 @@ from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.notify import notify, watched
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries, Reader
-from rtsched.daemon.reloading import Reloads
-from rtsched.daemon.server import Door
-from rtsched.daemon.standby import BEAT, SharedDoor, Standby
+from rtsched.daemon.reloading import ConfigReloader
+from rtsched.daemon.server import SocketServer
+from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
 from rtsched.daemon.store import Store
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.worker import Worker
@@ -202,14 +202,14 @@ async def _serve(
     metrics.listen(settings.metrics_port)
     run = Path(settings.run)
     asking = await asyncio.to_thread(_uids, settings.asking_users())
-    submits = Door(
+    submits = SocketServer(
         run / "submit.sock",
         (Kind.SUBMIT, Kind.MODIFY),
         Answers(daemon).answer,
         uids=asking,
     )
     answering = Queries(daemon, os.getuid())
-    queries = Door(run / "query.sock", (Kind.QUERY,), answering.answer)
+    queries = SocketServer(run / "query.sock", (Kind.QUERY,), answering.answer)
     try:
         await daemon.run([(submits, settings.asking_group()), (queries, None)], ready)
     finally:
@@ -229,13 +229,17 @@ async def _serve_in_turn(
     uids = await asyncio.to_thread(_uids, settings.asking_users())
     metrics.listen(settings.metrics_port)
     asked = (Kind.SUBMIT, Kind.MODIFY)
-    submits = SharedDoor(run / "submit.sock", asked, standby.answer_filter, uids)
-    queries = SharedDoor(run / "query.sock", (Kind.QUERY,), standby.answer_query)
-    words, stop, loop = words_of(system_of(live)[1]), asyncio.Event(), asyncio.get_running_loop()
+    submits = SharedSocketServer(run / "submit.sock", asked, standby.answer_filter, uids)
+    queries = SharedSocketServer(run / "query.sock", (Kind.QUERY,), standby.answer_query)
+    wording, stop, loop = (
+        wording_of(system_of(live)[1]),
+        asyncio.Event(),
+        asyncio.get_running_loop(),
+    )
 
     def warmed() -> Policy:
         made = reread()
-        warm_up(made, rules_of(made, words))
+        warm_up(made, rules_of(made, wording))
         return made
 
     policy = await asyncio.to_thread(warmed)
@@ -244,20 +248,20 @@ async def _serve_in_turn(
         nonlocal policy
         policy = made
 
-    reloads = Reloads(warmed, follow)
-    standby.reload_problem = lambda: reloads.problem
-    doors: list[tuple[SharedDoor, str | None]] = [
+    reloader = ConfigReloader(warmed, follow)
+    standby.reload_problem = lambda: reloader.problem
+    servers: list[tuple[SharedSocketServer, str | None]] = [
         (submits, settings.asking_group()),
         (queries, None),
     ]
     try:
-        for door, group in doors:
-            await door.listen(group)
+        for server, group in servers:
+            await server.listen(group)
         ready()
         while True:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop.set)
-            loop.add_signal_handler(signal.SIGHUP, reloads.begin)
+            loop.add_signal_handler(signal.SIGHUP, reloader.begin)
             if not await standby.until_in_control(stop):
                 break
             claim = Claim(controller.host)
@@ -269,14 +273,14 @@ async def _serve_in_turn(
                 continue
             with store:
                 daemon = _daemon(policy, store, reread, metrics)
-                daemon.peers = standby.roster.shown
+                daemon.peers = standby.heartbeats.shown
                 answering = Queries(daemon, os.getuid())
                 submits.active, queries.active = Answers(daemon).answer, answering.answer
                 if stop.is_set():
                     break
                 watcher = asyncio.create_task(_watch(standby, store, claim, daemon))
                 try:
-                    await daemon.run(doors)
+                    await daemon.run(servers)
                 finally:
                     watcher.cancel()
                     answering.close()
@@ -284,9 +288,9 @@ async def _serve_in_turn(
                 break
             policy = daemon.policy
     finally:
-        standby.roster.write("stopped", "")
-        for door, _ in doors:
-            door.leave()
+        standby.heartbeats.write("stopped", "")
+        for server, _ in servers:
+            server.leave()
 
 
 async def _watch(standby: Standby, store: Store, claim: Claim, daemon: Daemon) -> None:

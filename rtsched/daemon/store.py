@@ -27,7 +27,7 @@ import msgspec
 from rtsched.daemon.codec import decode_schedule, encode_schedule
 from rtsched.daemon.database import RESTORE, check, connect, hold, prepare, sentence
 from rtsched.daemon.failpoints import passing
-from rtsched.daemon.records import OPEN, Decision, Kept, Record, Standing
+from rtsched.daemon.records import OPEN, JournalEntry, PromiseState, Record, StoredState
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Nodes
     from rtsched.model.schedule import Schedule
 
-    Unused = Mapping[tuple[int, Standing], tuple[float, ...]]
+    Unused = Mapping[tuple[int, PromiseState], tuple[float, ...]]
 
 JOURNAL_ROWS = 20_000
 LONGEST_TEXT = 2000
@@ -73,7 +73,7 @@ _NOTE = (
 )
 
 
-__all__ = ["JOURNAL_ROWS", "OPEN", "Decision", "Kept", "Record", "Standing", "Store"]
+__all__ = ["JOURNAL_ROWS", "OPEN", "JournalEntry", "PromiseState", "Record", "Store", "StoredState"]
 
 
 class Store:
@@ -109,7 +109,7 @@ class Store:
     ) -> None:
         self.path = Path(path)
         self._lock, self._tidying, self._asking = RLock(), RLock(), RLock()
-        self._notes: list[Decision] = []
+        self._notes: list[JournalEntry] = []
         self._noting = Lock()  # held for no more than a list takes: `note` is called on the loop
         self._nodes: Nodes | None = None
         self._names: list[str] | None = None
@@ -226,7 +226,7 @@ class Store:
         gone = [key for key in known if key not in unused]
         base.executemany("DELETE FROM unused WHERE uid = ? AND standing = ?", gone)
 
-    def load(self) -> Kept:
+    def load(self) -> StoredState:
         """Return all that a daemon needs to go on."""
         with self._told():
             base, records = self._base, self.open_records()
@@ -243,7 +243,7 @@ class Store:
         schedule = None if plan is None else decode_schedule(plan)
         names = None if nodes is None else msgspec.json.decode(nodes, type=tuple[str, ...])
         self._unused = unused
-        return Kept(records, schedule, version, states, names, unused)
+        return StoredState(records, schedule, version, states, names, unused)
 
     def check(self) -> None:
         """Read all of the file and check it; takes as long as it is large, and nothing waits.
@@ -310,7 +310,7 @@ class Store:
                 list(states.items()),
             )
 
-    def note(self, decision: Decision) -> None:
+    def note(self, decision: JournalEntry) -> None:
         """Add a verdict to the journal: at once in memory, on disk at the next `flush`.
 
         It waits for no disk, so an event loop may call it.
@@ -351,7 +351,7 @@ class Store:
         limit: int = 100,
         job: str | None = None,
         token: str | None = None,
-    ) -> tuple[Decision, ...]:
+    ) -> tuple[JournalEntry, ...]:
         """Return verdicts, latest first: of one user, one job, one admission, or all."""
         given = {"uid = ?": uid, "job = ?": job, "token <> '' AND token = ?": token}
         asked = {text: value for text, value in given.items() if value is not None}
@@ -378,7 +378,7 @@ class Store:
             and (job is None or note.job == job)
             and (token is None or note.token == token)
         ]
-        return tuple([*fresh, *map(_decision, rows)][:limit])
+        return tuple([*fresh, *map(_entry, rows)][:limit])
 
     def _records(self, which: str, *values: object) -> tuple[Record, ...]:
         with self._question() as base:
@@ -426,7 +426,7 @@ class Store:
                 raise
 
 
-def _noted(note: Decision) -> tuple[Any, ...]:
+def _noted(note: JournalEntry) -> tuple[Any, ...]:
     codes = msgspec.json.encode(note.codes).decode()
     job, name, text = (_storable(part) for part in (note.job, note.name, note.text))
     return (note.time, note.uid, job, name, note.verdict, codes, text, note.offer, note.token)
@@ -437,7 +437,7 @@ def _storable(text: str) -> str:
     return text[:LONGEST_TEXT].encode("utf-8", "replace").decode()
 
 
-def _decision(row: tuple[Any, ...]) -> Decision:
+def _entry(row: tuple[Any, ...]) -> JournalEntry:
     time, uid, job, name, verdict, codes, text, offer, token = row
     reasons = msgspec.json.decode(codes, type=tuple[str, ...])
-    return Decision(time, uid, job, name, verdict, reasons, text, offer, token)
+    return JournalEntry(time, uid, job, name, verdict, reasons, text, offer, token)

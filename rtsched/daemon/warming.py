@@ -15,9 +15,9 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.live import Marks, Sight, Submission
-from rtsched.daemon.messages import Words
+from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.messages import Wording
 from rtsched.daemon.site import Site
-from rtsched.daemon.submits import Desk
 from rtsched.daemon.working import settle, steered
 from rtsched.errors import PlannerError
 from rtsched.model.accounts import Accounts
@@ -40,16 +40,16 @@ def warm_up(policy: Policy, rules: Rules) -> None:
     """Judge made-up jobs on a made-up machine, submit and cycle alike; nothing is kept."""
     begun = time.perf_counter()
     site = Site(Snapshot(_NOW, Cluster(Nodes.build(_NODES, name=list("abcd")))))
-    site = settle(site, _sight(site), rules, _NOW).site
-    desk = Desk(policy.submits.chain, policy.live.daemon, Words(str, str))
+    site = settle(site, _observation(site), rules, _NOW).site
+    admission = AdmissionController(policy.submits.chain, policy.live.daemon, Wording(str, str))
     for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
         for left in (900.0, 3600.0, 100.0):  # fits, fits behind it, does not fit
             submission = Submission(_job(kind, _NOW + left), Edges.build(0), 0)
             try:
-                site = desk.judge(site, submission, "", _NOW).site
+                site = admission.judge(site, submission, "", _NOW).site
             except PlannerError as error:  # it may still know what to do with the site's own jobs
                 log.error("planning_failed", problem=str(error))
-    sight = replace(_sight(site), time=_NOW + 1.0)
+    sight = replace(_observation(site), time=_NOW + 1.0)
     settled = settle(site, sight, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)
     log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
@@ -80,7 +80,7 @@ def _job(kind: Kind, deadline: float) -> Jobs:
     )
 
 
-def _sight(site: Site) -> Sight:
+def _observation(site: Site) -> Sight:
     """Return a look at one best-effort job that waits and one that runs."""
     both = Jobs.build(
         2,

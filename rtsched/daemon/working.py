@@ -9,8 +9,8 @@ import numpy as np
 
 from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
-from rtsched.daemon.merging import merge
-from rtsched.daemon.parked import AT_A_TIME, settled_parked
+from rtsched.daemon.deferred import AT_A_TIME, settled_deferred
+from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import entry_of
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Sight
     from rtsched.core.chain import Chain, Order
     from rtsched.daemon.chains import Chains
-    from rtsched.daemon.parked import Bench
-    from rtsched.daemon.records import Decision, Record
-    from rtsched.daemon.restarting import Again
+    from rtsched.daemon.deferred import DeferredAdmission
+    from rtsched.daemon.records import JournalEntry, Record
+    from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
     from rtsched.model.state import State
@@ -47,7 +47,7 @@ class Settled:
         What the promises ask for: the plan first.
     events : Events
         What happened since the look before.
-    decisions : tuple of Decision
+    journal : tuple of JournalEntry
         What was said to jobs that were parked.
     problems : tuple of str
         What the planner could not do, one sentence each.
@@ -57,7 +57,7 @@ class Settled:
     changed: tuple[Record, ...]
     actions: tuple[Action, ...]
     events: Events
-    decisions: tuple[Decision, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -82,17 +82,17 @@ class Rules:
         The planner alone.
     young : float
         Seconds for which a best-effort job that has just started may be requeued for a promise.
-    bench : Bench
+    deferred_admission : DeferredAdmission
         Where parked jobs are judged.
-    again : Again
+    restart_policy : RestartPolicy
         Which promised jobs that failed may begin again.
     """
 
     chains: Chains
     planner: Chain | None
     young: float
-    bench: Bench
-    again: Again = NEVER
+    deferred_admission: DeferredAdmission
+    restart_policy: RestartPolicy = NEVER
 
 
 def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_A_TIME) -> Settled:
@@ -102,19 +102,21 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
     """
     before = site
     seen = _without_periodic_nodes(sight, rules)
-    merged = merge(site, seen, rules.bench.words, now, rules.again)
-    judged = rules.bench.judge(merged.site, now, parked)
-    site, changed = judged.site, [*merged.changed, *judged.changed]
-    actions = [*merged.actions, *judged.actions, *settled_parked(site)]
+    reconciled = reconcile(site, seen, rules.deferred_admission.wording, now, rules.restart_policy)
+    judged = rules.deferred_admission.judge(reconciled.site, now, parked)
+    site, changed = judged.site, [*reconciled.changed, *judged.changed]
+    actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]
     problems = [judged.problem] if judged.problem else []
     if rules.planner is not None:
-        replanned = replan(site, rules.planner, rules.bench.words, now, rules.young, sight.shaken)
+        replanned = replan(
+            site, rules.planner, rules.deferred_admission.wording, now, rules.young, sight.shaken
+        )
         site = replanned.site
         changed += replanned.changed
         actions += replanned.actions
         problems += [replanned.problem] if replanned.problem else []
-    if len(merged.failed):
-        again = restarted(site, rules.planner, merged.failed, sight.requeue_delay, now)
+    if len(reconciled.failed):
+        again = restarted(site, rules.planner, reconciled.failed, sight.requeue_delay, now)
         site = again.site
         changed += again.changed
         actions += again.actions
@@ -123,7 +125,7 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
     plan = site.snapshot.plan
     reserve = Reserve(plan.entries.job, plan)
     whole = (reserve, *actions)
-    return Settled(site, tuple(changed), whole, merged.events, judged.decisions, tuple(problems))
+    return Settled(site, tuple(changed), whole, reconciled.events, judged.journal, tuple(problems))
 
 
 def _begin_again(site: Site, before: Site, now: float) -> list[Action]:

@@ -8,7 +8,7 @@ import pytest
 from running import Running
 
 from rtsched.daemon.app import rules_of
-from rtsched.daemon.messages import Words
+from rtsched.daemon.messages import Wording
 from rtsched.daemon.warming import warm_up
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def _compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Have the kernels compiled that judge jobs: a filter does not wait for that."""
     one = Running(tmp_path_factory.mktemp("compiled"))
     policy = one.policy()
-    warm_up(policy, rules_of(policy, Words(str, str)))
+    warm_up(policy, rules_of(policy, Wording(str, str)))
     one.close()
 
 

@@ -21,7 +21,7 @@ from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries
-from rtsched.daemon.server import Door
+from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.store import Store
 from rtsched_plugins.mcdf import Mcdf
@@ -118,9 +118,9 @@ class Running:
             clock=lambda: self.now,
         )
         filters = Answers(self.daemon).answer
-        self.door = Door(self.path / "submit.sock", (Kind.SUBMIT, Kind.MODIFY), filters)
+        self.server = SocketServer(self.path / "submit.sock", (Kind.SUBMIT, Kind.MODIFY), filters)
         self.queries = Queries(self.daemon, -1)
-        self.users = Door(self.path / "query.sock", (Kind.QUERY,), self.queries.answer)
+        self.users = SocketServer(self.path / "query.sock", (Kind.QUERY,), self.queries.answer)
 
     def policy(self) -> Policy:
         """Return the plug-ins of a site with mcdf."""
@@ -131,12 +131,12 @@ class Running:
     async def start(self) -> None:
         """Look once, and listen."""
         await self.daemon.cycle()
-        await self.door.listen()
+        await self.server.listen()
         await self.users.listen()
 
     def close(self) -> None:
         """Listen no more."""
-        self.door.close()
+        self.server.close()
         self.users.close()
         self.queries.close()
         self.store.close()
@@ -153,7 +153,7 @@ class Running:
         ]
         line = socket.socket(socket.AF_UNIX)
         line.settimeout(120.0)  # the first question may compile kernels
-        line.connect(str(self.door.path))
+        line.connect(str(self.server.path))
         line.sendall(encode(Kind.SUBMIT, fields))
         return line
 

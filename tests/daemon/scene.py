@@ -9,13 +9,13 @@ import numpy as np
 
 from rtsched.adapters.live import Ended, Ending, Marks, Sight, Submission
 from rtsched.core.chain import Chain, Member
+from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.messages import Words
-from rtsched.daemon.parked import Bench
-from rtsched.daemon.restarting import Again
+from rtsched.daemon.deferred import DeferredAdmission
+from rtsched.daemon.messages import Wording
+from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
-from rtsched.daemon.submits import Desk, Judged
 from rtsched.daemon.working import Rules, Settled, settle
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
 NAMES = {ANN: "ann", BOB: "bob"}
-WORDS = Words(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
+WORDS = Wording(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
 
 
 class Scene:
@@ -49,9 +49,13 @@ class Scene:
         self.chains = Chains(Chain([Member(planner, plugin, **(member or {}))], planner), ())
         self.settings = DaemonSettings(**settings)
         unused = self.settings.unused_promises_per_hour
-        bench = Bench(self.chains, WORDS, unused=unused)
-        again = Again(frozenset(self.settings.restart_exit_codes), self.settings.restarts)
-        self.rules = Rules(self.chains, self.chains.planner_alone, 15.0, bench, again)
+        deferred_admission = DeferredAdmission(self.chains, WORDS, unused=unused)
+        restart_policy = RestartPolicy(
+            frozenset(self.settings.restart_exit_codes), self.settings.restarts
+        )
+        self.rules = Rules(
+            self.chains, self.chains.planner_alone, 15.0, deferred_admission, restart_policy
+        )
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.site = Site(Snapshot(T0, self.cluster))
@@ -59,14 +63,14 @@ class Scene:
 
     def submit(
         self, now: float = T0, uid: int = ANN, after: int | None = None, **columns: object
-    ) -> Judged:
+    ) -> AdmissionResult:
         """Submit a job, perhaps one that waits for another; the site then is the daemon's."""
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}
         edges = Edges.build(0) if after is None else Edges.build(1, before=[after])
         submission = Submission(Jobs.build(1, **arrays), edges, uid)
-        desk = Desk(self.chains.of(submission.jobs), self.settings, WORDS)
-        judged = desk.judge(self.site, submission, NAMES[uid], now)
+        admission = AdmissionController(self.chains.of(submission.jobs), self.settings, WORDS)
+        judged = admission.judge(self.site, submission, NAMES[uid], now)
         self.site = judged.site
         return judged
 
@@ -80,7 +84,7 @@ class Scene:
             wall = 100.0 * hundreds
             judged = self.submit(T0, size=size, wall_time=wall, deadline=T0 + 1 + slack * wall)
             if judged.verdict == "admit":
-                promised += ((10 + number, judged.ruling.token),)
+                promised += ((10 + number, judged.reply.token),)
         return promised
 
     def look(

@@ -56,7 +56,7 @@ def test_what_a_mode_does_to_a_hopeless_deadline(mode: str, verdict: str, said: 
     scene.chains = Chains(scene.chains.chain, [Scope(mode, partition="p")])  # type: ignore[arg-type]
     judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + 60, partition="p")
     assert judged.verdict == verdict
-    assert judged.ruling.text.startswith(said)
-    assert bool(judged.ruling.text) == (mode != "shadow")
+    assert judged.reply.text.startswith(said)
+    assert bool(judged.reply.text) == (mode != "shadow")
     assert judged.judgement is not None
     assert judged.judgement.answers[-1].value is not None

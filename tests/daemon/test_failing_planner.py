@@ -9,7 +9,7 @@ import pytest
 from scene import ANN, T0, Scene
 
 from rtsched.core.hookspecs import hookimpl
-from rtsched.daemon.parked import AGAIN
+from rtsched.daemon.deferred import AGAIN
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Cancel, Release, Requeue, Tell
 from rtsched.model.jobs import Jobs
@@ -68,7 +68,7 @@ def told(actions: tuple[object, ...]) -> list[str]:
 def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> None:
     """A node is lost and the planner fails: the plan is kept, and mended when it answers again."""
     scene, plugin = flaky(on_error=on_error)
-    token = scene.submit(**ASKED).ruling.token
+    token = scene.submit(**ASKED).reply.token
     scene.look(T0 + 5, queued=((7, token),))
     before = scene.site.snapshot.plan
     plugin.fails = how
@@ -91,7 +91,7 @@ def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> N
 def test_what_cannot_be_kept_breaks_when_the_planner_answers_again() -> None:
     """A promise is not forgotten with the error: the planner's own verdict still counts."""
     scene, plugin = flaky()
-    token = scene.submit(**ASKED).ruling.token
+    token = scene.submit(**ASKED).reply.token
     scene.look(T0 + 5, queued=((7, token),))
     plugin.fails = "raises"
     assert not scene.look(T0 + 10, queued=((7, token),), down=(0, 1, 2)).changed
@@ -103,7 +103,7 @@ def test_what_cannot_be_kept_breaks_when_the_planner_answers_again() -> None:
 def test_nobody_is_requeued_for_a_planner_that_fails(how: str) -> None:
     """A best-effort job stands in the way, and the planner fails only after it said no once."""
     scene, plugin = flaky()
-    token = scene.submit(size=3, wall_time=600.0, deadline=T0 + 700).ruling.token
+    token = scene.submit(size=3, wall_time=600.0, deadline=T0 + 700).reply.token
     scene.look(T0 + 5, queued=((7, token),))
     plugin.answers, plugin.fails = 1, how
     runs = ((9, "", T0 + 5.5, T0 + 4000.0, (1,)),)
@@ -117,7 +117,7 @@ def test_nobody_is_requeued_for_a_planner_that_fails(how: str) -> None:
 def test_a_better_plan_that_fails_is_reported(how: str) -> None:
     """The planner is asked for a better plan with each look; that it fails is seen at once."""
     scene, plugin = flaky()
-    token = scene.submit(**ASKED).ruling.token
+    token = scene.submit(**ASKED).reply.token
     plugin.fails = how
     settled = scene.look(T0 + 5, queued=((7, token),))
     assert len(settled.problems) == 1
@@ -140,7 +140,7 @@ def test_where_the_site_says_so_such_a_submission_waits(how: str) -> None:
     plugin.fails = how
     judged = scene.submit(**ASKED)
     assert judged.verdict == "defer"
-    assert judged.ruling.parked
+    assert judged.reply.parked
 
 
 @pytest.mark.parametrize("mode", ["shadow", "warn"])
@@ -150,8 +150,8 @@ def test_a_planner_that_does_not_count_disturbs_nobody(how: str, mode: str, on_e
     plugin.fails = how
     judged = scene.submit(**ASKED)
     assert judged.verdict == "pass"
-    assert not judged.ruling.parked
-    assert not judged.ruling.rejected
+    assert not judged.reply.parked
+    assert not judged.reply.rejected
 
 
 def test_jobs_without_a_deadline_pass(how: str) -> None:

@@ -29,7 +29,7 @@ def lived(scene: Scene, jobs: range) -> None:
             deadline=now + 3600.0,
             name=f"sim-{job}",
             account=f"project-{job}",
-        ).ruling.token
+        ).reply.token
         kept = job - 1  # one is always there: the tables never begin anew
         scene.look(now + 1, queued=((job, token),), ended=((kept, now, Ending.COMPLETED),))
 

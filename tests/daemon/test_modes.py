@@ -7,9 +7,9 @@ from scene import ANN, NAMES, T0, WORDS, Scene
 
 from rtsched.adapters.live import Submission
 from rtsched.core.chain import Chain, Member
+from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.settings import DaemonSettings
-from rtsched.daemon.submits import Desk
 from rtsched.model.jobs import Edges, Jobs
 from rtsched_plugins.mcdf import Mcdf
 
@@ -20,9 +20,9 @@ def judged(mode: str, problem: str = "", **columns: object):
     row = {"partition": None, "account": None, "qos": None, **columns}
     jobs = Jobs.build(1, **{name: [value] for name, value in row.items() if value is not None})
     submission = Submission(jobs, Edges.build(0), ANN, problem)
-    desk = Desk(chain.of(jobs), DaemonSettings(), WORDS)
+    admission = AdmissionController(chain.of(jobs), DaemonSettings(), WORDS)
     site = Scene().site
-    found = desk.judge(site, submission, NAMES[ANN], T0)
+    found = admission.judge(site, submission, NAMES[ANN], T0)
     assert (found.site is site) == (mode != "enforce" or bool(problem))
     return found
 
@@ -31,8 +31,8 @@ def test_shadow_passes_a_hopeless_job_in_silence_and_remembers_what_it_thought()
     """Its user reads nothing; the journal gets reason and counter-offer."""
     found = judged("shadow", size=2, wall_time=1000.0, deadline=T0 + 990.4)
     assert found.verdict == "pass"
-    assert not found.ruling.rejected
-    assert found.ruling.text == ""
+    assert not found.reply.rejected
+    assert found.reply.text == ""
     assert found.foreseen.startswith("mcdf (shadow) would reject it: ")
     assert found.codes
     assert found.offer == pytest.approx(T0 + 1000)
@@ -41,10 +41,10 @@ def test_shadow_passes_a_hopeless_job_in_silence_and_remembers_what_it_thought()
 def test_warn_tells_what_would_be_accepted() -> None:
     """The warning names a feasible deadline, and how to ask for it."""
     found = judged("warn", size=2, wall_time=1000.0, deadline=T0 + 990.4)
-    assert not found.ruling.rejected
-    assert found.ruling.text.startswith("rtsched: warning: ")
-    assert f"--deadline={T0 + 1000:.0f}" in found.ruling.text
-    assert ".4" not in found.ruling.text
+    assert not found.reply.rejected
+    assert found.reply.text.startswith("rtsched: warning: ")
+    assert f"--deadline={T0 + 1000:.0f}" in found.reply.text
+    assert ".4" not in found.reply.text
 
 
 def test_what_would_be_promised_is_remembered_too() -> None:
@@ -62,6 +62,6 @@ def test_a_best_effort_job_is_not_worth_a_word() -> None:
 def test_what_cannot_be_promised_is_rejected_by_enforcement_only(mode: str) -> None:
     """An array with a deadline passes while nothing is enforced."""
     found = judged(mode, "no promise is given to an array")
-    assert found.ruling.rejected == (mode == "enforce")
-    assert ("no promise" in found.ruling.text) == (mode != "shadow")
+    assert found.reply.rejected == (mode == "enforce")
+    assert ("no promise" in found.reply.text) == (mode != "shadow")
     assert found.codes == ("submit.unusable",)

@@ -17,7 +17,7 @@ from rtsched.daemon.fair import (
     BusyError,
     ClosedError,
     FairThread,
-    Turns,
+    RateLimiter,
 )
 from rtsched.daemon.reports import Feasible, Plan, Status
 from rtsched.daemon.server import HungUpError
@@ -77,14 +77,14 @@ def test_a_defect_in_a_question_is_told(running: Running) -> None:
 
 def test_turns() -> None:
     """After a burst, somebody gets the share of the time and no more; others do not wait for it."""
-    turns = Turns(0.1)
-    assert turns.wait(1, 100.0) == 0.0
-    turns.used(1, 100.0, BURST)
-    assert turns.wait(1, 100.0) == pytest.approx(0.0)
-    turns.used(1, 100.0, 0.05)
-    assert turns.wait(1, 100.0) == pytest.approx(0.5)
-    assert turns.wait(1, 100.5) == pytest.approx(0.0)
-    assert turns.wait(2, 100.0) == 0.0
+    limiter = RateLimiter(0.1)
+    assert limiter.wait(1, 100.0) == 0.0
+    limiter.used(1, 100.0, BURST)
+    assert limiter.wait(1, 100.0) == pytest.approx(0.0)
+    limiter.used(1, 100.0, 0.05)
+    assert limiter.wait(1, 100.0) == pytest.approx(0.5)
+    assert limiter.wait(1, 100.5) == pytest.approx(0.0)
+    assert limiter.wait(2, 100.0) == 0.0
 
 
 def wanted() -> bool:
@@ -154,7 +154,7 @@ def test_a_user_gets_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     """Who has used the share waits, and another user's question is worked out meanwhile."""
     clock = [1000.0]
     thread = FairThread.__new__(FairThread)
-    thread._each, thread._all = Turns(EACH), Turns(1.0)
+    thread._each, thread._all = RateLimiter(EACH), RateLimiter(1.0)
     thread._waiting = {7: None, 8: None}  # type: ignore[dict-item]
     monkeypatch.setattr("rtsched.daemon.fair.time.monotonic", lambda: clock[0])
     thread._each.used(7, clock[0], BURST + 0.1)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 async def reloaded(running: Running) -> None:
     """Reload, and wait until that is done."""
     running.daemon.reload()
-    assert running.daemon.reloads.task is not None
-    await running.daemon.reloads.task
+    assert running.daemon.reloader.task is not None
+    await running.daemon.reloader.task
 
 
 def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:

@@ -23,8 +23,8 @@ LEEWAY = 60.0
 def promised(scene: Scene, job: int, **columns: object) -> tuple[int, str]:
     """Have a job promised its deadline and seen in the queue; return its id and token."""
     judged = scene.submit(scene.site.snapshot.now, **columns)
-    assert judged.verdict == "admit", judged.ruling.text
-    return job, judged.ruling.token
+    assert judged.verdict == "admit", judged.reply.text
+    return job, judged.reply.token
 
 
 def overlaps(plan: Schedule) -> bool:
@@ -190,7 +190,7 @@ def test_where_many_are_late_the_plan_is_put_off(
         size, hours = int(random.integers(1, nodes)), random.uniform(2.0, most)
         judged = scene.submit(T0, size=size, wall_time=3600.0, deadline=T0 + 3600.0 * hours)
         if judged.verdict == "admit":
-            queued += ((10 + number, judged.ruling.token),)
+            queued += ((10 + number, judged.reply.token),)
     scene.look(T0 + 1, queued)
     for at in (25, 30):
         scene.look(T0 + at, queued)

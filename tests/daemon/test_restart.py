@@ -13,8 +13,8 @@ from scene import T0, Scene
 
 from rtsched.adapters.wire import REJECT, Tag
 from rtsched.daemon.codec import encode_jobs
-from rtsched.daemon.memory import Told, restored
-from rtsched.daemon.records import Decision, Kept
+from rtsched.daemon.records import JournalEntry, StoredState
+from rtsched.daemon.recovery import ReportedState, recovered
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Cluster, Nodes
@@ -90,7 +90,7 @@ def test_quotas_are_not_forgotten(places: tuple[Path, Path]) -> None:
 
     async def asks(running: Running) -> int | str:
         await running.daemon.cycle()
-        await running.door.listen()
+        await running.server.listen()
         _, fields = await asyncio.to_thread(answer_of, running.asked())
         return fields[Tag.VERDICT]
 
@@ -108,11 +108,13 @@ def test_quotas_are_not_forgotten(places: tuple[Path, Path]) -> None:
 def test_a_plan_of_the_first_schema_keeps_its_nodes() -> None:
     """There the names of the nodes were written among the states, not beside the plan."""
     scene = Scene(nodes=3)
-    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + 3600.0).ruling.token
-    told = Told(T0, encode_jobs(Jobs.build(0)), encode_jobs(Jobs.build(0)), ["n0", "n1", "n2"])
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + 3600.0).reply.token
+    told = ReportedState(
+        T0, encode_jobs(Jobs.build(0)), encode_jobs(Jobs.build(0)), ["n0", "n1", "n2"]
+    )
     states = {"rtsched:rtsched.daemon.memory.Told": encode_state(told)}
     records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
-    scene.site = restored(Kept(records, plan, 1, states))
+    scene.site = recovered(StoredState(records, plan, 1, states))
     scene.cluster = Cluster(Nodes.build(4, name=["a0", "n0", "n1", "n2"]))
     scene.look(T0 + 1, queued=((7, token),))
     assert scene.site.snapshot.plan.nodes.tolist() == (plan.nodes + 1).tolist()
@@ -125,7 +127,7 @@ def test_a_large_database_is_checked_beside_the_work(
     monkeypatch.setattr("rtsched.daemon.database.CHECKED_AT_ONCE", 0)
     with Store(tmp_path / "rtsched.db") as store:
         for k in range(1000):
-            store.note(Decision(T0, ANN, str(k), "sim", "reject", (), "no room" * 20))
+            store.note(JournalEntry(T0, ANN, str(k), "sim", "reject", (), "no room" * 20))
     with (tmp_path / "rtsched.db").open("r+b") as file:
         file.seek(-8192, SEEK_END)
         file.write(b"\xa5" * 4096)

@@ -12,7 +12,7 @@ from scene import BOB, T0, Scene
 from test_replanning import RUN, overlaps, promised, start_of
 
 from rtsched.adapters.live import Ending
-from rtsched.daemon.restarting import LOOKS, NO_ROOM, NOT_QUEUED
+from rtsched.daemon.restarting import NO_ROOM, NOT_QUEUED, POLLS
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of
 from rtsched.errors import ConfigError
@@ -151,12 +151,12 @@ def test_a_batch_system_that_does_not_queue_it_again() -> None:
     scene = site()
     running(scene, 7, T0 + 9 * RUN)
     failed = ((7, T0 + 60, TEMPFAIL),)
-    for look in range(LOOKS):
+    for look in range(POLLS):
         settled = scene.look(T0 + 61 + look, failed=failed, requeue_delay=DELAY)
         assert restarts(settled) == [7]
         assert start_of(scene, 7) == T0 + 61 + DELAY
         assert EventKind.REJECTED not in settled.events.rows.kind.tolist()
-    settled = scene.look(T0 + 61 + LOOKS, failed=failed, requeue_delay=DELAY)
+    settled = scene.look(T0 + 61 + POLLS, failed=failed, requeue_delay=DELAY)
     (record,) = settled.changed
     assert (record.standing, restarts(settled)) == ("withdrawn", [])
     assert record.why.endswith(NOT_QUEUED)
@@ -168,7 +168,7 @@ def test_a_job_that_nobody_saw_before_it_failed() -> None:
     """It was submitted, ran and failed between two looks."""
     scene = site()
     judged = scene.submit(T0, size=1, wall_time=RUN, deadline=T0 + 3 * RUN)
-    token = judged.ruling.token
+    token = judged.reply.token
     scene.look(T0 + 3, ((7, token),))
     settled = scene.look(T0 + 5, failed=((7, T0 + 4, TEMPFAIL),), requeue_delay=DELAY)
     assert restarts(settled) == [7]

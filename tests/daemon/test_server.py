@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtsched.adapters.wire import HEADER, Kind, frame, read_header
-from rtsched.daemon.server import Door
+from rtsched.daemon.server import SocketServer
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rtsched.daemon.server import Asker
+    from rtsched.daemon.server import Client
 
 
 def asked(path: Path, message: bytes, timeout: float = 60.0) -> bytes:
@@ -33,26 +33,26 @@ def asked(path: Path, message: bytes, timeout: float = 60.0) -> bytes:
         return got
 
 
-async def answers(door: Door, *messages: bytes) -> list[bytes]:
+async def answers(server: SocketServer, *messages: bytes) -> list[bytes]:
     """Return the answers of a door, asked from threads."""
-    await door.listen()
+    await server.listen()
     try:
-        questions = [asyncio.to_thread(asked, door.path, message) for message in messages]
+        questions = [asyncio.to_thread(asked, server.path, message) for message in messages]
         return list(await asyncio.gather(*questions, return_exceptions=False))
     finally:
-        door.close()
+        server.close()
 
 
-async def echo(kind: Kind, payload: bytes, asker: Asker) -> bytes:
+async def echo(kind: Kind, payload: bytes, client: Client) -> bytes:
     """Answer with the payload."""
-    del kind, asker
+    del kind, client
     return frame(Kind.REPORT, payload)
 
 
 def test_a_question_is_answered(tmp_path: Path) -> None:
     """A whole message gets one answer, and the connection ends."""
-    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
-    (answer,) = asyncio.run(answers(door, frame(Kind.QUERY, b"hello")))
+    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
+    (answer,) = asyncio.run(answers(server, frame(Kind.QUERY, b"hello")))
     assert read_header(answer[: HEADER.size]) == (Kind.REPORT, 5)
     assert answer[HEADER.size :] == b"hello"
     assert not (tmp_path / "q.sock").exists()
@@ -69,15 +69,15 @@ def test_a_question_is_answered(tmp_path: Path) -> None:
 )
 def test_nonsense_is_cut_off(tmp_path: Path, message: bytes) -> None:
     """What is no question of this socket ends the connection, and is counted."""
-    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
-    assert asyncio.run(answers(door, message)) == [b""]
-    assert door.refused == 1
+    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
+    assert asyncio.run(answers(server, message)) == [b""]
+    assert server.refused == 1
 
 
 def test_others_are_sent_away(tmp_path: Path) -> None:
     """Who is not among the users of a socket is cut off before a word is read."""
-    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo, uids={987654})
-    assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello"))) == [b""]
+    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo, uids={987654})
+    assert asyncio.run(answers(server, frame(Kind.QUERY, b"hello"))) == [b""]
 
 
 def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
             return line.recv(100)
 
     async def ask() -> bytes:
-        door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
-        await door.listen()
+        server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
+        await server.listen()
         try:
-            return await asyncio.to_thread(half_closed, door.path)
+            return await asyncio.to_thread(half_closed, server.path)
         finally:
-            door.close()
+            server.close()
 
     assert asyncio.run(ask()) == frame(Kind.REPORT, b"hello")
 
@@ -105,18 +105,18 @@ def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
 def test_a_defect_ends_the_connection(tmp_path: Path) -> None:
     """A handler that crashes keeps nobody waiting."""
 
-    async def crash(kind: Kind, payload: bytes, asker: Asker) -> bytes:
-        raise ZeroDivisionError(kind, payload, asker)
+    async def crash(kind: Kind, payload: bytes, client: Client) -> bytes:
+        raise ZeroDivisionError(kind, payload, client)
 
-    door = Door(tmp_path / "q.sock", (Kind.QUERY,), crash)
-    assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello"))) == [b""]
+    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), crash)
+    assert asyncio.run(answers(server, frame(Kind.QUERY, b"hello"))) == [b""]
 
 
 def test_an_idle_connection_is_cut_off(tmp_path: Path) -> None:
     """Half a message does not keep a connection open."""
-    door = Door(tmp_path / "q.sock", (Kind.QUERY,), echo, idle=0.1)
+    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo, idle=0.1)
     begun = time.monotonic()
-    assert asyncio.run(answers(door, frame(Kind.QUERY, b"hello")[:-1])) == [b""]
+    assert asyncio.run(answers(server, frame(Kind.QUERY, b"hello")[:-1])) == [b""]
     assert time.monotonic() - begun < 4
 
 
@@ -124,10 +124,10 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     """A socket that somebody answers on is not taken over; a dead one is."""
 
     async def twice() -> None:
-        first = Door(tmp_path / "q.sock", (Kind.QUERY,), echo)
+        first = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
         await first.listen()
         with pytest.raises(AdapterError, match="another daemon"):
-            await Door(tmp_path / "q.sock", (Kind.QUERY,), echo).listen()
+            await SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo).listen()
         first.close()
 
     with socket.socket(socket.AF_UNIX) as dead:

@@ -7,9 +7,9 @@ import pytest
 from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ending
-from rtsched.daemon.memory import remembered, restored
-from rtsched.daemon.merging import RENUMBERED
-from rtsched.daemon.records import Kept
+from rtsched.daemon.reconcile import RENUMBERED
+from rtsched.daemon.records import StoredState
+from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.site import on_nodes
 from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 def promised(scene: Scene, job: int = 7, **asked: object) -> str:
     """Have a job promised and shown by a look; return its token."""
-    token = scene.submit(**asked).ruling.token
+    token = scene.submit(**asked).reply.token
     scene.look(T0 + 1, queued=((job, token),))
     return token
 
@@ -34,8 +34,8 @@ def test_a_feasible_deadline_is_promised() -> None:
     assert judged.verdict == "admit"
     assert record.standing == "provisional"
     assert record.id == FIRST_OWN_ID
-    assert judged.ruling.token == record.token
-    assert (judged.ruling.start, judged.ruling.size) == (T0, 2)
+    assert judged.reply.token == record.token
+    assert (judged.reply.start, judged.reply.size) == (T0, 2)
     assert scene.site.snapshot.plan.entries.job.tolist() == [FIRST_OWN_ID]
     assert scene.site.snapshot.promises.deadline.tolist() == [T0 + HOUR]
 
@@ -45,7 +45,7 @@ def test_no_deadline_no_verdict() -> None:
     scene = Scene()
     before = scene.site
     judged = scene.submit(size=2, wall_time=600.0)
-    assert (judged.verdict, judged.ruling.text) == ("pass", "")
+    assert (judged.verdict, judged.reply.text) == ("pass", "")
     assert scene.site is before
 
 
@@ -56,7 +56,7 @@ def test_a_rejection_names_a_deadline_that_is_held() -> None:
     refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
     assert refused.verdict == "reject"
     assert refused.offer == np.ceil((T0 + 1200) / 60) * 60
-    assert f"--deadline={refused.offer:.0f}" in refused.ruling.text
+    assert f"--deadline={refused.offer:.0f}" in refused.reply.text
     other = scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 5)
     assert other.verdict == "reject"
     again = scene.submit(size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 10)
@@ -120,7 +120,7 @@ def test_an_offer_is_not_taken_without_a_deadline() -> None:
 def test_an_admission_becomes_firm() -> None:
     """The token in the queue gives the promise its job id, in ledger and plan."""
     scene = Scene()
-    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.look(T0 + 1, queued=((7, token),))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "firm")]
     assert scene.site.snapshot.plan.entries.job.tolist() == [7]
@@ -132,7 +132,7 @@ def test_an_admission_becomes_firm() -> None:
 def test_a_copied_token_gains_nothing(copied: bool) -> None:
     """Another user's job with an admission's token, or an unknown one, is an ordinary job."""
     scene = Scene()
-    real = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    real = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     scene.look(T0 + 1, queued=((8, real if copied else "forged"),), uid=BOB)
     assert scene.site.records[FIRST_OWN_ID].standing == "provisional"
     assert 8 not in scene.site.records
@@ -217,7 +217,7 @@ def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
     scene = Scene()
     scene.look(T0 + 1, partitions=parts)
     given = {"wall_time": 60.0, "deadline": T0 + HOUR, "partition": asked, "cores": np.int32(1)}
-    token = scene.submit(T0 + 1, size=1, **given).ruling.token
+    token = scene.submit(T0 + 1, size=1, **given).reply.token
     settled = scene.look(T0 + 2, queued=((7, token),), changed=changed)
     assert [r.standing for r in settled.changed] == [standing]
     if standing == "firm" and changed["partition"]:
@@ -228,7 +228,7 @@ def test_another_qos_is_no_change_where_none_was_named() -> None:
     """The batch system shows the QOS that it chose; one that was named must stay."""
     for named, standing in ((None, "firm"), ("normal", "firm"), ("high", "void")):
         scene = Scene()
-        token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR, qos=named).ruling.token
+        token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR, qos=named).reply.token
         settled = scene.look(T0 + 1, queued=((7, token),), changed={"qos": "normal"})
         assert [r.standing for r in settled.changed] == [standing]
 
@@ -238,12 +238,12 @@ def test_a_dependency_is_no_change_where_it_was_promised() -> None:
     scene = Scene(planner="spare")
     first = promised(scene, size=1, wall_time=600.0, deadline=T0 + HOUR)
     second = scene.submit(T0 + 1, size=1, wall_time=600.0, deadline=T0 + HOUR, after=7)
-    waiting = ((7, first), (8, second.ruling.token))
+    waiting = ((7, first), (8, second.reply.token))
     scene.look(T0 + 2, queued=waiting, edges=((7, 8),))
     settled = scene.look(T0 + 3, queued=waiting, edges=((7, 8),))
-    kept = remembered(scene.site, told=True)
+    kept = states_to_store(scene.site, stateful=True)
     records, snapshot = tuple(scene.site.records.values()), scene.site.snapshot
-    scene.site = restored(Kept(records, snapshot.plan, snapshot.version, kept))
+    scene.site = recovered(StoredState(records, snapshot.plan, snapshot.version, kept))
     again = scene.look(T0 + 4, queued=waiting, edges=((7, 8),))
     assert not settled.changed
     assert not again.changed
@@ -303,7 +303,7 @@ def test_a_node_that_may_come_back_breaks_no_promise_yet() -> None:
         assert scene.site.snapshot.plan.entries.job.tolist() == [7]
     judged = scene.submit(T0 + 4, uid=BOB, size=1, wall_time=600.0, deadline=T0 + HOUR)
     assert judged.verdict == "reject", "nobody knows yet what is left"
-    assert "job 7 would miss" in judged.ruling.text
+    assert "job 7 would miss" in judged.reply.text
     scene.look(T0 + 5, queued=((7, token),), down=(0,), shaken=(0,))
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
     settled = scene.look(T0 + 7, **lost)
@@ -314,7 +314,7 @@ def test_a_node_that_may_come_back_breaks_no_promise_yet() -> None:
 def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told: list[int]) -> None:
     """A node may die between the prompt and the first look at the job; its user hears of it."""
     scene = Scene(nodes=2)
-    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.look(T0 + 1, down=(0,))
     assert [r.standing for r in settled.changed] == ["broken"]
     assert not [a for a in settled.actions if isinstance(a, Tell)]
@@ -347,7 +347,7 @@ def test_only_what_is_in_the_way_is_requeued() -> None:
         (6, "", T0 - 500, T0 + 5000, (3,)),
     )
     scene.look(T0, running=before)
-    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + 750).ruling.token
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + 750).reply.token
     scene.look(T0 + 1, queued=((7, token),), running=before)
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
     slipped = (
@@ -376,7 +376,7 @@ def test_an_early_end_pulls_the_plan_forward() -> None:
     scene = Scene(nodes=2)
     busy = (9, "", T0 - 10, T0 + 1000, (0, 1))
     scene.look(T0, running=(busy,))
-    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     scene.look(T0 + 1, queued=((7, token),), running=(busy,))
     assert scene.site.snapshot.plan.entries.start.tolist() == [T0 + 1000]
     scene.look(T0 + 50, queued=((7, token),), ended=((9, T0 + 49, Ending.COMPLETED),))
@@ -392,7 +392,7 @@ def test_what_may_be_starting_is_not_moved_for_a_new_job(planner: str) -> None:
     assert scene.submit(**haste, deadline=T0 + 700).verdict == "reject"
     later = scene.submit(**haste, deadline=T0 + 1300)
     assert later.verdict == "admit"
-    assert later.ruling.start >= T0 + 600
+    assert later.reply.start >= T0 + 600
     plan = scene.site.snapshot.plan
     assert (
         dict(zip(plan.entries.job.tolist(), plan.entries.start.tolist(), strict=True))[7] <= T0 + 1
@@ -442,9 +442,9 @@ def test_a_daemon_that_starts_anew_remembers() -> None:
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
     names = tuple(map(str, scene.cluster.nodes.texts("name")))
-    states = remembered(scene.site, told=True)
-    kept = Kept(records, plan, scene.site.snapshot.version, states, names)
-    before, scene.site = scene.site, restored(kept)
+    states = states_to_store(scene.site, stateful=True)
+    kept = StoredState(records, plan, scene.site.snapshot.version, states, names)
+    before, scene.site = scene.site, recovered(kept)
     assert scene.site.records == before.records
     settled = scene.look(T0 + 2, queued=((7, token),))
     assert not settled.changed
@@ -482,7 +482,7 @@ def test_a_chain_submitted_in_one_breath_is_planned_in_order() -> None:
     for after in (None, 41):
         judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=after)
         assert judged.verdict == "admit"
-        tokens.append(judged.ruling.token)
+        tokens.append(judged.reply.token)
     plan = scene.site.snapshot.plan
     assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
     scene.look(T0 + 1, queued=((41, tokens[0]),))
@@ -497,7 +497,7 @@ def test_nothing_is_promised_behind_a_job_that_nobody_knows() -> None:
     scene = Scene(planner="spare")
     judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.codes == ("submit.unseen",)
-    assert "job 41" in judged.ruling.text
+    assert "job 41" in judged.reply.text
     scene.look(T0 + 1, ended=((41, T0, Ending.COMPLETED),))
     judged = scene.submit(T0 + 2, size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.verdict == "admit"
@@ -512,9 +512,9 @@ def test_offers_that_nobody_takes_are_held_no_more() -> None:
         held = [r for r in scene.site.records.values() if r.standing == "offered"]
         assert refused.verdict == "reject"
         assert np.isfinite(refused.offer)
-        assert bool(held) == ("kept for you" in refused.ruling.text) == (k < 3)
+        assert bool(held) == ("kept for you" in refused.reply.text) == (k < 3)
     other = scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=T0 + 900, now=T0 + 5)
-    assert "kept for you" in other.ruling.text
+    assert "kept for you" in other.reply.text
 
 
 def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
@@ -527,7 +527,7 @@ def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
         assert [r.standing for r in scene.look(T0 + k + 61).changed] == ["lapsed"]
     refused = scene.submit(T0 + 200, deadline=T0 + 2 * HOUR, **asked)
     assert refused.codes == ("submit.unused",)
-    assert "2 in the last hour; try again in 58 min" in refused.ruling.text
+    assert "2 in the last hour; try again in 58 min" in refused.reply.text
     assert scene.submit(T0 + 200, **asked).verdict == "pass"
     assert scene.submit(T0 + 200, BOB, deadline=T0 + HOUR, **asked).verdict == "admit"
     scene.look(T0 + 270)
@@ -559,7 +559,7 @@ def test_a_guess_that_is_too_strict_rejects_nobody_for_good() -> None:
 def test_a_job_without_a_number_is_just_the_job() -> None:
     """Our own ids mean nothing to a user."""
     scene = Scene(planner="spare")
-    assert "the job does not say how long" in scene.submit(deadline=T0 + HOUR).ruling.text
+    assert "the job does not say how long" in scene.submit(deadline=T0 + HOUR).reply.text
 
 
 def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
@@ -569,7 +569,7 @@ def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
     load = {"kind": np.int8(Kind.DIVISIBLE), "sigma": 100.0, "cms": 0.1, "cps": 1.0}
     sizes = {"size": 1, "size_min": np.int32(1), "size_max": np.int32(4)}
     given = {**load, **sizes, "wall_time": 200.0, "deadline": T0 + HOUR, "partition": "/1/1"}
-    token = scene.submit(T0 + 1, **given).ruling.token
+    token = scene.submit(T0 + 1, **given).reply.token
     scene.look(T0 + 2, queued=((7, token),), changed={"size_max": np.int32(2)})
     assert scene.site.row(7).size_max.tolist() == [2]
     scene.look(T0 + 3, queued=((7, token),), changed={"size_max": np.int32(3)})
@@ -585,7 +585,7 @@ def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
     if by == "another":
         settled = scene.look(T0 + 5, queued=((7, lost),), uid=BOB)
     else:
-        token = scene.submit(T0 + 4, **asked).ruling.token if by == "admitted" else "unjudged"
+        token = scene.submit(T0 + 4, **asked).reply.token if by == "admitted" else "unjudged"
         settled = scene.look(T0 + 5, queued=((7, token),))
     closed = {r.token: (r.standing, r.why) for r in settled.changed}[lost]
     assert closed == ("unknown", RENUMBERED)

@@ -130,7 +130,7 @@ def test_a_promise_under_way_is_told_before_the_daemon_ends(
 ) -> None:
     """Else it would be on the disk, and its user would have been told of a failure."""
     monkeypatch.setattr("rtsched.daemon.app.LAST_ANSWERS", 30.0)
-    begun, go_on, closed = threading.Event(), threading.Event(), running.door.close
+    begun, go_on, closed = threading.Event(), threading.Event(), running.server.close
 
     def slowly(point: str) -> None:
         if point == "written":
@@ -142,11 +142,11 @@ def test_a_promise_under_way_is_told_before_the_daemon_ends(
         asyncio.get_running_loop().call_later(0.1, go_on.set)
 
     async def course() -> None:
-        alive = asyncio.create_task(running.daemon.run([(running.door, None)]))
-        while not running.door.path.exists():
+        alive = asyncio.create_task(running.daemon.run([(running.server, None)]))
+        while not running.server.path.exists():
             await asyncio.sleep(0.01)
         monkeypatch.setattr(store, "passing", slowly)
-        monkeypatch.setattr(running.door, "close", close)
+        monkeypatch.setattr(running.server, "close", close)
         answer = asyncio.create_task(asyncio.to_thread(answer_of, running.asked()))
         await asyncio.to_thread(begun.wait, 30.0)
         running.daemon.stop()

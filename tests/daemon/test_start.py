@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rtsched.daemon.server import Door
+    from rtsched.daemon.server import SocketServer
 
 
 def site(name: str, **settings: Any) -> LiveSite:
@@ -64,8 +64,10 @@ def test_who_may_ask_is_known_before_the_sockets_open(
     forget_users()
     seen: list[set[int]] = []
 
-    async def run(_: Daemon, doors: Sequence[tuple[Door, str | None]], *__: object) -> None:
-        seen.append(set(doors[0][0].uids or ()))
+    async def run(
+        _: Daemon, servers: Sequence[tuple[SocketServer, str | None]], *__: object
+    ) -> None:
+        seen.append(set(servers[0][0].uids or ()))
 
     monkeypatch.setattr(Daemon, "run", run)
     monkeypatch.setattr("rtsched.daemon.start.log_events", lambda _: None)

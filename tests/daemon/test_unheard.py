@@ -38,7 +38,7 @@ def test_an_answer_that_is_read_is_a_promise(running: Running) -> None:
     async def course() -> None:
         kind, fields = await asyncio.to_thread(answer_of, running.asked())
         assert (kind, fields[Tag.VERDICT]) == (Kind.ANSWER, ACCEPT)
-        await until(lambda: not running.door.open)
+        await until(lambda: not running.server.open)
         assert running.standings() == ["provisional"]
 
     run(running, course)
@@ -55,7 +55,7 @@ def test_a_filter_that_hangs_up_while_it_is_judged(running: Running, occupied: b
             before = ["provisional"]
         line = running.asked(nodes=4, hours=0.6)
         running.judging = line.close
-        await until(lambda: running.door.refused > 0 or len(running.standings()) > len(before))
+        await until(lambda: running.server.refused > 0 or len(running.standings()) > len(before))
         assert running.standings() == before
         assert len(running.store.open_records()) == len(before)
         assert running.daemon.site.unused == {}

@@ -17,7 +17,7 @@ from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.shape import OURS, WISHES, shape_of, wishes
 from rtsched.adapters.condor.sight import groups_of, jobs_of
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
-from rtsched.adapters.live import FIRST_OWN_ID, Question, Ruling
+from rtsched.adapters.live import FIRST_OWN_ID, Question, SubmitReply
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.classads import Expression, number
 from rtsched.model.jobs import Kind
@@ -240,8 +240,8 @@ def test_answers() -> None:
     """A promise carries its token, a parked job its mark, a rejection only a text."""
     translator, found = CondorTranslator(), described(RtDeadline=NOW + 900, RtRunTime=60)
 
-    def answer(**ruling: object):
-        return translator.answer(found, Ruling(**{"rejected": False, **ruling}), FACTS)
+    def answer(**reply: object):
+        return translator.answer(found, SubmitReply(**{"rejected": False, **reply}), FACTS)
 
     assert answer(rejected=True, text="no") == {Tag.VERDICT: REJECT, Tag.MESSAGE: "no"}
     assert answer(token="t1", text="yes")[Tag.ADMIN_COMMENT] == "rtsched:t1"  # noqa: S106

@@ -21,7 +21,14 @@ from rtsched.daemon.claim import Claim
 from rtsched.daemon.promised_jobs import PromisedJobs
 from rtsched.daemon.records import Record
 from rtsched.daemon.settings import LiveSite
-from rtsched.daemon.standby import SILENT, Beat, Roster, SharedDoor, Standby, unseen
+from rtsched.daemon.standby import (
+    SILENT,
+    Heartbeat,
+    Heartbeats,
+    SharedSocketServer,
+    Standby,
+    unseen,
+)
 from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
 from rtsched.errors import ConfigError, StoreError
@@ -138,8 +145,8 @@ def test_a_shared_database_has_no_write_ahead_log(tmp_path: Path) -> None:
 def test_the_roster_tells_who_is_active(tmp_path: Path) -> None:
     """A daemon that writes is there; one that wrote nothing for a while is silent."""
     now = [0.0]
-    one = Roster(tmp_path / "db", "one", ["two", "three"], lambda: now[0])
-    two = Roster(tmp_path / "db", "two", ["one", "three"])
+    one = Heartbeats(tmp_path / "db", "one", ["two", "three"], lambda: now[0])
+    two = Heartbeats(tmp_path / "db", "two", ["one", "three"])
     one.read()
     assert (one.active(), one.covered()) == ("", False)
     assert [peer.state for peer in one.shown()] == ["silent", "silent"]
@@ -160,11 +167,11 @@ def test_the_roster_tells_who_is_active(tmp_path: Path) -> None:
 
 def test_damaged_files_of_others_are_passed_over(tmp_path: Path) -> None:
     """What another host wrote is data: nonsense counts as nothing."""
-    roster = Roster(tmp_path / "db", "one", ["two"])
+    heartbeats = Heartbeats(tmp_path / "db", "one", ["two"])
     for text in (b"", b"{", b'{"state": 1}', b"\xff", b"[]"):
         (tmp_path / "db.on-two").write_bytes(text)
-        roster.read()
-        assert roster.active() == ""
+        heartbeats.read()
+        assert heartbeats.active() == ""
 
 
 class Switch:
@@ -192,7 +199,7 @@ def test_a_controller_on_standby_is_left_alone(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         controller, stop = Switch(), asyncio.Event()
-        two = Roster(tmp_path / "db", "two", ["one"])
+        two = Heartbeats(tmp_path / "db", "two", ["one"])
         two.write("active", "in control")
         standby = Standby(tmp_path / "db", controller, "slurm")
         waiting = asyncio.create_task(standby.until_in_control(stop))
@@ -204,7 +211,7 @@ def test_a_controller_on_standby_is_left_alone(tmp_path: Path) -> None:
         assert not waiting.done()
         controller.state = "in control"
         assert await waiting
-        assert msgspec.json.decode(own.read_bytes(), type=Beat).state == "standby"
+        assert msgspec.json.decode(own.read_bytes(), type=Heartbeat).state == "standby"
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
 
@@ -215,7 +222,7 @@ def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
     async def scenario() -> None:
         controller, stop = Switch(), asyncio.Event()
         controller.state = "in control"
-        Roster(tmp_path / "db", "two", ["one"]).write("active", "in control")
+        Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
         standby = Standby(tmp_path / "db", controller, "slurm")
         waiting = asyncio.create_task(standby.until_in_control(stop))
         await until((tmp_path / "db.on-one").exists)
@@ -292,8 +299,8 @@ def test_questions_on_standby(tmp_path: Path) -> None:
 
     async def answers() -> list[bytes]:
         standby = Standby(tmp_path / "db", Switch(), "slurm")
-        Roster(tmp_path / "db", "two", ["one"]).write("active", "in control")
-        standby.roster.read()
+        Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
+        standby.heartbeats.read()
         questions = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
         return [
             await standby.answer_query(None, each, None)  # type: ignore[arg-type]
@@ -312,7 +319,7 @@ def test_a_door_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
     """A daemon that becomes active, and one that is superseded, refuse no connection."""
 
     def says(text: bytes) -> Any:
-        async def answer(kind: Kind, payload: bytes, asker: object) -> bytes:
+        async def answer(kind: Kind, payload: bytes, client: object) -> bytes:
             return text
 
         return answer
@@ -325,17 +332,17 @@ def test_a_door_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
         return answer
 
     async def scenario() -> None:
-        door = SharedDoor(tmp_path / "sock", (Kind.QUERY,), says(b"standby"))
-        await door.listen()
-        assert await asked(door.path) == b"standby"
-        door.active = says(b"active")
-        assert await asked(door.path) == b"standby"
-        await door.listen()
-        assert await asked(door.path) == b"active"
-        door.close()
-        assert await asked(door.path) == b"standby"
-        door.leave()
-        assert not door.path.exists()
+        server = SharedSocketServer(tmp_path / "sock", (Kind.QUERY,), says(b"standby"))
+        await server.listen()
+        assert await asked(server.path) == b"standby"
+        server.active = says(b"active")
+        assert await asked(server.path) == b"standby"
+        await server.listen()
+        assert await asked(server.path) == b"active"
+        server.close()
+        assert await asked(server.path) == b"standby"
+        server.leave()
+        assert not server.path.exists()
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
 

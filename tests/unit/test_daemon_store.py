@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, encode_schedule
 from rtsched.daemon.database import migrations
-from rtsched.daemon.store import JOURNAL_ROWS, OPEN, Decision, Record, Store
+from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, Record, Store
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.cluster import Nodes
 from rtsched.model.jobs import Jobs
@@ -180,8 +180,10 @@ def test_counts_and_forgetting(path):
 def test_the_journal(path):
     """Verdicts come latest first, by user and by job, from memory and from disk alike."""
 
-    def said(k: int) -> Decision:
-        return Decision(NOW + k, k % 2, str(k), "sim", "reject", ("a.b",), f"no {k}", NOW, f"t{k}")
+    def said(k: int) -> JournalEntry:
+        return JournalEntry(
+            NOW + k, k % 2, str(k), "sim", "reject", ("a.b",), f"no {k}", NOW, f"t{k}"
+        )
 
     with Store(path) as store:
         for k in range(6):
@@ -203,11 +205,11 @@ def test_the_journal_is_a_ring(path):
     with Store(path) as store:
         for part in range(3):
             for k in range(JOURNAL_ROWS // 2):
-                store.note(Decision(part, 0, str(k), "", "admit", (), ""))
+                store.note(JournalEntry(part, 0, str(k), "", "admit", (), ""))
             store.flush()
         assert len(store.journal(limit=10**9)) == JOURNAL_ROWS
         assert store.journal(limit=10**9)[-1].time == 1.0
-        store.note(Decision(9.0, 0, "", "\ud800" + "x" * 10**6, "admit", (), "\0'\"; DROP"))
+        store.note(JournalEntry(9.0, 0, "", "\ud800" + "x" * 10**6, "admit", (), "\0'\"; DROP"))
         store.flush()
         (last,) = store.journal(limit=1)
         assert last.name.startswith("?xx")
@@ -228,7 +230,7 @@ def test_a_verdict_waits_for_no_disk(path, monkeypatch):
         if point == "written":
             raise StoreError(path, "database or disk is full")
 
-    said = [Decision(NOW + k, 0, str(k), "", "admit", (), "") for k in range(2)]
+    said = [JournalEntry(NOW + k, 0, str(k), "", "admit", (), "") for k in range(2)]
     with Store(path) as store:
         monkeypatch.setattr("rtsched.daemon.store.passing", slowly)
         writes = threading.Thread(target=store.commit, args=([record()], None, 1))
@@ -376,7 +378,7 @@ def test_no_room(path):
         try:
             with pytest.raises(StoreError, match="make room"):
                 store.commit([record("t2"), record(standing="kept")], plan(2000), 2)
-            store.note(Decision(NOW, 0, "x" * 2000, "x" * 2000, "admit", (), "x" * 2000))
+            store.note(JournalEntry(NOW, 0, "x" * 2000, "x" * 2000, "admit", (), "x" * 2000))
             kept = store.load()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, old)
@@ -484,7 +486,7 @@ def test_infinity_is_kept(path):
     """A record without an end and a verdict without an offer have inf again."""
     with Store(path) as store:
         store.commit([record()], None, 1)
-        store.note(Decision(NOW, 0, "", "", "admit", (), ""))
+        store.note(JournalEntry(NOW, 0, "", "", "admit", (), ""))
         store.flush()
         assert store.open_records()[0].expires == math.inf
         assert store.journal()[0].offer == math.inf

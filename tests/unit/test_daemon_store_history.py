@@ -14,7 +14,7 @@ from test_daemon_store import NOW, plan, record
 
 import rtsched.daemon.store
 from rtsched.daemon.database import CHECKED_AT_ONCE, connect
-from rtsched.daemon.store import AT_ONCE, FORGOTTEN, Decision, Store
+from rtsched.daemon.store import AT_ONCE, FORGOTTEN, JournalEntry, Store
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def course(path: Path, work: Work) -> dict[str, int]:
         store.find(5)
         store.journal(uid=1000)
         taken["questions"] = work.taken()
-        store.note(Decision(NOW, 1000, "7", "sim", "admit", (), ""))
+        store.note(JournalEntry(NOW, 1000, "7", "sim", "admit", (), ""))
         store.save_states({"ste": b"x" * 1000})
         store.tidy(NOW)
         taken["tidying"] = work.taken()
@@ -200,22 +200,22 @@ def test_no_commit_waits_for_a_question(
 
     with Store(tmp_path / "rtsched.db") as store:
         for k in range(50):
-            store.note(Decision(NOW, 1000, str(k), "sim", "admit", (), ""))
+            store.note(JournalEntry(NOW, 1000, str(k), "sim", "admit", (), ""))
             store.commit([record(f"t{k}", standing="kept")], None, k)
         store.flush()
     monkeypatch.setattr(rtsched.daemon.store, "connect", watched)
     with Store(tmp_path / "rtsched.db") as store, ThreadPoolExecutor(1, "question") as other:
-        store.note(Decision(NOW, 1000, "new", "sim", "admit", (), ""))
+        store.note(JournalEntry(NOW, 1000, "new", "sim", "admit", (), ""))
         before = store.journal(uid=1000)
         answer = other.submit(lambda: question(store))
         try:
             assert asking.wait(120.0)
             store.commit([record("during")], plan(), 100)
-            store.note(Decision(NOW, 1000, "during", "sim", "admit", (), ""))
+            store.note(JournalEntry(NOW, 1000, "during", "sim", "admit", (), ""))
             store.tidy(NOW - 1)
         finally:
             go_on.set()
         found = answer.result()
-        if isinstance(found, tuple) and found and isinstance(found[0], Decision):
+        if isinstance(found, tuple) and found and isinstance(found[0], JournalEntry):
             assert found == before
         assert len(store.journal(uid=1000)) == len(before) + 1

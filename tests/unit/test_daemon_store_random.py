@@ -16,12 +16,12 @@ from store_course import CLOSED, NOW, Known, found, planned
 
 import rtsched.daemon.store
 from rtsched.daemon.codec import encode_schedule
-from rtsched.daemon.records import OPEN, Decision, Record
+from rtsched.daemon.records import OPEN, JournalEntry, Record
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Nodes
 
 if TYPE_CHECKING:
-    from rtsched.daemon.records import Standing
+    from rtsched.daemon.records import PromiseState
 
 ROWS, AT_ONCE, FORGOTTEN = 8, 3, 6
 """Limits of the store in these tests, so small that they are met."""
@@ -42,7 +42,7 @@ records = st.builds(
     expires=times,
 )
 notes = st.builds(
-    Decision,
+    JournalEntry,
     time=times,
     uid=st.integers(0, 2),
     job=st.sampled_from(["", "7", "8"]),
@@ -69,7 +69,7 @@ class Sequences(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp())
         self.path = self.directory / "0" / "rtsched.db"
         self.path.parent.mkdir()
-        self.known, self.noted = Known(), tuple[Decision, ...]()
+        self.known, self.noted = Known(), tuple[JournalEntry, ...]()
         self.opened(self.path)
 
     def opened(self, path: Path) -> None:
@@ -88,7 +88,7 @@ class Sequences(RuleBasedStateMachine):
         changed: list[Record],
         jobs: int | None,
         names: tuple[str, ...] | None,
-        unused: dict[tuple[int, Standing], tuple[float, ...]] | None,
+        unused: dict[tuple[int, PromiseState], tuple[float, ...]] | None,
     ) -> None:
         """Commit records and what goes with them, or leave that as it is."""
         known, plan = self.known, None if jobs is None else planned(jobs)
@@ -110,7 +110,7 @@ class Sequences(RuleBasedStateMachine):
         self.known = replace(self.known, states={**self.known.states, **states})
 
     @rule(said=st.lists(notes, max_size=ROWS + 2))
-    def note(self, said: list[Decision]) -> None:
+    def note(self, said: list[JournalEntry]) -> None:
         """Note verdicts."""
         for decision in said:
             self.store.note(decision)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.live import Ruling
+from rtsched.adapters.live import SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margin_of, seconds
 from rtsched.adapters.slurm.shape import predecessors
@@ -168,17 +168,17 @@ def test_dependencies() -> None:
 
 def test_a_rejection() -> None:
     """Only the verdict and the text are sent."""
-    ruling = Ruling(True, "no room")
-    answer = TRANSLATOR.answer(described(time_limit=30), ruling, FACTS)
+    reply = SubmitReply(True, "no room")
+    answer = TRANSLATOR.answer(described(time_limit=30), reply, FACTS)
     assert answer == {Tag.VERDICT: REJECT, Tag.MESSAGE: "no room"}
 
 
 def test_an_admission_without_a_promise() -> None:
     """The job passes as it is."""
-    assert TRANSLATOR.answer(described(), Ruling(False), FACTS) == {Tag.VERDICT: ACCEPT}
+    assert TRANSLATOR.answer(described(), SubmitReply(False), FACTS) == {Tag.VERDICT: ACCEPT}
 
 
-PROMISE = Ruling(
+PROMISE = SubmitReply(
     False,
     "ok",
     token="T0ken-1",  # noqa: S106 -- no secret
@@ -212,8 +212,8 @@ def test_a_moldable_job_keeps_its_margin(minutes: int, least: int, more: int, ex
     if asked.jobs.kind[0] != Kind.MOLDABLE:
         return
     duration = float(asked.jobs.wall_time[0]) * least / size
-    ruling = replace(PROMISE, start=NOW, end=NOW + duration, size=size)
-    limit = TRANSLATOR.answer(asked, ruling, FACTS)[Tag.TIME_LIMIT]
+    reply = replace(PROMISE, start=NOW, end=NOW + duration, size=size)
+    limit = TRANSLATOR.answer(asked, reply, FACTS)[Tag.TIME_LIMIT]
     assert isinstance(limit, int)
     assert limit * 60.0 >= minutes * 60.0 * least / size - 1e-6
     assert limit * 60.0 + FACTS.margin <= duration + 1e-6

@@ -13,7 +13,7 @@ from rtsched.adapters.condor.ids import job_id, name_of, number_of
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.shape import MEGABYTE, MOST, Shape, shape_of
 from rtsched.adapters.condor.view import PARKED
-from rtsched.adapters.live import Question, Ruling, Submission
+from rtsched.adapters.live import Question, Submission, SubmitReply
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.classads import Expression, Record, number, parse_value, text
@@ -76,7 +76,7 @@ class CondorTranslator:
     def answer(
         self,
         submission: Submission,
-        ruling: Ruling,
+        reply: SubmitReply,
         facts: CondorFacts | None,  # noqa: ARG002 - of the interface
     ) -> Mapping[int, str | int]:
         """Return what the library is to tell: the verdict, its text, and the admission.
@@ -85,14 +85,14 @@ class CondorTranslator:
         start anywhere. A job that waits for others stays parked until these have ended, where
         nothing is promised to it: HTCondor would start it at once.
         """
-        if ruling.rejected:
-            return {Tag.VERDICT: REJECT, Tag.MESSAGE: ruling.text}
+        if reply.rejected:
+            return {Tag.VERDICT: REJECT, Tag.MESSAGE: reply.text}
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
-        behind = bool(len(submission.edges)) and not ruling.token
-        if ruling.text or behind:
-            fields[Tag.MESSAGE] = ruling.text or BEHIND
-        if ruling.token or ruling.parked or behind:
-            fields[Tag.ADMIN_COMMENT] = MARK + (ruling.token or PARKED)
+        behind = bool(len(submission.edges)) and not reply.token
+        if reply.text or behind:
+            fields[Tag.MESSAGE] = reply.text or BEHIND
+        if reply.token or reply.parked or behind:
+            fields[Tag.ADMIN_COMMENT] = MARK + (reply.token or PARKED)
         return fields
 
     def asking(self, deadline: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Question, Ruling, Submission, dag_key
+from rtsched.adapters.live import Question, Submission, SubmitReply, dag_key
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.settings import SlurmSettings
@@ -154,7 +154,7 @@ class SlurmTranslator:
         return Submission(jobs, edges, uid, problem, comment)
 
     def answer(
-        self, submission: Submission, ruling: Ruling, facts: SlurmFacts | None
+        self, submission: Submission, reply: SubmitReply, facts: SlurmFacts | None
     ) -> Mapping[int, str | int]:
         """Return the fields that the filter is to set in the job.
 
@@ -162,27 +162,27 @@ class SlurmTranslator:
         it. A divisible one gets its fractions at once: Slurm may start it before the next look.
         """
         facts = facts or SlurmFacts()
-        if ruling.rejected:
-            return {Tag.VERDICT: REJECT, Tag.MESSAGE: ruling.text}
+        if reply.rejected:
+            return {Tag.VERDICT: REJECT, Tag.MESSAGE: reply.text}
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
-        if ruling.text:
-            fields[Tag.MESSAGE] = ruling.text
-        if ruling.parked:
+        if reply.text:
+            fields[Tag.MESSAGE] = reply.text
+        if reply.parked:
             fields |= {Tag.PRIORITY: 0, Tag.ADMIN_COMMENT: f"{MARK}parked", Tag.SHARED: 0}
-        if not ruling.token:
+        if not reply.token:
             return fields
-        fields[Tag.ADMIN_COMMENT] = MARK + ruling.token
-        if ruling.size > 0:
-            fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = ruling.size
+        fields[Tag.ADMIN_COMMENT] = MARK + reply.token
+        if reply.size > 0:
+            fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = reply.size
             fields[Tag.SHARED] = 0
         if submission.jobs.kind[0] == Kind.DIVISIBLE:
-            record = record_of(ruling.promise, ruling.nodes, ruling.shares)
+            record = record_of(reply.promise, reply.nodes, reply.shares)
             fields[Tag.COMMENT] = with_record(submission.comment, record)
-        if submission.jobs.kind[0] != Kind.RIGID and ruling.end > ruling.start:
+        if submission.jobs.kind[0] != Kind.RIGID and reply.end > reply.start:
             partition = submission.jobs.texts("partition")[0] or ""
-            fields[Tag.TIME_LIMIT] = limit_minutes(ruling.end - ruling.start, partition, facts)
-        if ruling.promise < math.inf:
-            fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(ruling.promise)}"
+            fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, partition, facts)
+        if reply.promise < math.inf:
+            fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(reply.promise)}"
         return fields
 
     def asking(self, deadline: float) -> str:

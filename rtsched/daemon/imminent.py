@@ -26,7 +26,7 @@ SOON = 1.0
 come free after it, since batch systems count whole seconds."""
 
 
-def with_due_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snapshot, Schedule]:
+def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snapshot, Schedule]:
     """Return the snapshot in which the jobs that are due run as planned, and their entries.
 
     A job is due that is the first on all its nodes, when these are all free, or its start is not

@@ -17,7 +17,7 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.live import FIRST_OWN_ID, Ended
-from rtsched.daemon.merging import overlooked
+from rtsched.daemon.reconcile import overlooked
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LATE_S = 600.0
 its records over late after slurmdbd was away."""
 
 
-def forgotten(site: Site, sight: Sight) -> tuple[int, ...]:
+def purged_jobs(site: Site, sight: Sight) -> tuple[int, ...]:
     """Return the jobs of promises that a look does not show, neither alive nor ended."""
     known = [job for job in site.records if job < FIRST_OWN_ID]
     jobs = np.array([*known, *overlooked(site, sight).values()], np.int64)
@@ -58,8 +58,8 @@ def _since(numbers: Mapping[int, int], site: Site, jobs: Sequence[int]) -> float
 
 
 @dataclass
-class _Missing:
-    """A job that no look shows; by the clock of `Recall`, in seconds.
+class _Purged:
+    """A job that no look shows; by the clock of `CompletionLookup`, in seconds.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class _Missing:
         return now < min(self.first + SILENT_S, self.answered + LATE_S)
 
 
-class Recall:
+class CompletionLookup:
     """Asks the records about forgotten jobs, and remembers which of them it asked about.
 
     Parameters
@@ -100,7 +100,7 @@ class Recall:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ended, self._failed, self._clock = ended, failed, clock
-        self._missing: dict[int, _Missing] = {}
+        self._missing: dict[int, _Purged] = {}
         self._pause, self._resume = FIRST_RETRY_S, -math.inf
         self._error = ""
 
@@ -109,11 +109,11 @@ class Recall:
 
         Those that may become known yet are its `unknown` ones.
         """
-        jobs, now = forgotten(site, sight), self._clock()
+        jobs, now = purged_jobs(site, sight), self._clock()
         if not jobs:
             self._missing = {}
             return sight
-        self._missing = {job: self._missing.get(job, _Missing(now)) for job in jobs}
+        self._missing = {job: self._missing.get(job, _Purged(now)) for job in jobs}
         found = Ended.build(0)
         due = [job for job, missing in self._missing.items() if missing.again <= now]
         if due and now >= self._resume:

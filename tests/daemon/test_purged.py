@@ -11,17 +11,17 @@ import pytest
 from scene import ANN, T0, WORDS, Scene
 
 from rtsched.adapters.live import Ended, Ending, Sight, Submission
-from rtsched.daemon.altered import STUCK
-from rtsched.daemon.forgotten import (
+from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.drift import STUCK
+from rtsched.daemon.purged import (
     FIRST_RETRY_S,
     LAST_RETRY_S,
     LATE_S,
     REPEAT_S,
     SILENT_S,
-    Recall,
+    CompletionLookup,
 )
-from rtsched.daemon.merging import NOT_TAKEN
-from rtsched.daemon.submits import Desk
+from rtsched.daemon.reconcile import NOT_TAKEN
 from rtsched.daemon.working import settle
 from rtsched.errors import AdapterError
 from rtsched.model.jobs import Edges, Jobs
@@ -42,14 +42,14 @@ class Records:
     failures : int
         How often it was counted that it did not answer.
     now : float
-        Of the clock that `Recall` goes by, seconds.
+        Of the clock that `CompletionLookup` goes by, seconds.
     """
 
     def __init__(self, scene: Scene, known: Ended | None) -> None:
         self.scene, self.known = scene, known
         self.asked: list[tuple[int, ...]] = []
         self.failures, self.now = 0, 0.0
-        self._recall = Recall(self._ended, self._failed, lambda: self.now)
+        self._completion_lookup = CompletionLookup(self._ended, self._failed, lambda: self.now)
 
     async def _ended(self, jobs: Sequence[int], since: float) -> Ended:
         assert since == T0, "when the promise was made: the search may end there"
@@ -64,7 +64,7 @@ class Records:
     def look(self, sight: Sight | None = None) -> Sight:
         """Return a look that shows no job, or this one, with what the records tell."""
         sight = sight or Sight(T0 + 2 * HOUR, self.scene.cluster)
-        return asyncio.run(self._recall(self.scene.site, sight))
+        return asyncio.run(self._completion_lookup(self.scene.site, sight))
 
     def closed(self) -> list[tuple[int, str]]:
         """Return the promises that such a look closes, and how."""
@@ -76,7 +76,7 @@ class Records:
 
 def firm(scene: Scene, job: int = 7) -> None:
     """Promise a job its deadline, and show it once."""
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.look(T0 + 1, queued=((job, token),))
 
 
@@ -137,7 +137,7 @@ def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
     """Jobs that wait, run or ended, and those that never appeared, cost no question."""
     scene = Scene()
     scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR)
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.look(T0 + 1, queued=((7, token),))
     ended = Ended.build(1, job=[7], ending=np.array([Ending.FAILED], np.int8))
 
@@ -145,32 +145,32 @@ def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
         raise AssertionError(jobs, since)
 
     sight = Sight(T0 + 2, scene.cluster, ended=ended)
-    assert asyncio.run(Recall(nobody)(scene.site, sight)) is sight
+    assert asyncio.run(CompletionLookup(nobody)(scene.site, sight)) is sight
 
 
 def numbered(scene: Scene, job: int, now: float) -> str:
     """Submit a job of which the batch system tells the number; return its token."""
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
     submission = Submission(one, Edges.build(0), ANN, job=job)
-    judged = Desk(scene.chains.of(one), scene.settings, WORDS).judge(
+    judged = AdmissionController(scene.chains.of(one), scene.settings, WORDS).judge(
         scene.site, submission, "ann", now
     )
     scene.site = judged.site
-    return judged.ruling.token
+    return judged.reply.token
 
 
 def test_a_held_job_is_promised_nothing_before_its_release() -> None:
     """Its promise would be void at the first look; it is judged later instead."""
     scene = Scene()
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
-    desk = Desk(scene.chains.of(one), scene.settings, WORDS)
+    admission = AdmissionController(scene.chains.of(one), scene.settings, WORDS)
     submission = Submission(one, Edges.build(0), ANN, job=7, held=True)
-    judged = desk.judge(scene.site, submission, "ann", T0)
-    assert (judged.verdict, judged.codes, judged.ruling.parked) == ("defer", ("submit.held",), True)
-    assert "when it is released" in judged.ruling.text
+    judged = admission.judge(scene.site, submission, "ann", T0)
+    assert (judged.verdict, judged.codes, judged.reply.parked) == ("defer", ("submit.held",), True)
+    assert "when it is released" in judged.reply.text
     assert judged.site is scene.site
     plain = replace(submission, jobs=one.replace(deadline=np.array([np.inf])))
-    assert desk.judge(scene.site, plain, "ann", T0).verdict == "pass"
+    assert admission.judge(scene.site, plain, "ann", T0).verdict == "pass"
 
 
 def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
@@ -208,7 +208,7 @@ def test_a_transaction_that_is_refused_counts_once() -> None:
 def test_a_job_that_cannot_start_loses_its_promise() -> None:
     """Nodes are not kept for ever for a job that its own requirements keep off them."""
     scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.look(T0 + 1, queued=((7, token),))
     settled = scene.look(T0 + 2, queued=((7, token),), stuck=(7,))
     assert [(r.standing, r.why) for r in settled.changed] == [("void", STUCK)]
@@ -218,7 +218,7 @@ def test_a_job_that_cannot_start_loses_its_promise() -> None:
 def test_a_job_of_which_too_little_is_left_is_told_so() -> None:
     """Its promise is void; that its deadline is not seen any more is no deed of its user."""
     scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).ruling.token
+    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.look(T0 + 1, queued=((7, token),))
     lacks = "it needs 3 procs and has 2"
     less = {"deadline": np.inf}
@@ -231,7 +231,7 @@ def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() ->
     scene = Scene(unused_promises_per_hour=2)
     asked = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR}
     for now, jobs in ((T0, (7, 8)), (T0 + 10, (9,))):
-        tokens = [scene.submit(now, **asked).ruling.token for _ in jobs]
+        tokens = [scene.submit(now, **asked).reply.token for _ in jobs]
         waiting = tuple(zip(jobs, tokens, strict=True))
         scene.look(now + 1, queued=waiting)
         scene.look(now + 2, queued=waiting, stuck=jobs)

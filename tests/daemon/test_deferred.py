@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scene import T0, Scene
 
-from rtsched.daemon.parked import AGAIN, Bench, Judged
-from rtsched.daemon.parked import AT_A_TIME as PARKED
+from rtsched.daemon.deferred import AGAIN, DeferredAdmission, DeferredResult
+from rtsched.daemon.deferred import AT_A_TIME as PARKED
 from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 
@@ -72,7 +72,7 @@ def test_who_leaves_promises_unused_gets_no_more_by_parked_jobs() -> None:
     scene = Scene(unused_promises_per_hour=2)
     asked = {"deadline": T0 + 9000, "wall_time": 60.0}
     for k in (0, 100):
-        token = scene.submit(T0 + k, **asked).ruling.token
+        token = scene.submit(T0 + k, **asked).reply.token
         scene.look(T0 + k + 10, queued=((70 + k, token),))
         (void,) = scene.look(T0 + k + 60, queued=((70 + k, token),), stuck=(70 + k,)).changed
         assert void.standing == "void"
@@ -87,15 +87,15 @@ def test_who_leaves_promises_unused_gets_no_more_by_parked_jobs() -> None:
 def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
     """It stays held, for it is our fault, and is judged again later; the others are judged."""
     scene, seen, defect = Scene(), [], [True]
-    honest = Bench._judge_one
+    honest = DeferredAdmission._judge_one
 
-    def odd(self: Bench, site: Site, job: int, now: float) -> Judged:
+    def odd(self: DeferredAdmission, site: Site, job: int, now: float) -> DeferredResult:
         seen.append(job)
         if job == 2 and defect:
             raise OverflowError("too large")
         return honest(self, site, job, now)
 
-    monkeypatch.setattr(Bench, "_judge_one", odd)
+    monkeypatch.setattr(DeferredAdmission, "_judge_one", odd)
     jobs = parked(3, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [1, 3], Cancel: []}
     assert list(scene.site.records) == [1, 3]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import numpy as np
 
-from rtsched.adapters.live import FIRST_OWN_ID, Ruling
+from rtsched.adapters.live import FIRST_OWN_ID, SubmitReply
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
-from rtsched.daemon.due import with_due_started
+from rtsched.daemon.imminent import with_imminent_started
 from rtsched.daemon.records import Record
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
@@ -27,19 +27,19 @@ from rtsched.model.verdicts import Verdict
 if TYPE_CHECKING:
     from rtsched.adapters.live import Submission
     from rtsched.core.chain import Chain, Judgement
-    from rtsched.daemon.records import Standing
+    from rtsched.daemon.records import PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
 
-SHAPE = (
+REQUIREMENTS = (
     *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned"),
     *("sigma", "cms", "cps", "setup_link", "setup_node"),
 )
 CHARGED = ("partition", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
 
-UNUSED: tuple[Standing, ...] = ("provisional", "firm")
+UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
 """Standings, as they were, of promises that came to nothing: no job took them, or it never started
 on what was kept for it."""
 
@@ -48,14 +48,14 @@ Who: TypeAlias = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Judged:
+class AdmissionResult:
     """What a submission came to.
 
     Attributes
     ----------
     site : Site
         The site after it; the same one if nothing was promised or offered.
-    ruling : Ruling
+    reply : SubmitReply
         For the user and the batch system.
     changed : tuple of Record
         To be written down before the user is answered.
@@ -72,7 +72,7 @@ class Judged:
     """
 
     site: Site
-    ruling: Ruling
+    reply: SubmitReply
     changed: tuple[Record, ...] = ()
     verdict: str = "pass"
     codes: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Desk:
+class AdmissionController:
     """Where submissions are judged.
 
     Attributes
@@ -91,15 +91,15 @@ class Desk:
         With the modes that hold for this job.
     settings : DaemonSettings
         How long offers and admissions stand.
-    words : Words
+    wording : Wording
         The batch system's.
     """
 
     chain: Chain
     settings: DaemonSettings
-    words: messages.Words
+    wording: messages.Wording
 
-    def judge(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
+    def judge(self, site: Site, submission: Submission, user: str, now: float) -> AdmissionResult:
         """Judge a submission at `now`, seconds since the epoch; nothing is written down.
 
         Raises
@@ -115,18 +115,18 @@ class Desk:
         return replace(judged, site=replace(judged.site, numbers=numbers))
 
     @staticmethod
-    def later(site: Site) -> Judged:
+    def later(site: Site) -> AdmissionResult:
         """Have a job wait, held, until the next cycle judges it: now nothing may be promised."""
-        ruling = Ruling(False, messages.busy(), parked=True)
-        return Judged(site, ruling, verdict="defer", codes=("submit.busy",))
+        reply = SubmitReply(False, messages.busy(), parked=True)
+        return AdmissionResult(site, reply, verdict="defer", codes=("submit.busy",))
 
-    def _judged(self, site: Site, submission: Submission, user: str, now: float) -> Judged:
+    def _judged(self, site: Site, submission: Submission, user: str, now: float) -> AdmissionResult:
         if submission.problem:
             return self._unusable(site, submission.problem)
         wants = np.isfinite(submission.jobs.deadline[0]) and self.chain.counts("admit")
         if submission.held and wants:
-            ruling = Ruling(False, messages.held(), parked=True)
-            return Judged(site, ruling, verdict="defer", codes=("submit.held",))
+            reply = SubmitReply(False, messages.held(), parked=True)
+            return AdmissionResult(site, reply, verdict="defer", codes=("submit.held",))
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )
@@ -137,13 +137,15 @@ class Desk:
             return self._redeem(site, offer, row, links, now)
         code, text = self._too_much(site, submission.uid, now)
         if code and np.isfinite(row.deadline[0]):
-            return Judged(site, Ruling(True, text), verdict="reject", codes=(code,))
+            return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=(code,))
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
                 f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
                 f"(planner {self.chain.planner}); submit it without that, or without a deadline"
             )
-            return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.waits",))
+            return AdmissionResult(
+                site, SubmitReply(True, text), verdict="reject", codes=("submit.waits",)
+            )
         judged = self._judge(site, row, links, (submission.uid, user), now)
         return self._unseen(site, unseen) if judged.verdict == doubtful else judged
 
@@ -162,24 +164,26 @@ class Desk:
             )
         return "", ""
 
-    def _unseen(self, site: Site, job: int) -> Judged:
+    def _unseen(self, site: Site, job: int) -> AdmissionResult:
         text = (
-            f"{messages.PREFIX}job {self.words.name_of(job)}, which it waits for, was submitted a "
-            "moment ago and is not known yet; submit again in a few seconds"
+            f"{messages.PREFIX}job {self.wording.name_of(job)}, which it waits for, was submitted "
+            "a moment ago and is not known yet; submit again in a few seconds"
         )
-        return Judged(site, Ruling(True, text), verdict="reject", codes=("submit.unseen",))
+        return AdmissionResult(
+            site, SubmitReply(True, text), verdict="reject", codes=("submit.unseen",)
+        )
 
-    def _unusable(self, site: Site, problem: str) -> Judged:
+    def _unusable(self, site: Site, problem: str) -> AdmissionResult:
         """Reject what cannot be promised anything, if the answers of some plug-in count."""
         codes, problem = ("submit.unusable",), problem.removeprefix(messages.PREFIX)
         if self.chain.counts("admit"):
             text = messages.shortened(messages.PREFIX + problem)
-            return Judged(site, Ruling(True, text), verdict="reject", codes=codes)
+            return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=codes)
         modes = {self.chain.member(name).mode for name in self.chain.asks("admit")}
         text = f"{messages.PREFIX}warning: {problem}" if "warn" in modes else ""
         foreseen = f"would be rejected: {problem}" if modes else ""
-        ruling = Ruling(False, messages.shortened(text))
-        return Judged(site, ruling, codes=codes, foreseen=messages.shortened(foreseen))
+        reply = SubmitReply(False, messages.shortened(text))
+        return AdmissionResult(site, reply, codes=codes, foreseen=messages.shortened(foreseen))
 
     def _follows_links(self) -> bool:
         """Return whether the planner, if one is enforced, minds what a job waits for."""
@@ -188,7 +192,7 @@ class Desk:
         planner = self.chain.member(self.chain.planner)
         return planner.mode != "enforce" or getattr(planner.plugin, "follows_edges", False)
 
-    def _judge(self, site: Site, row: Jobs, links: Edges, who: Who, now: float) -> Judged:
+    def _judge(self, site: Site, row: Jobs, links: Edges, who: Who, now: float) -> AdmissionResult:
         judgement, base = self._asked(site, row, links, now), site
         own = [record.id for record in site.of_user(who[0], "offered")]
         if judgement.verdicts.code[0] == Verdict.REJECT and own:
@@ -200,26 +204,26 @@ class Desk:
             gone = [r for r in site.of_user(who[0], "offered") if r.id not in judged.site.records]
             judged = replace(judged, site=judged.site.left_unused(gone, now)) if gone else judged
         elif verdicts.code[0] == Verdict.DEFER:
-            why = messages.reasons(judgement, self.words)[1]
+            why = messages.reasons(judgement, self.wording)[1]
             text = messages.put_off(why, float(verdicts.retry_at[0]), now)
-            judged = Judged(site, Ruling(False, text, parked=True), verdict="defer")
+            judged = AdmissionResult(site, SubmitReply(False, text, parked=True), verdict="defer")
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
             return self._passed(site, judgement, now)
         else:
             lapse = now + self.settings.lapse
             record = record_of(row, who, float(verdicts.promise[0]), "provisional", now, lapse)
             after = base.with_record(record, row, links, verdicts.plan)
-            ruling = ruling_of(record, after, now)
-            judged = Judged(after, ruling, (record,), "admit")
+            reply = reply_of(record, after, now)
+            judged = AdmissionResult(after, reply, (record,), "admit")
         changed = (*judged.changed, *_dropped(site, judged.site, now))
-        codes = messages.reasons(judgement, self.words)[0]
+        codes = messages.reasons(judgement, self.wording)[0]
         return replace(judged, changed=changed, codes=codes, judgement=judgement)
 
-    def _passed(self, site: Site, judgement: Judgement, now: float) -> Judged:
+    def _passed(self, site: Site, judgement: Judgement, now: float) -> AdmissionResult:
         """Let a job pass that nobody promises anything; say what would have become of it."""
-        codes, text, offer = messages.foreseen(judgement, self.words)
-        ruling = Ruling(False, messages.warned(judgement, self.words, now))
-        return Judged(site, ruling, (), "pass", codes, offer, judgement, text)
+        codes, text, offer = messages.foreseen(judgement, self.wording)
+        reply = SubmitReply(False, messages.warned(judgement, self.wording, now))
+        return AdmissionResult(site, reply, (), "pass", codes, offer, judgement, text)
 
     def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
         """Judge a job.
@@ -231,7 +235,7 @@ class Desk:
         """
         edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges
         snapshot = replace(site.snapshot, now=now, edges=edges)
-        snapshot, due = with_due_started(snapshot, site.leeway)
+        snapshot, due = with_imminent_started(snapshot, site.leeway)
         judgement = judge(snapshot, self.chain, row).judgement
         assert judgement is not None  # noqa: S101  one job was judged
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
@@ -244,7 +248,7 @@ class Desk:
 
     def _reject(
         self, site: Site, row: Jobs, links: Edges, who: Who, now: float, judgement: Judgement
-    ) -> Judged:
+    ) -> AdmissionResult:
         """Reject, with a counter-offer that is held for the user where that can be."""
         offer, held = float(judgement.verdicts.offer[0]), 0.0
         after, changed = site, tuple[Record, ...]()
@@ -253,10 +257,10 @@ class Desk:
             if found is not None:
                 after, record = found
                 offer, held, changed = record.deadline, self.settings.offer, (record,)
-        why = messages.reasons(judgement, self.words)[1]
-        asking = self.words.asking(offer) if math.isfinite(offer) else ""
+        why = messages.reasons(judgement, self.wording)[1]
+        asking = self.wording.asking(offer) if math.isfinite(offer) else ""
         text = messages.rejected(why, offer, asking, held, now)
-        return Judged(after, Ruling(True, text), changed, "reject", offer=offer)
+        return AdmissionResult(after, SubmitReply(True, text), changed, "reject", offer=offer)
 
     def _may_hold(self, site: Site, uid: int, now: float) -> bool:
         """Return whether an offer may be held for a user, who may not take one after another."""
@@ -284,7 +288,9 @@ class Desk:
                 return site.with_record(record, asked, links, verdicts.plan), record
         return None
 
-    def _redeem(self, site: Site, offer: Record, row: Jobs, links: Edges, now: float) -> Judged:
+    def _redeem(
+        self, site: Site, offer: Record, row: Jobs, links: Edges, now: float
+    ) -> AdmissionResult:
         """Give the promise that was offered: the plan already holds its place."""
         new = int(row.id[0])
         lapse = now + self.settings.lapse
@@ -294,7 +300,9 @@ class Desk:
         bare = site.without([offer.id])
         after = bare.with_record(record, row, links, plan)
         changed = (record, *_dropped(site, after, now))
-        return Judged(after, ruling_of(record, after, now), changed, "admit", ("submit.offer",))
+        return AdmissionResult(
+            after, reply_of(record, after, now), changed, "admit", ("submit.offer",)
+        )
 
 
 def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, str]:
@@ -338,7 +346,7 @@ def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> Reco
         if record.id in lost:
             continue
         kept = site.row(record.id)
-        alike = all(_equal(kept, row, name) for name in SHAPE)
+        alike = all(_equal(kept, row, name) for name in REQUIREMENTS)
         alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
         alike = alike and _waits(site, links) == _waits(
             site, site.links.take(site.links.after == record.id)
@@ -362,7 +370,7 @@ def _equal(one: Jobs, other: Jobs, name: str) -> bool:
 
 
 def record_of(
-    row: Jobs, who: Who, deadline: float, standing: Standing, now: float, expires: float
+    row: Jobs, who: Who, deadline: float, standing: PromiseState, now: float, expires: float
 ) -> Record:
     """Return a record of a promise or an offer to the job in `row`, with a new token."""
     return Record(
@@ -380,13 +388,13 @@ def record_of(
     )
 
 
-def ruling_of(record: Record, site: Site, now: float) -> Ruling:
+def reply_of(record: Record, site: Site, now: float) -> SubmitReply:
     """Return what user and batch system are told of a promise that the site now holds."""
     plan, names = site.snapshot.plan, site.snapshot.cluster.nodes.texts("name")
     entry = entry_of(plan, record.id)
     start, size = float(plan.entries.start[entry]), int(plan.entries.size[entry])
     at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
-    return Ruling(
+    return SubmitReply(
         False,
         messages.promised(record.deadline, start, size, now),
         token=record.token,

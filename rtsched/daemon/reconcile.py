@@ -11,7 +11,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Ended, Ending
 from rtsched.daemon import messages
-from rtsched.daemon.altered import LATE, STUCK, changed_by_users, with_present
+from rtsched.daemon.drift import LATE, STUCK, changed_by_users, with_present
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Sight
-    from rtsched.daemon.records import Record, Standing
-    from rtsched.daemon.restarting import Again
+    from rtsched.daemon.records import PromiseState, Record
+    from rtsched.daemon.restarting import RestartPolicy
     from rtsched.model.cluster import Cluster
 
 RENUMBERED = "the batch system lost the job, and gave its number to another one"
@@ -40,7 +40,7 @@ SETTLED = 2.0
 
 
 @dataclass(frozen=True)
-class Merged:
+class Reconciled:
     """What a look came to: the site after it, changed records, what happened, whom to tell what."""
 
     site: Site
@@ -51,14 +51,18 @@ class Merged:
     """Promised jobs that may begin again; their promises stand as they did."""
 
 
-def merge(
-    site: Site, sight: Sight, words: messages.Words, now: float, again: Again = NEVER
-) -> Merged:
-    """Return the site after a look, at `now`, seconds since the epoch; `again`: who may restart."""
+def reconcile(
+    site: Site,
+    sight: Sight,
+    wording: messages.Wording,
+    now: float,
+    restart_policy: RestartPolicy = NEVER,
+) -> Reconciled:
+    """Return the site after a look at `now`, in seconds since the epoch."""
     lost = _renumbered(site, sight, now)
     site = site.without(record.id for record in lost)
     names = _recognised(site, sight)
-    shown = _Shown.of(site, sight, names, again)
+    shown = _Observed.of(site, sight, names, restart_policy)
     changed = [_closed(record, names, shown, now) for record in site.records.values()]
     new = [record for record in changed if record is not None]
     records = dict(site.records)
@@ -68,17 +72,17 @@ def merge(
         if record.standing in OPEN:
             records[record.id] = record
     asked = with_present(_of_records(site.asked, names, records), sight)
-    failed = sight.ended.take(np.isin(sight.ended.job, list(shown.again & records.keys())))
+    failed = sight.ended.take(np.isin(sight.ended.job, list(shown.restartable & records.keys())))
     after = _seen(site, sight, names, records, asked, now, failed.job)
     over = {r.token for r in new if r.standing == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
-    tells, untold = _tells(site, sight, new, words, now)
+    tells, untold = _notices(site, sight, new, wording, now)
     changed_records = (*lost, *new)
     events = _events(site, sight, failed.job)
-    return Merged(replace(after, untold=untold), changed_records, events, tells, failed)
+    return Reconciled(replace(after, untold=untold), changed_records, events, tells, failed)
 
 
 def _renumbered(site: Site, sight: Sight, now: float) -> list[Record]:
@@ -117,8 +121,8 @@ def overlooked(site: Site, sight: Sight) -> dict[int, int]:
     }
 
 
-def _tells(
-    site: Site, sight: Sight, changed: Sequence[Record], words: messages.Words, now: float
+def _notices(
+    site: Site, sight: Sight, changed: Sequence[Record], wording: messages.Wording, now: float
 ) -> tuple[tuple[Action, ...], Mapping[str, Record]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
@@ -129,7 +133,7 @@ def _tells(
     for token, job, uid in rows if untold else ():
         if token in untold and untold[token].uid == uid:
             del untold[token]
-            texts[job] = messages.broken(words)
+            texts[job] = messages.broken(wording)
     if not texts:
         return (), untold
     return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), untold
@@ -152,7 +156,7 @@ def _recognised(site: Site, sight: Sight) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _Observed:
     """What a look shows of the jobs of records.
 
     Attributes
@@ -169,7 +173,7 @@ class _Shown:
         Waiting jobs that are no longer as they were promised, and what changed.
     unknown : set of int
         Jobs of which nobody could tell yet how they ended.
-    again : set of int
+    restartable : set of int
         Jobs that ended and may begin again.
     """
 
@@ -180,10 +184,12 @@ class _Shown:
     missing: set[int]
     changed: dict[int, str]
     unknown: set[int]
-    again: set[int]
+    restartable: set[int]
 
     @classmethod
-    def of(cls, site: Site, sight: Sight, names: Mapping[int, int], again: Again) -> _Shown:
+    def of(
+        cls, site: Site, sight: Sight, names: Mapping[int, int], restart_policy: RestartPolicy
+    ) -> _Observed:
         jobs = np.array([names.get(job, job) for job in site.records], np.int64)
         place, over = places(sight.ended.job, jobs)
         alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
@@ -194,16 +200,20 @@ class _Shown:
         there = set(jobs[alive].tolist())
         deadlines = {names.get(job, job): each.deadline for job, each in site.records.items()}
         restart = {
-            job for job, row in rows.items() if again.may_begin(sight.ended, row, deadlines[job])
+            job
+            for job, row in rows.items()
+            if restart_policy.may_begin(sight.ended, row, deadlines[job])
         }
         unknown = set(sight.unknown)
         return cls(sight.time, sight.ended, rows, there, missing, changed, unknown, restart)
 
 
-def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float) -> Record | None:
+def _closed(
+    record: Record, names: Mapping[int, int], shown: _Observed, now: float
+) -> Record | None:
     """Return a record as it has become, None if it stands as it was."""
 
-    def became(standing: Standing, why: str, job: int = record.id) -> Record:
+    def became(standing: PromiseState, why: str, job: int = record.id) -> Record:
         return msgspec.structs.replace(
             record, id=job, standing=standing, why=why, changed_at=now, expires=np.inf
         )
@@ -216,7 +226,7 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
     if job >= FIRST_OWN_ID:
         gone = min(shown.time, now) >= record.expires
         return became("lapsed", "the job never appeared") if gone else None
-    if job in shown.again:
+    if job in shown.restartable:
         return became("firm", "", job) if record.standing == "provisional" else None
     if job in shown.row:
         standing, why = _ending(shown.ended, shown.row[job], record.deadline)
@@ -228,7 +238,7 @@ def _closed(record: Record, names: Mapping[int, int], shown: _Shown, now: float)
     return None if job in shown.unknown else became("unknown", GONE, job)
 
 
-def _ending(ended: Ended, row: int, deadline: float) -> tuple[Standing, str]:
+def _ending(ended: Ended, row: int, deadline: float) -> tuple[PromiseState, str]:
     """Return what became of a promise whose job ended."""
     ending, end = Ending(int(ended.ending[row])), float(ended.end[row])
     if ending == Ending.OWN_LIMIT:

@@ -1,4 +1,4 @@
-"""What a daemon that starts anew remembers: open promises, the plan, the plug-ins' states."""
+"""What a daemon that starts recovers: open promises, the plan, the plug-ins' states."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from rtsched.model.state import State, decode_state, encode_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rtsched.daemon.records import Kept
+    from rtsched.daemon.records import StoredState
 
 log = structlog.get_logger(__name__)
 
-_TOLD = "rtsched"
-"""Where the daemon's own state stands among those of the plug-ins; no plug-in is called so."""
+_OWN = "rtsched"
+"""Key of the daemon's own state among those of the plug-ins; no plug-in has this name."""
 
 
-class Told(State, frozen=True):
-    """What the plug-ins had been told of when their states were written down.
+class ReportedState(State, frozen=True):
+    """What had been reported to the plug-ins when their states were written down.
 
     `seen` is the last look; `queued` and `running` are its jobs (`encode_jobs`), empty where no
-    plug-in is told. `nodes` are the names of the nodes that the plan's rows mean, where a release
-    wrote them that did not keep them beside the plan.
+    plug-in keeps a state. `nodes` are the names of the nodes that the plan's rows mean, where a
+    release wrote them that did not keep them beside the plan.
     """
 
     seen: float
@@ -42,36 +42,36 @@ class Told(State, frozen=True):
     nodes: list[str] = []  # noqa: RUF012  msgspec copies it
 
 
-def remembered(site: Site, told: bool) -> dict[str, bytes]:
+def states_to_store(site: Site, stateful: bool) -> dict[str, bytes]:
     """Return what has to be written down of a site beside its records and plan.
 
-    `told` says whether any plug-in keeps a state; else the jobs need not be remembered.
+    `stateful` says whether any plug-in keeps a state; else the jobs need not be stored.
     """
     snapshot = site.snapshot
-    queued = snapshot.queued.take(snapshot.queued.id < FIRST_OWN_ID) if told else Jobs.build(0)
-    running = snapshot.running if told else Jobs.build(0)
-    own = Told(site.seen, encode_jobs(queued), encode_jobs(running))
-    states: Mapping[str, State] = {**snapshot.states, _TOLD: own}
+    queued = snapshot.queued.take(snapshot.queued.id < FIRST_OWN_ID) if stateful else Jobs.build(0)
+    running = snapshot.running if stateful else Jobs.build(0)
+    own = ReportedState(site.seen, encode_jobs(queued), encode_jobs(running))
+    states: Mapping[str, State] = {**snapshot.states, _OWN: own}
     return {f"{name}:{_kind(type(state))}": encode_state(state) for name, state in states.items()}
 
 
-def restored(kept: Kept) -> Site:
+def recovered(stored: StoredState) -> Site:
     """Return the site as it was left; what cannot be read is left out, and said in the log."""
-    states = dict(_states(kept.states))
-    told = states.pop(_TOLD, None)
-    asked = Jobs.joined([_row(record.job, record.id) for record in kept.records])
+    states = dict(_states(stored.states))
+    reported = states.pop(_OWN, None)
+    asked = Jobs.joined([_row(record.job, record.id) for record in stored.records])
     queued, running, seen = asked, Jobs.build(0), -np.inf
-    names: Sequence[str] = kept.nodes or ()
-    if isinstance(told, Told):
-        before = decode_jobs(told.queued)
+    names: Sequence[str] = stored.nodes or ()
+    if isinstance(reported, ReportedState):
+        before = decode_jobs(reported.queued)
         others = before.take(~np.isin(before.id, asked.id))
-        queued, running = in_order(Jobs.joined([others, asked])), decode_jobs(told.running)
-        names = told.nodes if kept.nodes is None else kept.nodes
-        seen = told.seen if len(queued) + len(running) + len(states) else -np.inf
-    plan = kept.plan if kept.plan is not None else Schedule.empty()
+        queued, running = in_order(Jobs.joined([others, asked])), decode_jobs(reported.running)
+        names = reported.nodes if stored.nodes is None else stored.nodes
+        seen = reported.seen if len(queued) + len(running) + len(states) else -np.inf
+    plan = stored.plan if stored.plan is not None else Schedule.empty()
     if len(plan.nodes) and plan.nodes.max() >= len(names):
         plan = Schedule.empty()
-    records = {record.id: record for record in kept.records}
+    records = {record.id: record for record in stored.records}
     snapshot = Snapshot(
         now=0.0,
         cluster=Cluster(Nodes.build(len(names), name=names)),
@@ -80,17 +80,24 @@ def restored(kept: Kept) -> Site:
         promises=promises_of(records.values()),
         plan=plan.take(np.flatnonzero(np.isin(plan.entries.job, queued.id))),
         states=states,
-        version=kept.version,
+        version=stored.version,
     )
     next_id = max([FIRST_OWN_ID - 1, *records]) + 1
-    return Site(snapshot, records, asked, seen=seen, next_id=next_id, unused=kept.unused)
+    return Site(snapshot, records, asked, seen=seen, next_id=next_id, unused=stored.unused)
 
 
 def _row(job: bytes, key: int) -> Jobs:
     return decode_jobs(job).replace(id=np.array([key]))
 
 
+_STORED_KINDS: dict[type[State], str] = {ReportedState: "rtsched.daemon.memory.Told"}
+"""Names under which databases hold types that have another name now."""
+
+
 def _kind(kind: type[State]) -> str:
+    """Return the name under which the database holds a type of state."""
+    if kind in _STORED_KINDS:
+        return _STORED_KINDS[kind]
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -16,9 +16,9 @@ import structlog
 from rtsched.core.cycle import judge
 from rtsched.counting import counted
 from rtsched.daemon import messages
-from rtsched.daemon.records import Decision
+from rtsched.daemon.admission import UNUSED, record_of
+from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.site import HOUR, promises_of
-from rtsched.daemon.submits import UNUSED, record_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
@@ -45,7 +45,7 @@ AGAIN = 60.0
 
 
 @dataclass(frozen=True)
-class Judged:
+class DeferredResult:
     """What judging parked jobs came to.
 
     Attributes
@@ -54,7 +54,7 @@ class Judged:
         After it.
     changed : tuple of Record
         Promises given, to be written down.
-    decisions : tuple of Decision
+    journal : tuple of JournalEntry
         What was said, for `rtsched explain`.
     actions : tuple of Action
         What users are told.
@@ -64,20 +64,20 @@ class Judged:
 
     site: Site
     changed: tuple[Record, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
     actions: tuple[Action, ...] = ()
     problem: str = ""
 
 
 @dataclass(frozen=True)
-class Bench:
+class DeferredAdmission:
     """Where parked jobs are judged.
 
     Attributes
     ----------
     chains : Chains
         The plug-ins.
-    words : Words
+    wording : Wording
         The batch system's.
     most : int
         Promises that one user may have at a time; 0: any number.
@@ -88,21 +88,21 @@ class Bench:
     """
 
     chains: Chains
-    words: messages.Words
+    wording: messages.Wording
     most: int = 0
     everything: bool = False
     unused: int = 0
 
-    def judge(self, site: Site, now: float, most: int = AT_A_TIME) -> Judged:
+    def judge(self, site: Site, now: float, most: int = AT_A_TIME) -> DeferredResult:
         """Judge the first `most` jobs that are parked, in order of (submit, id)."""
-        whole, problems = Judged(site), list[str]()
+        whole, problems = DeferredResult(site), list[str]()
         for job in self._waiting(site)[:most].tolist():
             one = self._tried(whole.site, job, now)
             problems += [one.problem] if one.problem else []
-            whole = Judged(
+            whole = DeferredResult(
                 one.site,
                 (*whole.changed, *one.changed),
-                (*whole.decisions, *one.decisions),
+                (*whole.journal, *one.journal),
                 (*whole.actions, *one.actions),
             )
         if not problems:
@@ -110,7 +110,7 @@ class Bench:
         many = f"{counted(len(problems), 'held job')} could not be judged: {problems[0]}"
         return replace(whole, problem=many)
 
-    def _tried(self, site: Site, job: int, now: float) -> Judged:
+    def _tried(self, site: Site, job: int, now: float) -> DeferredResult:
         """Judge one job; one that cannot be judged must keep no cycle from its end."""
         try:
             return self._judge_one(site, job, now)
@@ -122,14 +122,14 @@ class Bench:
 
     def _waiting(self, site: Site) -> NDArray[np.int64]:
         queued = site.snapshot.queued
-        waits = _is_parked(site)
+        waits = _is_deferred(site)
         if self.everything:
             waits |= np.isfinite(queued.deadline)
         done = [*site.declined, *site.put_off]
         waits &= ~np.isin(queued.id, site.asked.id) & ~np.isin(queued.id, done)
         return queued.id[waits]
 
-    def _judge_one(self, site: Site, job: int, now: float) -> Judged:
+    def _judge_one(self, site: Site, job: int, now: float) -> DeferredResult:
         snapshot = replace(site.snapshot, now=now)
         row = snapshot.queued.take(snapshot.queued.id == job)
         rest = replace(snapshot, queued=snapshot.queued.take(snapshot.queued.id != job))
@@ -143,9 +143,9 @@ class Bench:
         if verdicts.code[0] == Verdict.DEFER:
             until = float(verdicts.retry_at[0])
             later = {**site.put_off, job: until} if now < until < math.inf else site.put_off
-            return Judged(replace(site, put_off=later))
+            return DeferredResult(replace(site, put_off=later))
         if verdicts.code[0] == Verdict.REJECT:
-            why = messages.reasons(judgement, self.words)[1]
+            why = messages.reasons(judgement, self.wording)[1]
             text = messages.rejected(why, float(verdicts.offer[0]), "", 0.0, now)
             return self._declined(site, row, uid, judgement, text, now)
         if verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
@@ -160,20 +160,22 @@ class Bench:
 
     def _declined(
         self, site: Site, row: Jobs, uid: int, judgement: Judgement, text: str, now: float
-    ) -> Judged:
-        said = _decision(row, uid, "reject", judgement, text, now)
+    ) -> DeferredResult:
+        said = _entry(row, uid, "reject", judgement, text, now)
         declined = {**site.declined, int(row.id[0]): text}
-        return Judged(replace(site, declined=declined), decisions=(said,))
+        return DeferredResult(replace(site, declined=declined), journal=(said,))
 
-    def _passed(self, site: Site, row: Jobs, uid: int, judgement: Judgement, now: float) -> Judged:
-        said = _decision(row, uid, "pass", judgement, UNPROMISED, now)
+    def _passed(
+        self, site: Site, row: Jobs, uid: int, judgement: Judgement, now: float
+    ) -> DeferredResult:
+        said = _entry(row, uid, "pass", judgement, UNPROMISED, now)
         declined = {**site.declined, int(row.id[0]): ""}
         told = Tell(row.id, (UNPROMISED,))
-        return Judged(replace(site, declined=declined), (), (said,), (told,))
+        return DeferredResult(replace(site, declined=declined), (), (said,), (told,))
 
     def _promised(
         self, site: Site, row: Jobs, uid: int, judgement: Judgement, now: float
-    ) -> Judged:
+    ) -> DeferredResult:
         verdicts, job = judgement.verdicts, int(row.id[0])
         assert verdicts.plan is not None  # noqa: S101  it was promised something
         who, deadline = (uid, row.texts("user")[0] or str(uid)), float(verdicts.promise[0])
@@ -188,31 +190,31 @@ class Bench:
         asked = Jobs.joined([site.asked, row])
         after = replace(site, snapshot=snapshot, records=records, asked=asked)
         text = f"{messages.PREFIX}promised to end by {messages.moment(deadline, now)}"
-        said = _decision(row, uid, "admit", judgement, text, now, record.token)
-        return Judged(after, (record,), (said,), (Tell(row.id, (text,)),))
+        said = _entry(row, uid, "admit", judgement, text, now, record.token)
+        return DeferredResult(after, (record,), (said,), (Tell(row.id, (text,)),))
 
 
-def _unjudged(site: Site, job: int, problem: str, now: float) -> Judged:
+def _unjudged(site: Site, job: int, problem: str, now: float) -> DeferredResult:
     """Leave a job held that could not be judged, by no fault of its own; it is judged again."""
     why = "rtsched failed to judge it, and its administrators are told"
     told = Tell(np.array([job], np.int64), (messages.put_off(why, math.inf, now),))
     later = replace(site, put_off={**site.put_off, job: now + AGAIN})
-    return Judged(later, actions=(told,), problem=problem)
+    return DeferredResult(later, actions=(told,), problem=problem)
 
 
 def _waits_for_more(
     site: Site, job: NDArray[np.int64], unused: int, until: float, now: float
-) -> Judged:
+) -> DeferredResult:
     """Put off a job, int64[1], whose user left too many promises unused."""
     why = messages.too_many_unused(unused, until - now).removeprefix(messages.PREFIX)
     told = Tell(job, (messages.put_off(why, until, now),))
     later = {**site.put_off, int(job[0]): until}
-    return Judged(replace(site, put_off=later), actions=(told,))
+    return DeferredResult(replace(site, put_off=later), actions=(told,))
 
 
-def settled_parked(site: Site) -> tuple[Action, ...]:
+def settled_deferred(site: Site) -> tuple[Action, ...]:
     """Return what parked jobs that have been judged still wait for: a release, or their end."""
-    parked = site.snapshot.queued.id[_is_parked(site)]
+    parked = site.snapshot.queued.id[_is_deferred(site)]
     promised = [job for job in parked.tolist() if job in site.records]
     free = [job for job in parked.tolist() if site.declined.get(job) == ""]
     over = {job: text for job in parked.tolist() if (text := site.declined.get(job))}
@@ -227,7 +229,7 @@ def settled_parked(site: Site) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def _is_parked(site: Site) -> NDArray[np.bool_]:
+def _is_deferred(site: Site) -> NDArray[np.bool_]:
     """Return which queued jobs are held until they have been judged."""
     queued = site.snapshot.queued
     place, known = places(site.marks.job, queued.id)
@@ -236,7 +238,7 @@ def _is_parked(site: Site) -> NDArray[np.bool_]:
     return parked
 
 
-def _decision(
+def _entry(
     row: Jobs,
     uid: int,
     verdict: str,
@@ -244,9 +246,9 @@ def _decision(
     text: str,
     now: float,
     token: str = "",
-) -> Decision:
+) -> JournalEntry:
     """Return what is noted of a verdict on one job."""
     codes = tuple(f.reason.code for f in judgement.verdicts.findings if 0 in f.rows)
     offer = float(judgement.verdicts.offer[0])
     name = row.texts("name")[0] or ""
-    return Decision(now, uid, row.labels()[0], name, verdict, codes, text, offer, token)
+    return JournalEntry(now, uid, row.labels()[0], name, verdict, codes, text, offer, token)
