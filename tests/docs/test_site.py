@@ -70,7 +70,7 @@ def test_a_broken_link_or_anchor_fails(tmp_path):
     assert "#a-place" not in done.stderr
 
 
-@pytest.mark.parametrize("system", ["slurm"])
+@pytest.mark.parametrize("system", ["condor", "slurm"])
 def test_the_path_of_an_admin_is_short(system):
     """From the question whether it is for a site to its limits: fewer than 8,000 words."""
     pages = [TOP / "docs" / "tutorial.md"]
