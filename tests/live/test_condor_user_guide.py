@@ -13,7 +13,7 @@ from testbed.waiting import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "condor" / "user.md"
 SETTINGS = {"portfolio": "rounds = 1", "spare": ""}
-WAITING = "Jobs that wait for others"
+WAITING = "Dependencies"
 SITE = """
 planner = "{planner}"
 
@@ -33,14 +33,14 @@ FILES = {"/etc/rtsched/submit.conf": "timeout_ms = 5000\n"}
 EXPECTED = {
     "Ask for a deadline": "WARNING: QMGMT:0:rtsched: promised to end by",
     "When it is rejected": "the earliest deadline now: ",
-    "A load that can be divided": "rtsched: promised to end by",
+    "A divisible load": "rtsched: promised to end by",
     "Parallel jobs": "planned to start now on 8 nodes",
     WAITING: "rtsched: promised to end by",
     "DAGMan": "submitted to cluster",
     "Jobs without a deadline": "3 job(s) submitted to cluster",
-    "All that can be said": "rtsched: RtSigma must be a number",
-    "What has become of it": "promised",
-    "What voids it": 'Failed to set attribute "RtRunTime"',
+    "All attributes": "rtsched: RtSigma must be a number",
+    "Check status": "promised",
+    "Changing a promised job": 'Failed to set attribute "RtRunTime"',
 }
 
 
