@@ -6,7 +6,8 @@
 # Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
 # first time that takes a quarter of a minute for each, later none.
-# Live tests mostly wait, so one more of them runs at a time. They watch clocks, and clusters that run
+# Live tests mostly wait, so one more of them runs at a time. Those of a file share a cluster, and run in
+# the file's order. They watch clocks, and clusters that run
 # side by side slow each other down; waits count time as a quiet machine would, and the summary shows
 # those that came closest to failing. If some tests fail all the same, but not many, those run once
 # more, by themselves, and then they must pass. The summaries of both runs say which ones.
@@ -25,10 +26,10 @@ lint-imports
 jobs=${RTSCHED_JOBS:-2}
 pytest -n "$jobs" -m "not live" "$@" || [ $? = 5 ]
 status=0
-pytest -n $((jobs + 1)) -m live --dist loadfile --maxfail 20 "$@" || status=$?
+pytest -n $((jobs + 1)) -m live -p no:randomly --dist loadfile --maxfail 20 "$@" || status=$?
 if [ "$status" = 1 ]; then
     echo "Live tests failed; these once more, by themselves:"
-    pytest -m live --last-failed --last-failed-no-failures none "$@"
+    pytest -m live -p no:randomly --last-failed --last-failed-no-failures none "$@"
 else
     [ "$status" = 0 ] || [ "$status" = 5 ]
 fi

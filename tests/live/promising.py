@@ -165,8 +165,10 @@ class Watched:
         for what in ("the daemon polls", "the daemon has acted on a poll"):
 
             def began(since: float = since) -> float:
-                looked = self.shown().get("looked") or 0.0
-                return looked if looked > since else 0.0
+                shown = self.shown()
+                looked = shown.get("looked") or 0.0
+                # A clock that was set back leaves a poll in the future behind.
+                return looked if since < looked <= shown["now"] else 0.0
 
             since = eventually(began, 20, what)
 

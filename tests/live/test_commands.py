@@ -120,12 +120,14 @@ def test_a_load_learns_its_chunks(running):
         "env | grep ^RTSCHED_ | sort >told.$SLURM_JOB_ID.$SLURM_PROCID; "
         "unset RTSCHED_JOB; rtsched chunk | sort >asked.$SLURM_JOB_ID.$SLURM_PROCID'"
     )
-    before = running.sbatch(["-N6", "--time=1", "--deadline=now+10minutes"], script="sleep 4")
+    words = ["-N6", "--time=2", "--deadline=now+10minutes"]
+    before = running.sbatch(words, script="until [ -e asked ]; do sleep 0.2; done")
     words = ["-N2-4", "--deadline=now+20minutes", "--time=10", f"--extra={LOAD}"]
     job = running.sbatch(words, script=script)
     seen = ["rtsched", "chunk", str(job)]
-    eventually(lambda: running.run(seen, user="alice", check=False).returncode == 0, 4)
+    eventually(lambda: running.run(seen, user="alice", check=False).returncode == 0)
     assert sum(ask(running, "chunk", str(job))["fractions"]) == pytest.approx(1, abs=1e-6)
+    running.path("/home/alice/asked").touch()
     assert running.wait_job(before, "COMPLETED", timeout=60) == "COMPLETED"
     assert running.wait_job(job, "COMPLETED", timeout=120) == "COMPLETED"
     home = running.path("/home/alice")

@@ -125,8 +125,13 @@ def promised(pool: Pool, *lines: str, seconds: int = 60) -> int:
 
 def where(pool: Pool, cluster: int, proc: int = 0) -> str:
     """Wait until a job runs, or has run; return its slot."""
-    ad = pool.wait_job(cluster, proc, "Running", "Completed")
-    return str(ad.get("RemoteHost") or ad["LastRemoteHost"])
+    pool.wait_job(cluster, proc, "Running", "Completed")
+
+    def host() -> str:  # a job runs a moment before its host is known
+        ad = pool.job(cluster, proc)
+        return str(ad.get("RemoteHost") or ad.get("LastRemoteHost") or "")
+
+    return wait_for("its host is known", host)
 
 
 def test_a_promised_job_starts_on_its_slot(pool: Pool, remote: Remote) -> None:

@@ -175,8 +175,9 @@ def test_a_parallel_job_gets_a_size(live: LivePool) -> None:
         "+WantParallelScheduling = true",
     )
     job = live.promise(*lines, *within(120, 20), seconds=3)
+    bound = eventually(lambda: [ad for ad in [live.ad(job)] if ad.get("RtNodeSet")], 80)
     live.wait_standing(job, "kept", seconds=80)
-    ad = live.ad(job)
+    ad = bound[0]
     assert 2 <= ad["MaxHosts"] <= 4
     assert ad["MinHosts"] == ad["MaxHosts"] == len(ad["RtNodeSet"].split(","))
     assert ad["RtHosts"] == "2-4"

@@ -55,8 +55,8 @@ class Pair:
 
 
 def mode(live: Live) -> str:
-    """Return how a host's daemon is: live or standby."""
-    return str(live.ask("status")["mode"])
+    """Return how a host's daemon is: live or standby; empty while it does not answer."""
+    return str(live.shown().get("mode", ""))
 
 
 def saved(live: Live, job: int) -> None:
