@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
 from promising import OPEN, SITE, Live, Said, eventually, in_minutes  # noqa: E402
 from testbed import Cluster, SlurmOptions, TestbedError  # noqa: E402
 
-from rtsched.adapters.slurm.sight import NOT_LAUNCHED  # noqa: E402
+from rtsched.adapters.slurm.observation import NOT_LAUNCHED  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Ended, Marks, Sight
+from rtsched.adapters.live import Completions, Marks, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
@@ -111,7 +111,7 @@ class MadeUp:
             id=np.arange(10_000_000, 10_000_000 + busy)
         )
 
-    def look(self) -> Sight:
+    def poll(self) -> Observation:
         """Return all jobs; those of new promises have come meanwhile."""
         for file in sorted(self.directory.glob("*.new")):
             self.promised += pickle.loads(file.read_bytes())  # noqa: S301 - our own
@@ -138,12 +138,12 @@ class MadeUp:
             order = np.lexsort((queued.id, queued.submit))
             queued = queued.take(order)
             marks = marks.take(np.concatenate([order, np.arange(len(queued), len(queued) + busy)]))
-        return Sight(now, self.cluster, queued, self.running, runs, marks, facts=_facts())
+        return Observation(now, self.cluster, queued, self.running, runs, marks, facts=_facts())
 
-    def ended(self, jobs: Sequence[int], since: float) -> Ended:
+    def find_completions(self, jobs: Sequence[int], since: float) -> Completions:
         """Know nothing of jobs that ended."""
         del jobs, since
-        return Ended.build(0)
+        return Completions.build(0)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Return that all is as it should be."""

@@ -40,7 +40,7 @@ PART = "/"
 from what nodes there are: it changes without its user's doing."""
 
 
-class Ending(IntEnum):
+class CompletionStatus(IntEnum):
     """How a job ended."""
 
     COMPLETED = 0
@@ -54,13 +54,13 @@ class Ending(IntEnum):
     """The batch system gave it up since its deadline could not be met."""
 
 
-class Ended(Table):
+class Completions(Table):
     """One row per job that ended lately and that the batch system still knows."""
 
     job = Column(np.int64, -1, "Job id.")
     start = Column(np.float64, np.nan, "Seconds since the epoch; nan: it never started.")
     end = Column(np.float64, np.nan, "Seconds since the epoch.")
-    ending = Column(np.int8, Ending.COMPLETED, "An `Ending`.")
+    status = Column(np.int8, CompletionStatus.COMPLETED, "A `CompletionStatus`.")
     token = Text("The admission that it carried.")
     exit_code = Column(
         np.int32, -1, "With which it failed by itself; -1: it did not, or that is not known."
@@ -77,7 +77,7 @@ class Marks(Table):
     token = Text(
         "The admission that it carries, or `UNJUDGED`, from a field that users cannot write."
     )
-    parked = Column(np.bool_, False, "Its filter let it in to be judged later, and held it.")
+    deferred = Column(np.bool_, False, "Its filter let it in to be judged later, and held it.")
     held = Column(np.bool_, False, "It waits for a release.")
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")
     stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
@@ -85,22 +85,22 @@ class Marks(Table):
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What one look showed.
+class Observation:
+    """What one poll showed.
 
     Attributes
     ----------
     time : float
-        When the look began, seconds since the epoch.
+        When the poll began, seconds since the epoch.
     cluster : Cluster
-        Its version grows when a node changed since the look before.
+        Its version grows when a node changed since the poll before.
     queued, running : Jobs
         In order of (submit, id). Wall times contain the margins by which a job outlives its limit.
     allocations : Schedule
         Row by row with `running`; `end` is when the nodes are free again at the latest.
     marks : Marks
         The rows of `queued`, then those of `running`.
-    ended : Ended
+    completions : Completions
         Jobs that ended within the batch system's memory.
     accounts, edges, periodic
         As in a `Snapshot`.
@@ -108,7 +108,7 @@ class Sight:
         What the translator needs of the batch system's configuration; opaque to the daemon.
     problems : tuple of str
         What could not be read, one sentence each.
-    shaken : int64[k]
+    flapping : int64[k]
         Nodes that were lost a moment ago and may come back at once, as when a machine's daemon is
         started anew: what cannot be planned without them does not break for that yet.
     unknown : tuple of int
@@ -127,14 +127,14 @@ class Sight:
     running: Jobs = field(default_factory=lambda: Jobs.build(0))
     allocations: Schedule = field(default_factory=Schedule.empty)
     marks: Marks = field(default_factory=lambda: Marks.build(0))
-    ended: Ended = field(default_factory=lambda: Ended.build(0))
+    completions: Completions = field(default_factory=lambda: Completions.build(0))
     accounts: Accounts = field(default_factory=lambda: Accounts.build(0))
     edges: Edges = field(default_factory=lambda: Edges.build(0))
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
     facts: Any = None
     problems: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
-    shaken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    flapping: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     leeway: float = 0.0
     requeue_delay: float = 0.0
 
@@ -151,14 +151,14 @@ class Change:
         Job id; -1 where it is about no job.
     text : str
         What would be done, in the batch system's words, for a dry-run and for the log.
-    order : object
+    command : object
         What the adapter needs to do it; opaque to the daemon.
     """
 
     kind: str
     job: int
     text: str
-    order: Any = None
+    command: Any = None
 
 
 Outcome = Literal["done", "refused", "failed", "unsupported"]
@@ -196,7 +196,7 @@ class LiveSystem(Protocol):
     name: str
     """Such as `slurm`."""
 
-    def look(self) -> Sight:
+    def poll(self) -> Observation:
         """Return its present state.
 
         Raises
@@ -205,8 +205,8 @@ class LiveSystem(Protocol):
             If it does not answer, or answers what this adapter does not know.
         """
 
-    def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
-        """Return how jobs ended that no look shows any more, of those of which it is known.
+    def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
+        """Return how jobs ended that no poll shows any more, of those of which it is known.
 
         None of them ended before `since`, seconds since the epoch; -inf: that is not known.
 
@@ -217,7 +217,7 @@ class LiveSystem(Protocol):
         """
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
-        """Return what of the actions is not so yet, by the last look."""
+        """Return what of the actions is not so yet, by the last poll."""
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
@@ -276,13 +276,13 @@ class SubmitReply:
         Their names.
     shares : tuple of float
         The fraction of the load on each; equal where it is not divided.
-    parked : bool
+    deferred : bool
         Whether it is to be held until the daemon releases or cancels it.
     """
 
     rejected: bool
     text: str = ""
-    parked: bool = False
+    deferred: bool = False
     token: str = ""
     promise: float = np.inf
     start: float = np.nan
@@ -331,7 +331,7 @@ class Translator(Protocol):
         """Return a question as a submit filter would describe the job."""
 
     def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:
-        """Return what a submit request means; `facts` are those of the last look."""
+        """Return what a submit request means; `facts` are those of the last poll."""
 
     def answer(
         self, submission: Submission, reply: SubmitReply, facts: Any

@@ -111,7 +111,7 @@ def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[Finding]:
         )
 
 
-# --- looks ----------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def user_exists(name: str) -> bool:

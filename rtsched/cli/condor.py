@@ -128,11 +128,11 @@ def install(really: bool, **where: Any) -> None:
 @debug_option
 def uninstall(config_dir: Path | None, really: bool) -> None:
     """Take our files out of HTCondor's configuration again."""
-    from rtsched.adapters.condor.installed import Site, look
+    from rtsched.adapters.condor.installed import Site, inspect_site
     from rtsched.adapters.condor.setup import path_of
 
     both = ("access", "execute")
-    setup = look(None, Site(), directory=config_dir, roles=both)
+    setup = inspect_site(None, Site(), directory=config_dir, roles=both)
     present = {path_of(setup, name): text for name, text in setup.present.items()}
     change(present, dict.fromkeys(present, ""), AFTER_UNINSTALL if really else "")
 
@@ -147,13 +147,13 @@ def looked(
     """Return what there is, and what is wrong with the site's settings."""
     from msgspec.structs import replace
 
-    from rtsched.adapters.condor.installed import Site, look
+    from rtsched.adapters.condor.installed import Site, inspect_site
 
     site, found = site_settings(config)
     daemon = replace(site.daemon, system="condor")  # its defaults, whatever is not said
     of_site = Site(Path(daemon.run), daemon.asking_users(), daemon.asking_group(), submit_conf)
     table = None if found else site.condor
-    setup = look(table, of_site, directory=config_dir, roles=roles, native=native)
+    setup = inspect_site(table, of_site, directory=config_dir, roles=roles, native=native)
     if found and not setup.queue:
         found = []  # only the daemon's machine has settings of ours
     elif not found and site.daemon.system != "condor":

@@ -28,8 +28,8 @@ from rtsched.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
     from rtsched.adapters.readiness import Finding
-    from rtsched.adapters.slurm.kept import Kept
-    from rtsched.adapters.slurm.node_probe import Asked
+    from rtsched.adapters.slurm.applied_file import AppliedFile
+    from rtsched.adapters.slurm.node_probe import ProbeResult
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.adapters.slurm.setup import Setup
 
@@ -180,7 +180,7 @@ def refuse_prolog(setup: Setup, settings: SlurmSettings, own: str, forced: bool)
         )
 
 
-def asked_nodes(setup: Setup, settings: SlurmSettings) -> Asked:
+def asked_nodes(setup: Setup, settings: SlurmSettings) -> ProbeResult:
     """Ask all nodes that take jobs whether they can run our TaskProlog.
 
     Raises
@@ -188,8 +188,8 @@ def asked_nodes(setup: Setup, settings: SlurmSettings) -> Asked:
     AdapterError
         If this is not for the user to ask, or Slurm does not answer.
     """
-    from rtsched.adapters.slurm.commands import Commands
-    from rtsched.adapters.slurm.node_probe import ask_nodes
+    from rtsched.adapters.slurm.commands import CommandRunner
+    from rtsched.adapters.slurm.node_probe import probe_nodes
     from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG
 
     # One that slurmctld hands out has no such path: the step itself runs it.
@@ -197,8 +197,8 @@ def asked_nodes(setup: Setup, settings: SlurmSettings) -> Asked:
     owner = (setup.running or {}).get("slurmuser", "").partition("(")[2].rstrip(")")
     if os.geteuid() != 0 and owner != str(os.geteuid()):
         raise AdapterError("only root and SlurmUser may ask the nodes; run this as root")
-    commands = Commands(settings)
-    return ask_nodes(program, commands.nodes(), Path(settings.bin_dir) / "srun")
+    commands = CommandRunner(settings)
+    return probe_nodes(program, commands.nodes(), Path(settings.bin_dir) / "srun")
 
 
 def refuse(setup: Setup, why: str) -> None:
@@ -236,10 +236,10 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     time limit that it was promised its deadline with. The daemon must not run: it would set all
     that again. The status is 1 if something could not be undone.
     """
-    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm.commands import CommandRunner
     from rtsched.adapters.slurm.facts import config_of
-    from rtsched.adapters.slurm.orders import carried_out, turn
     from rtsched.adapters.slurm.restore import restoring
+    from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 
     site, wrong = site_settings(config)
     if wrong and config.exists():
@@ -248,10 +248,10 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     if really and _answers(Path(site.daemon.run) / "query.sock"):
         raise ConfigError(["the daemon runs; stop it first: systemctl disable --now rtsched"])
     memory = _remembered(site.slurm.memory, site.slurm.user)
-    commands = Commands(site.slurm)
+    commands = CommandRunner(site.slurm)
     basic = config_of(commands.config()).get("PriorityType", "").endswith("basic")
     changes = restoring(commands.jobs(), commands.reservations(), memory, basic=basic)
-    changes.sort(key=turn)
+    changes.sort(key=rank_of)
     if not really or not changes:
         for change in changes:
             click.echo(change.text)
@@ -268,7 +268,7 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
         Path(site.slurm.memory).unlink(missing_ok=True)
 
 
-def _remembered(path: str, user: str) -> Kept:
+def _remembered(path: str, user: str) -> AppliedFile:
     """Return what the daemon remembered of jobs.
 
     Raises
@@ -276,7 +276,7 @@ def _remembered(path: str, user: str) -> Kept:
     ConfigError
         If there is a file, and it cannot be read, as by root on a shared file system.
     """
-    from rtsched.adapters.slurm import kept
+    from rtsched.adapters.slurm import applied_file
 
     try:
         if path:
@@ -290,7 +290,7 @@ def _remembered(path: str, user: str) -> Kept:
                 f"as the daemon's user: runuser -u {user} -- rtsched slurm restore"
             ]
         ) from error
-    return kept.read(path)
+    return applied_file.read(path)
 
 
 def _answers(path: Path) -> bool:
@@ -304,12 +304,12 @@ def looked(
 ) -> tuple[Setup, list[Finding], SlurmSettings]:
     """Return what there is, what is wrong with the site's settings, and those for Slurm."""
     from rtsched.adapters.slurm.control import controllers
-    from rtsched.adapters.slurm.installed import look
+    from rtsched.adapters.slurm.installed import inspect_site
     from rtsched.adapters.slurm.setup import controller_findings
 
     site, found = site_settings(config)
     run, users = Path(site.daemon.run), site.daemon.asking_users()
-    setup = look(slurm_conf, site.slurm, run, users, submit_conf)
+    setup = inspect_site(slurm_conf, site.slurm, run, users, submit_conf)
     hosts, database = controllers(slurm_conf), Path(site.daemon.database)
     daemons = controller_findings(hosts, site.daemon.standby, database, site.slurm.memory)
     return setup, [*found, *daemons], site.slurm

@@ -117,7 +117,7 @@ class AdmissionController:
     @staticmethod
     def later(site: Site) -> AdmissionResult:
         """Have a job wait, held, until the next cycle judges it: now nothing may be promised."""
-        reply = SubmitReply(False, messages.busy(), parked=True)
+        reply = SubmitReply(False, messages.busy(), deferred=True)
         return AdmissionResult(site, reply, verdict="defer", codes=("submit.busy",))
 
     def _judged(self, site: Site, submission: Submission, user: str, now: float) -> AdmissionResult:
@@ -125,7 +125,7 @@ class AdmissionController:
             return self._unusable(site, submission.problem)
         wants = np.isfinite(submission.jobs.deadline[0]) and self.chain.counts("admit")
         if submission.held and wants:
-            reply = SubmitReply(False, messages.held(), parked=True)
+            reply = SubmitReply(False, messages.held(), deferred=True)
             return AdmissionResult(site, reply, verdict="defer", codes=("submit.held",))
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
@@ -206,7 +206,7 @@ class AdmissionController:
         elif verdicts.code[0] == Verdict.DEFER:
             why = messages.reasons(judgement, self.wording)[1]
             text = messages.put_off(why, float(verdicts.retry_at[0]), now)
-            judged = AdmissionResult(site, SubmitReply(False, text, parked=True), verdict="defer")
+            judged = AdmissionResult(site, SubmitReply(False, text, deferred=True), verdict="defer")
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
             return self._passed(site, judgement, now)
         else:
@@ -308,9 +308,9 @@ class AdmissionController:
 def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, str]:
     """Return the links to jobs that have not ended, one that nobody knows yet, a doubtful verdict.
 
-    A job that was submitted after the last look has no number here. It may be any of the user's
+    A job that was submitted after the last poll has no number here. It may be any of the user's
     admissions without a number, of the same graph if there are such: the new job waits for them
-    all, until a look tells. If that is too much it is not to be rejected for it; if there are none
+    all, until a poll tells. If that is too much it is not to be rejected for it; if there are none
     it is not to be admitted.
     """
     if not len(links):

@@ -1,8 +1,8 @@
 """The daemon: one asyncio loop that answers from memory, and a cycle beside it.
 
-A look at the batch system comes from a process of its own. What it means is worked out in a thread,
+A poll of the batch system comes from a process of its own. What it means is worked out in a thread,
 from a site that nobody changes; a submission that is judged meanwhile makes another site, and then
-the cycle is worked out again, with fewer parked jobs to judge. So a promise is never overwritten.
+the cycle is worked out again, with fewer deferred jobs to judge. So a promise is never overwritten.
 A cycle that has been overtaken several times must end all the same: during its last attempt nothing
 is promised. Who asks for a promise then waits for a moment, and else is judged in the next cycle.
 """
@@ -40,7 +40,7 @@ from rtsched.model.events import joined
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from rtsched.adapters.live import Change, Done, Sight, Translator
+    from rtsched.adapters.live import Change, Done, Observation, Translator
     from rtsched.core.chain import Chain
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.metrics import Metrics
@@ -60,7 +60,7 @@ ATTEMPTS = 4
 """Times that a cycle is worked out at most; during the last time nothing is promised."""
 
 LEAST = 8
-"""Parked jobs judged in the last attempts; each attempt judges an eighth of the one before."""
+"""Deferred jobs judged in the last attempts; each attempt judges an eighth of the one before."""
 
 PARTS = ("look", "settle", "reserve", "steer", "apply")
 """Of a cycle, in their order, as they stand in the log."""
@@ -170,7 +170,7 @@ class Daemon:
         self.pending: Sequence[Change] = ()
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
         self.status = Status(clock())
-        self._completion_lookup = CompletionLookup(worker.ended, metrics.lookup_failed)
+        self._completion_lookup = CompletionLookup(worker.find_completions, metrics.lookup_failed)
         self.lag = LoopLag(metrics.lagged)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self.site_lock, self.last_attempt = asyncio.Lock(), False
@@ -249,12 +249,12 @@ class Daemon:
     # --- cycles --------------------------------------------------------------------------------
 
     async def cycle(self) -> None:
-        """Look, settle what the look means for the promises, and have the rest done."""
+        """Look, settle what the poll means for the promises, and have the rest done."""
         at = [time.perf_counter()]
         self._wake.clear()
-        sight = await self._completion_lookup(self.site, await self.worker.look())
+        observation = await self._completion_lookup(self.site, await self.worker.poll())
         at.append(time.perf_counter())
-        settled = await self._settle(sight)
+        settled = await self._settle(observation)
         await self._list_promised()
         at.append(time.perf_counter())
         self._untold = joined([self._untold, settled.events])
@@ -272,7 +272,7 @@ class Daemon:
         second, _ = await self._apply(result.actions)
         self.pending = (*first, *second)
         await self._save()
-        self._finished([*at, time.perf_counter()], sight)
+        self._finished([*at, time.perf_counter()], observation)
 
     async def _list_promised(self) -> None:
         if self.promised is not None:
@@ -305,7 +305,7 @@ class Daemon:
         warm_up(policy, self._rules(policy))
         return policy
 
-    def _finished(self, at: Sequence[float], sight: Sight) -> None:
+    def _finished(self, at: Sequence[float], observation: Observation) -> None:
         status, seconds = self.status, at[-1] - at[0]
         parts = zip(
             PARTS, (round(after - before, 4) for before, after in pairwise(at)), strict=True
@@ -314,33 +314,33 @@ class Daemon:
         status.last_cycle_s, status.problem = seconds, ""
         listing = self.promised.problem if self.promised is not None else ""
         own = [problem for problem in (self._damage, self._unsaid, listing) if problem]
-        status.problems = (*own, *self._unplanned, *sight.problems)
+        status.problems = (*own, *self._unplanned, *observation.problems)
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self, policy: Policy) -> Rules:
         return rules_of(policy, self.wording, self.dry_run)
 
-    async def _settle(self, sight: Sight) -> Settled:
-        """Work out in a thread what a look means, until no submission comes in between."""
+    async def _settle(self, observation: Observation) -> Settled:
+        """Work out in a thread what a poll means, until no submission comes in between."""
         for attempt in range(ATTEMPTS - 1):
             site = self.site
-            settled = await self._settled(sight, max(AT_A_TIME >> 3 * attempt, LEAST))
+            settled = await self._settled(observation, max(AT_A_TIME >> 3 * attempt, LEAST))
             async with self.site_lock:
                 if self.site is site:
-                    return await self._take_in(settled, sight)
+                    return await self._take_in(settled, observation)
         async with self.site_lock:
             self.last_attempt = True
             try:
-                return await self._take_in(await self._settled(sight, LEAST), sight)
+                return await self._take_in(await self._settled(observation, LEAST), observation)
             finally:
                 self.last_attempt = False
 
-    async def _settled(self, sight: Sight, parked: int) -> Settled:
+    async def _settled(self, observation: Observation, deferred: int) -> Settled:
         return await asyncio.to_thread(
-            settle, self.site, sight, self._rules(self.policy), self.clock(), parked
+            settle, self.site, observation, self._rules(self.policy), self.clock(), deferred
         )
 
-    async def _take_in(self, settled: Settled, sight: Sight) -> Settled:
+    async def _take_in(self, settled: Settled, observation: Observation) -> Settled:
         """Take in what a cycle came to, and return it; the site must be the one it began with.
 
         Where new promises to held jobs cannot be written down, these jobs stay held.
@@ -352,7 +352,7 @@ class Daemon:
             except StoreError as error:
                 self._unsaid = str(error)
                 log.error("held_jobs_not_promised", error=self._unsaid)
-                settled = await self._settled(sight, 0)
+                settled = await self._settled(observation, 0)
             else:
                 self._note(settled)
                 return settled
@@ -505,7 +505,7 @@ class Daemon:
             log.exception("cycle_crashed")
 
     async def _wait(self) -> None:
-        """Wait for the next cycle: its time, a new promise since the last look, or the end.
+        """Wait for the next cycle: its time, a new promise since the last poll, or the end.
 
         After a cycle the batch system is left alone for as long as it took.
         """

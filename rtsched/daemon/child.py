@@ -16,7 +16,7 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from rtsched.adapters.apart import die_with_parent
+from rtsched.adapters.subprocess_proxy import die_with_parent
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class Start(NamedTuple):
     """A callable without arguments, pickled: its module is only found with that path."""
 
 
-class Look(NamedTuple):
+class Poll(NamedTuple):
     """Ask for the present state."""
 
 
-class Past(NamedTuple):
-    """Ask how jobs ended that no look shows any more."""
+class FindCompletions(NamedTuple):
+    """Ask how jobs ended that no poll shows any more."""
 
     jobs: Sequence[int]
     since: float
@@ -129,9 +129,9 @@ def _answered(request: object, system: LiveSystem | None) -> tuple[Answer, LiveS
         assert system is not None  # noqa: S101 - `Start` comes first
         if isinstance(request, Apply):
             return Answer(apply(system, request.actions, request.dry_run)), system
-        if isinstance(request, Past):
-            return Answer(system.ended(request.jobs, request.since)), system
-        return Answer(system.look()), system
+        if isinstance(request, FindCompletions):
+            return Answer(system.find_completions(request.jobs, request.since)), system
+        return Answer(system.poll()), system
     except RtschedError as error:
         return Answer(None, str(error)), system
     except Exception as error:
@@ -145,5 +145,5 @@ def apply(
     """Return what is to be changed and what became of it, without the adapter's own orders."""
     changes = system.changes(actions)
     dones = () if dry_run or not changes else system.carry_out(changes)
-    shown = tuple(replace(change, order=None) for change in changes)
-    return shown, tuple(replace(d, change=replace(d.change, order=None)) for d in dones)
+    shown = tuple(replace(change, command=None) for change in changes)
+    return shown, tuple(replace(d, change=replace(d.change, command=None)) for d in dones)

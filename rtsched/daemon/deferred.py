@@ -1,6 +1,6 @@
 """Jobs that wait held until somebody has judged them: the filter could not ask, or they came early.
 
-What was decided is asked of the batch system with every look until it is so: a release that failed
+What was decided is asked of the batch system with every poll until it is so: a release that failed
 once, or that a daemon did not live to see, is asked for again.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 AT_A_TIME = 500
-"""Parked jobs judged in one cycle, at the most."""
+"""Deferred jobs judged in one cycle, at the most."""
 
 UNPROMISED = "rtsched: it cannot be promised a deadline; it runs as any other job"
 
@@ -46,7 +46,7 @@ AGAIN = 60.0
 
 @dataclass(frozen=True)
 class DeferredResult:
-    """What judging parked jobs came to.
+    """What judging deferred jobs came to.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class DeferredResult:
 
 @dataclass(frozen=True)
 class DeferredAdmission:
-    """Where parked jobs are judged.
+    """Where deferred jobs are judged.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class DeferredAdmission:
     most : int
         Promises that one user may have at a time; 0: any number.
     everything : bool
-        Whether all jobs with a deadline are judged, parked or not: a dry-run.
+        Whether all jobs with a deadline are judged, deferred or not: a dry-run.
     unused : int
         Promises in an hour that came to nothing after which a user waits for more; 0: any number.
     """
@@ -94,7 +94,7 @@ class DeferredAdmission:
     unused: int = 0
 
     def judge(self, site: Site, now: float, most: int = AT_A_TIME) -> DeferredResult:
-        """Judge the first `most` jobs that are parked, in order of (submit, id)."""
+        """Judge the first `most` jobs that are deferred, in order of (submit, id)."""
         whole, problems = DeferredResult(site), list[str]()
         for job in self._waiting(site)[:most].tolist():
             one = self._tried(whole.site, job, now)
@@ -213,11 +213,11 @@ def _waits_for_more(
 
 
 def settled_deferred(site: Site) -> tuple[Action, ...]:
-    """Return what parked jobs that have been judged still wait for: a release, or their end."""
-    parked = site.snapshot.queued.id[_is_deferred(site)]
-    promised = [job for job in parked.tolist() if job in site.records]
-    free = [job for job in parked.tolist() if site.declined.get(job) == ""]
-    over = {job: text for job in parked.tolist() if (text := site.declined.get(job))}
+    """Return what deferred jobs that have been judged still wait for: a release, or their end."""
+    deferred = site.snapshot.queued.id[_is_deferred(site)]
+    promised = [job for job in deferred.tolist() if job in site.records]
+    free = [job for job in deferred.tolist() if site.declined.get(job) == ""]
+    over = {job: text for job in deferred.tolist() if (text := site.declined.get(job))}
     actions: list[Action] = []
     if promised:
         deadline = np.array([site.records[job].deadline for job in promised])
@@ -233,9 +233,9 @@ def _is_deferred(site: Site) -> NDArray[np.bool_]:
     """Return which queued jobs are held until they have been judged."""
     queued = site.snapshot.queued
     place, known = places(site.marks.job, queued.id)
-    parked = np.zeros(len(queued), np.bool_)
-    parked[known] = (site.marks.parked & site.marks.held)[place[known]]
-    return parked
+    deferred = np.zeros(len(queued), np.bool_)
+    deferred[known] = (site.marks.deferred & site.marks.held)[place[known]]
+    return deferred
 
 
 def _entry(

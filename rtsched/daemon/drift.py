@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Observation
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Edges, Jobs
 
@@ -28,26 +28,28 @@ STUCK = "its own requirements keep it off the nodes that were kept for it"
 
 REQUEUED = 180.0
 """Seconds by which the batch system itself puts off a job that it queues again, at the most, or as
-it is set to (see `Sight`) if that is more."""
+it is set to (see `Observation`) if that is more."""
 
 
-def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict[int, str]:
+def changed_by_users(
+    site: Site, observation: Observation, names: Mapping[int, int]
+) -> dict[int, str]:
     """Return what of waiting jobs is no longer as it was promised, by job id."""
     ids = np.array([names.get(job, job) for job in site.asked.id.tolist()], np.int64)
-    place, there = places(sight.queued.id, ids)
-    asked, seen = site.asked.take(there), sight.queued.take(place[there])
+    place, there = places(observation.queued.id, ids)
+    asked, seen = site.asked.take(there), observation.queued.take(place[there])
     fixed = asked.size_min < 0
-    late = np.maximum(asked.begin, sight.time + max(REQUEUED, sight.requeue_delay))
+    late = np.maximum(asked.begin, observation.time + max(REQUEUED, observation.requeue_delay))
     causes = {
         "its deadline was taken away or put off": (seen.deadline > asked.deadline)
         | ~np.isfinite(seen.deadline),
         "its deadline was put forward": seen.deadline < asked.deadline - LATE,
         "it was put off": seen.begin > late,
-        "it is held": _held(sight, ids[there]),
+        "it is held": _held(observation, ids[there]),
         "it waits for other jobs than it was promised with": np.isin(
-            ids[there], _newly_waiting(site, sight, names)
+            ids[there], _newly_waiting(site, observation, names)
         ),
-        STUCK: np.isin(ids[there], sight.marks.job[sight.marks.stuck]),
+        STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, asked),
         "it asks for larger nodes than it was promised": _grown(seen, asked),
         "it was moved to another QOS": _moved(seen, asked, "qos") & _said(asked, "qos"),
@@ -56,16 +58,16 @@ def changed_by_users(site: Site, sight: Sight, names: Mapping[int, int]) -> dict
         & ~_follows(asked)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > asked.wall_time + 60.0),
     }
-    found = _problems(sight, ids[there])
+    found = _problems(observation, ids[there])
     for why, rows in causes.items():
         for job in ids[there][rows].tolist():
             found.setdefault(job, why)
     return found
 
 
-def _problems(sight: Sight, jobs: NDArray[np.int64]) -> dict[int, str]:
+def _problems(observation: Observation, jobs: NDArray[np.int64]) -> dict[int, str]:
     """Return to which jobs nothing can be promised any more, and why."""
-    marks, waits = sight.marks, set(jobs.tolist())
+    marks, waits = observation.marks, set(jobs.tolist())
     pairs = zip(marks.job.tolist(), marks.texts("problem"), strict=True)
     return {job: problem for job, problem in pairs if problem and job in waits}
 
@@ -94,22 +96,22 @@ def _grown(seen: Jobs, asked: Jobs) -> NDArray[np.bool_]:
     return _follows(asked) & ((seen.cores > asked.cores) | (seen.memory > asked.memory))
 
 
-def with_present(asked: Jobs, sight: Sight) -> Jobs:
+def with_present(asked: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many.
     """
-    place, there = places(sight.queued.id, asked.id)
+    place, there = places(observation.queued.id, asked.id)
     there &= _follows(asked)
     if not there.any():
         return asked
-    now, texts = sight.queued.texts("partition"), asked.texts("partition")
+    now, texts = observation.queued.texts("partition"), asked.texts("partition")
     new = [
         (now[at] or text) if known else text
         for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
     ]
     asked = asked if new == texts else asked.replace_text("partition", *encode(new))
-    most = np.where(there, sight.queued.size_max[place], -1)
+    most = np.where(there, observation.queued.size_max[place], -1)
     fewer = (asked.kind == Kind.DIVISIBLE) & (most > 0) & (most < asked.size_max)
     if not fewer.any():
         return asked
@@ -121,26 +123,28 @@ def _said(asked: Jobs, name: str) -> NDArray[np.bool_]:
     return np.array([bool(text) for text in asked.texts(name)], np.bool_)
 
 
-def _held(sight: Sight, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _held(observation: Observation, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which waiting jobs somebody holds; those that are held for a verdict do not count."""
-    marks = sight.marks
-    return np.isin(jobs, marks.job[marks.held & ~marks.parked])
+    marks = observation.marks
+    return np.isin(jobs, marks.job[marks.held & ~marks.deferred])
 
 
-def _newly_waiting(site: Site, sight: Sight, names: Mapping[int, int]) -> NDArray[np.int64]:
+def _newly_waiting(
+    site: Site, observation: Observation, names: Mapping[int, int]
+) -> NDArray[np.int64]:
     """Return the jobs that wait for one that they did not wait for before.
 
-    Not those of which that is not known: a look must have shown them, or they were promised
+    Not those of which that is not known: a poll must have shown them, or they were promised
     something behind other jobs, none of which was guessed.
     """
-    if not len(sight.edges):
+    if not len(observation.edges):
         return np.empty(0, np.int64)
     links = [[names.get(job, job) for job in ends.tolist()] for ends in _ends_of(site.links)]
     old = [ends.tolist() for ends in _ends_of(site.snapshot.edges)]
     pairs = {*zip(*links, strict=True), *zip(*old, strict=True)}
     guessed = {job for first, job in pairs if first >= FIRST_OWN_ID}
     known = {*site.marks.job.tolist(), *links[1]} - guessed
-    new = set(zip(*(ends.tolist() for ends in _ends_of(sight.edges)), strict=True)) - pairs
+    new = set(zip(*(ends.tolist() for ends in _ends_of(observation.edges)), strict=True)) - pairs
     return np.array(sorted({job for _, job in new} & known), np.int64)
 
 

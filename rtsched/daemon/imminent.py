@@ -1,6 +1,6 @@
 """Jobs that the batch system may start at any moment, as who plans around them sees them.
 
-Between two looks it may start a job on its planned nodes when its time has come, or on reserved
+Between two polls it may start a job on its planned nodes when its time has come, or on reserved
 ones a little before. Who is judged meanwhile must not count on those nodes.
 """
 
@@ -30,8 +30,8 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     """Return the snapshot in which the jobs that are due run as planned, and their entries.
 
     A job is due that is the first on all its nodes, when these are all free, or its start is not
-    farther away than `leeway` (see `Sight`), in seconds, and nothing keeps its nodes beyond that
-    start. Admissions whose jobs no look has shown yet may still be moved.
+    farther away than `leeway` (see `Observation`), in seconds, and nothing keeps its nodes beyond that
+    start. Admissions whose jobs no poll has shown yet may still be moved.
     """
     plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now
     own = entries.job < FIRST_OWN_ID

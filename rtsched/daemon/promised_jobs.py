@@ -9,8 +9,8 @@ by which it could tell them apart. So the daemon leaves a list:
     user UID
     end
 
-NEWEST is the highest job id that a look has shown. There is a line for each job with a promise, and
-for each user who was promised something for a job that no look has shown yet: any of her jobs above
+NEWEST is the highest job id that a poll has shown. There is a line for each job with a promise, and
+for each user who was promised something for a job that no poll has shown yet: any of her jobs above
 NEWEST may be that one. Jobs and users ascend.
 
 The file is replaced as a whole. A promise is on the list before its user reads of it.
@@ -44,7 +44,7 @@ MOST = 262_144
 
 
 def lines_of(site: Site) -> str:
-    """Return the lines that a look settles: the first one, and those of jobs."""
+    """Return the lines that a poll settles: the first one, and those of jobs."""
     numbered = sorted(job for job in site.records if job < FIRST_OWN_ID)[-MOST:]
     return "\n".join([f"{HEAD} {site.newest}", *map(str, numbered), ""])
 
@@ -72,7 +72,7 @@ class PromisedJobs:
         Parameters
         ----------
         jobs : str
-            What `lines_of` returned for the last look.
+            What `lines_of` returned for the last poll.
         site : Site
             After it, with what was promised since.
         """

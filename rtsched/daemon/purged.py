@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from rtsched.adapters.live import FIRST_OWN_ID, Ended
+from rtsched.adapters.live import FIRST_OWN_ID, Completions
 from rtsched.daemon.reconcile import overlooked
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Observation
     from rtsched.daemon.site import Site
 
 log = structlog.get_logger(__name__)
@@ -43,11 +43,13 @@ LATE_S = 600.0
 its records over late after slurmdbd was away."""
 
 
-def purged_jobs(site: Site, sight: Sight) -> tuple[int, ...]:
-    """Return the jobs of promises that a look does not show, neither alive nor ended."""
+def purged_jobs(site: Site, observation: Observation) -> tuple[int, ...]:
+    """Return the jobs of promises that a poll does not show, neither alive nor ended."""
     known = [job for job in site.records if job < FIRST_OWN_ID]
-    jobs = np.array([*known, *overlooked(site, sight).values()], np.int64)
-    shown = np.concatenate([sight.queued.id, sight.running.id, sight.ended.job])
+    jobs = np.array([*known, *overlooked(site, observation).values()], np.int64)
+    shown = np.concatenate(
+        [observation.queued.id, observation.running.id, observation.completions.job]
+    )
     return tuple(jobs[~np.isin(jobs, shown)].tolist())
 
 
@@ -59,7 +61,7 @@ def _since(numbers: Mapping[int, int], site: Site, jobs: Sequence[int]) -> float
 
 @dataclass
 class _Purged:
-    """A job that no look shows; by the clock of `CompletionLookup`, in seconds.
+    """A job that no poll shows; by the clock of `CompletionLookup`, in seconds.
 
     Attributes
     ----------
@@ -85,8 +87,9 @@ class CompletionLookup:
 
     Parameters
     ----------
-    ended : callable
-        `LiveSystem.ended` of the process that talks to the batch system; raises AdapterError.
+    find : callable
+        `LiveSystem.find_completions` in the process that talks to the batch system; raises
+        AdapterError.
     failed : callable
         Called when the records did not answer.
     clock : callable
@@ -95,51 +98,57 @@ class CompletionLookup:
 
     def __init__(
         self,
-        ended: Callable[[Sequence[int], float], Awaitable[Ended]],
+        find: Callable[[Sequence[int], float], Awaitable[Completions]],
         failed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ended, self._failed, self._clock = ended, failed, clock
+        self._find, self._failed, self._clock = find, failed, clock
         self._missing: dict[int, _Purged] = {}
         self._pause, self._resume = FIRST_RETRY_S, -math.inf
         self._error = ""
 
-    async def __call__(self, site: Site, sight: Sight) -> Sight:
-        """Return a look with the ends of jobs that it does not show, as far as they are known.
+    async def __call__(self, site: Site, observation: Observation) -> Observation:
+        """Return an observation with the known ends of jobs that it did not show.
 
         Those that may become known yet are its `unknown` ones.
         """
-        jobs, now = purged_jobs(site, sight), self._clock()
+        jobs, now = purged_jobs(site, observation), self._clock()
         if not jobs:
             self._missing = {}
-            return sight
+            return observation
         self._missing = {job: self._missing.get(job, _Purged(now)) for job in jobs}
-        found = Ended.build(0)
+        found = Completions.build(0)
         due = [job for job, missing in self._missing.items() if missing.again <= now]
         if due and now >= self._resume:
-            found = await self._ask(site, sight, due, now)
-        numbers = set(overlooked(site, sight).values())
+            found = await self._ask(site, observation, due, now)
+        numbers = set(overlooked(site, observation).values())
         unknown = self._missing.keys() - set(found.job.tolist())
         if not self._error:  # whom the records do not know the batch system did not take
             unknown -= numbers
         unknown = {job for job in unknown if self._missing[job].open(now)}
-        problems = sight.problems
+        problems = observation.problems
         if self._error and unknown:
             count = f"{len(unknown)} promised job" + "s" * (len(unknown) > 1)
             problems = (*problems, f"how {count} ended is not known yet: {self._error}")
-        ended = Ended.joined([sight.ended, found]) if len(found) else sight.ended
-        return replace(sight, ended=ended, unknown=tuple(sorted(unknown)), problems=problems)
+        completions = observation.completions
+        if len(found):
+            completions = Completions.joined([completions, found])
+        return replace(
+            observation, completions=completions, unknown=tuple(sorted(unknown)), problems=problems
+        )
 
-    async def _ask(self, site: Site, sight: Sight, jobs: Sequence[int], now: float) -> Ended:
+    async def _ask(
+        self, site: Site, observation: Observation, jobs: Sequence[int], now: float
+    ) -> Completions:
         """Return what the records know of some jobs, and remember when to ask again."""
         try:
-            found = await self._ended(jobs, _since(overlooked(site, sight), site, jobs))
+            found = await self._find(jobs, _since(overlooked(site, observation), site, jobs))
         except AdapterError as error:
             self._error, self._resume = str(error), now + self._pause
             self._pause = min(2 * self._pause, LAST_RETRY_S)
             self._failed()
             log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=self._error)
-            return Ended.build(0)
+            return Completions.build(0)
         self._error, self._pause = "", FIRST_RETRY_S
         for job in set(jobs) - set(found.job.tolist()):
             missing = self._missing[job]

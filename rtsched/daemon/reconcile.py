@@ -1,4 +1,4 @@
-"""After a look at the batch system: which admissions became jobs, which jobs ended, what is new."""
+"""After a poll of the batch system: which admissions became jobs, which jobs ended, what is new."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Ended, Ending
+from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
 from rtsched.daemon.drift import LATE, STUCK, changed_by_users, with_present
 from rtsched.daemon.records import OPEN
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Observation
     from rtsched.daemon.records import PromiseState, Record
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.model.cluster import Cluster
@@ -36,33 +36,33 @@ NO_END = "the batch system's record of the job does not tell when it ended"
 NOT_TAKEN = "the batch system did not take the job, or its user took it away at once"
 
 SETTLED = 2.0
-"""Seconds after an admission at which a look shows its job, if there is one."""
+"""Seconds after an admission at which a poll shows its job, if there is one."""
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a look came to: the site after it, changed records, what happened, whom to tell what."""
+    """What a poll came to: the site after it, changed records, what happened, whom to tell what."""
 
     site: Site
     changed: tuple[Record, ...]
     events: Events
     actions: tuple[Action, ...] = ()
-    failed: Ended = field(default_factory=lambda: Ended.build(0))
+    failed: Completions = field(default_factory=lambda: Completions.build(0))
     """Promised jobs that may begin again; their promises stand as they did."""
 
 
 def reconcile(
     site: Site,
-    sight: Sight,
+    observation: Observation,
     wording: messages.Wording,
     now: float,
     restart_policy: RestartPolicy = NEVER,
 ) -> Reconciled:
-    """Return the site after a look at `now`, in seconds since the epoch."""
-    lost = _renumbered(site, sight, now)
+    """Return the site after a poll at `now`, in seconds since the epoch."""
+    lost = _renumbered(site, observation, now)
     site = site.without(record.id for record in lost)
-    names = _recognised(site, sight)
-    shown = _Observed.of(site, sight, names, restart_policy)
+    names = _recognised(site, observation)
+    shown = _Observed.of(site, observation, names, restart_policy)
     changed = [_closed(record, names, shown, now) for record in site.records.values()]
     new = [record for record in changed if record is not None]
     records = dict(site.records)
@@ -71,28 +71,30 @@ def reconcile(
         records.pop(old, None)
         if record.standing in OPEN:
             records[record.id] = record
-    asked = with_present(_of_records(site.asked, names, records), sight)
-    failed = sight.ended.take(np.isin(sight.ended.job, list(shown.restartable & records.keys())))
-    after = _seen(site, sight, names, records, asked, now, failed.job)
+    asked = with_present(_of_records(site.asked, names, records), observation)
+    failed = observation.completions.take(
+        np.isin(observation.completions.job, list(shown.restartable & records.keys()))
+    )
+    after = _seen(site, observation, names, records, asked, now, failed.job)
     over = {r.token for r in new if r.standing == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
-    tells, untold = _notices(site, sight, new, wording, now)
+    tells, untold = _notices(site, observation, new, wording, now)
     changed_records = (*lost, *new)
-    events = _events(site, sight, failed.job)
+    events = _events(site, observation, failed.job)
     return Reconciled(replace(after, untold=untold), changed_records, events, tells, failed)
 
 
-def _renumbered(site: Site, sight: Sight, now: float) -> list[Record]:
+def _renumbered(site: Site, observation: Observation, now: float) -> list[Record]:
     """Return the records, closed, of jobs whose numbers other jobs have now.
 
     A controller that is killed loses what it took in since it last saved its state, the last job
     number too.
     """
     known = np.array(list(site.records), np.int64)
-    marks = sight.marks.take(np.isin(sight.marks.job, known))
+    marks = observation.marks.take(np.isin(observation.marks.job, known))
     others = {UNJUDGED, *(record.token for record in site.records.values())}
     found = []
     rows = zip(marks.job.tolist(), marks.uid.tolist(), marks.texts("token"), strict=True)
@@ -107,28 +109,35 @@ def _renumbered(site: Site, sight: Sight, now: float) -> list[Record]:
     return found
 
 
-def overlooked(site: Site, sight: Sight) -> dict[int, int]:
-    """Return the numbers of admitted jobs, by our own ids, that a look should have shown.
+def overlooked(site: Site, observation: Observation) -> dict[int, int]:
+    """Return the numbers of admitted jobs, by our own ids, that a poll should have shown.
 
     The batch system asks about a job within the transaction that brings it in, and shows its queue
-    only after that. So one that a later look does not show was not taken, or is over already.
+    only after that. So one that a later poll does not show was not taken, or is over already.
     """
     made = {r.id: r.made_at for r in site.records.values() if r.standing == "provisional"}
     return {
         own: job
         for own, job in site.numbers.items()
-        if own in made and sight.time >= made[own] + SETTLED
+        if own in made and observation.time >= made[own] + SETTLED
     }
 
 
 def _notices(
-    site: Site, sight: Sight, changed: Sequence[Record], wording: messages.Wording, now: float
+    site: Site,
+    observation: Observation,
+    changed: Sequence[Record],
+    wording: messages.Wording,
+    now: float,
 ) -> tuple[tuple[Action, ...], Mapping[str, Record]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
     untold = {token: r for token, r in site.untold.items() if now < r.expires}
     rows = zip(
-        sight.marks.texts("token"), sight.marks.job.tolist(), sight.marks.uid.tolist(), strict=True
+        observation.marks.texts("token"),
+        observation.marks.job.tolist(),
+        observation.marks.uid.tolist(),
+        strict=True,
     )
     for token, job, uid in rows if untold else ():
         if token in untold and untold[token].uid == uid:
@@ -139,14 +148,14 @@ def _notices(
     return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), untold
 
 
-def _recognised(site: Site, sight: Sight) -> dict[int, int]:
+def _recognised(site: Site, observation: Observation) -> dict[int, int]:
     """Return the job ids, by our own ids, of admissions whose jobs have appeared."""
     waiting = {r.token: r for r in site.records.values() if r.standing == "provisional"}
     if not waiting:
         return {}
-    uids: list[int] = [*sight.marks.uid.tolist(), *[-1] * len(sight.ended)]
-    jobs = [*sight.marks.job.tolist(), *sight.ended.job.tolist()]
-    tokens = [*sight.marks.texts("token"), *sight.ended.texts("token")]
+    uids: list[int] = [*observation.marks.uid.tolist(), *[-1] * len(observation.completions)]
+    jobs = [*observation.marks.job.tolist(), *observation.completions.job.tolist()]
+    tokens = [*observation.marks.texts("token"), *observation.completions.texts("token")]
     names: dict[int, int] = {}
     for token, job, uid in zip(tokens, jobs, uids, strict=True):
         record = waiting.get(token) if token else None
@@ -157,13 +166,13 @@ def _recognised(site: Site, sight: Sight) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Observed:
-    """What a look shows of the jobs of records.
+    """What a poll shows of the jobs of records.
 
     Attributes
     ----------
     time : float
-        Of the look.
-    ended : Ended
+        Of the poll.
+    completions : Completions
         All that ended; `row` says where a job stands there.
     there : set of int
         Jobs that wait or run.
@@ -178,7 +187,7 @@ class _Observed:
     """
 
     time: float
-    ended: Ended
+    completions: Completions
     row: dict[int, int]
     there: set[int]
     missing: set[int]
@@ -188,24 +197,39 @@ class _Observed:
 
     @classmethod
     def of(
-        cls, site: Site, sight: Sight, names: Mapping[int, int], restart_policy: RestartPolicy
+        cls,
+        site: Site,
+        observation: Observation,
+        names: Mapping[int, int],
+        restart_policy: RestartPolicy,
     ) -> _Observed:
         jobs = np.array([names.get(job, job) for job in site.records], np.int64)
-        place, over = places(sight.ended.job, jobs)
-        alive = np.isin(jobs, np.concatenate([sight.queued.id, sight.running.id]))
+        place, over = places(observation.completions.job, jobs)
+        alive = np.isin(jobs, np.concatenate([observation.queued.id, observation.running.id]))
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
-        changed = changed_by_users(site, sight, names)
-        numbers = overlooked(site, sight)
-        missing = {own for own, job in numbers.items() if job not in sight.unknown} - names.keys()
+        changed = changed_by_users(site, observation, names)
+        numbers = overlooked(site, observation)
+        missing = {
+            own for own, job in numbers.items() if job not in observation.unknown
+        } - names.keys()
         there = set(jobs[alive].tolist())
         deadlines = {names.get(job, job): each.deadline for job, each in site.records.items()}
         restart = {
             job
             for job, row in rows.items()
-            if restart_policy.may_begin(sight.ended, row, deadlines[job])
+            if restart_policy.may_begin(observation.completions, row, deadlines[job])
         }
-        unknown = set(sight.unknown)
-        return cls(sight.time, sight.ended, rows, there, missing, changed, unknown, restart)
+        unknown = set(observation.unknown)
+        return cls(
+            observation.time,
+            observation.completions,
+            rows,
+            there,
+            missing,
+            changed,
+            unknown,
+            restart,
+        )
 
 
 def _closed(
@@ -229,7 +253,7 @@ def _closed(
     if job in shown.restartable:
         return became("firm", "", job) if record.standing == "provisional" else None
     if job in shown.row:
-        standing, why = _ending(shown.ended, shown.row[job], record.deadline)
+        standing, why = _ending(shown.completions, shown.row[job], record.deadline)
         return became(standing, why, job)
     if job in shown.there:
         if problem := shown.changed.get(job):
@@ -238,20 +262,20 @@ def _closed(
     return None if job in shown.unknown else became("unknown", GONE, job)
 
 
-def _ending(ended: Ended, row: int, deadline: float) -> tuple[PromiseState, str]:
+def _ending(completions: Completions, row: int, deadline: float) -> tuple[PromiseState, str]:
     """Return what became of a promise whose job ended."""
-    ending, end = Ending(int(ended.ending[row])), float(ended.end[row])
-    if ending == Ending.OWN_LIMIT:
+    ending, end = CompletionStatus(int(completions.status[row])), float(completions.end[row])
+    if ending == CompletionStatus.OWN_LIMIT:
         return "own-limit", "the job was killed at its own time limit"
-    if ending == Ending.NODE_LOST:
+    if ending == CompletionStatus.NODE_LOST:
         return "missed", "a node died under the job"
-    if ending == Ending.DEADLINE:
+    if ending == CompletionStatus.DEADLINE:
         return "missed", "the batch system gave the job up at its deadline"
     if math.isnan(end):
         return "unknown", NO_END
     if end > deadline + LATE:
         return "missed", f"the job ended {end - deadline:.0f} s late"
-    if ending == Ending.FAILED:
+    if ending == CompletionStatus.FAILED:
         return "withdrawn", "the job failed or was cancelled before its deadline"
     return "kept", ""
 
@@ -267,42 +291,46 @@ def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Rec
 
 def _seen(
     site: Site,
-    sight: Sight,
+    observation: Observation,
     names: Mapping[int, int],
     records: Mapping[int, Record],
     asked: Jobs,
     now: float,
     failed: NDArray[np.int64],
 ) -> Site:
-    """Return the site with what the look showed; tables that did not change stay the same ones.
+    """Return the site with what the poll showed; tables that did not change stay the same ones.
 
     Of the jobs `failed`, those that are to be queued again wait already.
     """
     old = site.snapshot
     restarting = {job: looks for job, looks in site.restarting.items() if job in failed}
-    waits = np.isin(asked.id, sight.queued.id) | (asked.id >= FIRST_OWN_ID)
+    waits = np.isin(asked.id, observation.queued.id) | (asked.id >= FIRST_OWN_ID)
     waits |= np.isin(asked.id, list(restarting))
-    others = sight.queued.take(~np.isin(sight.queued.id, asked.id))
+    others = observation.queued.take(~np.isin(observation.queued.id, asked.id))
     queued = in_order(Jobs.joined([others, asked.take(waits)]))
-    plan = on_nodes(renamed(old.plan, names), old.cluster, sight.cluster)
+    plan = on_nodes(renamed(old.plan, names), old.cluster, observation.cluster)
     kept = np.isin(plan.entries.job, asked.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
     links = _links(site.links, names, records)
     promises = promises_of(records.values())
     moved = plan is not old.plan or not promises.equals(old.promises)
-    same = _same(old.cluster, sight.cluster)
+    same = _same(old.cluster, observation.cluster)
     snapshot = replace(
         old,
         now=now,
-        cluster=old.cluster if same and site.seen > -np.inf else sight.cluster,
+        cluster=old.cluster if same and site.seen > -np.inf else observation.cluster,
         queued=old.queued if queued.equals(old.queued) else queued,
-        running=sight.running,
-        allocations=sight.allocations,
-        accounts=old.accounts if sight.accounts.equals(old.accounts) else sight.accounts,
+        running=observation.running,
+        allocations=observation.allocations,
+        accounts=old.accounts
+        if observation.accounts.equals(old.accounts)
+        else observation.accounts,
         promises=promises if moved else old.promises,
         plan=plan,
-        edges=Edges.joined([sight.edges, links]),
-        periodic=old.periodic if sight.periodic.equals(old.periodic) else sight.periodic,
+        edges=Edges.joined([observation.edges, links]),
+        periodic=old.periodic
+        if observation.periodic.equals(old.periodic)
+        else observation.periodic,
         version=old.version + moved,
     )
     return replace(
@@ -311,24 +339,24 @@ def _seen(
         records=records,
         asked=asked,
         links=links,
-        marks=sight.marks,
-        facts=sight.facts,
+        marks=observation.marks,
+        facts=observation.facts,
         numbers={own: job for own, job in site.numbers.items() if own in records},
-        seen=sight.time,
-        newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(sight))),
-        declined=_still_there(site.declined, sight),
+        seen=observation.time,
+        newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(observation))),
+        declined=_still_there(site.declined, observation),
         put_off={job: at for job, at in site.put_off.items() if at > now},
-        leeway=sight.leeway,
+        leeway=observation.leeway,
         restarting=restarting,
-        delayed=bool(restarting) or _delayed(asked, sight),
+        delayed=bool(restarting) or _delayed(asked, observation),
     )
 
 
-def _delayed(asked: Jobs, sight: Sight) -> bool:
+def _delayed(asked: Jobs, observation: Observation) -> bool:
     """Return whether a promised job that might begin by its own wish is put off."""
-    place, there = places(sight.queued.id, asked.id)
-    later = sight.queued.begin[place[there]] > sight.time
-    return bool((later & (asked.begin[there] <= sight.time)).any())
+    place, there = places(observation.queued.id, asked.id)
+    later = observation.queued.begin[place[there]] > observation.time
+    return bool((later & (asked.begin[there] <= observation.time)).any())
 
 
 def _same(one: Cluster, other: Cluster) -> bool:
@@ -340,13 +368,13 @@ def _same(one: Cluster, other: Cluster) -> bool:
     return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def _still_there(declined: Mapping[int, str], sight: Sight) -> Mapping[int, str]:
-    there = set(sight.queued.id.tolist()) if declined else set()
+def _still_there(declined: Mapping[int, str], observation: Observation) -> Mapping[int, str]:
+    there = set(observation.queued.id.tolist()) if declined else set()
     return {job: text for job, text in declined.items() if job in there}
 
 
-def _shown(sight: Sight) -> tuple[NDArray[np.int64], ...]:
-    return sight.queued.id, sight.running.id, sight.ended.job
+def _shown(observation: Observation) -> tuple[NDArray[np.int64], ...]:
+    return observation.queued.id, observation.running.id, observation.completions.job
 
 
 def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, Record]) -> Edges:
@@ -366,8 +394,8 @@ def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, Record]
     return links.replace(before=np.array(before, np.int64)).take(np.array(hidden))
 
 
-def _events(site: Site, sight: Sight, failed: NDArray[np.int64]) -> Events:
-    """Return what happened between two looks, in order of time.
+def _events(site: Site, observation: Observation, failed: NDArray[np.int64]) -> Events:
+    """Return what happened between two polls, in order of time.
 
     A job that left the queue without having run counts as rejected: it will not run. Not one that
     `failed`, and may be queued again.
@@ -376,33 +404,37 @@ def _events(site: Site, sight: Sight, failed: NDArray[np.int64]) -> Events:
     parts: list[tuple[EventKind, Jobs, np.ndarray[tuple[int], np.dtype[np.float64]]]] = []
     known = np.concatenate([before.queued.id, before.running.id])
     known = known[known < FIRST_OWN_ID]
-    there = np.concatenate([sight.queued.id, sight.running.id, failed])
-    came_queued = sight.queued.take(~np.isin(sight.queued.id, before.queued.id))
-    came_running = sight.running.take(~np.isin(sight.running.id, known))
+    there = np.concatenate([observation.queued.id, observation.running.id, failed])
+    came_queued = observation.queued.take(~np.isin(observation.queued.id, before.queued.id))
+    came_running = observation.running.take(~np.isin(observation.running.id, known))
     parts += [(EventKind.ARRIVED, came, came.submit) for came in (came_queued, came_running)]
-    starts = ~np.isin(sight.running.id, before.running.id)
+    starts = ~np.isin(observation.running.id, before.running.id)
     parts.append(
-        (EventKind.STARTED, sight.running.take(starts), sight.allocations.entries.start[starts])
+        (
+            EventKind.STARTED,
+            observation.running.take(starts),
+            observation.allocations.entries.start[starts],
+        )
     )
-    over = before.running.take(~np.isin(before.running.id, sight.running.id))
-    parts.append((EventKind.ENDED, over, _ends(sight, over)))
+    over = before.running.take(~np.isin(before.running.id, observation.running.id))
+    parts.append((EventKind.ENDED, over, _ends(observation, over)))
     left = before.queued.take(~np.isin(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
-    parts.append((EventKind.REJECTED, left, np.full(len(left), sight.time)))
+    parts.append((EventKind.REJECTED, left, np.full(len(left), observation.time)))
     rows = [_rows(kind, jobs, time) for kind, jobs, time in parts]
     jobs = [each for _, each, _ in parts]
     if not first:
-        rows.append(_node_rows(site, sight))
+        rows.append(_node_rows(site, observation))
         jobs.append(Jobs.build(len(rows[-1])))
     whole, about = EventRows.joined(rows), Jobs.joined(jobs)
     order = np.lexsort((about.id, whole.kind, whole.time)) if len(whole) else np.empty(0, np.int64)
     return Events(whole.take(order), about.take(order))
 
 
-def _ends(sight: Sight, over: Jobs) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    place, known = places(sight.ended.job, over.id)
-    ends = np.full(len(over), sight.time)
-    ends[known] = sight.ended.end[place[known]]
-    return np.where(np.isfinite(ends), ends, sight.time)
+def _ends(observation: Observation, over: Jobs) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    place, known = places(observation.completions.job, over.id)
+    ends = np.full(len(over), observation.time)
+    ends[known] = observation.completions.end[place[known]]
+    return np.where(np.isfinite(ends), ends, observation.time)
 
 
 def _rows(
@@ -413,13 +445,13 @@ def _rows(
     return EventRows.build(len(jobs), time=time, kind=np.full(len(jobs), kind, np.int8), size=size)
 
 
-def _node_rows(site: Site, sight: Sight) -> EventRows:
+def _node_rows(site: Site, observation: Observation) -> EventRows:
     """Return an event for each node whose state changed; none where nodes came or went."""
-    old, new = site.snapshot.cluster.nodes.state, sight.cluster.nodes.state
+    old, new = site.snapshot.cluster.nodes.state, observation.cluster.nodes.state
     nodes = np.flatnonzero(old != new) if len(old) == len(new) else np.empty(0, np.int64)
     return EventRows.build(
         len(nodes),
-        time=np.full(len(nodes), sight.time),
+        time=np.full(len(nodes), observation.time),
         kind=np.full(len(nodes), EventKind.NODE_CHANGED, np.int8),
         node=nodes.astype(np.int32),
     )

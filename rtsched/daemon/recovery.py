@@ -31,7 +31,7 @@ _OWN = "rtsched"
 class ReportedState(State, frozen=True):
     """What had been reported to the plug-ins when their states were written down.
 
-    `seen` is the last look; `queued` and `running` are its jobs (`encode_jobs`), empty where no
+    `seen` is the last poll; `queued` and `running` are its jobs (`encode_jobs`), empty where no
     plug-in keeps a state. `nodes` are the names of the nodes that the plan's rows mean, where a
     release wrote them that did not keep them beside the plan.
     """

@@ -46,7 +46,7 @@ SLACK = 1.0
 
 OVERDUE = 20.0
 """Seconds after its planned start at which a job that waits is planned anew, or the leeway of the
-batch system (see `Sight`) if that is more and its nodes are free."""
+batch system (see `Observation`) if that is more and its nodes are free."""
 
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -80,14 +80,14 @@ def replan(
     wording: messages.Wording,
     now: float,
     young: float,
-    shaken: NDArray[np.int64] = _NONE,
+    flapping: NDArray[np.int64] = _NONE,
 ) -> Replanned:
     """Return the site with a plan that holds at `now`, seconds since the epoch.
 
     Parameters
     ----------
     site : Site
-        After a look.
+        After a poll.
     planner : Chain
         The planner alone.
     wording : Wording
@@ -97,7 +97,7 @@ def replan(
     young : float
         A best-effort job that has run for less, in seconds, may be requeued where a promise would
         break otherwise; 0: none may.
-    shaken : int64[k]
+    flapping : int64[k]
         Nodes that may come back at once. What is planned on them and fits nowhere else stays so.
     """
     snapshot = replace(site.snapshot, now=now)
@@ -105,7 +105,7 @@ def replan(
     try:
         if not len(lost):
             return Replanned(site if site.delayed else _improved(site, snapshot, planner))
-        return _mended(site, snapshot, planner, lost, wording, young, shaken)
+        return _mended(site, snapshot, planner, lost, wording, young, flapping)
     except PlannerError as error:
         text = f"{error}; the plan stays as it was, and the next cycle tries again"
         if len(lost):
@@ -126,7 +126,7 @@ def _mended(
     lost: NDArray[np.int64],
     wording: messages.Wording,
     young: float,
-    shaken: NDArray[np.int64],
+    flapping: NDArray[np.int64],
 ) -> Replanned:
     """Return the site with a plan in which the jobs `lost` have other starts, or without them.
 
@@ -139,7 +139,7 @@ def _mended(
     if (found := _restored(site, snapshot, planner, young)) is not None:
         return found
     plan, failed = _anew(site, snapshot, planner, lost)
-    spared = np.intersect1d(failed, _may_be_kept(site, snapshot, shaken))
+    spared = np.intersect1d(failed, _may_be_kept(site, snapshot, flapping))
     if len(spared):
         plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
         return _broken(with_plan(site, plan), failed, wording, now)
@@ -211,10 +211,10 @@ class _Tried(NamedTuple):
     failed: NDArray[np.int64]
 
 
-def _may_be_kept(site: Site, snapshot: Snapshot, shaken: NDArray[np.int64]) -> NDArray[np.int64]:
+def _may_be_kept(site: Site, snapshot: Snapshot, flapping: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the jobs whose promise does not break yet, though nothing can be planned for them.
 
-    Those that are planned on shaken nodes, or have no entry while there are such nodes; and those
+    Those that are planned on flapping nodes, or have no entry while there are such nodes; and those
     that are late on free nodes, and may end in time by their own limit.
     """
     plan, entries = snapshot.plan, snapshot.plan.entries
@@ -222,8 +222,8 @@ def _may_be_kept(site: Site, snapshot: Snapshot, shaken: NDArray[np.int64]) -> N
     deadline = np.array([site.records[job].deadline for job in entries.job.tolist()])
     in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
     late = _free_and_late(site, snapshot) & in_time
-    kept = [entries.job[late], entries.job[entry[np.isin(plan.nodes, shaken)]]]
-    if len(shaken):
+    kept = [entries.job[late], entries.job[entry[np.isin(plan.nodes, flapping)]]]
+    if len(flapping):
         kept.append(np.setdiff1d(site.asked.id, entries.job))
     return np.unique(np.concatenate(kept))
 

@@ -21,7 +21,7 @@ from rtsched.model.actions import Restart
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
-    from rtsched.adapters.live import Ended
+    from rtsched.adapters.live import Completions
     from rtsched.core.chain import Chain
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
@@ -48,13 +48,13 @@ class RestartPolicy:
     exit_codes: frozenset[int] = frozenset()
     most: int = 1
 
-    def may_begin(self, ended: Ended, row: int, deadline: float) -> bool:
-        """Return whether one that `ended` shows may; `deadline` in seconds since the epoch."""
+    def may_begin(self, completions: Completions, row: int, deadline: float) -> bool:
+        """Return whether a row of `completions` may; `deadline` in seconds since the epoch."""
         return bool(
-            int(ended.exit_code[row]) in self.exit_codes
-            and ended.requeues[row]
-            and ended.restarts[row] < self.most
-            and ended.end[row] <= deadline
+            int(completions.exit_code[row]) in self.exit_codes
+            and completions.requeues[row]
+            and completions.restarts[row] < self.most
+            and completions.end[row] <= deadline
         )
 
 
@@ -62,7 +62,7 @@ NEVER = RestartPolicy()
 
 
 def restarted(
-    site: Site, planner: Chain | None, failed: Ended, delay: float, now: float
+    site: Site, planner: Chain | None, failed: Completions, delay: float, now: float
 ) -> Replanned:
     """Return the site in which failed jobs begin again, as far as no promise breaks for that.
 
@@ -72,7 +72,7 @@ def restarted(
         After the plan was mended. The promises to the jobs stand.
     planner : Chain or None
         The planner alone. If it raises or answers wrongly, the next cycle tries again.
-    failed : Ended
+    failed : Completions
         Promised jobs that may begin again.
     delay : float
         Seconds for which the batch system puts off a job that it queues again.
@@ -85,11 +85,11 @@ def restarted(
     closed: dict[int, str] = {}
     problem = ""
     for _, job in wanted:
-        looks = site.restarting.get(job, 0)
-        if looks == POLLS:
+        polls = site.restarting.get(job, 0)
+        if polls == POLLS:
             closed[job] = NOT_QUEUED
-        elif looks:
-            again[job] = looks + 1
+        elif polls:
+            again[job] = polls + 1
         elif planner is None:
             closed[job] = NO_ROOM
         else:

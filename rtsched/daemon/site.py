@@ -1,6 +1,6 @@
-"""What the daemon knows: the batch system's last look, the promises, and the plan to keep them.
+"""What the daemon knows: the batch system's last poll, the promises, and the plan to keep them.
 
-A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a look at the
+A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a poll at the
 batch system (`reconcile`), a plan that no longer holds (`replanning`). So a submission that is
 judged while a cycle is being worked out shows by identity, and the cycle is worked out again.
 """
@@ -49,20 +49,20 @@ class Site:
     links : Edges
         What jobs of records wait for that the batch system has not shown yet.
     marks : Marks
-        Of the last look.
+        Of the last poll.
     facts : object
-        The adapter's, of the last look.
+        The adapter's, of the last poll.
     seen : float
         When that was, seconds since the epoch; -inf: never.
     next_id : int
         The next job id of our own.
     numbers : mapping of int to int
-        By our own id, what the batch system numbers jobs of admissions that no look has shown yet,
+        By our own id, what the batch system numbers jobs of admissions that no poll has shown yet,
         where it told.
     newest : int
-        The highest job id that a look has shown; 0: none has.
+        The highest job id that a poll has shown; 0: none has.
     declined : mapping of int to str
-        Parked jobs that were judged and promised nothing: what they are cancelled with, empty for
+        Deferred jobs that were judged and promised nothing: what they are cancelled with, empty for
         those that are let go.
     put_off : mapping of int to float
         Waiting jobs that are not judged again before a time, seconds since the epoch.
@@ -72,10 +72,10 @@ class Site:
     untold : mapping of str to Record
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     leeway : float
-        As in `Sight`.
+        As in `Observation`.
     restarting : mapping of int to int
         Jobs that ended, have their promise and a new start, and are to be queued again: how many
-        looks have not shown them in the queue yet.
+        polls have not shown them in the queue yet.
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.

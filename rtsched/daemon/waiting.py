@@ -24,8 +24,8 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
     snapshot = site.snapshot
     place, marked = places(site.marks.job, np.array([job]))
     if marked[0] and site.marks.held[place[0]]:
-        parked = bool(site.marks.parked[place[0]])
-        text = "it is held until it has been judged" if parked else "it is held"
+        deferred = bool(site.marks.deferred[place[0]])
+        text = "it is held until it has been judged" if deferred else "it is held"
         return (Reason("wait.held", text),)
     if (entry := entry_of(snapshot.plan, job)) >= 0:
         start = float(snapshot.plan.entries.start[entry])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from rtsched.adapters.live import Marks, Sight, Submission
+from rtsched.adapters.live import Marks, Observation, Submission
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.site import Site
@@ -49,8 +49,8 @@ def warm_up(policy: Policy, rules: Rules) -> None:
                 site = admission.judge(site, submission, "", _NOW).site
             except PlannerError as error:  # it may still know what to do with the site's own jobs
                 log.error("planning_failed", problem=str(error))
-    sight = replace(_observation(site), time=_NOW + 1.0)
-    settled = settle(site, sight, rules, _NOW + 1.0)
+    observation = replace(_observation(site), time=_NOW + 1.0)
+    settled = settle(site, observation, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)
     log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
 
@@ -80,8 +80,8 @@ def _job(kind: Kind, deadline: float) -> Jobs:
     )
 
 
-def _observation(site: Site) -> Sight:
-    """Return a look at one best-effort job that waits and one that runs."""
+def _observation(site: Site) -> Observation:
+    """Return an observation at one best-effort job that waits and one that runs."""
     both = Jobs.build(
         2,
         id=[1, 2],
@@ -92,7 +92,7 @@ def _observation(site: Site) -> Sight:
     )
     one = np.arange(2, dtype=np.int64)
     runs = Schedule.build([2], [_NOW - 10.0], [_NOW + 300.0], one, np.array([3], np.int32))
-    return Sight(
+    return Observation(
         _NOW,
         site.snapshot.cluster,
         both.take([0]),

@@ -21,13 +21,13 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
-from rtsched.daemon.child import Answer, Apply, Look, Past, Start, receive, send
+from rtsched.daemon.child import Answer, Apply, FindCompletions, Poll, Start, receive, send
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rtsched.adapters.live import Change, Done, Ended, LiveSystem, Sight
+    from rtsched.adapters.live import Change, Completions, Done, LiveSystem, Observation
     from rtsched.model.actions import Action
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
@@ -67,7 +67,7 @@ class Worker:
         """The child's process id; None while there is none."""
         return self._child.pid if self._child is not None else None
 
-    async def look(self) -> Sight:
+    async def poll(self) -> Observation:
         """Return the batch system's present state.
 
         Raises
@@ -76,19 +76,19 @@ class Worker:
             If it does not answer, the adapter failed, or the child hung or died. The next call
             tries again, with a new child if needed.
         """
-        return cast("Sight", await self._ask(Look()))
+        return cast("Observation", await self._ask(Poll()))
 
-    async def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
-        """Return how jobs ended that no look shows any more, of those of which it is known.
+    async def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
+        """Return how jobs ended that no poll shows any more, of those of which it is known.
 
         None of them ended before `since`, seconds since the epoch.
 
         Raises
         ------
         AdapterError
-            As in `look`.
+            As in `poll`.
         """
-        return cast("Ended", await self._ask(Past(jobs, since)))
+        return cast("Completions", await self._ask(FindCompletions(jobs, since)))
 
     async def apply(
         self, actions: Sequence[Action], dry_run: bool = False
@@ -98,7 +98,7 @@ class Worker:
         Raises
         ------
         AdapterError
-            As in `look`; it is then unknown which changes were made, and the next look tells.
+            As in `poll`; it is then unknown which changes were made, and the next poll tells.
         """
         return cast(
             "tuple[Sequence[Change], Sequence[Done]]", await self._ask(Apply(actions, dry_run))

@@ -1,4 +1,4 @@
-"""What a cycle works out: pure functions from a site and a look to a site and actions."""
+"""What a cycle works out: pure functions from a site and a poll to a site and actions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Observation
     from rtsched.core.chain import Chain, Order
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.deferred import DeferredAdmission
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settled:
-    """Promises and plan after a look.
+    """Promises and plan after a poll.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Settled:
     actions : tuple of Action
         What the promises ask for: the plan first.
     events : Events
-        What happened since the look before.
+        What happened since the poll before.
     journal : tuple of JournalEntry
-        What was said to jobs that were parked.
+        What was said to jobs that were deferred.
     problems : tuple of str
         What the planner could not do, one sentence each.
     """
@@ -63,7 +63,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Steered:
-    """What the plug-ins want of the queue after a look."""
+    """What the plug-ins want of the queue after a poll."""
 
     states: Mapping[str, State]
     actions: tuple[Action, ...]
@@ -83,7 +83,7 @@ class Rules:
     young : float
         Seconds for which a best-effort job that has just started may be requeued for a promise.
     deferred_admission : DeferredAdmission
-        Where parked jobs are judged.
+        Where deferred jobs are judged.
     restart_policy : RestartPolicy
         Which promised jobs that failed may begin again.
     """
@@ -95,28 +95,35 @@ class Rules:
     restart_policy: RestartPolicy = NEVER
 
 
-def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_A_TIME) -> Settled:
-    """Return promises and plan after a look: who appeared and ended, who is judged, who moves.
+def settle(
+    site: Site, observation: Observation, rules: Rules, now: float, deferred: int = AT_A_TIME
+) -> Settled:
+    """Return promises and plan after a poll: who appeared and ended, who is judged, who moves.
 
-    At most `parked` of the parked jobs are judged.
+    At most `deferred` of the deferred jobs are judged.
     """
     before = site
-    seen = _without_periodic_nodes(sight, rules)
+    seen = _without_periodic_nodes(observation, rules)
     reconciled = reconcile(site, seen, rules.deferred_admission.wording, now, rules.restart_policy)
-    judged = rules.deferred_admission.judge(reconciled.site, now, parked)
+    judged = rules.deferred_admission.judge(reconciled.site, now, deferred)
     site, changed = judged.site, [*reconciled.changed, *judged.changed]
     actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]
     problems = [judged.problem] if judged.problem else []
     if rules.planner is not None:
         replanned = replan(
-            site, rules.planner, rules.deferred_admission.wording, now, rules.young, sight.shaken
+            site,
+            rules.planner,
+            rules.deferred_admission.wording,
+            now,
+            rules.young,
+            observation.flapping,
         )
         site = replanned.site
         changed += replanned.changed
         actions += replanned.actions
         problems += [replanned.problem] if replanned.problem else []
     if len(reconciled.failed):
-        again = restarted(site, rules.planner, reconciled.failed, sight.requeue_delay, now)
+        again = restarted(site, rules.planner, reconciled.failed, observation.requeue_delay, now)
         site = again.site
         changed += again.changed
         actions += again.actions
@@ -131,7 +138,7 @@ def settle(site: Site, sight: Sight, rules: Rules, now: float, parked: int = AT_
 def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
     """Return what users are told whose promised jobs ran, wait again, and are planned anew.
 
-    `before` is the site after the look before: there they ran, or were to be queued again.
+    `before` is the site after the poll before: there they ran, or were to be queued again.
     """
     plan, runs, queued = site.snapshot.plan, before.snapshot.allocations, site.snapshot.queued
     planned = plan.entries.job[np.isin(plan.entries.job, queued.id)]
@@ -153,17 +160,19 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
     return [Tell(again, tuple(texts))]
 
 
-def _without_periodic_nodes(sight: Sight, rules: Rules) -> Sight:
-    """Return a look in which nodes with recurring work take no job, if the planner ignores it."""
-    if not len(sight.periodic) or rules.planner is None or rules.planner.planner is None:
-        return sight
+def _without_periodic_nodes(observation: Observation, rules: Rules) -> Observation:
+    """Close nodes with recurring work to all jobs, if the planner ignores that work."""
+    if not len(observation.periodic) or rules.planner is None or rules.planner.planner is None:
+        return observation
     plugin = rules.planner.member(rules.planner.planner).plugin
     if getattr(plugin, "keeps_periodic", False):
-        return sight
-    state = sight.cluster.nodes.state.copy()
-    state[sight.periodic.node] = np.maximum(state[sight.periodic.node], NodeState.DRAINED)
-    nodes = sight.cluster.nodes.replace(state=state)
-    return replace(sight, cluster=replace(sight.cluster, nodes=nodes))
+        return observation
+    state = observation.cluster.nodes.state.copy()
+    state[observation.periodic.node] = np.maximum(
+        state[observation.periodic.node], NodeState.DRAINED
+    )
+    nodes = observation.cluster.nodes.replace(state=state)
+    return replace(observation, cluster=replace(observation.cluster, nodes=nodes))
 
 
 def steered(site: Site, events: Events, rules: Rules) -> Steered:

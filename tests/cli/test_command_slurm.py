@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rtsched.adapters.slurm.installed import built_for, submit_settings
-from rtsched.adapters.slurm.node_probe import Asked, ask_nodes
+from rtsched.adapters.slurm.node_probe import ProbeResult, probe_nodes
 from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG, Setup, findings, wanted
 from rtsched.errors import AdapterError
@@ -125,7 +125,7 @@ def test_a_task_prolog_is_wanted_where_it_is_asked_for():
 def test_what_nodes_answered():
     """Nodes that cannot run a TaskProlog are wrong where it is in use, and told with how many."""
     many = {f"n{i}": "it is not there" for i in range(20)}
-    asked = Asked(("a", "b"), many, {"c": "drained"})
+    asked = ProbeResult(("a", "b"), many, {"c": "drained"})
     used = replace(GOOD, conf=READY | {"taskprolog": PROLOG})
     by_state = {x.state: x for x in findings(used, asked) if "task_prolog" in x.what}
     assert "n7 (it is not there) and 12 more" in by_state["wrong"].what
@@ -287,20 +287,20 @@ def test_nodes_that_do_not_answer(tmp_path):
     """Asking ends in time; who answered counts, whom srun lost is told, and who says nothing."""
     rows = node_rows("\n".join(NODE.format(name, "IDLE") for name in "abcd"))
     began = time.monotonic()
-    asked = ask_nodes("/x", rows, made_up_srun(tmp_path, SLOW), seconds=0.7)
+    asked = probe_nodes("/x", rows, made_up_srun(tmp_path, SLOW), seconds=0.7)
     assert time.monotonic() - began < 30
     assert asked.able == ("a",)
     assert asked.unable == dict.fromkeys("bcd", "no answer within 0.7 s")
-    asked = ask_nodes("/x", rows[1:], made_up_srun(tmp_path, SLOW), seconds=30)
+    asked = probe_nodes("/x", rows[1:], made_up_srun(tmp_path, SLOW), seconds=30)
     assert asked.unable == {
         "b": "steps fail there",
         "c": "Connection refused",
         "d": "no answer",
     }
     away = node_rows(f"{NODE.format('a', 'IDLE*')}\n{NODE.format('b', 'IDLE+DRAIN')}")
-    assert ask_nodes("/x", away, "/no/srun").unasked == {"a": "down", "b": "drained"}
+    assert probe_nodes("/x", away, "/no/srun").unasked == {"a": "down", "b": "drained"}
     with pytest.raises(AdapterError, match="/no/srun cannot be run"):
-        ask_nodes("/x", node_rows(NODE.format("a", "IDLE")), "/no/srun")
+        probe_nodes("/x", node_rows(NODE.format("a", "IDLE")), "/no/srun")
 
 
 def test_a_task_prolog_beside_the_sites_own(run, site, plugin, tmp_path, refused):

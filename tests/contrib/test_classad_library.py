@@ -13,7 +13,7 @@ from filter_sources import COMMON, ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor.shape import OURS
+from rtsched.adapters.condor.requirements import OURS
 from rtsched.adapters.wire import Kind, Tag
 from rtsched.logs.classads import parse_value
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scene import Scene
 
-from rtsched.adapters.live import Change, Done, Ended, Sight
+from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
@@ -46,20 +46,20 @@ FACTS = SlurmFacts(
 
 
 class Shown:
-    """A batch system that shows four idle nodes and what else `sight` is set to."""
+    """A batch system that shows four idle nodes and what else `observation` is set to."""
 
     def __init__(self) -> None:
-        self.sight = Sight(NOW, Scene().cluster, facts=FACTS)
+        self.observation = Observation(NOW, Scene().cluster, facts=FACTS)
         self.applied: list[Action] = []
 
-    async def look(self) -> Sight:
+    async def poll(self) -> Observation:
         """Show what there is to see."""
-        return self.sight
+        return self.observation
 
-    async def ended(self, jobs: Sequence[int], since: float) -> Ended:
+    async def find_completions(self, jobs: Sequence[int], since: float) -> Completions:
         """Know nothing of jobs that ended."""
         del jobs, since
-        return Ended.build(0)
+        return Completions.build(0)
 
     async def apply(
         self, actions: Sequence[Action], dry_run: bool = False
@@ -162,8 +162,8 @@ class Running:
         return [record.standing for record in self.daemon.site.records.values()]
 
     def show(self, **changes: object) -> None:
-        """Have the next look show something else."""
-        self.system.sight = replace(self.system.sight, **changes)
+        """Have the next poll show something else."""
+        self.system.observation = replace(self.system.observation, **changes)
 
 
 def answer_of(line: socket.socket) -> tuple[Kind, dict[int, int | str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Ended, Ending, Marks, Sight, Submission
+from rtsched.adapters.live import Completions, CompletionStatus, Marks, Observation, Submission
 from rtsched.core.chain import Chain, Member
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.chains import Chains
@@ -34,7 +34,7 @@ WORDS = Wording(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
 
 
 class Scene:
-    """Drives a site as the daemon does, with hand-made looks."""
+    """Drives a site as the daemon does, with hand-made polls."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Scene:
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.site = Site(Snapshot(T0, self.cluster))
-        self.look(T0)
+        self.poll(T0)
 
     def submit(
         self, now: float = T0, uid: int = ANN, after: int | None = None, **columns: object
@@ -87,35 +87,35 @@ class Scene:
                 promised += ((10 + number, judged.reply.token),)
         return promised
 
-    def look(
+    def poll(
         self,
         now: float,
         queued: tuple[tuple[int, str], ...] = (),
         running: tuple[tuple[int, str, float, float, tuple[int, ...]], ...] = (),
-        ended: tuple[tuple[int, float, Ending], ...] = (),
+        completions: tuple[tuple[int, float, CompletionStatus], ...] = (),
         uid: int = ANN,
         down: tuple[int, ...] = (),
         partitions: Mapping[str, tuple[int, ...]] | None = None,
-        parked: Jobs | None = None,
+        deferred: Jobs | None = None,
         held: tuple[int, ...] = (),
         stuck: tuple[int, ...] = (),
         edges: tuple[tuple[int, int], ...] = (),
         changed: Mapping[str, object] | None = None,
-        shaken: tuple[int, ...] = (),
+        flapping: tuple[int, ...] = (),
         problems: Mapping[int, str] | None = None,
         leeway: float = 0.0,
         failed: tuple[tuple[int, float, int], ...] = (),
         restarts: int = 0,
         requeue_delay: float = 0.0,
     ) -> Settled:
-        """Take a look that shows these jobs.
+        """Take in a poll that shows these jobs.
 
-        `queued`: id and token; `running`: id, token, start, end and nodes; `ended`: id, end, how;
-        `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits for
-        whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
-        `shaken`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
-        `leeway`, `requeue_delay`: as of a `Sight`; `failed`: id, end, exit code of jobs that may
-        be queued again, and have been as often as `restarts` says.
+        `queued`: id and token; `running`: id, token, start, end and nodes; `completions`: id, end,
+        how; `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits
+        for whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
+        `flapping`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
+        `leeway`, `requeue_delay`: as of an `Observation`; `failed`: id, end, exit code of jobs
+        that may be queued again, and have been as often as `restarts` says.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -154,42 +154,44 @@ class Scene:
             stuck=[r[0] in stuck for r in rows] or None,
             problem=[(problems or {}).get(r[0]) for r in rows] or None,
         )
-        if parked is not None:
-            waiting = Jobs.joined([waiting, parked])
-            count = len(parked)
+        if deferred is not None:
+            waiting = Jobs.joined([waiting, deferred])
+            count = len(deferred)
             marked = Marks.build(
                 count,
-                job=parked.id,
+                job=deferred.id,
                 uid=[uid] * count,
-                parked=np.ones(count, np.bool_),
+                deferred=np.ones(count, np.bool_),
                 held=np.ones(count, np.bool_),
             )
             marks = Marks.joined([marks, marked])
-        past = Ended.build(
-            len(ended),
-            job=[e[0] for e in ended] or None,
-            start=np.full(len(ended), T0),
-            end=[e[1] for e in ended] or None,
-            ending=np.array([e[2] for e in ended], np.int8) if ended else None,
+        past = Completions.build(
+            len(completions),
+            job=[e[0] for e in completions] or None,
+            start=np.full(len(completions), T0),
+            end=[e[1] for e in completions] or None,
+            status=np.array([e[2] for e in completions], np.int8) if completions else None,
         )
-        again = Ended.build(
+        again = Completions.build(
             len(failed),
             job=[e[0] for e in failed] or None,
             start=np.full(len(failed), T0),
             end=[e[1] for e in failed] or None,
-            ending=np.full(len(failed), Ending.FAILED, np.int8),
+            status=np.full(len(failed), CompletionStatus.FAILED, np.int8),
             exit_code=[e[2] for e in failed] or None,
             requeues=np.ones(len(failed), np.bool_),
             restarts=np.full(len(failed), restarts, np.int32),
         )
-        past = Ended.joined([past, again])
+        past = Completions.joined([past, again])
         links = Edges.build(
             len(edges), before=[e[0] for e in edges] or None, after=[e[1] for e in edges] or None
         )
-        sight = Sight(now, self.cluster, waiting, at_work, runs, marks, past, edges=links)
-        sight = replace(sight, shaken=np.array(shaken, np.int64), leeway=leeway)
-        sight = replace(sight, requeue_delay=requeue_delay)
-        settled = settle(self.site, sight, self.rules, now)
+        observation = Observation(
+            now, self.cluster, waiting, at_work, runs, marks, past, edges=links
+        )
+        observation = replace(observation, flapping=np.array(flapping, np.int64), leeway=leeway)
+        observation = replace(observation, requeue_delay=requeue_delay)
+        settled = settle(self.site, observation, self.rules, now)
         self.site = settled.site
         return settled
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scene import Scene
 
-from rtsched.adapters.live import Change, Done, Sight
+from rtsched.adapters.live import Change, Done, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
@@ -36,11 +36,11 @@ class Failing:
         self.failures = failures
         self.told: list[tuple[int, str]] = []
 
-    async def look(self) -> Sight:
+    async def poll(self) -> Observation:
         """Show nothing but nodes."""
-        return Sight(1.0, Scene().cluster)
+        return Observation(1.0, Scene().cluster)
 
-    async def ended(self, jobs: Sequence[int], since: float) -> object:
+    async def find_completions(self, jobs: Sequence[int], since: float) -> object:
         """Never be asked: no promise is open."""
         raise AssertionError(jobs)
 

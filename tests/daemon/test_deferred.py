@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scene import T0, Scene
 
-from rtsched.daemon.deferred import AGAIN, DeferredAdmission, DeferredResult
-from rtsched.daemon.deferred import AT_A_TIME as PARKED
+from rtsched.daemon.deferred import AGAIN, AT_A_TIME, DeferredAdmission, DeferredResult
 from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 
@@ -16,15 +15,15 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
 
 
-def parked(count: int, **columns: object) -> Jobs:
+def deferred(count: int, **columns: object) -> Jobs:
     """Return jobs that wait for a verdict."""
     given = {name: np.full(count, value) for name, value in columns.items()}
     return Jobs.build(count, id=np.arange(1, count + 1), submit=np.full(count, T0), **given)
 
 
 def judged(scene: Scene, now: float, jobs: Jobs) -> dict[type, list[int]]:
-    """Return what becomes of the jobs at a look."""
-    actions = scene.look(now, parked=jobs).actions
+    """Return what becomes of the jobs at a poll."""
+    actions = scene.poll(now, deferred=jobs).actions
     return {
         kinds[0]: [job for each in actions if isinstance(each, kinds) for job in each.job.tolist()]
         for kinds in ((Release, Admit), (Cancel,))
@@ -34,7 +33,7 @@ def judged(scene: Scene, now: float, jobs: Jobs) -> dict[type, list[int]]:
 def test_what_is_put_off_is_not_judged_in_each_cycle() -> None:
     """A job that may not begin yet is judged when it may, and costs no cycle before."""
     scene = Scene()
-    jobs = parked(3, begin=T0 + 600, deadline=T0 + 3600, wall_time=60.0)
+    jobs = deferred(3, begin=T0 + 600, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [], Cancel: []}
     assert scene.site.put_off == dict.fromkeys([1, 2, 3], T0 + 600)
     assert judged(scene, T0 + 300, jobs) == {Release: [], Cancel: []}
@@ -45,14 +44,14 @@ def test_what_is_put_off_is_not_judged_in_each_cycle() -> None:
 def test_a_long_queue_is_judged_in_turns() -> None:
     """After a long outage no single cycle judges everything; the first come first."""
     scene = Scene()
-    jobs = parked(PARKED + 7, wall_time=60.0)
-    assert judged(scene, T0 + 1, jobs)[Release] == list(range(1, PARKED + 1))
-    left = jobs.take(np.arange(PARKED, PARKED + 7))
-    assert judged(scene, T0 + 2, left)[Release] == list(range(PARKED + 1, PARKED + 8))
+    jobs = deferred(AT_A_TIME + 7, wall_time=60.0)
+    assert judged(scene, T0 + 1, jobs)[Release] == list(range(1, AT_A_TIME + 1))
+    left = jobs.take(np.arange(AT_A_TIME, AT_A_TIME + 7))
+    assert judged(scene, T0 + 2, left)[Release] == list(range(AT_A_TIME + 1, AT_A_TIME + 8))
 
 
 def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
-    """A release or an end that the batch system did not carry out is asked for with each look."""
+    """A release or an end that the batch system did not carry out is asked for with each poll."""
     scene = Scene(nodes=1)
     jobs = Jobs.build(
         2,
@@ -73,15 +72,15 @@ def test_who_leaves_promises_unused_gets_no_more_by_parked_jobs() -> None:
     asked = {"deadline": T0 + 9000, "wall_time": 60.0}
     for k in (0, 100):
         token = scene.submit(T0 + k, **asked).reply.token
-        scene.look(T0 + k + 10, queued=((70 + k, token),))
-        (void,) = scene.look(T0 + k + 60, queued=((70 + k, token),), stuck=(70 + k,)).changed
+        scene.poll(T0 + k + 10, queued=((70 + k, token),))
+        (void,) = scene.poll(T0 + k + 60, queued=((70 + k, token),), stuck=(70 + k,)).changed
         assert void.standing == "void"
-    settled = scene.look(T0 + 200, parked=parked(1, **asked))
+    settled = scene.poll(T0 + 200, deferred=deferred(1, **asked))
     (text,) = [text for each in settled.actions if isinstance(each, Tell) for text in each.text]
     assert "not used, 2 in the last hour; try again in 58 min" in text
     assert not scene.site.records
-    assert judged(scene, T0 + 300, parked(1, **asked)) == {Release: [], Cancel: []}
-    assert judged(scene, T0 + 3661, parked(1, **asked))[Release] == [1]
+    assert judged(scene, T0 + 300, deferred(1, **asked)) == {Release: [], Cancel: []}
+    assert judged(scene, T0 + 3661, deferred(1, **asked))[Release] == [1]
 
 
 def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
@@ -96,10 +95,10 @@ def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
         return honest(self, site, job, now)
 
     monkeypatch.setattr(DeferredAdmission, "_judge_one", odd)
-    jobs = parked(3, deadline=T0 + 3600, wall_time=60.0)
+    jobs = deferred(3, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [1, 3], Cancel: []}
     assert list(scene.site.records) == [1, 3]
-    settled = scene.look(T0 + 2, parked=jobs)
+    settled = scene.poll(T0 + 2, deferred=jobs)
     assert [each.job.tolist() for each in settled.actions if isinstance(each, Admit)] == [[1, 3]]
     assert seen == [1, 2, 3], "once each"
     defect.clear()

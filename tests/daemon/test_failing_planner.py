@@ -69,11 +69,11 @@ def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> N
     """A node is lost and the planner fails: the plan is kept, and mended when it answers again."""
     scene, plugin = flaky(on_error=on_error)
     token = scene.submit(**ASKED).reply.token
-    scene.look(T0 + 5, queued=((7, token),))
+    scene.poll(T0 + 5, queued=((7, token),))
     before = scene.site.snapshot.plan
     plugin.fails = how
     for at in (10, 15):
-        settled = scene.look(T0 + at, queued=((7, token),), down=(0,))
+        settled = scene.poll(T0 + at, queued=((7, token),), down=(0,))
         assert not settled.changed
         assert not told(settled.actions)
         assert scene.site.records[7].standing == "firm"
@@ -82,7 +82,7 @@ def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> N
         assert "1 promised job" in problem
         assert "flaky" in problem
     plugin.fails = ""
-    settled = scene.look(T0 + 20, queued=((7, token),), down=(0,))
+    settled = scene.poll(T0 + 20, queued=((7, token),), down=(0,))
     assert not settled.problems
     assert 0 not in scene.site.snapshot.plan.nodes
     assert scene.site.records[7].standing == "firm"
@@ -92,11 +92,11 @@ def test_what_cannot_be_kept_breaks_when_the_planner_answers_again() -> None:
     """A promise is not forgotten with the error: the planner's own verdict still counts."""
     scene, plugin = flaky()
     token = scene.submit(**ASKED).reply.token
-    scene.look(T0 + 5, queued=((7, token),))
+    scene.poll(T0 + 5, queued=((7, token),))
     plugin.fails = "raises"
-    assert not scene.look(T0 + 10, queued=((7, token),), down=(0, 1, 2)).changed
+    assert not scene.poll(T0 + 10, queued=((7, token),), down=(0, 1, 2)).changed
     plugin.fails = ""
-    (broken,) = scene.look(T0 + 15, queued=((7, token),), down=(0, 1, 2)).changed
+    (broken,) = scene.poll(T0 + 15, queued=((7, token),), down=(0, 1, 2)).changed
     assert broken.standing == "broken"
 
 
@@ -104,10 +104,10 @@ def test_nobody_is_requeued_for_a_planner_that_fails(how: str) -> None:
     """A best-effort job stands in the way, and the planner fails only after it said no once."""
     scene, plugin = flaky()
     token = scene.submit(size=3, wall_time=600.0, deadline=T0 + 700).reply.token
-    scene.look(T0 + 5, queued=((7, token),))
+    scene.poll(T0 + 5, queued=((7, token),))
     plugin.answers, plugin.fails = 1, how
     runs = ((9, "", T0 + 5.5, T0 + 4000.0, (1,)),)
-    settled = scene.look(T0 + 6, ((7, token),), runs, down=(0,))
+    settled = scene.poll(T0 + 6, ((7, token),), runs, down=(0,))
     assert not settled.changed
     assert not [each for each in settled.actions if isinstance(each, Requeue)]
     assert len(settled.problems) == 1
@@ -115,11 +115,11 @@ def test_nobody_is_requeued_for_a_planner_that_fails(how: str) -> None:
 
 
 def test_a_better_plan_that_fails_is_reported(how: str) -> None:
-    """The planner is asked for a better plan with each look; that it fails is seen at once."""
+    """The planner is asked for a better plan with each poll; that it fails is seen at once."""
     scene, plugin = flaky()
     token = scene.submit(**ASKED).reply.token
     plugin.fails = how
-    settled = scene.look(T0 + 5, queued=((7, token),))
+    settled = scene.poll(T0 + 5, queued=((7, token),))
     assert len(settled.problems) == 1
     assert scene.site.records[7].standing == "firm"
 
@@ -140,7 +140,7 @@ def test_where_the_site_says_so_such_a_submission_waits(how: str) -> None:
     plugin.fails = how
     judged = scene.submit(**ASKED)
     assert judged.verdict == "defer"
-    assert judged.reply.parked
+    assert judged.reply.deferred
 
 
 @pytest.mark.parametrize("mode", ["shadow", "warn"])
@@ -150,7 +150,7 @@ def test_a_planner_that_does_not_count_disturbs_nobody(how: str, mode: str, on_e
     plugin.fails = how
     judged = scene.submit(**ASKED)
     assert judged.verdict == "pass"
-    assert not judged.reply.parked
+    assert not judged.reply.deferred
     assert not judged.reply.rejected
 
 
@@ -161,7 +161,7 @@ def test_jobs_without_a_deadline_pass(how: str) -> None:
     assert scene.submit(size=2, wall_time=600.0).verdict == "pass"
 
 
-def parked(count: int = 1) -> Jobs:
+def deferred(count: int = 1) -> Jobs:
     """Return jobs that wait held until they have been judged."""
     numbers = np.arange(1, count + 1)
     given = {name: np.full(count, value) for name, value in ASKED.items()}
@@ -173,13 +173,13 @@ def test_parked_jobs_stay_held_while_the_planner_fails(how: str, on_error: str) 
     scene, plugin = flaky(on_error=on_error)
     plugin.fails = how
     for at in (1.0, 6.0, 1.0 + AGAIN):
-        settled = scene.look(T0 + at, parked=parked())
+        settled = scene.poll(T0 + at, deferred=deferred())
         assert not [each for each in settled.actions if isinstance(each, Release | Cancel)]
         assert not scene.site.records
         assert not scene.site.declined
         assert all("held" in text for text in told(settled.actions))
     plugin.fails = ""
-    scene.look(T0 + 2 * AGAIN + 2, parked=parked())
+    scene.poll(T0 + 2 * AGAIN + 2, deferred=deferred())
     assert scene.site.records[1].standing == "firm"
 
 
@@ -187,7 +187,7 @@ def test_parked_jobs_that_could_not_be_judged_are_reported(how: str) -> None:
     """An admin sees it in `rtsched status`, once for all of them."""
     scene, plugin = flaky()
     plugin.fails = how
-    problems = scene.look(T0 + 1, parked=parked(3)).problems
+    problems = scene.poll(T0 + 1, deferred=deferred(3)).problems
     assert len([each for each in problems if "3 held jobs" in each]) == 1
 
 
@@ -199,6 +199,6 @@ def test_an_offer_without_a_place_is_not_taken(how: str) -> None:
     assert scene.submit(**wanted, deadline=T0 + 700).verdict == "reject"
     (offer,) = scene.site.of_user(ANN, "offered")
     plugin.fails = how
-    scene.look(T0 + 5, down=(0,))
+    scene.poll(T0 + 5, down=(0,))
     with pytest.raises(PlannerError):
         scene.submit(now=T0 + 6, **wanted, deadline=offer.deadline)

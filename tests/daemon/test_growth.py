@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scene import T0, Scene
 
-from rtsched.adapters.live import Ending
+from rtsched.adapters.live import CompletionStatus
 from rtsched.model.table import Text
 
 MINUTE = 60.0
@@ -31,7 +31,9 @@ def lived(scene: Scene, jobs: range) -> None:
             account=f"project-{job}",
         ).reply.token
         kept = job - 1  # one is always there: the tables never begin anew
-        scene.look(now + 1, queued=((job, token),), ended=((kept, now, Ending.COMPLETED),))
+        scene.poll(
+            now + 1, queued=((job, token),), completions=((kept, now, CompletionStatus.COMPLETED),)
+        )
 
 
 def test_names_of_closed_promises_are_let_go() -> None:

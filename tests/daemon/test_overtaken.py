@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def park(running: Running, count: int = 1) -> None:
-    """Have the next look show jobs that are held until they have been judged."""
+    """Have the next poll show jobs that are held until they have been judged."""
     ids = np.arange(1, count + 1)
     jobs = Jobs.build(count, id=ids, submit=np.full(count, NOW), wall_time=np.full(count, 60.0))
     held = np.ones(count, np.bool_)
-    running.show(queued=jobs, marks=Marks.build(count, job=ids, parked=held, held=held))
+    running.show(queued=jobs, marks=Marks.build(count, job=ids, deferred=held, held=held))
 
 
 def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
@@ -49,7 +49,7 @@ def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
     tokens = {record.token for record in running.daemon.site.records.values()}
     assert tokens == set(given[:-1])
     assert len(given) == ATTEMPTS
-    assert 1 in running.daemon.site.declined, "the parked job was judged"
+    assert 1 in running.daemon.site.declined, "the deferred job was judged"
 
 
 def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -> None:
@@ -111,7 +111,7 @@ def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) ->
 
 
 def test_attempts_have_less_to_do_each_time(running: Running) -> None:
-    """Of many parked jobs the last attempts judge a few, so that they are over soon."""
+    """Of many deferred jobs the last attempts judge a few, so that they are over soon."""
     submissions = []
 
     async def course() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from running import ANN, Running, answer_of
 
-from rtsched.adapters.live import Ended, Ending, Marks
+from rtsched.adapters.live import Completions, CompletionStatus, Marks
 from rtsched.adapters.wire import ACCEPT, Tag
 from rtsched.daemon.promised_jobs import FILE
 
@@ -45,7 +45,7 @@ async def promise(running: Running) -> None:
 
 
 def appear(running: Running, job: int) -> None:
-    """Have the next look show the job of the one promise that has none yet."""
+    """Have the next poll show the job of the one promise that has none yet."""
     site = running.daemon.site
     record = next(r for r in site.records.values() if r.standing == "provisional")
     row = site.row(record.id).replace(id=np.array([job]))
@@ -54,7 +54,7 @@ def appear(running: Running, job: int) -> None:
 
 
 def test_a_promise_is_on_the_list_before_the_filter_reads_of_it(tmp_path: Path) -> None:
-    """Its job has no number yet, so its user stands there; with the next look the job does."""
+    """Its job has no number yet, so its user stands there; with the next poll the job does."""
 
     async def course(running: Running) -> None:
         assert lines(running) == ["0"]
@@ -85,9 +85,9 @@ def test_a_closed_promise_leaves_the_list(tmp_path: Path) -> None:
         await promise(running)
         assert lines(running) == ["17", "17", f"user {ANN}"]
         running.now += 1000.0
-        empty = running.system.sight.queued.take(np.zeros(0, np.int64))
-        over = Ended.build(1, job=[17], end=[running.now], ending=[Ending.FAILED])
-        running.show(time=running.now, queued=empty, marks=Marks.build(0), ended=over)
+        empty = running.system.observation.queued.take(np.zeros(0, np.int64))
+        over = Completions.build(1, job=[17], end=[running.now], status=[CompletionStatus.FAILED])
+        running.show(time=running.now, queued=empty, marks=Marks.build(0), completions=over)
         await running.daemon.cycle()
         assert running.standings() == []
         assert lines(running) == ["17"]
@@ -128,7 +128,7 @@ def test_a_list_that_cannot_be_written_is_a_problem_and_no_obstacle(tmp_path: Pa
 
 
 def test_the_list_is_written_when_it_changes(tmp_path: Path) -> None:
-    """A look that shows nothing new, and a second promise to a user, leave the file as it is."""
+    """A poll that shows nothing new, and a second promise to a user, leave the file as it is."""
 
     async def course(running: Running) -> None:
         await promise(running)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scene import ANN, T0, WORDS, Scene
 
-from rtsched.adapters.live import Ended, Ending, Sight, Submission
+from rtsched.adapters.live import Completions, CompletionStatus, Observation, Submission
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.drift import STUCK
 from rtsched.daemon.purged import (
@@ -45,13 +45,13 @@ class Records:
         Of the clock that `CompletionLookup` goes by, seconds.
     """
 
-    def __init__(self, scene: Scene, known: Ended | None) -> None:
+    def __init__(self, scene: Scene, known: Completions | None) -> None:
         self.scene, self.known = scene, known
         self.asked: list[tuple[int, ...]] = []
         self.failures, self.now = 0, 0.0
         self._completion_lookup = CompletionLookup(self._ended, self._failed, lambda: self.now)
 
-    async def _ended(self, jobs: Sequence[int], since: float) -> Ended:
+    async def _ended(self, jobs: Sequence[int], since: float) -> Completions:
         assert since == T0, "when the promise was made: the search may end there"
         self.asked.append(tuple(jobs))
         if self.known is None:
@@ -61,15 +61,15 @@ class Records:
     def _failed(self) -> None:
         self.failures += 1
 
-    def look(self, sight: Sight | None = None) -> Sight:
-        """Return a look that shows no job, or this one, with what the records tell."""
-        sight = sight or Sight(T0 + 2 * HOUR, self.scene.cluster)
-        return asyncio.run(self._completion_lookup(self.scene.site, sight))
+    def poll(self, observation: Observation | None = None) -> Observation:
+        """Return an observation that shows no job, or this one, with what the records tell."""
+        observation = observation or Observation(T0 + 2 * HOUR, self.scene.cluster)
+        return asyncio.run(self._completion_lookup(self.scene.site, observation))
 
     def closed(self) -> list[tuple[int, str]]:
-        """Return the promises that such a look closes, and how."""
-        sight = self.look()
-        settled = settle(self.scene.site, sight, self.scene.rules, sight.time)
+        """Return the promises that such a poll closes, and how."""
+        observation = self.poll()
+        settled = settle(self.scene.site, observation, self.scene.rules, observation.time)
         self.scene.site = settled.site
         return [(record.id, record.standing) for record in settled.changed]
 
@@ -77,7 +77,7 @@ class Records:
 def firm(scene: Scene, job: int = 7) -> None:
     """Promise a job its deadline, and show it once."""
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.look(T0 + 1, queued=((job, token),))
+    scene.poll(T0 + 1, queued=((job, token),))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_end_of_a_forgotten_job_is_asked_for(end: float, standing: str) -> N
     """What the records tell decides; a record without an end proves nothing."""
     scene = Scene()
     firm(scene)
-    records = Records(scene, Ended.build(1, job=[7], end=[T0 + end]))
+    records = Records(scene, Completions.build(1, job=[7], end=[T0 + end]))
     assert (records.closed(), records.asked) == ([(7, standing)], [(7,)])
 
 
@@ -97,15 +97,15 @@ def test_records_that_do_not_answer_are_asked_again() -> None:
     firm(scene)
     records = Records(scene, None)
     assert records.closed() == []
-    (problem,) = records.look().problems
+    (problem,) = records.poll().problems
     assert problem == "how 1 promised job ended is not known yet: sacct took too long"
-    assert (records.asked, records.failures) == ([(7,)], 1), "not with every look"
+    assert (records.asked, records.failures) == ([(7,)], 1), "not with every poll"
     records.now = FIRST_RETRY_S
     assert (records.closed(), len(records.asked)) == ([], 2)
-    records.known = Ended.build(1, job=[7], end=[T0 + HOUR + 60])
+    records.known = Completions.build(1, job=[7], end=[T0 + HOUR + 60])
     records.now += 2 * FIRST_RETRY_S
     assert records.closed() == [(7, "missed")]
-    assert records.look().problems == ()
+    assert records.poll().problems == ()
 
 
 def test_records_that_never_answer_leave_the_end_unknown() -> None:
@@ -124,9 +124,9 @@ def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
     """They may learn of it late; after ten minutes its end counts as unknown."""
     scene = Scene()
     firm(scene)
-    records = Records(scene, Ended.build(0))
+    records = Records(scene, Completions.build(0))
     assert (records.closed(), records.closed(), records.asked) == ([], [], [(7,)])
-    assert records.look().problems == ()
+    assert records.poll().problems == ()
     while records.now < LATE_S:
         assert records.closed() == []
         records.now += REPEAT_S
@@ -138,14 +138,14 @@ def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
     scene = Scene()
     scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR)
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.look(T0 + 1, queued=((7, token),))
-    ended = Ended.build(1, job=[7], ending=np.array([Ending.FAILED], np.int8))
+    scene.poll(T0 + 1, queued=((7, token),))
+    completions = Completions.build(1, job=[7], status=np.array([CompletionStatus.FAILED], np.int8))
 
-    async def nobody(jobs: Sequence[int], since: float) -> Ended:
+    async def nobody(jobs: Sequence[int], since: float) -> Completions:
         raise AssertionError(jobs, since)
 
-    sight = Sight(T0 + 2, scene.cluster, ended=ended)
-    assert asyncio.run(CompletionLookup(nobody)(scene.site, sight)) is sight
+    observation = Observation(T0 + 2, scene.cluster, completions=completions)
+    assert asyncio.run(CompletionLookup(nobody)(scene.site, observation)) is observation
 
 
 def numbered(scene: Scene, job: int, now: float) -> str:
@@ -160,13 +160,17 @@ def numbered(scene: Scene, job: int, now: float) -> str:
 
 
 def test_a_held_job_is_promised_nothing_before_its_release() -> None:
-    """Its promise would be void at the first look; it is judged later instead."""
+    """Its promise would be void at the first poll; it is judged later instead."""
     scene = Scene()
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
     admission = AdmissionController(scene.chains.of(one), scene.settings, WORDS)
     submission = Submission(one, Edges.build(0), ANN, job=7, held=True)
     judged = admission.judge(scene.site, submission, "ann", T0)
-    assert (judged.verdict, judged.codes, judged.reply.parked) == ("defer", ("submit.held",), True)
+    assert (judged.verdict, judged.codes, judged.reply.deferred) == (
+        "defer",
+        ("submit.held",),
+        True,
+    )
     assert "when it is released" in judged.reply.text
     assert judged.site is scene.site
     plain = replace(submission, jobs=one.replace(deadline=np.array([np.inf])))
@@ -174,11 +178,11 @@ def test_a_held_job_is_promised_nothing_before_its_release() -> None:
 
 
 def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
-    """A batch system that numbers jobs before it asks shows them in the next look, or never."""
+    """A batch system that numbers jobs before it asks shows them in the next poll, or never."""
     scene = Scene()
     token = numbered(scene, 7, T0)
-    assert scene.look(T0 + 1).changed == (), "the look may have begun before the job was there"
-    (record,) = scene.look(T0 + 3).changed
+    assert scene.poll(T0 + 1).changed == (), "the poll may have begun before the job was there"
+    (record,) = scene.poll(T0 + 3).changed
     assert (record.token, record.standing, record.why) == (token, "withdrawn", NOT_TAKEN)
     assert (len(scene.site.snapshot.plan), len(scene.site.numbers)) == (0, 0)
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
@@ -188,11 +192,11 @@ def test_a_job_that_no_look_shows_is_asked_for_until_somebody_answers() -> None:
     """It may have run and ended: nobody knows yet that the batch system did not take it."""
     scene = Scene()
     numbered(scene, 7, T0)
-    records, sight = Records(scene, None), Sight(T0 + 3, scene.cluster)
-    settled = settle(scene.site, records.look(sight), scene.rules, sight.time)
+    records, observation = Records(scene, None), Observation(T0 + 3, scene.cluster)
+    settled = settle(scene.site, records.poll(observation), scene.rules, observation.time)
     assert (records.asked, settled.changed) == ([(7,)], ())
-    records.known, records.now = Ended.build(0), FIRST_RETRY_S
-    (record,) = settle(settled.site, records.look(sight), scene.rules, T0 + 4).changed
+    records.known, records.now = Completions.build(0), FIRST_RETRY_S
+    (record,) = settle(settled.site, records.poll(observation), scene.rules, T0 + 4).changed
     assert record.why == NOT_TAKEN
 
 
@@ -201,7 +205,7 @@ def test_a_transaction_that_is_refused_counts_once() -> None:
     scene = Scene()
     for job in (7, 8, 9):
         numbered(scene, job, T0)
-    assert len(scene.look(T0 + 3).changed) == 3
+    assert len(scene.poll(T0 + 3).changed) == 3
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
 
@@ -209,8 +213,8 @@ def test_a_job_that_cannot_start_loses_its_promise() -> None:
     """Nodes are not kept for ever for a job that its own requirements keep off them."""
     scene = Scene()
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.look(T0 + 1, queued=((7, token),))
-    settled = scene.look(T0 + 2, queued=((7, token),), stuck=(7,))
+    scene.poll(T0 + 1, queued=((7, token),))
+    settled = scene.poll(T0 + 2, queued=((7, token),), stuck=(7,))
     assert [(r.standing, r.why) for r in settled.changed] == [("void", STUCK)]
     assert not len(scene.site.snapshot.plan)
 
@@ -219,10 +223,10 @@ def test_a_job_of_which_too_little_is_left_is_told_so() -> None:
     """Its promise is void; that its deadline is not seen any more is no deed of its user."""
     scene = Scene()
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.look(T0 + 1, queued=((7, token),))
+    scene.poll(T0 + 1, queued=((7, token),))
     lacks = "it needs 3 procs and has 2"
     less = {"deadline": np.inf}
-    settled = scene.look(T0 + 2, queued=((7, token),), problems={7: lacks}, changed=less)
+    settled = scene.poll(T0 + 2, queued=((7, token),), problems={7: lacks}, changed=less)
     assert [(r.standing, r.why) for r in settled.changed] == [("void", lacks)]
 
 
@@ -233,8 +237,8 @@ def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() ->
     for now, jobs in ((T0, (7, 8)), (T0 + 10, (9,))):
         tokens = [scene.submit(now, **asked).reply.token for _ in jobs]
         waiting = tuple(zip(jobs, tokens, strict=True))
-        scene.look(now + 1, queued=waiting)
-        scene.look(now + 2, queued=waiting, stuck=jobs)
+        scene.poll(now + 1, queued=waiting)
+        scene.poll(now + 2, queued=waiting, stuck=jobs)
     assert scene.site.unused_by(ANN, T0 + 12, "firm") == [T0 + 2, T0 + 12], "one a submission"
     assert scene.submit(T0 + 20, **asked).codes == ("submit.unused",)
 
@@ -243,7 +247,7 @@ def test_a_job_that_was_over_before_a_look_is_asked_for() -> None:
     """Its promise was kept, though nobody has seen it."""
     scene = Scene()
     token = numbered(scene, 7, T0)
-    told = Ended.build(1, job=[7], end=[T0 + 2], token=[token])
+    told = Completions.build(1, job=[7], end=[T0 + 2], token=[token])
     records = Records(scene, told)
     assert (records.closed(), records.asked) == ([(7, "kept")], [(7,)])
 
@@ -252,5 +256,5 @@ def test_a_job_that_is_seen_is_not_asked_for() -> None:
     """It becomes firm as any other."""
     scene = Scene()
     token = numbered(scene, 7, T0)
-    (record,) = scene.look(T0 + 3, queued=((7, token),)).changed
+    (record,) = scene.poll(T0 + 3, queued=((7, token),)).changed
     assert (record.id, record.standing, scene.site.numbers) == (7, "firm", {})

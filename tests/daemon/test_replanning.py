@@ -54,14 +54,14 @@ def two_lose_nodes(wall: float) -> Scene:
     """
     scene = Scene()
     busy = ((90, "", T0, T0 + 9 * RUN, (3,)),)
-    scene.look(T0, running=busy)
+    scene.poll(T0, running=busy)
     queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN),)
-    scene.look(T0 + 1, queued, busy)
+    scene.poll(T0 + 1, queued, busy)
     queued += (promised(scene, 8, size=1, wall_time=wall, deadline=T0 + 1.5 * RUN),)
-    scene.look(T0 + 2, queued, busy)
+    scene.poll(T0 + 2, queued, busy)
     plan = scene.site.snapshot.plan
     assert [plan.nodes_of(k).tolist() for k in range(2)] == [[0, 1], [2]]
-    scene.look(T0 + 3, queued, busy, down=(0, 2), shaken=(0,))
+    scene.poll(T0 + 3, queued, busy, down=(0, 2), flapping=(0,))
     return scene
 
 
@@ -72,7 +72,7 @@ def test_what_stays_on_a_lost_node_is_not_planned_over() -> None:
     assert not overlaps(plan)
     assert {job: record.standing for job, record in records.items()} == {7: "firm", 8: "firm"}
     assert start_of(scene, 8) == T0 + 3, "it is sure of its node, job 7 is not"
-    scene.look(T0 + 4, tuple((j, r.token) for j, r in records.items()), down=(2,))
+    scene.poll(T0 + 4, tuple((j, r.token) for j, r in records.items()), down=(2,))
     assert not overlaps(scene.site.snapshot.plan)
     assert set(scene.site.records) == {7, 8}
     assert np.isfinite(start_of(scene, 7)), "its node came back, and the fourth is free"
@@ -82,10 +82,10 @@ def test_what_fits_beside_it_does_not_touch_it() -> None:
     """Where the planner finds a plan around the job that waits for its node, both have theirs."""
     scene = Scene(nodes=3)
     queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 1.1 * RUN),)
-    scene.look(T0 + 1, queued)
+    scene.poll(T0 + 1, queued)
     queued += (promised(scene, 8, size=1, wall_time=RUN, deadline=T0 + 4 * RUN),)
-    scene.look(T0 + 2, queued)
-    scene.look(T0 + 3, queued, down=(0, 2), shaken=(0,))
+    scene.poll(T0 + 2, queued)
+    scene.poll(T0 + 3, queued, down=(0, 2), flapping=(0,))
     plan = scene.site.snapshot.plan
     assert not overlaps(plan)
     assert sorted(plan.entries.job.tolist()) == [7, 8]
@@ -93,7 +93,7 @@ def test_what_fits_beside_it_does_not_touch_it() -> None:
 
 def late(scene: Scene, at: float, queued: tuple[tuple[int, str], ...]) -> None:
     """Look `at` seconds after the first planned start: the jobs wait, and their nodes are free."""
-    scene.look(T0 + at, queued, leeway=LEEWAY)
+    scene.poll(T0 + at, queued, leeway=LEEWAY)
 
 
 def test_a_slow_controller_breaks_no_promise() -> None:
@@ -104,7 +104,7 @@ def test_a_slow_controller_breaks_no_promise() -> None:
         late(scene, at, queued)
         assert scene.site.records[7].standing == "firm"
         assert start_of(scene, 7) == T0
-    settled = scene.look(
+    settled = scene.poll(
         T0 + 61, (), ((7, queued[0][1], T0 + 60, T0 + 60 + RUN, (0,)),), leeway=LEEWAY
     )
     assert not [r for r in settled.changed if r.standing == "broken"]
@@ -138,7 +138,7 @@ def test_where_nothing_starts_late_it_is_planned_anew_as_ever() -> None:
     """Without leeway, as on HTCondor, 20 s are the end; so they are where nodes are not free."""
     scene = Scene(nodes=1)
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
-    scene.look(T0 + 25, queued)
+    scene.poll(T0 + 25, queued)
     assert 7 not in scene.site.records
 
 
@@ -146,9 +146,9 @@ def test_a_job_that_may_start_early_keeps_its_nodes() -> None:
     """Its reservation has begun, and its nodes came free early: nobody else is promised them."""
     scene = Scene(nodes=1, planner="edf")
     busy = ((90, "", T0, T0 + 100, (0,)),)
-    scene.look(T0, running=busy, leeway=LEEWAY)
+    scene.poll(T0, running=busy, leeway=LEEWAY)
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 4 * RUN),)
-    scene.look(T0 + 5, queued, busy, leeway=LEEWAY)
+    scene.poll(T0 + 5, queued, busy, leeway=LEEWAY)
     assert start_of(scene, 7) == T0 + 100
     other = {"uid": BOB, "size": 1, "wall_time": RUN, "deadline": T0 + 100 + RUN + 30}
     before = scene.site
@@ -156,21 +156,21 @@ def test_a_job_that_may_start_early_keeps_its_nodes() -> None:
     assert judged.verdict == "admit", "job 7 cannot start yet: it may be moved"
     scene.site = before
     judged = scene.submit(T0 + 45, **other)
-    assert judged.verdict == "reject", "job 7 may have started since the last look"
+    assert judged.verdict == "reject", "job 7 may have started since the last poll"
 
 
 def test_a_job_that_may_start_early_keeps_its_nodes_when_the_plan_is_mended() -> None:
     """Another job lost its node, and must not get that of one which may have started."""
     scene = Scene(nodes=2, planner="edf")
     busy = ((90, "", T0, T0 + 100, (0,)), (91, "", T0, T0 + 100, (1,)))
-    scene.look(T0, running=busy, leeway=LEEWAY)
+    scene.poll(T0, running=busy, leeway=LEEWAY)
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 5 * RUN),)
-    scene.look(T0 + 1, queued, busy, leeway=LEEWAY)
+    scene.poll(T0 + 1, queued, busy, leeway=LEEWAY)
     queued += (promised(scene, 8, size=1, wall_time=RUN, deadline=T0 + 4 * RUN),)
-    scene.look(T0 + 2, queued, busy, leeway=LEEWAY)
+    scene.poll(T0 + 2, queued, busy, leeway=LEEWAY)
     plan = scene.site.snapshot.plan
     lost = int(plan.nodes[plan.entries.job.tolist().index(8)])
-    scene.look(T0 + 50, queued, (busy[1 - lost],), down=(lost,), leeway=LEEWAY)
+    scene.poll(T0 + 50, queued, (busy[1 - lost],), down=(lost,), leeway=LEEWAY)
     assert start_of(scene, 7) == T0 + 100
     assert start_of(scene, 8) == T0 + 100 + RUN
     assert not overlaps(scene.site.snapshot.plan)
@@ -191,9 +191,9 @@ def test_where_many_are_late_the_plan_is_put_off(
         judged = scene.submit(T0, size=size, wall_time=3600.0, deadline=T0 + 3600.0 * hours)
         if judged.verdict == "admit":
             queued += ((10 + number, judged.reply.token),)
-    scene.look(T0 + 1, queued)
+    scene.poll(T0 + 1, queued)
     for at in (25, 30):
-        scene.look(T0 + at, queued)
+        scene.poll(T0 + at, queued)
         records, plan = scene.site.records, scene.site.snapshot.plan
         assert {job for job, _ in queued} <= records.keys()
         assert not overlaps(plan)
@@ -207,41 +207,41 @@ def test_where_many_are_late_the_plan_is_put_off(
         st.tuples(st.integers(1, 3), st.integers(1, 4), st.floats(1.0, 3.0)), min_size=2, max_size=6
     ),
     down=st.sets(st.integers(0, 4), min_size=1, max_size=4),
-    shaken=st.sets(st.integers(0, 4)),
+    flapping=st.sets(st.integers(0, 4)),
     at=st.sampled_from([3.0, 25.0, 80.0, 300.0]),
     leeway=st.sampled_from([0.0, LEEWAY]),
 )
 @example(
     jobs=[(1, 1, 1.0), (1, 2, 3.0), (2, 1, 1.0), (2, 1, 2.0)],
     down={0},
-    shaken={0, 1, 2},
+    flapping={0, 1, 2},
     at=300.0,
     leeway=0.0,
 )
 @example(
     jobs=[(1, 3, 2.3883830906962134), (3, 1, 1.0), (1, 1, 2.091928079339403), (1, 3, 1.0)],
     down={0},
-    shaken={0, 1, 2},
+    flapping={0, 1, 2},
     at=300.0,
     leeway=0.0,
 )
 @example(
     jobs=[(2, 2, 1.0), (2, 2, 2.0), (2, 2, 3.0), (2, 3, 1.0)],
     down={2},
-    shaken={0},
+    flapping={0},
     at=300.0,
     leeway=0.0,
 )
 def test_no_node_is_planned_twice(
-    jobs: list[tuple[int, int, float]], down: set[int], shaken: set[int], at: float, leeway: float
+    jobs: list[tuple[int, int, float]], down: set[int], flapping: set[int], at: float, leeway: float
 ) -> None:
     """Whatever is lost, late, or may come back."""
     scene = Scene(nodes=5)
     queued = scene.submit_all(jobs)
-    scene.look(T0 + 1, queued, leeway=leeway)
+    scene.poll(T0 + 1, queued, leeway=leeway)
     for later in (0.0, 5.0):
         here = tuple((job, r.token) for job, r in scene.site.records.items() if job < 100)
-        scene.look(T0 + at + later, here, down=tuple(down), shaken=tuple(shaken), leeway=leeway)
+        scene.poll(T0 + at + later, here, down=tuple(down), flapping=tuple(flapping), leeway=leeway)
         assert not overlaps(scene.site.snapshot.plan)
 
 
@@ -250,11 +250,11 @@ def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> Non
     """It ran, its node was lost, and nothing else is free: it has no entry, and is not broken."""
     scene = Scene(nodes=1, planner=planner)
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 3 * RUN),)
-    scene.look(T0 + 1, queued)
-    scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
-    scene.look(T0 + 30, queued, down=(0,), shaken=(0,))
+    scene.poll(T0 + 1, queued)
+    scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
+    scene.poll(T0 + 30, queued, down=(0,), flapping=(0,))
     assert scene.site.records[7].standing == "firm"
-    scene.look(T0 + 60, queued)
+    scene.poll(T0 + 60, queued)
     assert np.isfinite(start_of(scene, 7))
 
 
@@ -267,14 +267,14 @@ def test_an_insured_job_begins_again_on_the_spare_node() -> None:
     """Its node died under it a moment before its end; it is planned at once, and its user told."""
     scene = insured(3)
     queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN + 30),)
-    scene.look(T0 + 1, queued)
-    scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)),))
-    settled = scene.look(T0 + RUN, queued, down=(1,))
+    scene.poll(T0 + 1, queued)
+    scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)),))
+    settled = scene.poll(T0 + RUN, queued, down=(1,))
     assert not settled.changed
     (tell,) = [each for each in settled.actions if isinstance(each, Tell)]
     assert tell.job.tolist() == [7]
     assert "begins again, planned to start now, and is still promised" in tell.text[0]
-    again = scene.look(T0 + RUN + 1, queued, down=(1,))
+    again = scene.poll(T0 + RUN + 1, queued, down=(1,))
     assert not [each for each in again.actions if isinstance(each, Tell)], "once"
     plan = scene.site.snapshot.plan
     assert plan.entries.start.tolist() == [T0 + RUN]
@@ -285,10 +285,10 @@ def test_best_effort_on_the_spare_node_gives_way() -> None:
     """As few jobs as needed are requeued, the latest starters; however long they have run."""
     scene = insured(4)
     queued = (promised(scene, 7, size=2, wall_time=RUN, deadline=T0 + 2 * RUN + 30),)
-    scene.look(T0 + 1, queued)
+    scene.poll(T0 + 1, queued)
     others = tuple((90 + k, "", T0 - 50.0 + k, T0 + 9 * RUN, (k,)) for k in (2, 3))
-    scene.look(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)), *others))
-    settled = scene.look(T0 + RUN, queued, others, down=(1,))
+    scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)), *others))
+    settled = scene.poll(T0 + RUN, queued, others, down=(1,))
     assert not settled.changed
     (requeue,) = [each for each in settled.actions if isinstance(each, Requeue)]
     assert requeue.job.tolist() == [93]

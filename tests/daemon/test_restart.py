@@ -116,7 +116,7 @@ def test_a_plan_of_the_first_schema_keeps_its_nodes() -> None:
     records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
     scene.site = recovered(StoredState(records, plan, 1, states))
     scene.cluster = Cluster(Nodes.build(4, name=["a0", "n0", "n1", "n2"]))
-    scene.look(T0 + 1, queued=((7, token),))
+    scene.poll(T0 + 1, queued=((7, token),))
     assert scene.site.snapshot.plan.nodes.tolist() == (plan.nodes + 1).tolist()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 from test_replanning import RUN, overlaps, promised, start_of
 
-from rtsched.adapters.live import Ending
+from rtsched.adapters.live import CompletionStatus
 from rtsched.daemon.restarting import NO_ROOM, NOT_QUEUED, POLLS
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of
@@ -37,8 +37,8 @@ def site(nodes: int = 2, **more: Any) -> Scene:
 def running(scene: Scene, job: int, deadline: float, nodes: tuple[int, ...] = (0,)) -> str:
     """Have a job promised its deadline and started; return its token."""
     _, token = promised(scene, job, size=len(nodes), wall_time=RUN, deadline=deadline)
-    scene.look(T0 + 1, ((job, token),))
-    scene.look(T0 + 2, (), ((job, token, T0 + 2, T0 + 2 + RUN, nodes),))
+    scene.poll(T0 + 1, ((job, token),))
+    scene.poll(T0 + 2, (), ((job, token, T0 + 2, T0 + 2 + RUN, nodes),))
     return token
 
 
@@ -60,31 +60,31 @@ def test_it_begins_again_within_its_promise(planner: str) -> None:
     scene = site(planner=planner)
     token = running(scene, 7, T0 + 3 * RUN)
     failed = ((7, T0 + 60, TEMPFAIL),)
-    settled = scene.look(T0 + 61, failed=failed, requeue_delay=DELAY)
+    settled = scene.poll(T0 + 61, failed=failed, requeue_delay=DELAY)
     assert not settled.changed
     assert restarts(settled) == [7]
     assert not told(settled), "the batch system may still say no"
     assert start_of(scene, 7) == T0 + 61 + DELAY
     late = {"begin": T0 + 62 + DELAY}
-    settled = scene.look(T0 + 62, ((7, token),), requeue_delay=DELAY, changed=late)
+    settled = scene.poll(T0 + 62, ((7, token),), requeue_delay=DELAY, changed=late)
     assert not restarts(settled)
     assert "begins again, planned to start at" in told(settled)[7]
     assert "lost" not in told(settled)[7]
     assert start_of(scene, 7) == T0 + 61 + DELAY
-    assert not told(scene.look(T0 + 63, ((7, token),), changed=late)), "once"
+    assert not told(scene.poll(T0 + 63, ((7, token),), changed=late)), "once"
     assert start_of(scene, 7) == T0 + 61 + DELAY
     began = T0 + 61 + DELAY
-    scene.look(began, (), ((7, token, began, began + RUN, (0,)),))
-    ended = ((7, began + RUN, Ending.COMPLETED),)
-    (record,) = scene.look(began + RUN + 1, ended=ended).changed
+    scene.poll(began, (), ((7, token, began, began + RUN, (0,)),))
+    completions = ((7, began + RUN, CompletionStatus.COMPLETED),)
+    (record,) = scene.poll(began + RUN + 1, completions=completions).changed
     assert record.standing == "kept"
 
 
 def test_its_nodes_are_promised_to_nobody_else_meanwhile() -> None:
-    """From the look that showed its failure on."""
+    """From the poll that showed its failure on."""
     scene = site(nodes=1)
     running(scene, 7, T0 + 2 * RUN)
-    scene.look(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),), requeue_delay=DELAY)
+    scene.poll(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),), requeue_delay=DELAY)
     judged = scene.submit(T0 + 61, uid=BOB, wall_time=RUN, deadline=T0 + 1.8 * RUN, size=1)
     assert judged.verdict == "reject"
 
@@ -93,12 +93,12 @@ def test_where_all_of_its_run_does_not_fit_it_is_closed() -> None:
     """The time that the batch system puts it off counts."""
     scene = site()
     running(scene, 7, T0 + 60 + RUN + DELAY)
-    settled = scene.look(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),), requeue_delay=DELAY)
+    settled = scene.poll(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),), requeue_delay=DELAY)
     (record,) = settled.changed
     assert (record.standing, restarts(settled)) == ("withdrawn", [])
     assert record.why == f"the job failed with exit code 75 before its deadline, and {NO_ROOM}"
     assert not scene.site.records
-    assert not scene.look(T0 + 62, failed=((7, T0 + 60, TEMPFAIL),)).changed
+    assert not scene.poll(T0 + 62, failed=((7, T0 + 60, TEMPFAIL),)).changed
 
 
 def test_nobody_s_promise_breaks_for_it() -> None:
@@ -107,8 +107,8 @@ def test_nobody_s_promise_breaks_for_it() -> None:
     token = running(scene, 7, T0 + 2.4 * RUN)
     queued = (promised(scene, 8, size=1, wall_time=RUN, deadline=T0 + 2.2 * RUN),)
     run = ((7, token, T0 + 2, T0 + 2 + RUN, (0,)),)
-    scene.look(T0 + 3, queued, run)
-    settled = scene.look(T0 + 0.5 * RUN, queued, failed=((7, T0 + 0.5 * RUN - 1, TEMPFAIL),))
+    scene.poll(T0 + 3, queued, run)
+    settled = scene.poll(T0 + 0.5 * RUN, queued, failed=((7, T0 + 0.5 * RUN - 1, TEMPFAIL),))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "withdrawn")]
     assert set(scene.site.records) == {8}
 
@@ -130,7 +130,7 @@ def test_any_other_end_closes_the_promise(code: int, before: int, end: float) ->
     for scene in (site(), Scene(nodes=2)):
         running(scene, 7, T0 + 3 * RUN)
         now = np.nanmax([end, T0 + 60]) + 1
-        settled = scene.look(now, failed=((7, end, code),), restarts=before)
+        settled = scene.poll(now, failed=((7, end, code),), restarts=before)
         assert not restarts(settled)
         (record,) = settled.changed
         standings.append((record.standing, record.why))
@@ -141,7 +141,7 @@ def test_a_site_that_names_no_codes_starts_nothing_again() -> None:
     """The default."""
     scene = Scene(nodes=2)
     running(scene, 7, T0 + 3 * RUN)
-    settled = scene.look(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),))
+    settled = scene.poll(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),))
     assert not restarts(settled)
     assert [r.standing for r in settled.changed] == ["withdrawn"]
 
@@ -151,12 +151,12 @@ def test_a_batch_system_that_does_not_queue_it_again() -> None:
     scene = site()
     running(scene, 7, T0 + 9 * RUN)
     failed = ((7, T0 + 60, TEMPFAIL),)
-    for look in range(POLLS):
-        settled = scene.look(T0 + 61 + look, failed=failed, requeue_delay=DELAY)
+    for poll in range(POLLS):
+        settled = scene.poll(T0 + 61 + poll, failed=failed, requeue_delay=DELAY)
         assert restarts(settled) == [7]
         assert start_of(scene, 7) == T0 + 61 + DELAY
         assert EventKind.REJECTED not in settled.events.rows.kind.tolist()
-    settled = scene.look(T0 + 61 + POLLS, failed=failed, requeue_delay=DELAY)
+    settled = scene.poll(T0 + 61 + POLLS, failed=failed, requeue_delay=DELAY)
     (record,) = settled.changed
     assert (record.standing, restarts(settled)) == ("withdrawn", [])
     assert record.why.endswith(NOT_QUEUED)
@@ -165,12 +165,12 @@ def test_a_batch_system_that_does_not_queue_it_again() -> None:
 
 
 def test_a_job_that_nobody_saw_before_it_failed() -> None:
-    """It was submitted, ran and failed between two looks."""
+    """It was submitted, ran and failed between two polls."""
     scene = site()
     judged = scene.submit(T0, size=1, wall_time=RUN, deadline=T0 + 3 * RUN)
     token = judged.reply.token
-    scene.look(T0 + 3, ((7, token),))
-    settled = scene.look(T0 + 5, failed=((7, T0 + 4, TEMPFAIL),), requeue_delay=DELAY)
+    scene.poll(T0 + 3, ((7, token),))
+    settled = scene.poll(T0 + 5, failed=((7, T0 + 4, TEMPFAIL),), requeue_delay=DELAY)
     assert restarts(settled) == [7]
     assert scene.site.records[7].standing == "firm"
     assert start_of(scene, 7) == T0 + 5 + DELAY
@@ -180,7 +180,7 @@ def test_a_job_that_the_batch_system_queues_again_by_itself() -> None:
     """As Slurm's RequeueExit and HTCondor's max_retries have it: promised and planned as before."""
     scene = Scene(nodes=1)
     token = running(scene, 7, T0 + 3 * RUN)
-    settled = scene.look(T0 + 61, ((7, token),), changed={"begin": T0 + 60 + DELAY})
+    settled = scene.poll(T0 + 61, ((7, token),), changed={"begin": T0 + 60 + DELAY})
     assert not settled.changed
     assert scene.site.records[7].standing == "firm"
     assert "the job begins again" in told(settled)[7]
@@ -209,7 +209,7 @@ def test_no_promise_breaks_and_no_node_is_planned_twice(
     """Whichever of the jobs that run fail at a time."""
     scene = site(nodes=5)
     queued = scene.submit_all(jobs)
-    scene.look(T0 + 1, queued)
+    scene.poll(T0 + 1, queued)
     plan, tokens = scene.site.snapshot.plan, dict(queued)
     mine = np.isin(plan.entries.job, list(tokens))  # not an offer that is held
     first = np.flatnonzero(mine & (plan.entries.start <= T0 + 1)).tolist()
@@ -226,13 +226,13 @@ def test_no_promise_breaks_and_no_node_is_planned_twice(
     )
     over = {int(plan.entries.job[row]) for row in first} - {run[0] for run in runs}
     queued = tuple(each for each in queued if each[0] not in {r[0] for r in runs} | over)
-    done = tuple((job, T0 + 90.0, Ending.COMPLETED) for job in over)
+    done = tuple((job, T0 + 90.0, CompletionStatus.COMPLETED) for job in over)
     fail = data.draw(st.sets(st.sampled_from([run[0] for run in runs]))) if runs else set()
     left = tuple(run for run in runs if run[0] not in fail)
     failed = tuple((job, T0 + at, TEMPFAIL) for job in sorted(fail))
-    scene.look(T0 + at - 1, queued, runs, done)
+    scene.poll(T0 + at - 1, queued, runs, done)
     safe = set(scene.site.records) - fail
-    settled = scene.look(T0 + at, queued, left, done, failed=failed, requeue_delay=delay)
+    settled = scene.poll(T0 + at, queued, left, done, failed=failed, requeue_delay=delay)
     lost = {r.id for r in settled.changed}
     assert not overlaps(scene.site.snapshot.plan)
     again = set(restarts(settled))

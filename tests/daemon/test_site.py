@@ -1,4 +1,4 @@
-"""What the daemon makes of submissions and looks."""
+"""What the daemon makes of submissions and polls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scene import ANN, BOB, T0, Scene
 
-from rtsched.adapters.live import FIRST_OWN_ID, Ending
+from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
@@ -20,9 +20,9 @@ HOUR = 3600.0
 
 
 def promised(scene: Scene, job: int = 7, **asked: object) -> str:
-    """Have a job promised and shown by a look; return its token."""
+    """Have a job promised and shown by a poll; return its token."""
     token = scene.submit(**asked).reply.token
-    scene.look(T0 + 1, queued=((job, token),))
+    scene.poll(T0 + 1, queued=((job, token),))
     return token
 
 
@@ -71,7 +71,7 @@ def test_an_offer_lapses() -> None:
     scene = Scene(nodes=2)
     scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
     refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
-    settled = scene.look(T0 + 60)
+    settled = scene.poll(T0 + 60)
     assert {r.standing for r in settled.changed} == {"lapsed"}
     assert (
         scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 60).verdict
@@ -105,7 +105,7 @@ def test_an_offer_is_for_the_same_predecessors() -> None:
     (last,) = scene.site.of_user(ANN, "provisional")
     assert scene.site.links.before.tolist() == [7]
     assert scene.site.links.after.tolist() == [last.id]
-    scene.look(T0 + 4, queued=((7, token), (8, last.token)))
+    scene.poll(T0 + 4, queued=((7, token), (8, last.token)))
     assert scene.site.records[8].standing == "firm"
 
 
@@ -121,7 +121,7 @@ def test_an_admission_becomes_firm() -> None:
     """The token in the queue gives the promise its job id, in ledger and plan."""
     scene = Scene()
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
-    settled = scene.look(T0 + 1, queued=((7, token),))
+    settled = scene.poll(T0 + 1, queued=((7, token),))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "firm")]
     assert scene.site.snapshot.plan.entries.job.tolist() == [7]
     assert scene.site.snapshot.queued.id.tolist() == [7]
@@ -133,7 +133,7 @@ def test_a_copied_token_gains_nothing(copied: bool) -> None:
     """Another user's job with an admission's token, or an unknown one, is an ordinary job."""
     scene = Scene()
     real = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
-    scene.look(T0 + 1, queued=((8, real if copied else "forged"),), uid=BOB)
+    scene.poll(T0 + 1, queued=((8, real if copied else "forged"),), uid=BOB)
     assert scene.site.records[FIRST_OWN_ID].standing == "provisional"
     assert 8 not in scene.site.records
 
@@ -142,7 +142,7 @@ def test_an_admission_lapses_without_a_job() -> None:
     """Slurm may refuse a job after us: its admission ends by itself, and frees its room."""
     scene = Scene(nodes=2)
     scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
-    settled = scene.look(T0 + 61)
+    settled = scene.poll(T0 + 61)
     assert [r.standing for r in settled.changed] == ["lapsed"]
     assert not scene.site.records
     assert not len(scene.site.snapshot.plan)
@@ -151,27 +151,27 @@ def test_an_admission_lapses_without_a_job() -> None:
 @pytest.mark.parametrize(
     ("end", "ending", "standing"),
     [
-        (HOUR - 1, Ending.COMPLETED, "kept"),
-        (HOUR + 0.5, Ending.COMPLETED, "kept"),
-        (HOUR + 5, Ending.COMPLETED, "missed"),
-        (HOUR - 1, Ending.OWN_LIMIT, "own-limit"),
-        (10, Ending.FAILED, "withdrawn"),
-        (10, Ending.NODE_LOST, "missed"),
-        (HOUR, Ending.DEADLINE, "missed"),
+        (HOUR - 1, CompletionStatus.COMPLETED, "kept"),
+        (HOUR + 0.5, CompletionStatus.COMPLETED, "kept"),
+        (HOUR + 5, CompletionStatus.COMPLETED, "missed"),
+        (HOUR - 1, CompletionStatus.OWN_LIMIT, "own-limit"),
+        (10, CompletionStatus.FAILED, "withdrawn"),
+        (10, CompletionStatus.NODE_LOST, "missed"),
+        (HOUR, CompletionStatus.DEADLINE, "missed"),
     ],
 )
-def test_how_promises_end(end: float, ending: Ending, standing: str) -> None:
+def test_how_promises_end(end: float, ending: CompletionStatus, standing: str) -> None:
     """A promise is kept, missed, or ended by its user or its own limit; each is counted apart."""
     scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
-    scene.look(T0 + 2, running=((7, token, T0 + 1, T0 + 601, (0, 1)),))
-    settled = scene.look(T0 + HOUR + 9, ended=((7, T0 + end, ending),))
+    scene.poll(T0 + 2, running=((7, token, T0 + 1, T0 + 601, (0, 1)),))
+    settled = scene.poll(T0 + HOUR + 9, completions=((7, T0 + end, ending),))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, standing)]
     assert not scene.site.records
 
 
 @pytest.mark.parametrize(
-    ("look", "why"),
+    ("poll", "why"),
     [
         ({"changed": {"deadline": np.inf}}, "its deadline was taken away or put off"),
         ({"changed": {"deadline": T0 + HOUR + 60}}, "its deadline was taken away or put off"),
@@ -184,12 +184,12 @@ def test_how_promises_end(end: float, ending: Ending, standing: str) -> None:
         ({"edges": ((9, 7),)}, "it waits for other jobs than it was promised with"),
     ],
 )
-def test_a_job_that_is_changed_loses_its_promise(look: dict[str, object], why: str) -> None:
+def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: str) -> None:
     """What a promise rests on may not change behind it; what the batch system changes may."""
     scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     other = (9, "", T0 - 500, T0 + 1000, (3,))
-    settled = scene.look(T0 + 2, queued=((7, token),), running=(other,), **look)
+    settled = scene.poll(T0 + 2, queued=((7, token),), running=(other,), **poll)
     assert [(r.id, r.standing, r.why) for r in settled.changed] == (
         [(7, "void", why)] if why else []
     )
@@ -215,10 +215,10 @@ def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
     """Other nodes give a job another part of the pool; that is no doing of its user's."""
     parts = {asked: (0, 1, 2, 3), str(changed["partition"]): (0, 1)}
     scene = Scene()
-    scene.look(T0 + 1, partitions=parts)
+    scene.poll(T0 + 1, partitions=parts)
     given = {"wall_time": 60.0, "deadline": T0 + HOUR, "partition": asked, "cores": np.int32(1)}
     token = scene.submit(T0 + 1, size=1, **given).reply.token
-    settled = scene.look(T0 + 2, queued=((7, token),), changed=changed)
+    settled = scene.poll(T0 + 2, queued=((7, token),), changed=changed)
     assert [r.standing for r in settled.changed] == [standing]
     if standing == "firm" and changed["partition"]:
         assert settled.site.row(7).texts("partition") == [changed["partition"]]
@@ -229,7 +229,7 @@ def test_another_qos_is_no_change_where_none_was_named() -> None:
     for named, standing in ((None, "firm"), ("normal", "firm"), ("high", "void")):
         scene = Scene()
         token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR, qos=named).reply.token
-        settled = scene.look(T0 + 1, queued=((7, token),), changed={"qos": "normal"})
+        settled = scene.poll(T0 + 1, queued=((7, token),), changed={"qos": "normal"})
         assert [r.standing for r in settled.changed] == [standing]
 
 
@@ -239,15 +239,15 @@ def test_a_dependency_is_no_change_where_it_was_promised() -> None:
     first = promised(scene, size=1, wall_time=600.0, deadline=T0 + HOUR)
     second = scene.submit(T0 + 1, size=1, wall_time=600.0, deadline=T0 + HOUR, after=7)
     waiting = ((7, first), (8, second.reply.token))
-    scene.look(T0 + 2, queued=waiting, edges=((7, 8),))
-    settled = scene.look(T0 + 3, queued=waiting, edges=((7, 8),))
+    scene.poll(T0 + 2, queued=waiting, edges=((7, 8),))
+    settled = scene.poll(T0 + 3, queued=waiting, edges=((7, 8),))
     kept = states_to_store(scene.site, stateful=True)
     records, snapshot = tuple(scene.site.records.values()), scene.site.snapshot
     scene.site = recovered(StoredState(records, snapshot.plan, snapshot.version, kept))
-    again = scene.look(T0 + 4, queued=waiting, edges=((7, 8),))
+    again = scene.poll(T0 + 4, queued=waiting, edges=((7, 8),))
     assert not settled.changed
     assert not again.changed
-    (void,) = scene.look(T0 + 5, queued=waiting, edges=((7, 8), (9, 7))).changed
+    (void,) = scene.poll(T0 + 5, queued=waiting, edges=((7, 8), (9, 7))).changed
     assert (void.id, void.standing) == (7, "void")
 
 
@@ -256,7 +256,7 @@ def test_a_dead_node_moves_the_plan() -> None:
     scene = Scene(nodes=4)
     promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     token = next(iter(scene.site.records.values())).token
-    scene.look(T0 + 2, queued=((7, token),), down=(0,))
+    scene.poll(T0 + 2, queued=((7, token),), down=(0,))
     plan = scene.site.snapshot.plan
     assert 0 not in plan.nodes.tolist()
     assert plan.entries.job.tolist() == [7]
@@ -265,11 +265,11 @@ def test_a_dead_node_moves_the_plan() -> None:
 def test_a_partition_that_loses_a_node_moves_the_plan() -> None:
     """A promise is planned on the nodes that its partition has now; so is the next submission."""
     scene = Scene(nodes=4)
-    scene.look(T0, partitions={"short": (0, 1), "long": (2, 3)})
+    scene.poll(T0, partitions={"short": (0, 1), "long": (2, 3)})
     asked = {"size": 2, "wall_time": 600.0, "partition": "short"}
     token = promised(scene, deadline=T0 + HOUR, **asked)
     assert scene.site.snapshot.plan.nodes.tolist() == [0, 1]
-    scene.look(T0 + 2, queued=((7, token),), partitions={"short": (1, 2), "long": (3,)})
+    scene.poll(T0 + 2, queued=((7, token),), partitions={"short": (1, 2), "long": (3,)})
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
     assert scene.site.records[7].standing == "firm"
     refused = scene.submit(T0 + 3, partition="long", size=2, wall_time=60.0, deadline=T0 + HOUR)
@@ -284,7 +284,7 @@ def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     """Where too few nodes are left the promise is broken before its deadline; its user is told."""
     scene = Scene(nodes=2)
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
-    settled = scene.look(T0 + 2, queued=((7, token),), down=(0,))
+    settled = scene.poll(T0 + 2, queued=((7, token),), down=(0,))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
     assert [type(action) for action in settled.actions] == [Reserve, Tell]
     assert settled.actions[1].text == (TOLD,)
@@ -298,31 +298,31 @@ def test_a_node_that_may_come_back_breaks_no_promise_yet() -> None:
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     lost = {"queued": ((7, token),), "down": (0, 1)}
     for later in (2, 3):
-        settled = scene.look(T0 + later, **lost, shaken=(0, 1))
+        settled = scene.poll(T0 + later, **lost, flapping=(0, 1))
         assert settled.changed == ()
         assert scene.site.snapshot.plan.entries.job.tolist() == [7]
     judged = scene.submit(T0 + 4, uid=BOB, size=1, wall_time=600.0, deadline=T0 + HOUR)
     assert judged.verdict == "reject", "nobody knows yet what is left"
     assert "job 7 would miss" in judged.reply.text
-    scene.look(T0 + 5, queued=((7, token),), down=(0,), shaken=(0,))
+    scene.poll(T0 + 5, queued=((7, token),), down=(0,), flapping=(0,))
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
-    settled = scene.look(T0 + 7, **lost)
+    settled = scene.poll(T0 + 7, **lost)
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
 
 
 @pytest.mark.parametrize(("uid", "later", "told"), [(ANN, 2, [7]), (BOB, 2, []), (ANN, 90, [])])
 def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told: list[int]) -> None:
-    """A node may die between the prompt and the first look at the job; its user hears of it."""
+    """A node may die between the prompt and the first poll at the job; its user hears of it."""
     scene = Scene(nodes=2)
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
-    settled = scene.look(T0 + 1, down=(0,))
+    settled = scene.poll(T0 + 1, down=(0,))
     assert [r.standing for r in settled.changed] == ["broken"]
     assert not [a for a in settled.actions if isinstance(a, Tell)]
-    settled = scene.look(T0 + later, queued=((7, token),), down=(0,), uid=uid)
+    settled = scene.poll(T0 + later, queued=((7, token),), down=(0,), uid=uid)
     tells = [a for a in settled.actions if isinstance(a, Tell)]
     assert [job for a in tells for job in a.job.tolist()] == told
     assert {text for a in tells for text in a.text} <= {TOLD}
-    again = scene.look(T0 + later + 1, queued=((7, token),), down=(0,), uid=uid)
+    again = scene.poll(T0 + later + 1, queued=((7, token),), down=(0,), uid=uid)
     assert not [a for a in again.actions if isinstance(a, Tell)]
 
 
@@ -331,7 +331,7 @@ def test_a_late_starter_gives_way() -> None:
     scene = Scene(nodes=2)
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
     slipped = (9, "", T0 + 1, T0 + 5000, (1,))
-    settled = scene.look(T0 + 2, queued=((7, token),), running=(slipped,))
+    settled = scene.poll(T0 + 2, queued=((7, token),), running=(slipped,))
     _, action = settled.actions
     assert isinstance(action, Requeue)
     assert action.job.tolist() == [9]
@@ -346,18 +346,18 @@ def test_only_what_is_in_the_way_is_requeued() -> None:
         (5, "", T0 - 500, T0 + 100, (1, 2)),
         (6, "", T0 - 500, T0 + 5000, (3,)),
     )
-    scene.look(T0, running=before)
+    scene.poll(T0, running=before)
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + 750).reply.token
-    scene.look(T0 + 1, queued=((7, token),), running=before)
+    scene.poll(T0 + 1, queued=((7, token),), running=before)
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
     slipped = (
         (9, "", T0 + 3, T0 + 5000, (1,)),
         (10, "", T0 + 3, T0 + 50, (2,)),
         (11, "", T0 + 3, T0 + 5000, (3,)),
     )
-    over = tuple((job, T0 + 2, Ending.COMPLETED) for job in (5, 6))
+    over = tuple((job, T0 + 2, CompletionStatus.COMPLETED) for job in (5, 6))
     running = (before[0], *slipped)
-    settled = scene.look(T0 + 4, queued=((7, token),), running=running, ended=over)
+    settled = scene.poll(T0 + 4, queued=((7, token),), running=running, completions=over)
     requeued = [a.job.tolist() for a in settled.actions if isinstance(a, Requeue)]
     assert requeued == [[9]]
 
@@ -367,7 +367,7 @@ def test_a_job_that_has_run_long_is_left_alone() -> None:
     scene = Scene(nodes=2)
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
     old = (9, "", T0 - 500, T0 + 5000, (1,))
-    settled = scene.look(T0 + 2, queued=((7, token),), running=(old,))
+    settled = scene.poll(T0 + 2, queued=((7, token),), running=(old,))
     assert [r.standing for r in settled.changed] == ["broken"]
 
 
@@ -375,17 +375,19 @@ def test_an_early_end_pulls_the_plan_forward() -> None:
     """When nodes come free early, what is planned on them starts earlier."""
     scene = Scene(nodes=2)
     busy = (9, "", T0 - 10, T0 + 1000, (0, 1))
-    scene.look(T0, running=(busy,))
+    scene.poll(T0, running=(busy,))
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
-    scene.look(T0 + 1, queued=((7, token),), running=(busy,))
+    scene.poll(T0 + 1, queued=((7, token),), running=(busy,))
     assert scene.site.snapshot.plan.entries.start.tolist() == [T0 + 1000]
-    scene.look(T0 + 50, queued=((7, token),), ended=((9, T0 + 49, Ending.COMPLETED),))
+    scene.poll(
+        T0 + 50, queued=((7, token),), completions=((9, T0 + 49, CompletionStatus.COMPLETED),)
+    )
     assert scene.site.snapshot.plan.entries.start.tolist() == [T0 + 50]
 
 
 @pytest.mark.parametrize("planner", ["edf", "mcdf", "spare"])
 def test_what_may_be_starting_is_not_moved_for_a_new_job(planner: str) -> None:
-    """Since the look the batch system may have started the first one: the second comes after it."""
+    """Since the poll the batch system may have started the first one: the second comes after it."""
     scene = Scene(nodes=2, planner=planner)
     promised(scene, size=2, wall_time=600.0, deadline=T0 + 3 * HOUR)
     haste = {"size": 2, "wall_time": 600.0, "now": T0 + 2}
@@ -411,17 +413,17 @@ def test_spare_is_planned_anew_too() -> None:
     scene = Scene(nodes=3, planner="spare")
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     down = int(scene.site.snapshot.plan.nodes[0])
-    scene.look(T0 + 2, queued=((7, token),), down=(down,))
+    scene.poll(T0 + 2, queued=((7, token),), down=(down,))
     assert down not in scene.site.snapshot.plan.nodes.tolist()
     assert scene.site.records[7].standing == "firm"
 
 
 def test_events_between_looks() -> None:
-    """What is new between two looks is told in order of time; who left unrun counts as rejected."""
+    """What is new between two polls is told in order of time; who left unrun counts as rejected."""
     scene = Scene()
-    first = scene.look(T0 + 1, queued=((1, ""), (2, "")))
-    second = scene.look(T0 + 5, running=((1, "", T0 + 3, T0 + 100, (0,)),))
-    third = scene.look(T0 + 9, ended=((1, T0 + 8, Ending.COMPLETED),))
+    first = scene.poll(T0 + 1, queued=((1, ""), (2, "")))
+    second = scene.poll(T0 + 5, running=((1, "", T0 + 3, T0 + 100, (0,)),))
+    third = scene.poll(T0 + 9, completions=((1, T0 + 8, CompletionStatus.COMPLETED),))
     told = [
         [(EventKind(k).name, int(j), t - T0) for k, j, t in rows]
         for rows in (
@@ -446,7 +448,7 @@ def test_a_daemon_that_starts_anew_remembers() -> None:
     kept = StoredState(records, plan, scene.site.snapshot.version, states, names)
     before, scene.site = scene.site, recovered(kept)
     assert scene.site.records == before.records
-    settled = scene.look(T0 + 2, queued=((7, token),))
+    settled = scene.poll(T0 + 2, queued=((7, token),))
     assert not settled.changed
     assert not len(settled.events)
     assert scene.site.snapshot.plan.entries.start.tolist() == [T0]
@@ -485,20 +487,20 @@ def test_a_chain_submitted_in_one_breath_is_planned_in_order() -> None:
         tokens.append(judged.reply.token)
     plan = scene.site.snapshot.plan
     assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
-    scene.look(T0 + 1, queued=((41, tokens[0]),))
+    scene.poll(T0 + 1, queued=((41, tokens[0]),))
     assert scene.site.links.before.tolist() == [41]
     assert sorted(scene.site.snapshot.plan.entries.start.tolist())[1] >= T0 + 600
-    scene.look(T0 + 2, queued=((41, tokens[0]), (42, tokens[1])))
+    scene.poll(T0 + 2, queued=((41, tokens[0]), (42, tokens[1])))
     assert len(scene.site.links) == 0
 
 
 def test_nothing_is_promised_behind_a_job_that_nobody_knows() -> None:
-    """A best-effort job that no look has shown may still wait for hours."""
+    """A best-effort job that no poll has shown may still wait for hours."""
     scene = Scene(planner="spare")
     judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.codes == ("submit.unseen",)
     assert "job 41" in judged.reply.text
-    scene.look(T0 + 1, ended=((41, T0, Ending.COMPLETED),))
+    scene.poll(T0 + 1, completions=((41, T0, CompletionStatus.COMPLETED),))
     judged = scene.submit(T0 + 2, size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.verdict == "admit"
 
@@ -524,13 +526,13 @@ def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
     for k in (0, 100):
         judged = scene.submit(T0 + k, deadline=T0 + k + 700, **asked)
         assert judged.verdict == "admit"
-        assert [r.standing for r in scene.look(T0 + k + 61).changed] == ["lapsed"]
+        assert [r.standing for r in scene.poll(T0 + k + 61).changed] == ["lapsed"]
     refused = scene.submit(T0 + 200, deadline=T0 + 2 * HOUR, **asked)
     assert refused.codes == ("submit.unused",)
     assert "2 in the last hour; try again in 58 min" in refused.reply.text
     assert scene.submit(T0 + 200, **asked).verdict == "pass"
     assert scene.submit(T0 + 200, BOB, deadline=T0 + HOUR, **asked).verdict == "admit"
-    scene.look(T0 + 270)
+    scene.poll(T0 + 270)
     again = scene.submit(T0 + 62 + HOUR, deadline=T0 + 2 * HOUR, **asked)
     assert again.verdict == "admit"
 
@@ -565,14 +567,14 @@ def test_a_job_without_a_number_is_just_the_job() -> None:
 def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
     """Where the batch system shows fewer parts than were promised, no plan counts on more."""
     scene = Scene()
-    scene.look(T0 + 1, partitions={"/1/1": (0, 1, 2, 3)})
+    scene.poll(T0 + 1, partitions={"/1/1": (0, 1, 2, 3)})
     load = {"kind": np.int8(Kind.DIVISIBLE), "sigma": 100.0, "cms": 0.1, "cps": 1.0}
     sizes = {"size": 1, "size_min": np.int32(1), "size_max": np.int32(4)}
     given = {**load, **sizes, "wall_time": 200.0, "deadline": T0 + HOUR, "partition": "/1/1"}
     token = scene.submit(T0 + 1, **given).reply.token
-    scene.look(T0 + 2, queued=((7, token),), changed={"size_max": np.int32(2)})
+    scene.poll(T0 + 2, queued=((7, token),), changed={"size_max": np.int32(2)})
     assert scene.site.row(7).size_max.tolist() == [2]
-    scene.look(T0 + 3, queued=((7, token),), changed={"size_max": np.int32(3)})
+    scene.poll(T0 + 3, queued=((7, token),), changed={"size_max": np.int32(3)})
     assert scene.site.row(7).size_max.tolist() == [2], "parts do not come back"
 
 
@@ -583,10 +585,10 @@ def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
     asked = {"size": 2, "wall_time": 600.0, "deadline": T0 + HOUR}
     lost = promised(scene, **asked)
     if by == "another":
-        settled = scene.look(T0 + 5, queued=((7, lost),), uid=BOB)
+        settled = scene.poll(T0 + 5, queued=((7, lost),), uid=BOB)
     else:
         token = scene.submit(T0 + 4, **asked).reply.token if by == "admitted" else "unjudged"
-        settled = scene.look(T0 + 5, queued=((7, token),))
+        settled = scene.poll(T0 + 5, queued=((7, token),))
     closed = {r.token: (r.standing, r.why) for r in settled.changed}[lost]
     assert closed == ("unknown", RENUMBERED)
     entries = scene.site.snapshot.plan.entries.job.tolist()

@@ -109,7 +109,7 @@ def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: Runnin
         job = Jobs.build(
             1, id=[1], submit=[NOW], wall_time=[60.0], deadline=[NOW + 3600.0], user=["ann"]
         )
-        running.show(queued=job, marks=Marks.build(1, job=[1], uid=[ANN], parked=yes, held=yes))
+        running.show(queued=job, marks=Marks.build(1, job=[1], uid=[ANN], deferred=yes, held=yes))
         running.store.commit = fail  # type: ignore[method-assign,assignment]
         await running.daemon.cycle()
         assert running.standings() == []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from testbed import Box
 
-    from rtsched.adapters.live import Change, Done, Ended, Sight
+    from rtsched.adapters.live import Change, Completions, Done, Observation
     from rtsched.model.actions import Action
 
 _FAR_SIDE = """
@@ -59,11 +59,11 @@ class Remote:
         """Kill it, as nobody expects."""
         self._process.kill()
 
-    def look(self) -> Sight:
-        """Return what a look shows."""
+    def poll(self) -> Observation:
+        """Return what a poll shows."""
         return self._call("look")
 
-    def ended(self, *jobs: int, since: float = -math.inf) -> Ended:
+    def find_completions(self, *jobs: int, since: float = -math.inf) -> Completions:
         """Return how jobs ended, by the batch system's records."""
         return self._call("ended", jobs, since)
 
@@ -77,7 +77,7 @@ class Remote:
 
     def apply(self, *actions: Action) -> Sequence[Done]:
         """Look, and carry out what actions come to."""
-        self.look()
+        self.poll()
         return self.carry_out(self.changes(*actions))
 
     def _send(self, message: object) -> None:

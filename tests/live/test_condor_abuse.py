@@ -18,7 +18,7 @@ from promised_pool import LivePool, live_pool, submit_file, within
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.shape import OURS, WISHES
+from rtsched.adapters.condor.requirements import OURS, WISHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

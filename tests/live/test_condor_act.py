@@ -1,6 +1,6 @@
 """What the adapter does to a real pool, as the unprivileged user `rtsched`, without a daemon.
 
-Nobody answers the library, so jobs that want something are parked: they start only when the test
+Nobody answers the library, so jobs that want something are deferred: they start only when the test
 has them released.
 """
 
@@ -19,7 +19,7 @@ from testbed.waiting import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import CLOSED_S
+from rtsched.adapters.condor.last_applied import CLOSED_S
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
@@ -97,7 +97,7 @@ def ids(*clusters: int) -> Any:
 
 
 def admit(*clusters: int) -> Admit:
-    """Return the action that parked jobs were promised something."""
+    """Return the action that deferred jobs were promised something."""
     return Admit(ids(*clusters), np.full(len(clusters), time.time() + FAR))
 
 
@@ -161,7 +161,7 @@ def test_nothing_is_asked_for_twice(pool: Pool, remote: Remote) -> None:
     assert "RtNodeSet" not in pool.job(busy)
     plan = reserve((job_id(busy, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [row - 2]))
     done(remote.apply(plan, admit(busy, slow)))
-    remote.look()
+    remote.poll()
     assert not remote.changes(plan, admit(busy, slow))
 
 
@@ -185,8 +185,8 @@ def test_a_job_that_does_not_start_is_planned_anew(pool: Pool, remote: Remote) -
     first, second = promised(pool, *UNREADY), promised(pool, *UNREADY)
     jobs = [job_id(first, 0), job_id(second, 0)]
     start(remote, reserve((jobs[0], 0.0, [0]), (jobs[1], 0.0, [1])), admit(first, second))
-    assert sorted(remote.look().running.id.tolist()) == jobs
-    wait_for("they wait again", lambda: remote.look().queued.id.tolist() == jobs)
+    assert sorted(remote.poll().running.id.tolist()) == jobs
+    wait_for("they wait again", lambda: remote.poll().queued.id.tolist() == jobs)
     start(remote, reserve((jobs[0], 0.0, [5]), (FIRST_OWN_ID, 0.0, [0, 2, 3, 4])))
     assert pool.job(first)["RtNodeSet"] == SLOTS[5]
     ad = pool.job(second)
@@ -259,7 +259,7 @@ def test_users_read_why(pool: Pool, remote: Remote) -> None:
 
 
 def test_holds_and_releases(pool: Pool, remote: Remote) -> None:
-    """A job is held until it is released; a parked one starts when it is let go."""
+    """A job is held until it is released; a deferred one starts when it is let go."""
     done(remote.apply(reserve((FIRST_OWN_ID, 0.0, list(range(6))))))
     plain, parked = pool.submit(["arguments = 1"]), promised(pool, seconds=1)
     both = ids(plain, parked)
@@ -282,7 +282,7 @@ def test_users_and_jobs_are_ordered(pool: Pool, remote: Remote) -> None:
     factors = dict(line.split() for line in said.splitlines() if "@testbed" in line)
     assert float(factors["alice@testbed"]) == 1.0
     assert abs(float(factors["bob@testbed"]) - 1000.0) < 1.0
-    remote.look()
+    remote.poll()
     assert not remote.changes(action)
 
 
@@ -344,7 +344,7 @@ def test_who_is_nobody_changes_nothing(pool: Pool) -> None:
     settings = CondorSettings(table="/run/rtsched/none/slots")
     with Remote(pool, settings, user="bob") as nobody:
         plan = reserve((job_id(cluster, 0), 0.0, [1]))
-        nobody.look()
+        nobody.poll()
         changes = nobody.changes(plan, Cancel(ids(cluster), ("no",)), Release(ids(cluster)))
         dones = nobody.carry_out([*changes, *nobody.changes(SetPriority(ids(cluster), np.ones(1)))])
     outcomes = {(one.change.kind, one.outcome) for one in dones}
@@ -361,7 +361,7 @@ def test_a_schedd_that_is_gone_fails_every_change(pool: Pool, remote: Remote) ->
     """Each says so, at once; the table is written all the same."""
     clusters = [promised(pool) for _ in range(3)]
     plan = reserve(*((job_id(each, 0), 0.0, [at]) for at, each in enumerate(clusters)))
-    remote.look()
+    remote.poll()
     changes = remote.changes(plan, admit(*clusters))
     schedd = pool.daemon("schedd")
     schedd.stop()
@@ -372,7 +372,7 @@ def test_a_schedd_that_is_gone_fails_every_change(pool: Pool, remote: Remote) ->
     finally:
         schedd.start()
         with suppress(AdapterError):  # the session with the one before
-            remote.look()
+            remote.poll()
     went_well = [one.change.text.split()[0] for one in dones if one.outcome != "failed"]
     assert went_well in (["write"], ["write", "ask"])  # nobody answers the last one anyway
 
@@ -386,7 +386,7 @@ def test_partitionable_slots_keep_some_of_their_cpus(testbed: None) -> None:
         for proc in range(6):
             pool.wait_job(flood, proc, "Running")
         one = promised(pool, seconds=300)
-        free = sorted(set(range(4)) - set(remote.look().allocations.nodes.tolist()))
+        free = sorted(set(range(4)) - set(remote.poll().allocations.nodes.tolist()))
         assert len(free) == 2
         later = (FIRST_OWN_ID + 1, 70.0, free[1:])
         start(remote, reserve((job_id(one, 0), 0.0, free[:1]), later), admit(one))

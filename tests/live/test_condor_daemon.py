@@ -184,7 +184,7 @@ def test_a_parallel_job_gets_a_size(live: LivePool) -> None:
 
 
 def test_parked_jobs_are_judged_later(live: LivePool) -> None:
-    """Parked while the daemon was down, they get a promise, or are removed with a reason."""
+    """Deferred while the daemon was down, they get a promise, or are removed with a reason."""
     live.pool.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
     live.pool.stop_daemon()
     try:

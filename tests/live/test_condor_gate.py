@@ -11,7 +11,7 @@ from testbed.condor import HOST, fragments
 from testbed.images import SUITES
 from testbed.waiting import wait_for
 
-from rtsched.adapters.condor.shape import OURS, WISHES
+from rtsched.adapters.condor.requirements import OURS, WISHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,7 +97,7 @@ def empty(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_a_slot_without_a_job(pool: Pool) -> None:
     """START is not plainly false without a job: slots are the pool's, whatever is kept."""
     write_table(pool, {1: "0:1", 2: "100:1", 3: ""})
-    time.sleep(12)  # two looks of the startd
+    time.sleep(12)  # two polls of the startd
     done = pool.run(["condor_status", "-af", "State", "Start isnt false"])
     assert done.stdout.splitlines() == ["Unclaimed true"] * 3
 
@@ -139,7 +139,7 @@ def test_a_claim_that_is_used_again(pool: Pool) -> None:
 
 
 def test_where_a_promised_job_starts(pool: Pool) -> None:
-    """A judged job starts on slots of its node set alone, kept or not; a parked one nowhere."""
+    """A judged job starts on slots of its node set alone, kept or not; a deferred one nowhere."""
     write_table(pool, {2: "0:1"})
     job = start(pool, "hold = true")
     assert edit(pool, f"{job}.0", RtAdmission='"parked"')

@@ -13,9 +13,9 @@ from testbed import Pool, PoolOptions
 from testbed.waiting import wait_for
 
 from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.completions import SLACK_S
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.past import SLACK_S
-from rtsched.adapters.live import Ending
+from rtsched.adapters.live import CompletionStatus
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
@@ -23,7 +23,7 @@ from rtsched.model.jobs import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Observation
 
 MARGIN = 2 * 5 + 10 + 30 + 10
 """Two negotiation intervals of the testbed and 10 s, overrun, completing."""
@@ -69,52 +69,57 @@ def remote(pool: Pool) -> Iterator[Remote]:
         yield system
 
 
-def until(remote: Remote, what: str, shown: Callable[[Sight], bool], timeout: float = 60) -> Sight:
-    """Look until something is shown; return that look."""
-    last: list[Sight] = []
+def until(
+    remote: Remote, what: str, shown: Callable[[Observation], bool], timeout: float = 60
+) -> Observation:
+    """Look until something is shown; return that poll."""
+    last: list[Observation] = []
 
     def reached() -> bool:
-        last[:] = [remote.look()]
+        last[:] = [remote.poll()]
         return shown(last[0])
 
     wait_for(what, reached, timeout)
     return last[0]
 
 
-def row(sight: Sight, cluster: int, proc: int = 0) -> int:
+def row(observation: Observation, cluster: int, proc: int = 0) -> int:
     """Return the row of a running job; -1 if it does not run."""
-    jobs = sight.running.id.tolist()
+    jobs = observation.running.id.tolist()
     job = job_id(cluster, proc)
     return jobs.index(job) if job in jobs else -1
 
 
-def rows_of(sight: Sight, cluster: int, proc: int = 0) -> list[str]:
+def rows_of(observation: Observation, cluster: int, proc: int = 0) -> list[str]:
     """Return the names of the rows that a running job has."""
-    names = sight.cluster.nodes.names("name")
-    return [names[at] for at in sight.allocations.nodes_of(row(sight, cluster, proc)).tolist()]
+    names = observation.cluster.nodes.names("name")
+    return [
+        names[at]
+        for at in observation.allocations.nodes_of(row(observation, cluster, proc)).tolist()
+    ]
 
 
-def runs(*clusters: int) -> Callable[[Sight], bool]:
+def runs(*clusters: int) -> Callable[[Observation], bool]:
     """Return whether these jobs run."""
-    return lambda sight: all(row(sight, cluster) >= 0 for cluster in clusters)
+    return lambda observation: all(row(observation, cluster) >= 0 for cluster in clusters)
 
 
 def test_slots(pool: Pool, remote: Remote) -> None:
-    """Names, sizes, speeds and classes of static slots; a look at the same has the same version."""
-    sight = remote.look()
-    nodes = sight.cluster.nodes
+    """Names, sizes, speeds and classes of static slots; a poll at the same has the same version."""
+    observation = remote.poll()
+    nodes = observation.cluster.nodes
     assert nodes.texts("name") == pool.options.slots
     assert nodes.speed.tolist() == [2.0] * 2 + [1.0] * 4
     assert set(nodes.memory.tolist()) == {512 << 20}
-    assert sight.cluster.usable.all()
-    parts = sight.facts.parts
-    fast = sight.cluster.partitions[parts.of("fast", 1, 0)]
+    assert observation.cluster.usable.all()
+    parts = observation.facts.parts
+    fast = observation.cluster.partitions[parts.of("fast", 1, 0)]
     assert fast.tolist() == [True] * 2 + [False] * 4
-    assert sight.facts.version.split(".")[0] in {"23", "25"}
-    assert sight.facts.margin == MARGIN
-    assert sight.facts.domain == "testbed"
-    assert remote.look().cluster.version == sight.cluster.version
-    assert sight.problems == ()
+    assert observation.facts.version.split(".")[0] in {"23", "25"}
+    assert observation.facts.margin == MARGIN
+    assert observation.facts.domain == "testbed"
+    assert remote.poll().cluster.version == observation.cluster.version
+    assert observation.problems == ()
 
 
 def test_jobs_wait_run_and_end(pool: Pool, remote: Remote) -> None:
@@ -125,28 +130,28 @@ def test_jobs_wait_run_and_end(pool: Pool, remote: Remote) -> None:
     timed = pool.submit(SLEEP, user="bob")
     held = pool.submit([*SLEEP, "hold = true", "batch_name = night run"], user="carol")
     kept = pool.submit(["executable = /bin/true", "leave_in_queue = true"], user="alice")
-    sight = until(
+    observation = until(
         remote,
         "two run, one is kept, two are gone",
-        lambda sight: (
-            runs(long, timed)(sight)
-            and len(sight.running) == 2
-            and sight.ended.job.tolist() == [job_id(kept, 0)]
-            and sight.queued.labels() == [f"{held}.0"]
+        lambda observation: (
+            runs(long, timed)(observation)
+            and len(observation.running) == 2
+            and observation.completions.job.tolist() == [job_id(kept, 0)]
+            and observation.queued.labels() == [f"{held}.0"]
         ),
     )
-    assert sight.queued.texts("name") == ["night run"]
-    assert sight.marks.held.tolist() == [True, False, False]
-    assert sight.marks.uid.tolist() == [2003, 2001, 2002]
-    at = row(sight, long)
-    assert sight.running.wall_time[at] == 600 + MARGIN
-    entries = sight.allocations.entries
-    assert 0 <= sight.time - entries.start[at] < 60
-    assert entries.end[at] - entries.start[at] == 600 + sight.facts.tail
-    assert math.isinf(entries.end[row(sight, timed)])
-    assert len({*rows_of(sight, long), *rows_of(sight, timed)}) == 2
-    names = sight.accounts.texts("name")
-    users = [names[owner] for owner in sight.running.association.tolist()]
+    assert observation.queued.texts("name") == ["night run"]
+    assert observation.marks.held.tolist() == [True, False, False]
+    assert observation.marks.uid.tolist() == [2003, 2001, 2002]
+    at = row(observation, long)
+    assert observation.running.wall_time[at] == 600 + MARGIN
+    entries = observation.allocations.entries
+    assert 0 <= observation.time - entries.start[at] < 60
+    assert entries.end[at] - entries.start[at] == 600 + observation.facts.tail
+    assert math.isinf(entries.end[row(observation, timed)])
+    assert len({*rows_of(observation, long), *rows_of(observation, timed)}) == 2
+    names = observation.accounts.texts("name")
+    users = [names[owner] for owner in observation.running.association.tolist()]
     assert users == ["alice@testbed", "bob@testbed"]
     pool.run(["condor_rm", f"{long}.0"], user="alice")
     over = "rtsched: run time of 60 s is over"
@@ -154,15 +159,15 @@ def test_jobs_wait_run_and_end(pool: Pool, remote: Remote) -> None:
         f"import htcondor2 as h\nh.Schedd().act(h.JobAction.Remove, ['{timed}.0'], ({over!r}, 0))"
     )
     pool.run(["/opt/rtsched/bin/python", "-c", code])
-    until(remote, "both are gone", lambda sight: len(sight.running) == 0)
+    until(remote, "both are gone", lambda observation: len(observation.running) == 0)
     asked = [job_id(cluster, 0) for cluster in (good, bad, long, timed, held, 99999)]
-    ended = remote.ended(*asked)
+    ended = remote.find_completions(*asked)
     assert ended.job.tolist() == asked[:4]
-    assert ended.ending.tolist() == [
-        Ending.COMPLETED,
-        Ending.FAILED,
-        Ending.FAILED,
-        Ending.OWN_LIMIT,
+    assert ended.status.tolist() == [
+        CompletionStatus.COMPLETED,
+        CompletionStatus.FAILED,
+        CompletionStatus.FAILED,
+        CompletionStatus.OWN_LIMIT,
     ]
     assert (ended.end >= ended.start).all()
     assert abs(ended.end - time.time()).max() < 120
@@ -177,21 +182,21 @@ def test_how_far_back_the_history_is_read(pool: Pool, remote: Remote) -> None:
     load = pool.submit([*quick, "+RtSigma = 1", "+RtCms = 1", "+RtCps = 1", "queue 3"])
     ends = [pool.wait_job(load, proc, "Completed")["EnteredCurrentStatus"] for proc in range(3)]
     jobs = job_id(early, 0), job_id(load, 0)
-    wait_for("both are in the history", lambda: len(remote.ended(*jobs)) == 2, 60)
-    found = remote.ended(*jobs, since=first + 1 + SLACK_S)
+    wait_for("both are in the history", lambda: len(remote.find_completions(*jobs)) == 2, 60)
+    found = remote.find_completions(*jobs, since=first + 1 + SLACK_S)
     assert (found.job.tolist(), found.end.tolist()) == ([jobs[1]], [max(ends)])
-    assert len(remote.ended(*jobs, since=first)) == 2
+    assert len(remote.find_completions(*jobs, since=first)) == 2
 
 
 def test_a_parallel_job_has_all_its_slots(pool: Pool, remote: Remote) -> None:
     """It is one job, running on as many rows as it has machines."""
     lines = ["universe = parallel", "machine_count = 3", "hold = true", *SLEEP]
     wide = pool.submit(lines, user="carol")
-    assert remote.look().queued.size.tolist() == [3]
+    assert remote.poll().queued.size.tolist() == [3]
     pool.run(["condor_release", str(wide)], user="carol")
-    sight = until(remote, "it runs", runs(wide))
-    assert len(rows_of(sight, wide)) == 3
-    assert (sight.running.size.tolist(), sight.running.cores.tolist()) == ([3], [3])
+    observation = until(remote, "it runs", runs(wide))
+    assert len(rows_of(observation, wide)) == 3
+    assert (observation.running.size.tolist(), observation.running.cores.tolist()) == ([3], [3])
 
 
 def test_a_load_is_one_job(pool: Pool, remote: Remote) -> None:
@@ -200,21 +205,25 @@ def test_a_load_is_one_job(pool: Pool, remote: Remote) -> None:
     wish = f"+RtDeadline = {int(time.time()) + 5000}"
     held = ["executable = /bin/sleep", "arguments = 3", "hold = true", wish, *load]
     cluster = pool.submit(held, user="alice")
-    sight = remote.look()
-    assert sight.queued.labels() == [f"{cluster}.0"]
-    assert sight.queued.kind.tolist() == [Kind.DIVISIBLE]
-    assert sight.queued.size_max.tolist() == [3]
+    observation = remote.poll()
+    assert observation.queued.labels() == [f"{cluster}.0"]
+    assert observation.queued.kind.tolist() == [Kind.DIVISIBLE]
+    assert observation.queued.size_max.tolist() == [3]
     pool.run(["condor_release", f"{cluster}.2"], user="alice")
-    sight = until(remote, "a chunk runs", runs(cluster))
-    assert (len(sight.queued), len(rows_of(sight, cluster))) == (0, 1)
-    until(remote, "it is over", lambda sight: not sight.allocations.indptr[-1])
-    sight = remote.look()
-    assert runs(cluster)(sight), "the others have not run yet"
+    observation = until(remote, "a chunk runs", runs(cluster))
+    assert (len(observation.queued), len(rows_of(observation, cluster))) == (0, 1)
+    until(remote, "it is over", lambda observation: not observation.allocations.indptr[-1])
+    observation = remote.poll()
+    assert runs(cluster)(observation), "the others have not run yet"
     pool.run(["condor_release", str(cluster)], user="alice")
-    until(remote, "all is over", lambda sight: len(sight.running) + len(sight.queued) == 0)
-    ended = remote.ended(job_id(cluster, 0))
+    until(
+        remote,
+        "all is over",
+        lambda observation: len(observation.running) + len(observation.queued) == 0,
+    )
+    ended = remote.find_completions(job_id(cluster, 0))
     assert ended.job.tolist() == [job_id(cluster, 0)]
-    assert ended.ending.tolist() == [Ending.COMPLETED]
+    assert ended.status.tolist() == [CompletionStatus.COMPLETED]
     assert ended.end[0] - ended.start[0] >= 6
 
 
@@ -232,7 +241,7 @@ def test_ads_that_are_no_text_at_all(pool: Pool, remote: Remote) -> None:
     pool.path("/home/bob/odd.sub").write_bytes(b"\n".join([*lines, b""]))
     pool.run(["condor_submit", "/home/bob/odd.sub"], user="bob")
     other = pool.submit([*SLEEP, "hold = true"], user="alice")
-    queued = remote.look().queued
+    queued = remote.poll().queued
     assert queued.labels()[-1] == f"{other}.0"
     assert queued.texts("user") == ["bob", "alice"]
     assert queued.deadline.tolist() == [math.inf] * 2
@@ -296,34 +305,34 @@ def test_requests(pool: Pool) -> None:
 
 
 def test_daemons_that_are_away(pool: Pool, remote: Remote) -> None:
-    """A look says which one does not answer, and finds it again at its new place."""
-    before = remote.look()
+    """A poll says which one does not answer, and finds it again at its new place."""
+    before = remote.poll()
     pool.daemon("schedd").stop()
     with pytest.raises(AdapterError, match="schedd does not answer"):
-        remote.look()
+        remote.poll()
     pool.daemon("schedd").start()
-    remote.look()
+    remote.poll()
     pool.daemon("negotiator").stop()
-    sight = remote.look()
-    assert "negotiator" in sight.problems[0]
-    assert sight.accounts.equals(before.accounts)
+    observation = remote.poll()
+    assert "negotiator" in observation.problems[0]
+    assert observation.accounts.equals(before.accounts)
     pool.daemon("negotiator").start()
     pool.daemon("collector").stop()
     with pytest.raises(AdapterError, match="collector does not answer"):
-        remote.look()
+        remote.poll()
     pool.daemon("collector").start()
-    sight = remote.look()
-    assert sight.cluster.version == before.cluster.version
-    assert sight.problems == ()
+    observation = remote.poll()
+    assert observation.cluster.version == before.cluster.version
+    assert observation.problems == ()
     pool.wait_ready()
 
 
 def test_ten_thousand_waiting_jobs(pool: Pool, remote: Remote) -> None:
     """A look at them takes less than a second."""
     pool.submit([*SLEEP, "hold = true", "+RtRunTime = 600", "queue 10000"], user="bob", timeout=120)
-    assert len(remote.look().queued) == 10_000
+    assert len(remote.poll().queued) == 10_000
     began = time.monotonic()
-    remote.look()
+    remote.poll()
     assert time.monotonic() - began < 15.0  # on any machine, however busy
 
 
@@ -337,53 +346,70 @@ def shared(testbed: None) -> Iterator[Pool]:
 def test_dynamic_slots_and_those_of_others(shared: Pool) -> None:
     """Jobs keep their rows; another schedd's claims, and nobody else's, take rows away."""
     with Remote(shared, CondorSettings()) as remote:
-        sight = remote.look()
-        assert len(sight.cluster) == 8
-        assert sight.cluster.nodes.names("name")[:2] == (
+        observation = remote.poll()
+        assert len(observation.cluster) == 8
+        assert observation.cluster.nodes.names("name")[:2] == (
             "slot1@head.testbed#0",
             "slot1@head.testbed#1",
         )
         wide = shared.submit([*SLEEP, "request_cpus = 3"], user="alice")
         small = shared.submit(SLEEP, user="bob")
-        sight = until(remote, "both run", runs(wide, small))
-        before = rows_of(sight, wide), rows_of(sight, small)
+        observation = until(remote, "both run", runs(wide, small))
+        before = rows_of(observation, wide), rows_of(observation, small)
         assert [len(rows) for rows in before] == [3, 1]
-        assert sight.cluster.usable.all()
+        assert observation.cluster.usable.all()
         shared.submit(
             [*SLEEP, "request_cpus = 2"], user="carol", args=["-name", "other@head.testbed"]
         )
-        sight = until(remote, "others have a slot", lambda sight: not sight.cluster.usable.all())
+        observation = until(
+            remote, "others have a slot", lambda observation: not observation.cluster.usable.all()
+        )
         away = [
-            sight.cluster.nodes.names("name")[at] for at in (~sight.cluster.usable).nonzero()[0]
+            observation.cluster.nodes.names("name")[at]
+            for at in (~observation.cluster.usable).nonzero()[0]
         ]
         assert len(away) == 2
         assert not {*away} & {*before[0], *before[1]}
         shared.run(["condor_rm", str(wide)], user="alice")
-        until(remote, "one is gone", lambda sight: len(sight.running) == 1)
+        until(remote, "one is gone", lambda observation: len(observation.running) == 1)
         third = shared.submit([*SLEEP, "request_memory = 1100"], user="alice")
-        sight = until(remote, "another runs", runs(third))
-        assert rows_of(sight, small) == before[1]
-        assert len(rows_of(sight, third)) == 3, "its memory is that of three rows"
+        observation = until(remote, "another runs", runs(third))
+        assert rows_of(observation, small) == before[1]
+        assert len(rows_of(observation, third)) == 3, "its memory is that of three rows"
         with Remote(shared, CondorSettings(schedd="other@head.testbed", unit_cpus=2)) as theirs:
-            sight = theirs.look()
-            assert len(sight.running) == 1
-            assert len(sight.cluster) == 4
-            assert sight.running.texts("user") == ["carol"]
+            observation = theirs.poll()
+            assert len(observation.running) == 1
+            assert len(observation.cluster) == 4
+            assert observation.running.texts("user") == ["carol"]
 
 
 def test_a_machine_that_dies_and_comes_back() -> None:
     """Its row is down, and then up again, in the same place."""
     options = PoolOptions(fast=1, slow=2, startds=True)
     with Pool("forky", options) as running, Remote(running, CondorSettings()) as remote:
-        names = remote.look().cluster.nodes.texts("name")
+        names = remote.poll().cluster.nodes.texts("name")
         assert names == running.options.slots
         running.daemon("startd_slow1").stop()
-        sight = until(remote, "it is down", lambda sight: not sight.cluster.usable.all(), 150)
-        assert sight.cluster.nodes.texts("name") == names
-        assert sight.cluster.nodes.state.tolist() == [NodeState.UP, NodeState.DOWN, NodeState.UP]
+        observation = until(
+            remote, "it is down", lambda observation: not observation.cluster.usable.all(), 150
+        )
+        assert observation.cluster.nodes.texts("name") == names
+        assert observation.cluster.nodes.state.tolist() == [
+            NodeState.UP,
+            NodeState.DOWN,
+            NodeState.UP,
+        ]
         running.daemon("startd_slow1").start()
-        sight = until(remote, "it is back", lambda sight: bool(sight.cluster.usable.all()))
-        assert sight.cluster.nodes.texts("name") == names
+        observation = until(
+            remote, "it is back", lambda observation: bool(observation.cluster.usable.all())
+        )
+        assert observation.cluster.nodes.texts("name") == names
         running.run(["condor_drain", "slow2.testbed"])
-        sight = until(remote, "it drains", lambda sight: not sight.cluster.usable.all())
-        assert sight.cluster.nodes.state.tolist() == [NodeState.UP, NodeState.UP, NodeState.DRAINED]
+        observation = until(
+            remote, "it drains", lambda observation: not observation.cluster.usable.all()
+        )
+        assert observation.cluster.nodes.state.tolist() == [
+            NodeState.UP,
+            NodeState.UP,
+            NodeState.DRAINED,
+        ]

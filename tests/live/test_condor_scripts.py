@@ -67,7 +67,7 @@ def ad(pool: Pool, job: int) -> Mapping[str, Any]:
 
 
 def test_a_wish_waits_and_is_judged(pool: Pool) -> None:
-    """A job that wants a promise is parked, judged, and runs, or goes with a reason."""
+    """A job that wants a promise is deferred, judged, and runs, or goes with a reason."""
     now = int(time.time())
     job, said = submit(pool, "alice", 3, RtDeadline=now + 300, RtRunTime=10)
     assert "rtsched: waits until it has been judged" in said

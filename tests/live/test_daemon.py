@@ -96,10 +96,10 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     assert re.search(
         r"promised to end by \S+ \+0000; planned to start (at \S+ \+0000|now) on 4 nodes", said.text
     )
-    guard = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
-    assert guard["Users"] == "alice"
-    assert guard["NodeCnt"] == "4"
-    assert {"IGNORE_JOBS", "OVERLAP"} <= set(guard["Flags"].split(","))
+    reservation = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
+    assert reservation["Users"] == "alice"
+    assert reservation["NodeCnt"] == "4"
+    assert {"IGNORE_JOBS", "OVERLAP"} <= set(reservation["Flags"].split(","))
     seen = planned(live, said.job)
 
     def started() -> bool:

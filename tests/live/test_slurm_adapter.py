@@ -13,7 +13,7 @@ from testbed import Cluster
 from testbed.slurm import SlurmOptions
 from testbed.waiting import eventually
 
-from rtsched.adapters.live import FIRST_OWN_ID, Ending
+from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
@@ -37,7 +37,7 @@ from rtsched.model.verdicts import Placement
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rtsched.adapters.live import Done, Sight
+    from rtsched.adapters.live import Done, Observation
 
 HOSTILE = "x\n\nJobId=1 JobName=y\n   Extra=forged|,\t'\"$(id)`\\\x7f"
 COMMANDS = SlurmSettings(route="commands")
@@ -61,7 +61,7 @@ def remote(slurm: Cluster) -> Iterator[Remote]:
         slurm.run(["scancel", "-u", user])
     with Remote(slurm, COMMANDS) as system:
         eventually(
-            lambda: not len(system.look().queued) + len(system.look().running),
+            lambda: not len(system.poll().queued) + len(system.poll().running),
             60,
             "no job waits or runs",
         )
@@ -73,9 +73,9 @@ def later(seconds: float) -> str:
     return f"--begin=now+{int(seconds)}"
 
 
-def row(sight: Sight, job: int) -> int:
+def row(observation: Observation, job: int) -> int:
     """Return the row of a waiting job."""
-    return int(np.flatnonzero(sight.queued.id == job)[0])
+    return int(np.flatnonzero(observation.queued.id == job)[0])
 
 
 def plan_of(*entries: tuple[int, float, float, list[int]]) -> Reserve:
@@ -116,29 +116,36 @@ def test_what_a_look_shows(slurm: Cluster, remote: Remote) -> None:
     failed = slurm.sbatch(["-t1"], script="exit 3")
     slurm.wait_job(failed, "FAILED")
     slurm.wait_job(running, "RUNNING")
-    sight = remote.look()
-    jobs = sight.queued
-    at = row(sight, plain)
+    observation = remote.poll()
+    jobs = observation.queued
+    at = row(observation, plain)
     assert jobs.wall_time[at] == 180 + MARGIN
     assert (jobs.size[at], jobs.texts("partition")[at]) == (2, "all@slow")
     assert jobs.deadline[at] == pytest.approx(time.time() + 18000, abs=60)
-    at = row(sight, moldable)
+    at = row(observation, moldable)
     assert (jobs.kind[at], jobs.size_min[at], jobs.size_max[at]) == (Kind.MOLDABLE, 2, 4)
     assert jobs.wall_time[at] == 600 + (MARGIN + 60) * 2
-    at = row(sight, load)
+    at = row(observation, load)
     assert (jobs.kind[at], jobs.sigma[at], jobs.dag[at] >= 0) == (Kind.DIVISIBLE, 400.0, True)
-    assert (sight.edges.before.tolist(), sight.edges.after.tolist()) == ([plain], [load])
-    assert jobs.deadline[row(sight, array)] == np.inf
-    assert sight.running.id.tolist() == [running]
-    assert len(sight.allocations.nodes) == 3
-    assert sight.allocations.entries.end[0] == pytest.approx(time.time() + 60 + MARGIN, abs=15)
-    assert sight.ended.ending[sight.ended.job == failed].tolist() == [Ending.FAILED]
-    assert len(sight.cluster) == 30
-    assert sight.cluster.partitions["all@fast"].sum() == 5
-    assert sight.accounts.texts("name").count("alice") == 1
-    names = sight.accounts.texts("name")
-    assert names[jobs.association[row(sight, load)]] == "bob"
-    assert not sight.problems
+    assert (observation.edges.before.tolist(), observation.edges.after.tolist()) == (
+        [plain],
+        [load],
+    )
+    assert jobs.deadline[row(observation, array)] == np.inf
+    assert observation.running.id.tolist() == [running]
+    assert len(observation.allocations.nodes) == 3
+    assert observation.allocations.entries.end[0] == pytest.approx(
+        time.time() + 60 + MARGIN, abs=15
+    )
+    assert observation.completions.status[observation.completions.job == failed].tolist() == [
+        CompletionStatus.FAILED
+    ]
+    assert len(observation.cluster) == 30
+    assert observation.cluster.partitions["all@fast"].sum() == 5
+    assert observation.accounts.texts("name").count("alice") == 1
+    names = observation.accounts.texts("name")
+    assert names[jobs.association[row(observation, load)]] == "bob"
+    assert not observation.problems
 
 
 def test_nobody_forges_rows(slurm: Cluster, remote: Remote) -> None:
@@ -146,13 +153,13 @@ def test_nobody_forges_rows(slurm: Cluster, remote: Remote) -> None:
     options = [f"--job-name={HOSTILE}", f"--comment={HOSTILE}", f"--extra={HOSTILE}", later(600)]
     job = slurm.sbatch(["-N1", "-t1", *options])
     other = slurm.sbatch(["-N1", "-t1", later(600), "--extra=rtsched:dag=mine"], user="bob")
-    sight = remote.look()
-    assert sight.queued.id.tolist() == [job, other]
-    assert sight.queued.texts("user") == ["alice", "bob"]
-    assert sight.queued.texts("name")[0] == HOSTILE
-    assert sight.queued.dag[0] == -1
-    assert sight.queued.dag[1] >= 0
-    assert sight.marks.texts("token") == [None, None]
+    observation = remote.poll()
+    assert observation.queued.id.tolist() == [job, other]
+    assert observation.queued.texts("user") == ["alice", "bob"]
+    assert observation.queued.texts("name")[0] == HOSTILE
+    assert observation.queued.dag[0] == -1
+    assert observation.queued.dag[1] >= 0
+    assert observation.marks.texts("token") == [None, None]
 
 
 def test_both_routes_show_the_same(testbed: None) -> None:
@@ -175,8 +182,8 @@ def test_both_routes_show_the_same(testbed: None) -> None:
             Remote(slurm, SlurmSettings(route="pyslurm")) as bindings,
             Remote(slurm, COMMANDS) as commands,
         ):
-            bindings.look(), commands.look()
-            one, other = bindings.look(), commands.look()
+            bindings.poll(), commands.poll()
+            one, other = bindings.poll(), commands.poll()
     for table in ("queued", "running", "marks", "ended", "accounts", "edges", "periodic"):
         _same(getattr(one, table), getattr(other, table))
     for name in ("nodes", "indptr"):
@@ -197,9 +204,9 @@ def _same(one: Any, other: Any) -> None:
 
 
 def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> None:
-    """A bound job starts when its guard begins, on the nodes planned, before all that waits.
+    """A bound job starts when its reservation begins, on the nodes planned, before all that waits.
 
-    The guard begins before the planned start by as much as other jobs may outlive their limits.
+    It begins before the planned start by as much as other jobs may outlive their limits.
     """
     for _ in range(30):
         slurm.sbatch(["-N1", "--exclusive", "-t1"], user="bob", script="sleep 8")
@@ -219,8 +226,8 @@ def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> N
     slurm.wait_job(job, "RUNNING")
     began = slurm.job(job)
     assert began["NodeList"] == "slow[5-7]"
-    assert remote.look().running.id.tolist()[-1] == job
-    seconds = remote.look().allocations.entries.start[-1] - start
+    assert remote.poll().running.id.tolist()[-1] == job
+    seconds = remote.poll().allocations.entries.start[-1] - start
     assert -MARGIN <= seconds <= 5 - MARGIN
     texts = good(remote.apply(plan))
     assert any("out of reservation" in text for text in texts)
@@ -229,7 +236,7 @@ def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> N
 
 
 def test_a_plan_that_changes(slurm: Cluster, remote: Remote) -> None:
-    """Guards move with the plan, jobs are resized and bound anew, and nothing is left behind."""
+    """Reservations move with the plan, jobs are resized and bound anew, nothing is left behind."""
     job = slurm.sbatch(["-N2-6", "-t9", "--deadline=now+5hours", later(900)])
     load = slurm.sbatch(
         [
@@ -263,17 +270,17 @@ def test_a_plan_that_changes(slurm: Cluster, remote: Remote) -> None:
 
 
 def test_a_second_call_knows_of_the_first(slurm: Cluster, remote: Remote) -> None:
-    """Between two looks, what was carried out counts as so."""
+    """Between two polls, what was carried out counts as so."""
     job = slurm.sbatch(["-N2", "-t9", "--deadline=now+5hours", later(900)])
     plan = plan_of((job, time.time() + 1000, time.time() + 1560, [1, 2]))
-    remote.look()
+    remote.poll()
     assert remote.carry_out(remote.changes(plan))
     assert remote.changes(plan) == []
     assert remote.changes() == []
 
 
 def test_somebody_in_a_reservation_of_ours(slurm: Cluster, remote: Remote) -> None:
-    """A job that has no business in a guard is taken out of it."""
+    """A job that has no business in a reservation is taken out of it."""
     job = slurm.sbatch(["-N1", "-t9", "--deadline=now+5hours", later(900)])
     plan = plan_of((job, time.time() + 1000, time.time() + 1560, [1]))
     good(remote.apply(plan))
@@ -292,7 +299,7 @@ def test_a_sites_own_reservation_is_left_alone(slurm: Cluster, remote: Remote) -
         assert remote.apply(plan_of()) == []
         assert reservations(slurm) == [name]
         assert slurm.job(job)["Reservation"] == name
-        nodes = remote.look().cluster.nodes
+        nodes = remote.poll().cluster.nodes
         assert nodes.state[nodes.texts("name").index("fast2")] == NodeState.DRAINED
     finally:
         slurm.run(["sh", "-c", "scancel --quiet -u alice"])
@@ -303,7 +310,7 @@ def test_a_sites_own_reservation_is_left_alone(slurm: Cluster, remote: Remote) -
 def test_a_job_that_starts_before_it_is_bound(slurm: Cluster, remote: Remote) -> None:
     """It is not bound any more: the end of the reservation would kill it."""
     job = slurm.sbatch(["-N1", "-t9", "--deadline=now+5hours", "--hold"], script="sleep 60")
-    remote.look()
+    remote.poll()
     changes = remote.changes(plan_of((job, time.time() + 1000, time.time() + 1560, [7])))
     slurm.run(["scontrol", "release", str(job)])
     slurm.wait_job(job, "RUNNING")
@@ -356,7 +363,7 @@ def test_what_was_set_outlives_a_killed_process(slurm: Cluster) -> None:
     assert (slurm.job(one)["ReqNodeList"], slurm.job(moldable)["NumNodes"]) == ("slow3", "4-4")
     before = int(slurm.job(one)["Priority"])
     with Remote(slurm, SlurmSettings(route="commands", bound_late_s=0.0)) as remote:
-        remote.look()
+        remote.poll()
         assert remote.changes(raised) == []
         done = good(remote.apply(action, SetPriority(single(one), np.array([0.0]))))
         assert f"let job {one} start on any node again" in done
@@ -366,7 +373,7 @@ def test_what_was_set_outlives_a_killed_process(slurm: Cluster) -> None:
 
 
 def test_rollback_leaves_jobs_as_their_users_submitted_them(slurm: Cluster) -> None:
-    """Site factors, node counts, node lists and reservations are undone, and parked jobs released.
+    """Site factors, node counts, node lists and reservations are undone, deferred jobs released.
 
     All that a daemon that was killed had set is known; without --apply nothing changes.
     """
@@ -406,22 +413,25 @@ def comment_of(cluster: Cluster, job: int) -> str:
 
 
 def test_what_a_user_is_told_leaves_her_own_words(slurm: Cluster, remote: Remote) -> None:
-    """A divisible load that waits to be judged, and is told so, is one at the next look too."""
+    """A divisible load that waits to be judged, and is told so, is one at the next poll too."""
     words = "for the night's run rtsched:sigma=400,cms=0.01,cps=1"
     load = slurm.sbatch(["-N1-4", "--deadline=now+5hours", f"--comment={words}", later(900)])
     for message in ("held; it is judged again", "promised to end by 12:00:00"):
         good(remote.apply(Tell(single(load), (f"rtsched: {message}",))))
         assert comment_of(slurm, load) == f"rtsched: {message} -- {words}"
-        sight = remote.look()
-        at = row(sight, load)
-        assert (sight.queued.kind[at], sight.queued.sigma[at]) == (Kind.DIVISIBLE, 400.0)
+        observation = remote.poll()
+        at = row(observation, load)
+        assert (observation.queued.kind[at], observation.queued.sigma[at]) == (
+            Kind.DIVISIBLE,
+            400.0,
+        )
     soon = float(int(time.time()) + 1000)
     plan, told = plan_of((load, soon, soon + 300, [1, 2])), Tell(single(load), ("rtsched: yes",))
     good(remote.apply(plan, told))
     comment = comment_of(slurm, load)
     assert comment.startswith("rtsched:promise deadline=")
     assert comment.endswith(f" on=fast2:fast3 rtsched: yes -- {words}")
-    remote.look()
+    remote.poll()
     assert remote.changes(plan, told) == []
     good(remote.apply(plan_of()))
     assert comment_of(slurm, load) == f"rtsched: yes -- {words}"
@@ -433,12 +443,12 @@ def test_sizes_and_nodes_of_best_effort_jobs(slurm: Cluster, remote: Remote) -> 
     assert len(good(remote.apply(action))) == 2
     assert slurm.job(moldable)["NumNodes"] == "4-4"
     assert slurm.job(one)["ReqNodeList"] == "slow3"
-    sight = remote.look()
-    at = row(sight, moldable)
-    assert (sight.queued.size_min[at], sight.queued.size_max[at]) == (2, 6)
+    observation = remote.poll()
+    at = row(observation, moldable)
+    assert (observation.queued.size_min[at], observation.queued.size_max[at]) == (2, 6)
     assert remote.changes(action) == []
     with Remote(slurm, SlurmSettings(route="commands", bound_late_s=0)) as hasty:
-        after = hasty.look().queued
+        after = hasty.poll().queued
         at = int(np.flatnonzero(after.id == moldable)[0])
         assert (after.size_min[at], after.size_max[at]) == (2, 6)
         assert good(hasty.apply(action))[-1] == f"let job {one} start on any node again"
@@ -469,7 +479,7 @@ def test_what_slurm_refuses(slurm: Cluster, remote: Remote) -> None:
     assert outcomes(remote.apply(Suspend(single(running)))) == ["unsupported"]
     moves = plan_of((running, time.time(), time.time() + 60, [3])).plan
     assert outcomes(remote.apply(Move(single(running), moves))) == ["unsupported"]
-    remote.look()
+    remote.poll()
     changes = remote.changes(Tell(single(running), ("hello",)))
     slurm.run(["scancel", str(running)])
     slurm.wait_job(running, "CANCELLED")
@@ -503,22 +513,24 @@ def test_how_jobs_ended_by_accounting(slurm: Cluster, remote: Remote) -> None:
     )
     slurm.run(["scancel", str(never)])
     jobs = (good, bad, never, waits, 999999)
-    eventually(lambda: len(remote.ended(*jobs)) >= 3, 30, "three jobs are in the accounting")
-    found = remote.ended(*jobs)
+    eventually(
+        lambda: len(remote.find_completions(*jobs)) >= 3, 30, "three jobs are in the accounting"
+    )
+    found = remote.find_completions(*jobs)
     rows = {job: at for at, job in enumerate(found.job.tolist())}
     assert sorted(rows) == sorted([good, bad, never])
-    endings = [found.ending[rows[job]] for job in (good, bad, never)]
-    assert endings == [Ending.COMPLETED, Ending.FAILED, Ending.FAILED]
+    endings = [found.status[rows[job]] for job in (good, bad, never)]
+    assert endings == [CompletionStatus.COMPLETED, CompletionStatus.FAILED, CompletionStatus.FAILED]
     assert abs(found.end[rows[good]] - time.time()) < 60
     assert np.isfinite(found.start[rows[good]])
-    assert len(remote.ended()) == 0
+    assert len(remote.find_completions()) == 0
 
 
 def test_working_changes_out_touches_nothing(slurm: Cluster, remote: Remote) -> None:
     """Looks and changes alone leave jobs and reservations as they are."""
     job = slurm.sbatch(["-N2-4", "-t9", "--deadline=now+5hours", later(900)])
     before = slurm.job(job)
-    remote.look()
+    remote.poll()
     actions = (
         plan_of((job, time.time() + 1000, time.time() + 1560, [1, 2])),
         Cancel(single(job), ("x",)),
@@ -543,19 +555,19 @@ def test_other_people_s_reservations(slurm: Cluster, remote: Remote) -> None:
         [*words, "ReservationName=daily", "StartTime=now+2hours", "Nodes=slow[2-3]", "Flags=DAILY"]
     )
     try:
-        sight = remote.look()
+        observation = remote.poll()
     finally:
         for name in ("maint", "daily"):
             slurm.run(["scontrol", "delete", f"ReservationName={name}"])
-    nodes = sight.cluster.nodes
+    nodes = observation.cluster.nodes
     names = nodes.texts("name")
     drained = np.flatnonzero(nodes.state == NodeState.DRAINED)
     assert [names[at] for at in drained] == ["slow1"]
-    assert [names[at] for at in sight.periodic.node] == ["slow2", "slow3"]
-    assert set(sight.periodic.period) == {86400.0}
-    assert set(sight.periodic.exec_time) == {600.0}
-    assert remote.look().cluster.version == sight.cluster.version + 1
-    assert {field.name for field in fields(sight)} >= {"facts", "problems"}
+    assert [names[at] for at in observation.periodic.node] == ["slow2", "slow3"]
+    assert set(observation.periodic.period) == {86400.0}
+    assert set(observation.periodic.exec_time) == {600.0}
+    assert remote.poll().cluster.version == observation.cluster.version + 1
+    assert {field.name for field in fields(observation)} >= {"facts", "problems"}
 
 
 def test_without_accounting(testbed: None) -> None:
@@ -563,12 +575,12 @@ def test_without_accounting(testbed: None) -> None:
     options = SlurmOptions(fast=1, slow=1, database=False)
     with Cluster("forky", options) as slurm, Remote(slurm, COMMANDS) as remote:
         job = slurm.sbatch(["-N1", "-t9", later(900)])
-        sight = remote.look()
-        assert sight.queued.id.tolist() == [job]
-        assert len(sight.cluster) == 2
-        assert not len(sight.accounts)
-        assert remote.look().problems == sight.problems
-        assert len(remote.ended(1, 2)) == 0
+        observation = remote.poll()
+        assert observation.queued.id.tolist() == [job]
+        assert len(observation.cluster) == 2
+        assert not len(observation.accounts)
+        assert remote.poll().problems == observation.problems
+        assert len(remote.find_completions(1, 2)) == 0
 
 
 def test_priority_basic(testbed: None) -> None:
@@ -584,25 +596,25 @@ def test_priority_basic(testbed: None) -> None:
     )
     with Cluster("forky", options) as slurm, Remote(slurm, COMMANDS) as remote:
         jobs = [slurm.sbatch(["-N2", "-t9", "--begin=now+1hour"]) for _ in range(2)]
-        remote.look()
+        remote.poll()
         action = SetPriority(np.array(jobs), np.array([1.0, -1.0]))
         changes = remote.changes(action)
         assert outcomes(remote.carry_out(changes)) == ["done", "done"]
         assert [slurm.job(job)["Nice"] for job in jobs] == ["-1000", "1000"]
-        remote.look()
+        remote.poll()
         assert not remote.changes(action)
 
 
 def test_a_controller_that_is_down(testbed: None) -> None:
-    """A look is one clear error with a remedy; changes fail one by one; then all is well again."""
+    """A poll is one clear error with a remedy; changes fail one by one; then all is well again."""
     with Cluster("trixie") as slurm, Remote(slurm, COMMANDS) as remote:
         job = slurm.sbatch(["-N1", "-t9", later(900)])
-        remote.look()
+        remote.poll()
         changes = remote.changes(SetPriority(single(job), np.array([1.0])))
         slurm.stop_slurmctld()
         with pytest.raises(AdapterError, match="scontrol ping"):
-            remote.look()
+            remote.poll()
         assert outcomes(remote.carry_out(changes)) == ["failed"]
         slurm.start_slurmctld()
-        assert remote.look().queued.id.tolist() == [job]
+        assert remote.poll().queued.id.tolist() == [job]
         assert outcomes(remote.carry_out(changes)) == ["done"]

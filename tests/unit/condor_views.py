@@ -9,9 +9,9 @@ import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.shape import PARALLEL, shape_of
-from rtsched.adapters.condor.view import IDLE, RUNNING, Procs, Slots, View
-from rtsched.adapters.live import Marks, Sight
+from rtsched.adapters.condor.pool_state import IDLE, RUNNING, PoolState, Procs, Slots
+from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
+from rtsched.adapters.live import Marks, Observation
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
@@ -19,7 +19,7 @@ from rtsched.model.schedule import Schedule
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.adapters.condor.orders import Deed, Reply
+    from rtsched.adapters.condor.commands import JobAction, Reply
 
 NOW = 1_800_000_000.0
 MARGIN = 30.0
@@ -57,8 +57,8 @@ def view_of(
     down: Sequence[int] = (),
     speeds: Sequence[float] = (),
     factors: Mapping[str, float] | None = None,
-) -> View:
-    """Return what a look at these procs shows; running ones name the rows they have as `on`."""
+) -> PoolState:
+    """Return what a poll at these procs shows; running ones name the rows they have as `on`."""
     facts = CondorFacts(margin=MARGIN)
     whole = [one["jobuniverse"] == PARALLEL or "rtsigma" in one for one in ads]
     jobs = [
@@ -99,7 +99,7 @@ def view_of(
         )
     )
     ids = [*waits.id.tolist(), *runs.id.tolist()]
-    sight = Sight(
+    observation = Observation(
         NOW,
         cluster,
         waits,
@@ -114,21 +114,21 @@ def view_of(
     )
     rows = dict(enumerate(ads))
     table = Slots.build(len(slots), name=list(slots))
-    return View(procs, rows, table, sight, facts, dict(factors or {}))
+    return PoolState(procs, rows, table, observation, facts, dict(factors or {}))
 
 
 def jobs_of(ads: Mapping[int, dict[str, Any]], facts: CondorFacts) -> Jobs:
     """Return the rows of the jobs with these ads."""
-    shapes = [shape_of(one, facts, fresh=False) for one in ads.values()]
+    requirements = [requirements_of(one, facts, fresh=False) for one in ads.values()]
     return Jobs.build(
-        len(shapes),
+        len(requirements),
         id=np.array(list(ads), np.int64),
-        submit=np.full(len(shapes), NOW - 100.0),
+        submit=np.full(len(requirements), NOW - 100.0),
         begin=np.array([one.get("begin", -np.inf) for one in ads.values()], np.float64),
-        deadline=np.array([shape.deadline for shape in shapes]),
-        kind=np.array([shape.kind for shape in shapes], np.int8),
-        size=np.array([shape.size for shape in shapes], np.int32),
-        checkpoints=np.array([shape.checkpoint for shape in shapes], np.bool_),
+        deadline=np.array([needs.deadline for needs in requirements]),
+        kind=np.array([needs.kind for needs in requirements], np.int8),
+        size=np.array([needs.size for needs in requirements], np.int32),
+        checkpoints=np.array([needs.checkpoint for needs in requirements], np.bool_),
     )
 
 
@@ -141,7 +141,7 @@ class Noted:
     asked : list
         Requests in order.
     replies : dict of str to Reply
-        By attribute, deed, submitter or "Negotiate", what is not done.
+        By attribute, action, submitter or "Negotiate", what is not done.
     """
 
     asked: list[tuple[Any, ...]] = field(default_factory=list)
@@ -152,10 +152,10 @@ class Noted:
         self.asked.append((attribute, value, tuple(jobs)))
         return [self.replies.get(attribute, ("done", ""))] * len(jobs)
 
-    def act(self, deed: Deed, jobs: Sequence[int], reason: str = "") -> Reply:
+    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
         """Do something with jobs."""
-        self.asked.append((deed, reason, tuple(jobs)))
-        return self.replies.get(deed, ("done", ""))
+        self.asked.append((action, reason, tuple(jobs)))
+        return self.replies.get(action, ("done", ""))
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
         """Set factors."""

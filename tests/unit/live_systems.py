@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import Change, Done, Ended, Marks, Sight
+from rtsched.adapters.live import Change, Completions, Done, Marks, Observation
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Small:
-    """A batch system that does at each look what the next word of a script says."""
+    """A batch system that does at each poll what the next word of a script says."""
 
     name = "small"
 
@@ -34,20 +34,22 @@ class Small:
         print("a library says something")  # must not end up among the answers
         os.write(1, b"so does one in C\n")
 
-    def look(self) -> Sight:
+    def poll(self) -> Observation:
         """Do what the script says, and return a hundred jobs."""
         words = self.script.read_text().split()
         self.script.write_text(" ".join(words[1:]))
         getattr(self, words[0] if words else "answer")()
         jobs = Jobs.build(100, id=np.arange(100), name=[f"job {k}" for k in range(100)])
         marks = Marks.build(100, uid=np.full(100, os.getuid()), job=np.arange(100))
-        return Sight(time.time(), Cluster.uniform(4), queued=jobs, marks=marks, facts=os.getpid())
+        return Observation(
+            time.time(), Cluster.uniform(4), queued=jobs, marks=marks, facts=os.getpid()
+        )
 
-    def ended(self, jobs: Sequence[int], since: float) -> Ended:
+    def find_completions(self, jobs: Sequence[int], since: float) -> Completions:
         """Return that they completed; of a negative one it cannot be known."""
         if min(jobs) < 0:
             raise AdapterError("accounting does not answer")
-        return Ended.build(len(jobs), job=np.array(jobs))
+        return Completions.build(len(jobs), job=np.array(jobs))
 
     def answer(self) -> None:
         """Do nothing."""
@@ -75,7 +77,7 @@ class Small:
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Return one change per job of the actions."""
         jobs = [job for action in actions for job in action.job.tolist()]
-        return [Change("hold", job, f"hold {job}", order=lambda: 0) for job in jobs]
+        return [Change("hold", job, f"hold {job}", command=lambda: 0) for job in jobs]
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Write down what was done."""
@@ -112,9 +114,9 @@ class Large(Small):
         marks = [f"{k:x}" if k % 10 == 0 else None for k in range(n)]
         self.marks = Marks.build(n, job=np.arange(n), uid=np.arange(n), token=marks)
 
-    def look(self) -> Sight:
+    def poll(self) -> Observation:
         """Return them."""
-        return Sight(time.time(), Cluster.uniform(2000), queued=self.jobs, marks=self.marks)
+        return Observation(time.time(), Cluster.uniform(2000), queued=self.jobs, marks=self.marks)
 
 
 def large() -> Large:

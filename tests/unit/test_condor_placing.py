@@ -11,11 +11,20 @@ from condor_views import MARGIN, NOW, Noted, ad, plan_of, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.condor.commands import (
+    Act,
+    Edit,
+    Negotiate,
+    Publish,
+    Rank,
+    carried_out,
+    change,
+)
 from rtsched.adapters.condor.environment import is_told, variables, with_variables
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import CLOSED_S, Memory
-from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, Rank, carried_out, change
+from rtsched.adapters.condor.last_applied import CLOSED_S, LastApplied
 from rtsched.adapters.condor.placing import bindings_of, their_turn
+from rtsched.adapters.condor.pool_state import HELD, IDLE, RUNNING, PoolState
 from rtsched.adapters.condor.reserving import (
     FIRST_PRIORITY,
     STARTING_S,
@@ -24,7 +33,6 @@ from rtsched.adapters.condor.reserving import (
 )
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.table import SlotTable
-from rtsched.adapters.condor.view import HELD, IDLE, RUNNING, View
 from rtsched.adapters.live import FIRST_OWN_ID, Change
 from rtsched.model.schedule import Schedule
 
@@ -35,18 +43,20 @@ CLOSED = np.ones(5, np.bool_)
 """No other job may start anywhere."""
 
 
-def reserved(plan: Schedule, view: View, memory: Memory | None = None, **settings: Any) -> Any:
+def reserved(
+    plan: Schedule, view: PoolState, memory: LastApplied | None = None, **settings: Any
+) -> Any:
     """Return the changes that a plan comes to, but the table and requests for negotiations."""
     made = changes_of(plan, view, memory, **settings)
-    return [one for one in made if not isinstance(one.order, tuple) or one.job >= 0]
+    return [one for one in made if not isinstance(one.command, tuple) or one.job >= 0]
 
 
 def changes_of(
-    plan: Schedule, view: View, memory: Memory | None = None, **settings: Any
+    plan: Schedule, view: PoolState, memory: LastApplied | None = None, **settings: Any
 ) -> list[Change]:
     """Return all changes that a plan comes to."""
-    memory = memory or Memory()
-    names = view.sight.cluster.nodes.texts("name")
+    memory = memory or LastApplied()
+    names = view.observation.cluster.nodes.texts("name")
     memory.closed |= {name or "": NOW - CLOSED_S for name in names}
     return reserve_changes(plan, view, CondorSettings(**settings), memory, NOW)
 
@@ -57,7 +67,7 @@ def edits(changes: list[Change], attribute: str) -> dict[int, str]:
         job: step.value
         for rank in Rank
         for one in changes
-        for step in one.order or ()
+        for step in one.command or ()
         if isinstance(step, Edit) and step.attribute == attribute and step.rank == rank
         for job in step.jobs
     }
@@ -76,22 +86,22 @@ def test_a_job_that_is_first_on_its_slot_may_start_there() -> None:
 
 
 def test_nothing_is_asked_for_twice() -> None:
-    """What the look shows already is no change."""
-    plan, memory = plan_of((A, 20.0, [1])), Memory(negotiated=NOW)
+    """What the poll shows already is no change."""
+    plan, memory = plan_of((A, 20.0, [1])), LastApplied(negotiated=NOW)
     bound = {"rtnodeset": "s2", "rtplannedstart": NOW, "rtpromise": NOW + 5000}
     prio = 2 * FIRST_PRIORITY - int((NOW + 5000) // 60)
     view = view_of(ad(1, **PROMISED, **bound, jobprio=prio))
     first = changes_of(plan, view, memory)
-    assert [type(one.order[0]) for one in first] == [Publish]
-    memory.table, memory.written = first[0].order[0].table, NOW
+    assert [type(one.command[0]) for one in first] == [Publish]
+    memory.table, memory.written = first[0].command[0].table, NOW
     assert changes_of(plan, view, memory) == []
 
 
 def test_the_table_is_written_again_in_good_time() -> None:
     """Changed or not: HTCondor takes a table that is too old for none."""
-    memory = Memory()
+    memory = LastApplied()
     (first,) = changes_of(plan_of(), view_of(), memory, table_valid_s=300.0)
-    memory.table, memory.written = first.order[0].table, NOW - 99.0
+    memory.table, memory.written = first.command[0].table, NOW - 99.0
     assert changes_of(plan_of(), view_of(), memory, table_valid_s=300.0) == []
     memory.written = NOW - 100.0
     assert len(changes_of(plan_of(), view_of(), memory, table_valid_s=300.0)) == 1
@@ -106,7 +116,7 @@ def test_the_table_of_a_plan() -> None:
     (written,) = [
         step.table
         for one in changes_of(plan, view, reserve_ahead_s=1000.0)
-        for step in one.order or ()
+        for step in one.command or ()
         if isinstance(step, Publish)
     ]
     assert written.kept == {
@@ -187,7 +197,7 @@ def test_a_load_with_too_few_procs_is_not_bound() -> None:
     procs = [ad(1, proc, **PROMISED, **LOAD) for proc in range(2)]
     changes = reserved(plan_of((A, 0.0, [2, 0, 1])), view_of(*procs))
     assert not edits(changes, "RtNodeSet")
-    assert [one.text for one in changes if not one.order] == [
+    assert [one.text for one in changes if not one.command] == [
         "job 1.0 has fewer procs that wait than its load is divided into"
     ]
 
@@ -228,7 +238,7 @@ def test_the_rest_of_a_load_that_runs() -> None:
     sets = {job_id(1, 2): '"s3"', gone: "undefined", held: "undefined"}
     assert edits(changes, "RtNodeSet") == sets
     assert edits(changes, "RtAdmission") == dict.fromkeys((gone, held), '"unjudged"')
-    acts = [step for one in changes for step in one.order if isinstance(step, Act)]
+    acts = [step for one in changes for step in one.command if isinstance(step, Act)]
     assert acts == [Act("Remove", (job_id(1, 4),), SURPLUS)]
 
 
@@ -282,11 +292,11 @@ def test_a_negotiation_is_asked_for_when_a_job_may_start() -> None:
             (view_of(ad(1, **PROMISED)), plan_of((A, 0.0, [0]))),
             (replace(view_of(), bound=frozenset({A})), plan_of()),
         ):
-            changes = changes_of(plan, view, Memory(negotiated=NOW - since))
-            asked = [one for one in changes if isinstance(one.order[0], Negotiate)]
+            changes = changes_of(plan, view, LastApplied(negotiated=NOW - since))
+            asked = [one for one in changes if isinstance(one.command[0], Negotiate)]
             assert len(asked) == wanted
-    later = changes_of(plan_of(), view_of(), Memory())
-    assert not [one for one in later if isinstance(one.order[0], Negotiate)]
+    later = changes_of(plan_of(), view_of(), LastApplied())
+    assert not [one for one in later if isinstance(one.command[0], Negotiate)]
 
 
 def test_a_job_gets_no_slots_before_all_of_them_are_free() -> None:
@@ -300,13 +310,13 @@ def test_a_job_gets_no_slots_before_all_of_them_are_free() -> None:
 
 
 def test_a_job_gets_no_slots_on_which_another_may_be_starting() -> None:
-    """They are closed to others first; what was on its way then shows in the next look."""
-    memory, plan = Memory(), plan_of((A, 0.0, [1]), (B, 600.0, [2]))
+    """They are closed to others first; what was on its way then shows in the next poll."""
+    memory, plan = LastApplied(), plan_of((A, 0.0, [1]), (B, 600.0, [2]))
     before = view_of(ad(1, **PROMISED), ad(2, **PROMISED), ad(9, jobstatus=RUNNING, on=[2]))
     after = view_of(ad(1, **PROMISED), ad(2, **PROMISED))
 
-    def bound(view: View, at: float) -> set[int]:
-        later = replace(view, sight=replace(view.sight, time=NOW + at))
+    def bound(view: PoolState, at: float) -> set[int]:
+        later = replace(view, observation=replace(view.observation, time=NOW + at))
         made = reserve_changes(plan, later, CondorSettings(), memory, NOW + at + 0.5)
         return set(edits(made, "RtNodeSet"))
 
@@ -330,7 +340,7 @@ def test_a_job_that_is_about_to_start_keeps_what_it_has() -> None:
 
 
 @st.composite
-def scenes(draw: Any) -> tuple[Schedule, View]:
+def scenes(draw: Any) -> tuple[Schedule, PoolState]:
     """Plans of up to eight jobs on five rows of up to three slots, some of them busy."""
     owner = draw(st.lists(st.sampled_from(["p", "q", "r"]), min_size=5, max_size=5))
     count = draw(st.integers(0, 8))
@@ -352,7 +362,7 @@ def scenes(draw: Any) -> tuple[Schedule, View]:
 
 
 @given(scenes())
-def test_no_two_jobs_are_bound_to_one_row(scene: tuple[Schedule, View]) -> None:
+def test_no_two_jobs_are_bound_to_one_row(scene: tuple[Schedule, PoolState]) -> None:
     """Each bound job is the first on all of its rows."""
     plan, view = scene
     bindings, short = bindings_of(plan, view, CLOSED, NOW)
@@ -369,7 +379,7 @@ def test_no_two_jobs_are_bound_to_one_row(scene: tuple[Schedule, View]) -> None:
 
 @given(scenes(), st.randoms(use_true_random=False))
 def test_bound_jobs_never_take_what_an_earlier_start_needs(
-    scene: tuple[Schedule, View], dice: Any
+    scene: tuple[Schedule, PoolState], dice: Any
 ) -> None:
     """In whatever order they start, all that are first on their rows start in time.
 
@@ -391,7 +401,7 @@ def test_bound_jobs_never_take_what_an_earlier_start_needs(
             for row in plan.nodes_of(at).tolist()
         )
     ]
-    busy = set(view.sight.allocations.nodes.tolist())
+    busy = set(view.observation.allocations.nodes.tolist())
     free = {name: sum(owner[r] == name and r not in busy for r in range(5)) for name in owner}
     waits = list(first)
 

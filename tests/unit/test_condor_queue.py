@@ -11,12 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.completions import (
+    AT_A_TIME,
+    MOST,
+    completions_of,
+    find_completions,
+    stop_at,
+)
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.past import AT_A_TIME, MOST, endings_of, past, stop_at
+from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
-from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
-from rtsched.adapters.live import Ending
+from rtsched.adapters.live import CompletionStatus
 from rtsched.logs.classads import Expression
 from rtsched.model.jobs import Kind
 
@@ -137,10 +143,10 @@ def test_a_divisible_load_and_a_parallel_job_are_one() -> None:
     found = queue(*loads, parallel, *odd)
     numbers = [(7, 0), (7, 0), (8, 0), (9, 0), (9, 1)]
     assert found.procs.job.tolist() == [job_id(*number) for number in numbers]
-    assert found.shapes[0] is found.shapes[1]
-    assert found.shapes[0].kind == Kind.DIVISIBLE
+    assert found.requirements[0] is found.requirements[1]
+    assert found.requirements[0].kind == Kind.DIVISIBLE
     assert found.procs.texts("slot")[2] == hosts
-    assert found.shapes[3].problem
+    assert found.requirements[3].problem
 
 
 def test_who_wants_something() -> None:
@@ -153,16 +159,16 @@ def test_who_wants_something() -> None:
         ad(5, dagmanjobid=77),
     )
     assert sorted(found.ads) == [1, 2, 3]
-    assert sorted(found.shapes) == [2]
+    assert sorted(found.requirements) == [2]
     assert found.dag.tolist() == [-1, -1, -1, -1, 77]
 
 
 def test_a_parked_job_is_judged_as_a_new_one() -> None:
-    """What was promised once stays so when slots become fewer; a parked job has no promise yet."""
+    """What was promised stays so when slots become fewer; a deferred one has no promise yet."""
     wish = {"rtdeadline": NOW + 500, "requestgpus": 1, "rtruntime": 60}
     found = queue(ad(1, **wish), ad(2, rtadmission="parked", **wish))
-    assert not found.shapes[0].problem
-    assert "GPU" in found.shapes[1].problem
+    assert not found.requirements[0].problem
+    assert "GPU" in found.requirements[1].problem
 
 
 def test_who_is_over_is_not_in_the_queue() -> None:
@@ -202,7 +208,7 @@ def test_no_ad_breaks_the_reading(odd: list[Record], more: Record) -> None:
         *odd, ad(1 << 20, 0, **{**more, "clusterid": 1 << 20, "procid": 0, "jobstatus": 1})
     )
     assert 1 << 20 in found.procs.cluster.tolist()
-    endings_of([*odd, more])
+    completions_of([*odd, more])
 
 
 def end(cluster: int = 12, proc: int = 0, **said: Any) -> Record:
@@ -220,19 +226,19 @@ def gone(cluster: int = 12, proc: int = 0, **said: Any) -> Record:
 @pytest.mark.parametrize(
     ("record", "ending"),
     [
-        (end(), Ending.COMPLETED),
-        (end(exitcode=1), Ending.FAILED),
-        (end(exitbysignal=True), Ending.FAILED),
-        (gone(removereason="via condor_rm (by user ann)"), Ending.FAILED),
-        (gone(removereason="rtsched: run time over"), Ending.OWN_LIMIT),
-        (gone(removereason="rtsched: rejected"), Ending.FAILED),
-        (gone(), Ending.FAILED),
+        (end(), CompletionStatus.COMPLETED),
+        (end(exitcode=1), CompletionStatus.FAILED),
+        (end(exitbysignal=True), CompletionStatus.FAILED),
+        (gone(removereason="via condor_rm (by user ann)"), CompletionStatus.FAILED),
+        (gone(removereason="rtsched: run time over"), CompletionStatus.OWN_LIMIT),
+        (gone(removereason="rtsched: rejected"), CompletionStatus.FAILED),
+        (gone(), CompletionStatus.FAILED),
     ],
 )
-def test_endings(record: Record, ending: Ending) -> None:
+def test_endings(record: Record, ending: CompletionStatus) -> None:
     """Exit codes, signals and removals are told apart, and who removed it for which cause."""
-    found = endings_of([record])
-    assert found.ending.tolist() == [ending]
+    found = completions_of([record])
+    assert found.status.tolist() == [ending]
     assert found.end.tolist() == [NOW]
     assert found.start.tolist() == [NOW - 60]
 
@@ -240,7 +246,7 @@ def test_endings(record: Record, ending: Ending) -> None:
 def test_a_load_ends_with_its_last_chunk() -> None:
     """It starts with the first; a chunk that was not needed, or is of another cluster, is none."""
     spare = gone(7, 3, removereason="rtsched: not needed", jobcurrentstartdate=None, **LOAD)
-    found = endings_of(
+    found = completions_of(
         [
             end(7, 1, completiondate=NOW + 9, **LOAD),
             end(7, 0, jobcurrentstartdate=NOW - 99, rtadmission="judged", rttoken="t1", **LOAD),
@@ -251,15 +257,15 @@ def test_a_load_ends_with_its_last_chunk() -> None:
     assert found.job.tolist() == [job_id(7, 0), job_id(8, 1)]
     assert found.start.tolist() == [NOW - 99, NOW - 60]
     assert found.end.tolist() == [NOW + 9, NOW]
-    assert found.ending.tolist() == [Ending.COMPLETED] * 2
+    assert found.status.tolist() == [CompletionStatus.COMPLETED] * 2
     assert found.texts("token") == ["t1", None]
-    worst = endings_of([end(7, 0, **LOAD), end(7, 1, exitcode=3, **LOAD)])
-    assert worst.ending.tolist() == [Ending.FAILED]
+    worst = completions_of([end(7, 0, **LOAD), end(7, 1, exitcode=3, **LOAD)])
+    assert worst.status.tolist() == [CompletionStatus.FAILED]
 
 
 def test_a_job_that_never_started_has_no_start() -> None:
     """Nor has a word in place of a token a meaning."""
-    found = endings_of([gone(jobcurrentstartdate=None, rtadmission="parked")])
+    found = completions_of([gone(jobcurrentstartdate=None, rtadmission="parked")])
     assert math.isnan(found.start[0])
     assert found.texts("token") == [None]
 
@@ -281,14 +287,14 @@ class History:
 def test_what_the_history_is_asked() -> None:
     """Not more at once than it can bear, and not to read on when all have been found."""
     pool: Any = History(end(7, 3), end(7, 4), end(7, 5))
-    found = past(pool, [job_id(7, 5), job_id(7, 3), job_id(9, 9)])
+    found = find_completions(pool, [job_id(7, 5), job_id(7, 3), job_id(9, 9)])
     assert found.job.tolist() == [job_id(7, 3), job_id(7, 5)]
     numbers = ", ".join(str(job_id(*job)) for job in ((7, 3), (7, 5), (9, 9)))
     assert pool.asked == [(f"member(ClusterId * 1048576 + ProcId, {{{numbers}}})", 3, "")]
     many: Any = History()
-    assert len(past(many, [job_id(number, 0) for number in range(AT_A_TIME + 1)])) == 0
+    assert len(find_completions(many, [job_id(number, 0) for number in range(AT_A_TIME + 1)])) == 0
     assert len(many.asked) == 2
-    assert len(past(many, [])) == 0
+    assert len(find_completions(many, [])) == 0
     assert len(many.asked) == 2
 
 
@@ -296,7 +302,7 @@ def test_what_the_history_is_asked() -> None:
 def test_the_other_procs_of_a_load_are_asked_for(submitted: float | None, most: int) -> None:
     """Its first one tells how many there may be; one that is alone needs no second search."""
     pool: Any = History(end(7, 0, **LOAD, totalsubmitprocs=submitted), end(8, 0))
-    past(pool, [job_id(7, 0), job_id(8, 0)], NOW)
+    find_completions(pool, [job_id(7, 0), job_id(8, 0)], NOW)
     more = [("member(ClusterId, {7}) && ProcId > 0", most)]
     assert [(asked, count) for asked, count, _ in pool.asked[1:]] == more[: most > 0]
 
@@ -378,9 +384,9 @@ def test_some_holds_pass_by_themselves(
     marks = {"rtadmission": "judged", "rttoken": "t1", "rtdeadline": NOW + 9000}
     found = queue(ad(1, jobstatus=HELD, **reason, **marks))
     assert found.procs.passing.tolist() == [passing]
-    ends = endings_of(found.overran)
+    ends = completions_of(found.overran)
     assert ends.texts("token") == ["t1"] * overran
-    assert ends.ending.tolist() == [Ending.OWN_LIMIT] * overran
+    assert ends.status.tolist() == [CompletionStatus.OWN_LIMIT] * overran
 
 
 @pytest.mark.parametrize(("procs", "most"), [(4, 4), (3, 3), (2, 2), (1, None)])
@@ -388,7 +394,7 @@ def test_a_load_that_lost_procs(procs: int, most: int | None) -> None:
     """It is divided among those that are left, and promised nothing where they are too few."""
     wish = LOAD | {"totalsubmitprocs": 4, "rtminnodes": 2, "rtadmission": "judged"}
     found = queue(*(ad(7, proc, **wish) for proc in range(procs)))
-    shape = found.shapes[0]
-    assert all(other == shape for other in found.shapes.values())
-    assert (shape.problem != "") == (most is None)
-    assert most is None or shape.size_max == most
+    needs = found.requirements[0]
+    assert all(other == needs for other in found.requirements.values())
+    assert (needs.problem != "") == (most is None)
+    assert most is None or needs.size_max == most

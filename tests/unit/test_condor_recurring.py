@@ -15,9 +15,9 @@ from msgspec.structs import replace as replace_struct
 
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.placing import their_turn
+from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.recurring import occurrences, periodic_of
 from rtsched.adapters.condor.settings import Recurring
-from rtsched.adapters.condor.view import Slots
 
 SLOTS = Slots.build(4, name=["s1", "s2", "s3", "s3"], machine=["a", "a", "b", "b"])
 
@@ -76,7 +76,7 @@ def test_a_promised_job_waits_for_what_is_planned_before_it() -> None:
     """A slot that is free now, and needed before the planned start, is no place to start on."""
     view = view_of(ad(1, rtadmission="tok", rtdeadline=NOW + 5000.0))
     work = periodic_of([recurring(50, 1000, 10, "s1")], view.slots, NOW)
-    later = replace(view, sight=replace(view.sight, periodic=work))
+    later = replace(view, observation=replace(view.observation, periodic=work))
     job, closed = job_id(1, 0), np.ones(4, np.bool_)
     assert their_turn(plan_of((job, 100, [0])), view, closed, NOW).tolist() == [True]
     assert their_turn(plan_of((job, 100, [0])), later, closed, NOW).tolist() == [False]

@@ -1,4 +1,4 @@
-"""From the ads of slots to rows of a cluster, and who sits on them."""
+"""From the ads of slots to rows of a cluster, and who occupies them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor.seats import Seats, Sitter
 from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     FORGET_S,
     Machine,
-    Roster,
     Slot,
+    SlotInventory,
     claims_of,
     machine_of,
     parent_of,
@@ -56,8 +56,8 @@ def slots(*ads: Record, **settings: Any) -> list[Slot]:
 
 
 def machine(*ads: Record, **settings: Any) -> Machine:
-    """Return the machine of ads, in the order of a first look."""
-    return machine_of(Roster().update(slots(*ads, **settings), NOW, forgetful=False))
+    """Return the machine of ads, in the order of a first poll."""
+    return machine_of(SlotInventory().update(slots(*ads, **settings), NOW, forgetful=False))
 
 
 def test_a_static_slot_is_one_row_of_its_name() -> None:
@@ -129,10 +129,10 @@ def test_who_takes_no_jobs_is_drained() -> None:
 
 def test_a_slot_that_is_gone_is_down_and_then_forgotten() -> None:
     """A machine that comes back finds its row in place."""
-    roster = Roster()
+    inventory = SlotInventory()
     both, one = slots(static("slot1@a"), static("slot1@b")), slots(static("slot1@b"))
     states = [
-        [(slot.name, slot.state) for slot in roster.update(shown, NOW + at, forgetful=False)]
+        [(slot.name, slot.state) for slot in inventory.update(shown, NOW + at, forgetful=False)]
         for shown, at in ((both, 0), (one, 10), (both, 20), (one, 20 + FORGET_S), (one, 2000))
     ]
     up = [("slot1@a", NodeState.UP), ("slot1@b", NodeState.UP)]
@@ -142,27 +142,27 @@ def test_a_slot_that_is_gone_is_down_and_then_forgotten() -> None:
 
 def test_a_slot_that_was_lost_a_moment_ago() -> None:
     """It may come back at once; one that stays away, or never took jobs, is nothing new."""
-    roster = Roster()
+    inventory = SlotInventory()
     both = slots(static("slot1@a"), static("slot1@b", offline=True))
-    roster.update(both, NOW, forgetful=False)
-    assert roster.shaken(NOW) == []
+    inventory.update(both, NOW, forgetful=False)
+    assert inventory.flapping(NOW) == []
     for later, names in ((1.0, ["slot1@a"]), (50.0, ["slot1@a"]), (62.0, [])):
-        roster.update([], NOW + later, forgetful=False)
-        assert roster.shaken(NOW + later) == names
-    roster.update(both, NOW + 70.0, forgetful=False)
-    roster.update(slots(static("slot1@a", state="Owner")), NOW + 80.0, forgetful=False)
-    assert roster.shaken(NOW + 80.0) == ["slot1@a"]
+        inventory.update([], NOW + later, forgetful=False)
+        assert inventory.flapping(NOW + later) == names
+    inventory.update(both, NOW + 70.0, forgetful=False)
+    inventory.update(slots(static("slot1@a", state="Owner")), NOW + 80.0, forgetful=False)
+    assert inventory.flapping(NOW + 80.0) == ["slot1@a"]
 
 
 def test_a_collector_that_has_just_started_makes_nothing_down() -> None:
     """It has not heard of all slots yet; they stay as they were."""
-    roster = Roster()
-    both = roster.update(
+    inventory = SlotInventory()
+    both = inventory.update(
         slots(static("slot1@a"), static("slot2@a", offline=True)), 0.0, forgetful=False
     )
-    assert roster.update([], 100.0, forgetful=True) == both
-    assert roster.update([], 100.0 + FORGET_S, forgetful=True) == both
-    gone = roster.update([], 110.0 + FORGET_S, forgetful=False)
+    assert inventory.update([], 100.0, forgetful=True) == both
+    assert inventory.update([], 100.0 + FORGET_S, forgetful=True) == both
+    gone = inventory.update([], 110.0 + FORGET_S, forgetful=False)
     assert {slot.state for slot in gone} == {NodeState.DOWN}
 
 
@@ -202,40 +202,54 @@ def test_rows_of_others_are_drained() -> None:
 ROWS = {"p": Slot("p", "a", cpus=2, memory=1000, units=4), "s": Slot("s", "a")}
 
 
-def sit(seats: Seats, *sitters: Sitter) -> list[tuple[int, ...]]:
-    """Return the rows that sitters get."""
-    taken = seats.taken(sitters, ROWS)
-    return [taken[sitter.key][1] for sitter in sitters]
+def assigned(assignment: SlotAssignment, *occupants: Occupant) -> list[tuple[int, ...]]:
+    """Return the rows that occupants get."""
+    taken = assignment.taken(occupants, ROWS)
+    return [taken[occupant.key][1] for occupant in occupants]
 
 
-def sitter(number: int, cpus: int = 2, memory: int = -1, *, first: bool = False) -> Sitter:
+def occupant(number: int, cpus: int = 2, memory: int = -1, *, first: bool = False) -> Occupant:
     """Return somebody on the partitionable slot."""
-    return Sitter((number, ""), "p", cpus, memory, first)
+    return Occupant((number, ""), "p", cpus, memory, first)
 
 
 def test_jobs_keep_their_seats() -> None:
-    """Whoever comes, goes or grows beside them; promised jobs sit in front, others behind."""
-    seats = Seats()
-    assert sit(seats, sitter(1), sitter(2, first=True)) == [(3,), (0,)]
-    assert sit(seats, sitter(3, 4), sitter(2, 6, first=True), sitter(1)) == [(1, 2), (0,), (3,)]
-    assert sit(seats, sitter(4, 4, first=True), sitter(1)) == [(0, 1), (3,)]
+    """Whoever comes, goes or grows beside them; promised jobs come first, others last."""
+    assignment = SlotAssignment()
+    assert assigned(assignment, occupant(1), occupant(2, first=True)) == [(3,), (0,)]
+    assert assigned(assignment, occupant(3, 4), occupant(2, 6, first=True), occupant(1)) == [
+        (1, 2),
+        (0,),
+        (3,),
+    ]
+    assert assigned(assignment, occupant(4, 4, first=True), occupant(1)) == [(0, 1), (3,)]
 
 
 def test_small_jobs_share_a_row() -> None:
     """One of 1 CPU leaves room for another on a row of 2, but not for a third."""
-    seats = Seats()
-    assert sit(seats, sitter(1, 1), sitter(2, 1), sitter(3, 1)) == [(3,), (3,), (2,)]
-    assert sit(seats, sitter(2, 1), sitter(4, 1), sitter(5, 2)) == [(3,), (3,), (2,)]
+    assignment = SlotAssignment()
+    assert assigned(assignment, occupant(1, 1), occupant(2, 1), occupant(3, 1)) == [
+        (3,),
+        (3,),
+        (2,),
+    ]
+    assert assigned(assignment, occupant(2, 1), occupant(4, 1), occupant(5, 2)) == [
+        (3,),
+        (3,),
+        (2,),
+    ]
 
 
 def test_memory_takes_rows_too() -> None:
     """A job of 1 CPU and the memory of two rows leaves only two others."""
-    assert sit(Seats(), sitter(1, 1, 2000), sitter(2, 4)) == [(2, 3), (0, 1)]
+    assert assigned(SlotAssignment(), occupant(1, 1, 2000), occupant(2, 4)) == [(2, 3), (0, 1)]
 
 
 def test_static_and_unknown_slots() -> None:
-    """A static slot is one row for whomever; sitters on slots that are not known have none."""
-    taken = Seats().taken([Sitter((1, ""), "s", 5, -1), Sitter((2, ""), "gone", 1, -1)], ROWS)
+    """A static slot is one row for whomever; occupants of slots that are not known have none."""
+    taken = SlotAssignment().taken(
+        [Occupant((1, ""), "s", 5, -1), Occupant((2, ""), "gone", 1, -1)], ROWS
+    )
     assert taken == {(1, ""): ("s", (0,))}
 
 
@@ -246,12 +260,12 @@ def test_static_and_unknown_slots() -> None:
     )
 )
 def test_any_crowd_finds_seats(looks: Sequence[Sequence[tuple[int, int, int]]]) -> None:
-    """Everybody has at least one row, all of them exist, and nobody moves from look to look."""
-    seats = Seats()
+    """Everybody has at least one row, all of them exist, and nobody moves from poll to poll."""
+    assignment = SlotAssignment()
     before: dict[int, tuple[int, ...]] = {}
     for look in looks:
-        people = {number: sitter(number, cpus, memory) for number, cpus, memory in look}
-        rows = dict(zip(people, sit(seats, *people.values()), strict=True))
+        people = {number: occupant(number, cpus, memory) for number, cpus, memory in look}
+        rows = dict(zip(people, assigned(assignment, *people.values()), strict=True))
         for number, some in rows.items():
             assert some
             assert set(some) <= set(range(4))
@@ -284,7 +298,7 @@ def test_any_crowd_finds_seats(looks: Sequence[Sequence[tuple[int, int, int]]]) 
 )
 def test_no_ad_breaks_the_reading(ads: list[Record]) -> None:
     """Whatever a startd advertises, the rest is read."""
-    found = Roster().update(slots(*ads), NOW, forgetful=False)
+    found = SlotInventory().update(slots(*ads), NOW, forgetful=False)
     claims_of(ads)
     assert len(row_names(Slot("x", "y", units=3))) == 3
     if sum(slot.rows for slot in found) < 1000:

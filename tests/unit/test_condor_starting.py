@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.pool_state import DEFERRAL_S, Procs, work_began
 from rtsched.adapters.condor.queue import queue_of
-from rtsched.adapters.condor.starting import Chances, bound_of
-from rtsched.adapters.condor.view import DEFERRED_S, Procs, work_began
+from rtsched.adapters.condor.starting import StartFailureTracker, bound_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,35 +21,37 @@ BOUND = ONE | {"rtadmission": "tok", "rtdeadline": NOW + 900, "rtruntime": 60, "
 OTHER = ONE | {"clusterid": 8, "jobstatus": 2, "remotehost": "s1", "rtruntime": 60}
 
 
-def missed(chances: Chances, start: float, now: float, *others: dict[str, object]) -> list[int]:
-    """Return the clusters that cannot start, by a look at a job that was to start at `start`."""
+def missed(
+    start_failures: StartFailureTracker, start: float, now: float, *others: dict[str, object]
+) -> list[int]:
+    """Return the clusters that cannot start, by a poll at a job that was to start at `start`."""
     queue = queue_of([BOUND | {"rtplannedstart": start}, *others], FACTS)
-    return [job >> 20 for job in chances.update(queue, FACTS, now)]
+    return [job >> 20 for job in start_failures.update(queue, FACTS, now)]
 
 
 def test_one_start_may_fail() -> None:
     """A job that misses one start is planned anew; the second one in a row is too many."""
-    chances = Chances()
-    assert missed(chances, NOW, NOW + 10) == []
-    assert missed(chances, NOW, NOW + 21) == []
-    assert missed(chances, NOW, NOW + 30) == []
-    assert missed(chances, NOW + 60, NOW + 70) == []
-    assert missed(chances, NOW + 60, NOW + 81) == [7]
+    start_failures = StartFailureTracker()
+    assert missed(start_failures, NOW, NOW + 10) == []
+    assert missed(start_failures, NOW, NOW + 21) == []
+    assert missed(start_failures, NOW, NOW + 30) == []
+    assert missed(start_failures, NOW + 60, NOW + 70) == []
+    assert missed(start_failures, NOW + 60, NOW + 81) == [7]
 
 
 def test_the_next_start_is_planned_on_other_slots() -> None:
     """The machine may be dead; it is not if somebody runs there, or if the job starts nowhere."""
-    chances = Chances()
-    missed(chances, NOW, NOW + 10)
-    assert chances.shunned == set()
-    missed(chances, NOW, NOW + 21)
-    assert chances.shunned == {"s1"}
-    missed(chances, NOW + 30, NOW + 40, OTHER)
-    assert chances.shunned == set()
-    missed(chances, NOW, NOW + 41)
-    assert missed(chances, NOW + 60, NOW + 81) == [7]
-    assert chances.shunned == set()
-    other = Chances()
+    start_failures = StartFailureTracker()
+    missed(start_failures, NOW, NOW + 10)
+    assert start_failures.shunned == set()
+    missed(start_failures, NOW, NOW + 21)
+    assert start_failures.shunned == {"s1"}
+    missed(start_failures, NOW + 30, NOW + 40, OTHER)
+    assert start_failures.shunned == set()
+    missed(start_failures, NOW, NOW + 41)
+    assert missed(start_failures, NOW + 60, NOW + 81) == [7]
+    assert start_failures.shunned == set()
+    other = StartFailureTracker()
     missed(other, NOW, NOW + 21)
     missed(other, NOW + 400, NOW + 401)
     assert other.shunned == set(), "after some minutes it may be back"
@@ -57,7 +59,7 @@ def test_the_next_start_is_planned_on_other_slots() -> None:
 
 def test_a_job_that_fits_is_not_to_blame() -> None:
     """Where its own requirements hold, others keep it from starting, and it begins anew."""
-    asked, chances = [], Chances()
+    asked, start_failures = [], StartFailureTracker()
 
     def fits(job: int, slots: Sequence[str]) -> bool:
         asked.append((job >> 20, list(slots)))
@@ -66,14 +68,14 @@ def test_a_job_that_fits_is_not_to_blame() -> None:
     for turn in range(5):
         start = NOW + 60 * turn
         queue = queue_of([BOUND | {"rtplannedstart": start}], FACTS)
-        assert not chances.update(queue, FACTS, start + 21, fits=fits)
-        assert not chances.update(queue, FACTS, start + 22, fits=fits)
+        assert not start_failures.update(queue, FACTS, start + 21, fits=fits)
+        assert not start_failures.update(queue, FACTS, start + 22, fits=fits)
     assert asked == [(7, ["s1"])] * 4, "after two in a row, and after each one more"
 
 
 def test_who_is_to_blame_is_asked_once() -> None:
     """Its promise is void then; a job that stays where it is costs no further questions."""
-    asked, chances = [], Chances()
+    asked, start_failures = [], StartFailureTracker()
 
     def fits(job: int, slots: Sequence[str]) -> bool:
         asked.append(job)
@@ -81,19 +83,19 @@ def test_who_is_to_blame_is_asked_once() -> None:
 
     for start in (NOW, NOW + 60, NOW + 60):
         queue = queue_of([BOUND | {"rtplannedstart": start}], FACTS)
-        stuck = chances.update(queue, FACTS, start + 21, fits=fits)
+        stuck = start_failures.update(queue, FACTS, start + 21, fits=fits)
     assert (len(stuck), len(asked)) == (1, 1)
 
 
 def test_a_machine_that_is_back_is_no_longer_shunned() -> None:
     """Its startd was started after the start that was missed."""
-    chances = Chances()
+    start_failures = StartFailureTracker()
     queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
     for started in (NOW - 5000, NOW + 19):
-        chances.update(queue, FACTS, NOW + 21, started={"s1": started})
-        assert chances.shunned == {"s1"}
-    chances.update(queue_of([ONE], FACTS), FACTS, NOW + 25, started={"s1": NOW + 24})
-    assert chances.shunned == set()
+        start_failures.update(queue, FACTS, NOW + 21, started={"s1": started})
+        assert start_failures.shunned == {"s1"}
+    start_failures.update(queue_of([ONE], FACTS), FACTS, NOW + 25, started={"s1": NOW + 24})
+    assert start_failures.shunned == set()
 
 
 def test_a_schedd_that_starts_nothing_is_no_machine_that_is_dead() -> None:
@@ -102,14 +104,14 @@ def test_a_schedd_that_starts_nothing_is_no_machine_that_is_dead() -> None:
         BOUND | {"clusterid": number, "rtnodeset": f"s1@m{number}", "rtplannedstart": NOW}
         for number in range(3)
     ]
-    chances = Chances()
-    chances.update(queue_of(ads[:1], FACTS), FACTS, NOW + 21)
-    assert chances.shunned == {"s1@m0"}
-    chances.update(queue_of(ads, FACTS), FACTS, NOW + 22)
-    assert chances.shunned == set()
+    start_failures = StartFailureTracker()
+    start_failures.update(queue_of(ads[:1], FACTS), FACTS, NOW + 21)
+    assert start_failures.shunned == {"s1@m0"}
+    start_failures.update(queue_of(ads, FACTS), FACTS, NOW + 22)
+    assert start_failures.shunned == set()
     began = OTHER | {"remotehost": "s1@m9", "jobcurrentstartdate": NOW + 5}
-    chances.update(queue_of([*ads, began], FACTS), FACTS, NOW + 23)
-    assert chances.shunned == {"s1@m0", "s1@m1", "s1@m2"}
+    start_failures.update(queue_of([*ads, began], FACTS), FACTS, NOW + 23)
+    assert start_failures.shunned == {"s1@m0", "s1@m1", "s1@m2"}
 
 
 def test_a_machine_of_many_slots_may_be_dead() -> None:
@@ -119,35 +121,35 @@ def test_a_machine_of_many_slots_may_be_dead() -> None:
         for number in range(3)
     ]
     for slots, left in ((6, 3), (5, 0)):
-        chances = Chances()
-        chances.update(queue_of(ads, FACTS), FACTS, NOW + 21, slots=slots)
-        assert len(chances.shunned) == left
+        start_failures = StartFailureTracker()
+        start_failures.update(queue_of(ads, FACTS), FACTS, NOW + 21, slots=slots)
+        assert len(start_failures.shunned) == left
 
 
 def test_without_a_negotiator_no_start_is_missed() -> None:
     """What nobody offers a slot cannot be blamed for not taking it."""
-    chances = Chances()
+    start_failures = StartFailureTracker()
     for turn in range(4):
         now = NOW + 60 * turn
         queue = queue_of([BOUND | {"rtplannedstart": now}], FACTS)
-        assert not chances.update(queue, FACTS, now + 21, negotiated=False)
-    assert not chances.shunned
+        assert not start_failures.update(queue, FACTS, now + 21, negotiated=False)
+    assert not start_failures.shunned
 
 
 def test_slots_that_others_have_are_no_chance() -> None:
     """Somebody was quicker: that is not the job's fault."""
-    chances = Chances()
+    start_failures = StartFailureTracker()
     for turn in range(4):
-        assert missed(chances, NOW + 60 * turn, NOW + 60 * turn + 21, OTHER) == []
+        assert missed(start_failures, NOW + 60 * turn, NOW + 60 * turn + 21, OTHER) == []
 
 
 def test_a_job_that_ran_begins_anew() -> None:
     """What was started and came back has shown that it can start."""
-    chances = Chances()
-    missed(chances, NOW, NOW + 21)
+    start_failures = StartFailureTracker()
+    missed(start_failures, NOW, NOW + 21)
     running = BOUND | {"jobstatus": 2, "remotehost": "s1"}
-    chances.update(queue_of([running], FACTS), FACTS, NOW + 30)
-    assert missed(chances, NOW + 60, NOW + 81) == []
+    start_failures.update(queue_of([running], FACTS), FACTS, NOW + 30)
+    assert missed(start_failures, NOW + 60, NOW + 81) == []
 
 
 def test_about_to_start_for_as_long_as_a_start_may_take() -> None:
@@ -159,6 +161,6 @@ def test_about_to_start_for_as_long_as_a_start_may_take() -> None:
 
 def test_work_begins_at_the_deferral_time() -> None:
     """A deferred job waits in its slot, but not for as long as its user likes."""
-    begin = np.array([-np.inf, NOW + 50, NOW + 10 * DEFERRED_S])
+    begin = np.array([-np.inf, NOW + 50, NOW + 10 * DEFERRAL_S])
     procs = Procs.build(3, start=np.full(3, NOW), begin=begin)
-    assert (work_began(procs) - NOW).tolist() == [0.0, 50.0, DEFERRED_S]
+    assert (work_began(procs) - NOW).tolist() == [0.0, 50.0, DEFERRAL_S]

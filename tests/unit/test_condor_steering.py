@@ -11,14 +11,14 @@ from condor_views import NOW, Noted, ad, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.condor.commands import Act, Edit, Negotiate, Publish, carried_out, change
 from rtsched.adapters.condor.enforcing import overrun_changes
 from rtsched.adapters.condor.factors import differing, factors_of
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import Memory
-from rtsched.adapters.condor.orders import Act, Edit, Negotiate, Publish, carried_out, change
+from rtsched.adapters.condor.last_applied import LastApplied
+from rtsched.adapters.condor.pool_state import HELD, RUNNING, PoolState, Slots
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import steer_changes
-from rtsched.adapters.condor.view import HELD, RUNNING, Slots, View
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -46,9 +46,11 @@ def ids(*clusters: int) -> Any:
     return np.array([job_id(cluster, 0) for cluster in clusters], np.int64)
 
 
-def steered(action: Any, view: View, memory: Memory | None = None, **settings: Any) -> list[Change]:
+def steered(
+    action: Any, view: PoolState, memory: LastApplied | None = None, **settings: Any
+) -> list[Change]:
     """Return what an action comes to."""
-    made = steer_changes(action, view, CondorSettings(**settings), memory or Memory(), NOW)
+    made = steer_changes(action, view, CondorSettings(**settings), memory or LastApplied(), NOW)
     return list(made)
 
 
@@ -78,9 +80,9 @@ def test_the_farthest_off_priorities_change_first() -> None:
         "set the priority of job 4.0 to -2000",
         "set the priority of job 2.0 to 500",
     ]
-    edits = [(one.order[0].attribute, one.order[0].value) for one in changes]
+    edits = [(one.command[0].attribute, one.command[0].value) for one in changes]
     assert edits == [("RtJobPrio", "0"), ("RtJobPrio", "0")], "before JobPrio"
-    assert [one.order[1].attribute for one in changes] == ["JobPrio", "JobPrio"]
+    assert [one.command[1].attribute for one in changes] == ["JobPrio", "JobPrio"]
 
 
 def test_a_user_whose_jobs_are_alike_orders_them_alone() -> None:
@@ -91,9 +93,9 @@ def test_a_user_whose_jobs_are_alike_orders_them_alone() -> None:
     view = view_of(ad(1, jobprio=7), ad(2, jobprio=-7), ad(3, jobprio=900, rtjobprio=3))
     changes = steered(action, view, factors=False)
     assert texts(changes) == ["set the priority of job 3.0 to 3"]
-    assert [step.attribute for step in changes[0].order] == ["JobPrio"]
+    assert [step.attribute for step in changes[0].command] == ["JobPrio"]
     view = view_of(ad(1, jobprio=7), ad(2, jobprio=-7), ad(3, jobprio=3, rtjobprio=3))
-    (step,) = steered(action, view, factors=False)[0].order
+    (step,) = steered(action, view, factors=False)[0].command
     assert (step.attribute, step.value) == ("RtJobPrio", "undefined"), "when it is so"
 
 
@@ -122,7 +124,7 @@ def test_a_negotiator_that_does_not_answer_is_told_no_factors() -> None:
 
 def test_who_may_set_no_factors_tries_once() -> None:
     """The negotiator's refusal is reported, and holds until the daemon is started anew."""
-    view, memory = view_of(ad(1)), Memory()
+    view, memory = view_of(ad(1)), LastApplied()
     action = SetPriority(ids(1), np.array([0.5]))
     pool = Noted(replies={"alice@pool": ("refused", "no")})
     (done,) = carried_out(pool, pool.publish, steered(action, view, memory))
@@ -163,7 +165,7 @@ def test_parallel_jobs_get_the_size_that_fits_now() -> None:
     later = WIDE | {"minhosts": 3, "maxhosts": 3, "rthosts": "1-3"}
     view = view_of(ad(1, **WIDE), ad(2, **later))
     changes = steered(placed((1, 3, [0, 1, 2, 3]), (2, 2, [0, 1, 2, 3])), view)
-    assert [[(s.attribute, s.value) for s in one.order] for one in changes[:2]] == [
+    assert [[(s.attribute, s.value) for s in one.command] for one in changes[:2]] == [
         [
             ("RtNodeSet", '"s1,s2,s3"'),
             ("RtHosts", '"2-4"'),
@@ -181,9 +183,9 @@ def test_parallel_jobs_keep_the_slots_that_they_were_given() -> None:
     assert not steered(placed((1, 2, [0, 1, 2, 3])), view)
     taken = view_of(ad(1, **given), ad(9, jobstatus=RUNNING, on=[3]))
     (one,) = steered(placed((1, 2, [0, 1, 2, 3])), taken)
-    assert [(s.attribute, s.value) for s in one.order] == [("RtNodeSet", '"s1,s2"')]
+    assert [(s.attribute, s.value) for s in one.command] == [("RtNodeSet", '"s1,s2"')]
     (one,) = steered(placed((1, 4, [0, 1, 2, 3])), taken)
-    assert [(s.attribute, s.value) for s in one.order] == [
+    assert [(s.attribute, s.value) for s in one.command] == [
         ("RtNodeSet", "undefined"),
         ("MinHosts", "2"),
         ("MaxHosts", "4"),
@@ -193,7 +195,7 @@ def test_parallel_jobs_keep_the_slots_that_they_were_given() -> None:
 def test_slots_that_are_taken_or_kept_fit_nobody() -> None:
     """A size that needs them is not given."""
     view = view_of(ad(1, **WIDE), ad(9, jobstatus=RUNNING, on=[0]), down=[2])
-    kept = Memory(kept={"s2": ((0, 1),)})
+    kept = LastApplied(kept={"s2": ((0, 1),)})
     assert not steered(placed((1, 2, [0, 1, 2, 3])), view, kept)
     changes = steered(placed((1, 2, [0, 1, 2, 3])), view)
     assert texts(changes) == ["have job 1.0 start on 2 hosts"]
@@ -241,10 +243,10 @@ def test_one_set_for_all_is_no_wish_of_any() -> None:
 
 def test_weights_become_delay_factors() -> None:
     """They stand beside what the last plan keeps, and until others are given."""
-    view, memory = view_of(), Memory(kept={"s1": ((5, 1),)})
+    view, memory = view_of(), LastApplied(kept={"s1": ((5, 1),)})
     weight = np.array([1.0, 2.0, np.inf, 1.5])
     (one,) = steered(SetNodeWeight(np.empty(0, np.int64), weight), view, memory)
-    table = one.order[0].table
+    table = one.command[0].table
     assert table.delay == {"s1": 1.0, "s2": 2.0, "s3": 1e6, "s4": 1.5}
     assert table.kept == memory.kept
     memory.remember(carried_out(Noted(), Noted().publish, [one])[0], NOW)
@@ -256,8 +258,8 @@ def test_who_is_removed_is_told_why() -> None:
     view = view_of(ad(1, 0, rtsigma=1.0, rtcms=0.1, rtcps=1.0), ad(1, 1, rtsigma=1.0), ad(2))
     changes = steered(Cancel(ids(1, 3), ("too\nlate", "gone")), view)
     procs = (job_id(1, 0), job_id(1, 1))
-    assert [one.order[0] for one in changes] == [
-        replace(changes[0].order[0], jobs=procs, attribute="RtWhy", value='"too late"'),
+    assert [one.command[0] for one in changes] == [
+        replace(changes[0].command[0], jobs=procs, attribute="RtWhy", value='"too late"'),
         Act("Remove", procs, "too late"),
     ]
 
@@ -276,20 +278,20 @@ def test_a_parked_job_is_let_go_by_what_it_carries() -> None:
         (Release(ids(1, 2)), '"unjudged"'),
     ):
         (one,) = steered(action, view)
-        assert (one.order[0].attribute, one.order[0].value) == ("RtAdmission", word)
+        assert (one.command[0].attribute, one.command[0].value) == ("RtAdmission", word)
 
 
 def test_who_waits_for_others_is_not_let_go_before_these_have_ended() -> None:
     """HTCondor would start it at once; a parallel one is given no slots either."""
-    parked, wide = ad(2, rtadmission="parked", rtafter="1.0"), ad(3, **WIDE, rtadmission="judged")
+    deferred, wide = ad(2, rtadmission="parked", rtafter="1.0"), ad(3, **WIDE, rtadmission="judged")
     for edges, count in (([(ids(1)[0], ids(2)[0]), (ids(1)[0], ids(3)[0])], 0), ([], 1)):
-        view = view_of(ad(1), parked, wide, edges=edges)
+        view = view_of(ad(1), deferred, wide, edges=edges)
         assert len(steered(Release(ids(2)), view)) == count
         assert len(steered(placed((3, 2, [0, 1])), view)) == count
 
 
 def test_holds_and_releases() -> None:
-    """A parked job waits without being held; one that its user held is released."""
+    """A deferred job waits without being held; one that its user held is released."""
     view = view_of(ad(1), ad(2, rtadmission="parked"), ad(3, jobstatus=HELD))
     hold = steered(Hold(ids(1, 2, 3), np.full(3, -np.inf)), view)
     assert texts(hold) == ["hold job 1.0"]
@@ -301,13 +303,13 @@ def test_only_jobs_with_checkpoints_are_moved() -> None:
     runs = {"jobstatus": RUNNING, "rtdeadline": NOW + 9e3}
     view = view_of(ad(1, **runs, on=[0]), ad(2, **runs, rtcheckpoint=True, on=[1]))
     moves = steered(Move(ids(1, 2), Schedule.empty()), view)
-    assert [one.order for one in moves] == [
+    assert [one.command for one in moves] == [
         None,
         (Act("Vacate", (job_id(2, 0),), "rtsched: it goes on elsewhere"),),
     ]
     (one,) = steered(Requeue(ids(1)), view)
-    assert one.order[0].deed == "VacateFast"
-    memory = Memory()
+    assert one.command[0].action == "VacateFast"
+    memory = LastApplied()
     memory.remember(carried_out(Noted(), Noted().publish, [one])[0], NOW)
     assert not steered(Requeue(ids(1)), view, memory)
 
@@ -315,7 +317,7 @@ def test_only_jobs_with_checkpoints_are_moved() -> None:
 def test_what_cannot_be_done_is_said() -> None:
     """An action that HTCondor's adapter does not know is reported."""
     (one,) = steered(Suspend(ids(1)), view_of(ad(1)))
-    assert (one.kind, one.order) == ("suspend", None)
+    assert (one.kind, one.command) == ("suspend", None)
 
 
 @pytest.mark.parametrize("overruns", ["vacate", "remove", "leave"])
@@ -329,15 +331,15 @@ def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
         ad(4, jobstatus=RUNNING, start=start, rtruntime=np.inf),
         ad(5),
     )
-    settings, memory = CondorSettings(overruns=overruns), Memory()
+    settings, memory = CondorSettings(overruns=overruns), LastApplied()
     changes = list(overrun_changes(view, settings, memory, NOW))
     if overruns == "leave":
         assert not changes
         return
-    deed = "Remove" if overruns == "remove" else "VacateFast"
-    assert [one.order[0] for one in changes] == [
-        Act(deed, (job_id(1, 0),), "rtsched: run time of 600 s is over"),
-        Act(deed, (job_id(3, 0),), "rtsched: run time of 100 s is over"),
+    action = "Remove" if overruns == "remove" else "VacateFast"
+    assert [one.command[0] for one in changes] == [
+        Act(action, (job_id(1, 0),), "rtsched: run time of 600 s is over"),
+        Act(action, (job_id(3, 0),), "rtsched: run time of 100 s is over"),
     ]
     going = replace(view, leaving=frozenset({"slot1@a"}))
     assert len(list(overrun_changes(going, settings, memory, NOW))) == 1
@@ -351,14 +353,14 @@ def test_jobs_that_outlive_their_run_time(overruns: Any) -> None:
 def test_jobs_that_htcondor_ends_itself_are_left_to_it() -> None:
     """It counts no moving of files: they may be within their limit."""
     view = view_of(ad(1, jobstatus=RUNNING, start=NOW - 5000.0))
-    assert len(list(overrun_changes(view, CondorSettings(), Memory(), NOW))) == 1
+    assert len(list(overrun_changes(view, CondorSettings(), LastApplied(), NOW))) == 1
     limited = replace(view, procs=view.procs.replace(limited=np.array([True])))
-    assert not list(overrun_changes(limited, CondorSettings(), Memory(), NOW))
+    assert not list(overrun_changes(limited, CondorSettings(), LastApplied(), NOW))
 
 
 def test_what_is_remembered() -> None:
     """The table as written, when a negotiation was asked for, and who was told to end."""
-    memory, pool = Memory(), Noted(replies={"RtWhy": ("failed", "?")})
+    memory, pool = LastApplied(), Noted(replies={"RtWhy": ("failed", "?")})
     view = view_of()
     changes = [
         *steered(SetNodeWeight(np.empty(0, np.int64), np.ones(4)), view, memory),
@@ -368,8 +370,8 @@ def test_what_is_remembered() -> None:
     ]
     for done in carried_out(pool, pool.publish, changes):
         memory.remember(done, NOW)
-    assert isinstance(changes[0].order[0], Publish)
-    assert (memory.table, memory.written) == (changes[0].order[0].table, NOW)
+    assert isinstance(changes[0].command[0], Publish)
+    assert (memory.table, memory.written) == (changes[0].command[0].table, NOW)
     assert (memory.negotiated, memory.urged) == (NOW, {1: NOW, 2: NOW})
     memory.keep_only({2})
     assert memory.urged == {2: NOW}

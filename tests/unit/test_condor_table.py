@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.table import WORST, SlotTable, delays_of, kept_of
-from rtsched.adapters.condor.view import Slots
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.model.schedule import Schedule

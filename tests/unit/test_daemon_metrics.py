@@ -101,7 +101,7 @@ def test_every_metric_is_shown():
 
 
 def test_no_look_yet():
-    """Before the first look its age is no number."""
+    """Before the first poll its age is no number."""
     assert math.isnan(values(Metrics().text())["rtsched_look_age_seconds"])
 
 

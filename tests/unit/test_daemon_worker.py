@@ -56,11 +56,11 @@ def test_ends_of_forgotten_jobs(script):
 
     async def main() -> None:
         async with Worker(small(script)) as worker:
-            assert (await worker.ended([3, 4])).job.tolist() == [3, 4]
+            assert (await worker.find_completions([3, 4])).job.tolist() == [3, 4]
             pid = worker.pid
             with pytest.raises(AdapterError, match="accounting does not answer"):
-                await worker.ended([-1])
-            assert (await worker.look()).facts == pid
+                await worker.find_completions([-1])
+            assert (await worker.poll()).facts == pid
 
     asyncio.run(main())
 
@@ -72,20 +72,20 @@ def test_no_code_comes_from_where_it_was_started(script, monkeypatch, tmp_path):
 
     async def main() -> None:
         async with Worker(small(script)) as worker:
-            assert (await worker.look()).facts == worker.pid
+            assert (await worker.poll()).facts == worker.pid
 
     asyncio.run(main())
 
 
 def test_looks_and_changes(script):
-    """A look crosses over whole and not writable; a dry-run changes nothing."""
+    """A poll crosses over whole and not writable; a dry-run changes nothing."""
 
     async def main() -> None:
         async with Worker(small(script)) as worker:
-            sight = await worker.look()
-            assert sight.facts == worker.pid != os.getpid()
-            assert sight.queued.texts("name")[99] == "job 99"
-            assert not sight.queued.id.flags.writeable
+            observation = await worker.poll()
+            assert observation.facts == worker.pid != os.getpid()
+            assert observation.queued.texts("name")[99] == "job 99"
+            assert not observation.queued.id.flags.writeable
             actions = [Hold(np.array([3, 4]), np.full(2, -np.inf))]
             changes, dones = await worker.apply(actions, dry_run=True)
             assert [change.text for change in changes] == ["hold 3", "hold 4"]
@@ -97,7 +97,7 @@ def test_looks_and_changes(script):
             ]
             assert {change.order for change in changes} == {None}
             assert script.with_suffix(".done").read_text() == "hold 3 hold 4"
-            pid = sight.facts
+            pid = observation.facts
         assert ends(pid)
         assert worker.starts == 1
 
@@ -117,23 +117,23 @@ def test_a_system_that_hangs(script):
                 beats += 1
 
         async with Worker(small(script), timeout_s=5) as worker:
-            first = (await worker.look()).facts
+            first = (await worker.poll()).facts
             worker._timeout = 0.5
             script.write_text("sleep")
             beating = asyncio.create_task(beat())
             began = time.monotonic()
             with pytest.raises(AdapterError, match=r"did not answer within 0.5 s"):
-                await worker.look()
+                await worker.poll()
             assert time.monotonic() - began < 3
             assert beats > 20
             beating.cancel()
             assert ends(first)
             assert all(ends(pid) for pid in in_group(first))
             with pytest.raises(AdapterError, match="started again in"):
-                await worker.look()
+                await worker.poll()
             await asyncio.sleep(0.3)
             worker._timeout = 5
-            assert (await worker.look()).facts != first
+            assert (await worker.poll()).facts != first
             assert worker.starts == 2
 
     asyncio.run(main())
@@ -145,14 +145,14 @@ def test_a_system_that_dies(script, word, how):
 
     async def main() -> None:
         async with Worker(small(script), timeout_s=20) as worker:
-            await worker.look()
+            await worker.poll()
             script.write_text(word)
             began = time.monotonic()
             with pytest.raises(AdapterError, match=how):
-                await worker.look()
+                await worker.poll()
             assert time.monotonic() - began < 5
             await asyncio.sleep(0.3)
-            await worker.look()
+            await worker.poll()
             assert worker.starts == 2
 
     asyncio.run(main())
@@ -163,12 +163,12 @@ def test_killed_between_requests(script):
 
     async def main() -> None:
         async with Worker(small(script)) as worker:
-            pid = (await worker.look()).facts
+            pid = (await worker.poll()).facts
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(AdapterError, match="signal SIGKILL"):
-                await worker.look()
+                await worker.poll()
             await asyncio.sleep(0.3)
-            assert (await worker.look()).facts != pid
+            assert (await worker.poll()).facts != pid
 
     asyncio.run(main())
 
@@ -182,7 +182,7 @@ def test_the_pause_grows(script):
             until = time.monotonic() + 2.5
             while time.monotonic() < until:
                 with pytest.raises(AdapterError):
-                    await worker.look()
+                    await worker.poll()
                 await asyncio.sleep(0.01)
             assert 2 <= worker.starts <= 4
 
@@ -196,11 +196,11 @@ def test_a_system_that_says_no(script):
         script.write_text("refuse break_down")
         async with Worker(small(script)) as worker:
             with pytest.raises(AdapterError, match=r"^slurmctld does not answer; start it$"):
-                await worker.look()
+                await worker.poll()
             with pytest.raises(AdapterError, match=r"defect .* ZeroDivisionError: by zero") as told:
-                await worker.look()
+                await worker.poll()
             assert "break_down" in told.value.__notes__[0]
-            await worker.look()
+            await worker.poll()
             assert worker.starts == 1
 
     asyncio.run(main())
@@ -212,10 +212,10 @@ def test_a_system_that_cannot_be_made():
     async def main() -> None:
         async with Worker(unmade) as worker:
             with pytest.raises(AdapterError, match="needs Slurm's commands"):
-                await worker.look()
+                await worker.poll()
             assert worker.pid is None
             with pytest.raises(AdapterError, match="started again in"):
-                await worker.look()
+                await worker.poll()
 
     asyncio.run(main())
 
@@ -231,9 +231,9 @@ def test_two_at_a_time(script):
 
     async def main() -> None:
         async with Worker(small(script)) as worker:
-            sights = await asyncio.gather(*(worker.look() for _ in range(5)))
-            assert len({sight.facts for sight in sights}) == 1
-            asked = asyncio.create_task(worker.look())
+            sights = await asyncio.gather(*(worker.poll() for _ in range(5)))
+            assert len({observation.facts for observation in sights}) == 1
+            asked = asyncio.create_task(worker.poll())
             await asyncio.sleep(0)
             asked.cancel()
             changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
@@ -282,11 +282,11 @@ def test_large_looks_do_not_stall(tmp_path, monkeypatch):
 
     async def main() -> float:
         async with Worker(large) as worker:
-            assert len((await worker.look()).queued) == 10_000
+            assert len((await worker.poll()).queued) == 10_000
             spent = []
             for _ in range(10):
                 began = time.process_time()
-                await worker.look()
+                await worker.poll()
                 spent.append(time.process_time() - began)
             return min(spent)
 

@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.live import Change, Sight
-from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, kept
+from rtsched.adapters.live import Change, Observation
+from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, applied_file
 from rtsched.adapters.slurm.applied import applied
-from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.applied_file import UNSURE, AppliedFile
+from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.comments import record_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
-from rtsched.adapters.slurm.kept import UNSURE, Kept
-from rtsched.adapters.slurm.orders import Order, Rank, batchable, carried_out, outcome_of
-from rtsched.adapters.slurm.reserving import View, reserve_changes
+from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.reserving import SlurmState, reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow, job_rows
-from rtsched.adapters.slurm.sight import jobs_of, marks_of
+from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.spec import spec_of
-from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
+from rtsched.adapters.slurm.steering import LastApplied, remember, steer_changes
 from rtsched.errors import AdapterError
 from rtsched.model.actions import Cancel, Place, Restart, SetNodeWeight, SetPriority, Tell
 from rtsched.model.cluster import Cluster
@@ -37,7 +37,7 @@ NOW = 1_800_000_000.0
 NAMES = tuple(f"n{i}" for i in range(6))
 
 
-def view_of(*jobs: dict[str, str], ranges: dict[int, tuple[int, int]] | None = None) -> View:
+def view_of(*jobs: dict[str, str], ranges: dict[int, tuple[int, int]] | None = None) -> SlurmState:
     """Return a view of waiting jobs numbered from 1 on six idle nodes."""
     plain = {"dependency": "(null)", "tres-per-job": "N/A", "numcpus": "1", "minmemory": "0"}
     plain |= {"tres": "node=1", "maxnodes": "1", "timelimit": "10:00", "deadline": "N/A"}
@@ -48,8 +48,8 @@ def view_of(*jobs: dict[str, str], ranges: dict[int, tuple[int, int]] | None = N
     facts = SlurmFacts(margin=20.0, longest=1e6, partitions={"all": Partition("all", nodes=6)})
     which = np.arange(len(jobs))
     queued = jobs_of(rows, which, facts, ranges=ranges)
-    sight = Sight(NOW, Cluster.uniform(6), queued, marks=marks_of(rows, which))
-    return View(rows, sight, facts, NAMES, [], NOW)
+    observation = Observation(NOW, Cluster.uniform(6), queued, marks=marks_of(rows, which))
+    return SlurmState(rows, observation, facts, NAMES, [], NOW)
 
 
 def ids(*jobs: int) -> Any:
@@ -57,9 +57,11 @@ def ids(*jobs: int) -> Any:
     return np.array(jobs, np.int64)
 
 
-def steered(action: Any, view: View, memory: Memory | None = None, **settings: Any) -> list[Change]:
+def steered(
+    action: Any, view: SlurmState, memory: LastApplied | None = None, **settings: Any
+) -> list[Change]:
     """Return what an action comes to."""
-    return list(steer_changes(action, view, memory or Memory(), SlurmSettings(**settings)))
+    return list(steer_changes(action, view, memory or LastApplied(), SlurmSettings(**settings)))
 
 
 def test_the_largest_differences_of_priority_come_first() -> None:
@@ -67,8 +69,11 @@ def test_the_largest_differences_of_priority_come_first() -> None:
     view = view_of({}, {}, {}, {})
     action = SetPriority(ids(1, 2, 3, 4), np.array([0.001, 0.5, -2.0, 0.25]))
     changes = steered(action, view, site_factors_per_cycle=2)
-    assert [change.order.words[-1] for change in changes] == ["SiteFactor=-2000", "SiteFactor=500"]
-    memory = Memory({3: -2000, 2: 500})
+    assert [change.command.words[-1] for change in changes] == [
+        "SiteFactor=-2000",
+        "SiteFactor=500",
+    ]
+    memory = LastApplied({3: -2000, 2: 500})
     assert [change.job for change in steered(action, view, memory)] == [4]
 
 
@@ -87,9 +92,9 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
     view = view_of(asked, asked | {"tres": "node=4"}, asked, ranges={2: (1, 4)})
     every = (np.arange(6, dtype=np.int32),)
     placement = Placement(np.array([4, 4, 2], np.int32), np.zeros(3, np.int32), every)
-    memory = Memory(ranges={2: (1, 4)})
+    memory = LastApplied(ranges={2: (1, 4)})
     changes = steered(Place(ids(1, 2, 3), placement), view, memory)
-    said = [(change.job, *change.order.words[3:]) for change in changes]
+    said = [(change.job, *change.command.words[3:]) for change in changes]
     assert said == [
         (1, "NumNodes=4-4", "ExcNodeList="),
         (2, "NumNodes=1-4", "ExcNodeList="),
@@ -99,27 +104,27 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
 
 def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
     """What a user asked for is known after a restart; a file that cannot be is one sentence."""
-    path, what = str(tmp_path / "memory.json"), Kept({7: (1, 4)}, {8: ("n1", 5.0)}, {9: -50})
-    assert kept.read(path) == Kept()
-    assert kept.write(path, what) == ""
-    assert kept.read(path) == what
-    assert Memory.of(what).kept() == what
-    assert "cannot be written" in kept.write(str(tmp_path / "none" / "x"), Kept())
-    assert kept.write("", what) == ""
-    assert kept.read("") == Kept()
+    path, what = str(tmp_path / "memory.json"), AppliedFile({7: (1, 4)}, {8: ("n1", 5.0)}, {9: -50})
+    assert applied_file.read(path) == AppliedFile()
+    assert applied_file.write(path, what) == ""
+    assert applied_file.read(path) == what
+    assert LastApplied.of(what).kept() == what
+    assert "cannot be written" in applied_file.write(str(tmp_path / "none" / "x"), AppliedFile())
+    assert applied_file.write("", what) == ""
+    assert applied_file.read("") == AppliedFile()
 
 
 def test_what_is_being_set_is_kept_before(tmp_path: Path) -> None:
     """Whoever follows a process that was killed in between undoes what may have been set."""
-    memory = Memory({1: 500})
-    order = Order(Rank.JOB, ("scontrol", "update", "JobId=1", "SiteFactor=0"))
-    sent = Order(Rank.JOB, ("scontrol", "update", "JobId=2", "ReqNodeList=n1"))
-    changes = [Change("set-priority", 1, "", order), Change("place", 2, "", sent)]
+    memory = LastApplied({1: 500})
+    command = Command(Rank.JOB, ("scontrol", "update", "JobId=1", "SiteFactor=0"))
+    sent = Command(Rank.JOB, ("scontrol", "update", "JobId=2", "ReqNodeList=n1"))
+    changes = [Change("set-priority", 1, "", command), Change("place", 2, "", sent)]
     before = memory.foreseen(changes, NOW)
-    assert before == Kept({}, {2: ("n1", NOW)}, {1: UNSURE})
-    assert memory.kept() == Kept(factors={1: 500})
-    again = steered(SetPriority(ids(1), np.zeros(1)), view_of({}), Memory.of(before))
-    assert [change.order.words[-1] for change in again] == ["SiteFactor=0"]
+    assert before == AppliedFile({}, {2: ("n1", NOW)}, {1: UNSURE})
+    assert memory.kept() == AppliedFile(factors={1: 500})
+    again = steered(SetPriority(ids(1), np.zeros(1)), view_of({}), LastApplied.of(before))
+    assert [change.command.words[-1] for change in again] == ["SiteFactor=0"]
 
 
 @given(st.binary())
@@ -128,15 +133,17 @@ def test_a_damaged_file_of_sizes(content: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "sizes.json"
         path.write_bytes(content)
-        assert all(0 < least <= most for least, most in kept.read(str(path)).ranges.values())
+        assert all(
+            0 < least <= most for least, most in applied_file.read(str(path)).ranges.values()
+        )
 
 
 def test_a_new_process_gives_a_range_back(tmp_path: Path) -> None:
     """A system that set a size, and the one that follows it, both know what was asked for."""
     settings = SlurmSettings(bin_dir=str(tmp_path), memory=str(tmp_path / "sizes.json"))
     commands(tmp_path, scontrol=SCONTROL)
-    order = Order(Rank.SIZE, ("scontrol", "update", "JobId=1", "NumNodes=4-4"), (1, 4))
-    (done,) = SlurmSystem(settings).carry_out([Change("place", 1, "x", order)])
+    command = Command(Rank.SIZE, ("scontrol", "update", "JobId=1", "NumNodes=4-4"), (1, 4))
+    (done,) = SlurmSystem(settings).carry_out([Change("place", 1, "x", command)])
     assert done.outcome == "done"
     assert SlurmSystem(settings)._memory.ranges == {1: (1, 4)}
 
@@ -145,7 +152,7 @@ def test_weights_are_grouped() -> None:
     """One command per weight, none for a node that is taken, or where nobody asked for weights."""
     action = SetNodeWeight(ids(), np.array([1.0, 1.0, 7.0, np.inf, 1.0, 7.0]))
     changes = steered(action, view_of(), node_weights=True)
-    assert [change.order.words[2:] for change in changes] == [
+    assert [change.command.words[2:] for change in changes] == [
         ("NodeName=n[0-1,4]", "Weight=1"),
         ("NodeName=n[2,5]", "Weight=7"),
     ]
@@ -154,7 +161,7 @@ def test_weights_are_grouped() -> None:
 
 def test_a_refused_weight_is_not_asked_for_again() -> None:
     """What Slurm refuses for good is said once."""
-    memory = Memory()
+    memory = LastApplied()
     (change, *_) = steered(SetNodeWeight(ids(), np.zeros(6)), view_of(), node_weights=True)
     remember(change, "refused", memory, NOW)
     assert memory.no_weights
@@ -163,17 +170,17 @@ def test_a_refused_weight_is_not_asked_for_again() -> None:
 def test_the_user_is_told_before_the_end() -> None:
     """A cancelled job has its comment set first; the text is one line."""
     first, second = steered(Cancel(ids(1), ("too\nlate",)), view_of({}))
-    assert (first.order.rank, second.order.rank) == (Rank.JOB, Rank.END)
-    assert first.order.words[-1] == "Comment=rtsched: too late"
-    assert not batchable(first.order)
-    assert second.order.words == ("scancel", "1")
+    assert (first.command.rank, second.command.rank) == (Rank.JOB, Rank.END)
+    assert first.command.words[-1] == "Comment=rtsched: too late"
+    assert not batchable(first.command)
+    assert second.command.words == ("scancel", "1")
 
 
 def test_only_jobs_that_have_ended_are_queued_again() -> None:
     """And nothing is said to them while they are over: Slurm takes no comment for such a job."""
     view = view_of({"state": "FAILED"}, {"state": "PENDING"}, {"state": "RUNNING"})
     (change,) = steered(Restart(ids(1, 2, 3, 9)), view)
-    assert change.order.words == ("scontrol", "requeue", "1")
+    assert change.command.words == ("scontrol", "requeue", "1")
     told = steered(Tell(ids(1, 2, 3), ("a", "b", "c")), view)
     assert [each.job for each in told] == [2, 3]
 
@@ -197,12 +204,12 @@ def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
     others = {"prioritylong": "4294900000" if basic else "120000", "nice": "100"}
     view = view_of(first | {"deadline": str(int(NOW) + 900)}, first, others, others)
     view = replace(view, facts=replace(view.facts, basic=basic))
-    memory = Memory({4: 60_000 if basic else 507_000_000})
+    memory = LastApplied({4: 60_000 if basic else 507_000_000})
     changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
     moved = {each.job: each for each in changes if each.kind == "set-priority"}
     word = "Nice=0" if basic else "SiteFactor=0"
     assert sorted(moved) == [1, 2, 4]
-    assert {job for job, each in moved.items() if each.order.words[-1] == word} == {2, 4}
+    assert {job for job, each in moved.items() if each.command.words[-1] == word} == {2, 4}
     for each in moved.values():
         remember(each, "done", memory, NOW)
     again = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
@@ -216,7 +223,7 @@ def test_guards_are_made_while_there_is_time() -> None:
     settings = SlurmSettings(promised_first=False, grace_s=500.0)
     kinds = [
         [
-            each.order.rank
+            each.command.rank
             for each in reserve_changes(plan(), replace(view, facts=f), settings, {}, {})
         ]
         for f in (near, far)
@@ -226,26 +233,26 @@ def test_guards_are_made_while_there_is_time() -> None:
 
 
 def test_no_guard_waits_for_a_deletion() -> None:
-    """Guards are made before old ones are deleted, and jobs are bound in between."""
+    """Reservations are made before old ones are deleted, and jobs are bound in between."""
     view = view_of({"tres": "node=2", "maxnodes": "3"})
     changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
-    ranks = [change.order.rank for change in sorted(changes, key=lambda each: each.order.rank)]
+    ranks = [change.command.rank for change in sorted(changes, key=lambda each: each.command.rank)]
     assert ranks == [Rank.CREATE, Rank.SIZE, Rank.BIND]
     assert Rank.LEAVE < Rank.RENEW < Rank.UPDATE < Rank.CREATE < Rank.BIND < Rank.DELETE
-    sizes = next(change for change in changes if change.order.rank == Rank.SIZE)
-    assert sizes.order.words[3:] == ("NumNodes=2-2", "TimeLimit=5", "ExcNodeList=")
+    sizes = next(change for change in changes if change.command.rank == Rank.SIZE)
+    assert sizes.command.words[3:] == ("NumNodes=2-2", "TimeLimit=5", "ExcNodeList=")
 
 
 def test_a_size_that_slurm_does_not_show_is_set_once() -> None:
     """A controller that was started anew shows no highest node count of jobs that waited before."""
     plain = {"tres": "node=2", "maxnodes": "0", "timelimit": "5:00"}
-    memory, rigid = Memory(), view_of(plain)
+    memory, rigid = LastApplied(), view_of(plain)
     view = view_of(plain | {"comment": "rtsched:sigma=4,cms=1,cps=100"})
 
-    def sizes(view: View) -> list[Change]:
+    def sizes(view: SlurmState) -> list[Change]:
         """Return what a cycle does about sizes, after it is done."""
         changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, memory.counts)
-        found = [each for each in changes if "NumNodes=2-2" in each.order.words]
+        found = [each for each in changes if "NumNodes=2-2" in each.command.words]
         for each in found:
             remember(each, "done", memory, NOW)
         return found
@@ -265,7 +272,7 @@ def test_a_job_leaves_the_guard_that_is_made_anew() -> None:
     begun = ReservationRow("rtsched_1", NOW - 10, NOW + 900, ("n1", "n4"), ("u",), ())
     view = replace(view, reservations=[begun])
     changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
-    ranks = [change.order.rank for change in sorted(changes, key=lambda each: each.order.rank)]
+    ranks = [change.command.rank for change in sorted(changes, key=lambda each: each.command.rank)]
     assert ranks == [Rank.LEAVE, Rank.RENEW, Rank.CREATE, Rank.BIND]
 
 
@@ -324,8 +331,8 @@ def test_a_record_is_written_once(comment: str) -> None:
 @given(st.text())
 def test_only_plain_words_go_to_scontrol_s_input(text: str) -> None:
     """Whatever could be taken for more than one word is an argument of its own process."""
-    order = Order(Rank.JOB, ("scontrol", "update", "JobId=1", f"Comment={text}"))
-    if batchable(order):
+    command = Command(Rank.JOB, ("scontrol", "update", "JobId=1", f"Comment={text}"))
+    if batchable(command):
         assert text.split() in ([text], [])
         assert not set(text) & set("'\"\\\n\r;$`|&<>()#!")
 
@@ -347,13 +354,13 @@ def test_what_answers_mean(said: str, means: str) -> None:
     assert outcome_of(said) == means
 
 
-def commands(directory: Path, **scripts: str) -> Commands:
+def commands(directory: Path, **scripts: str) -> CommandRunner:
     """Return commands that are shell scripts."""
     for name, script in scripts.items():
         path = directory / name
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return Commands(SlurmSettings(bin_dir=str(directory), command_timeout_s=5))
+    return CommandRunner(SlurmSettings(bin_dir=str(directory), command_timeout_s=5))
 
 
 SCONTROL = """
@@ -372,7 +379,7 @@ def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
     """Each complaint belongs to its command; after scontrol's end nothing was done."""
     system = commands(tmp_path, scontrol=SCONTROL)
     changes = [
-        Change("set-priority", job, "x", Order(Rank.JOB, ("scontrol", "update", f"JobId={job}")))
+        Change("set-priority", job, "x", Command(Rank.JOB, ("scontrol", "update", f"JobId={job}")))
         for job in (1, 3, 2, 4, 5)
     ] + [Change("suspend", 6, "suspend job 6")]
     done = carried_out(system, changes)
@@ -400,17 +407,20 @@ def test_a_guard_stays_until_its_successor_is_there(tmp_path: Path) -> None:
     changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
     done = {each.change.text: each for each in carried_out(system, changes)}
     assert done["delete reservation rtsched_9"].outcome == "done"
-    kept = done["delete reservation rtsched_8"]
-    assert (kept.outcome, kept.text) == ("failed", "kept until its successor is made")
+    spared = done["delete reservation rtsched_8"]
+    assert (spared.outcome, spared.text) == (
+        "failed",
+        "kept until its successor is made",
+    )
 
 
 def test_commands_that_hang_or_are_missing(tmp_path: Path) -> None:
     """Both are one clear error with a remedy, and a failed change each."""
-    system = Commands(SlurmSettings(bin_dir=str(tmp_path)))
+    system = CommandRunner(SlurmSettings(bin_dir=str(tmp_path)))
     with pytest.raises(AdapterError, match="set bin_dir"):
         system.jobs()
-    order = Order(Rank.JOB, ("scontrol", "update", "JobId=1"))
-    (done,) = carried_out(system, [Change("hold", 1, "x", order)])
+    command = Command(Rank.JOB, ("scontrol", "update", "JobId=1"))
+    (done,) = carried_out(system, [Change("hold", 1, "x", command)])
     assert done.outcome == "failed"
     slow = commands(tmp_path, squeue="exec sleep 60")
     slow.settings = SlurmSettings(bin_dir=str(tmp_path), command_timeout_s=0.2)
@@ -419,7 +429,7 @@ def test_commands_that_hang_or_are_missing(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_does_not_answer(tmp_path: Path) -> None:
-    """The sentence says what the command said, and what to look at."""
+    """The sentence says what the command said, and what to poll at."""
     commands(tmp_path, squeue="echo 'Unable to contact slurm controller' >&2; exit 1")
     system = SlurmSystem(SlurmSettings(bin_dir=str(tmp_path), route="commands"))
     with pytest.raises(AdapterError, match=r"Unable to contact.*scontrol ping"):
@@ -442,6 +452,6 @@ def test_weights_that_are_so_are_left_alone() -> None:
     view = view_of()
     view.weights = dict.fromkeys(NAMES[:3], 1)
     (change,) = steered(SetNodeWeight(ids(), np.ones(6)), view, node_weights=True)
-    assert change.order.words[2] == "NodeName=n[3-5]"
-    applied(view, change.order)
+    assert change.command.words[2] == "NodeName=n[3-5]"
+    applied(view, change.command)
     assert steered(SetNodeWeight(ids(), np.ones(6)), view, node_weights=True) == []

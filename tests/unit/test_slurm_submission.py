@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.live import SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margin_of, seconds
-from rtsched.adapters.slurm.shape import predecessors
+from rtsched.adapters.slurm.requirements import predecessors
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
 from rtsched.model.jobs import Kind

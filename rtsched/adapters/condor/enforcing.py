@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.commands import Act, change
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.orders import Act, change
+from rtsched.adapters.condor.pool_state import RUNNING, work_began
 from rtsched.adapters.condor.reserving import text_of
-from rtsched.adapters.condor.view import RUNNING, work_began
 from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rtsched.adapters.condor.memory import Memory
+    from rtsched.adapters.condor.last_applied import LastApplied
+    from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.adapters.condor.view import View
     from rtsched.adapters.live import Change
 
 
 def overrun_changes(
-    view: View, settings: CondorSettings, memory: Memory, now: float
+    view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield which jobs end since they have run for longer than stated or planned.
 

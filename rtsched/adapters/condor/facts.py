@@ -10,7 +10,7 @@ from rtsched.adapters.condor.parts import Parts
 
 @dataclass(frozen=True)
 class CondorFacts:
-    """What a look found out about the configuration; times in seconds, memory in bytes.
+    """What a poll found out about the configuration; times in seconds, memory in bytes.
 
     Attributes
     ----------

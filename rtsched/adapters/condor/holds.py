@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.view import HELD
+from rtsched.adapters.condor.pool_state import HELD
 from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:

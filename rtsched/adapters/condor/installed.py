@@ -39,7 +39,7 @@ _ASKED = {
 }
 
 
-class Said(NamedTuple):
+class ToolResult(NamedTuple):
     """What a tool said: whether it went well, its output, and its complaint."""
 
     good: bool
@@ -68,7 +68,7 @@ class Site(NamedTuple):
     submit_path: Path = Path("/etc/rtsched/submit.conf")
 
 
-def look(
+def inspect_site(
     settings: CondorSettings | None,
     site: Site,
     *,
@@ -266,7 +266,7 @@ def _bindings() -> str:
     return ""
 
 
-def run(*words: str) -> Said:
+def run(*words: str) -> ToolResult:
     """Run one of HTCondor's tools; one that fails or is missing is no error here."""
     try:
         done = subprocess.run(  # noqa: S603 -- an argument list; no shell
@@ -279,5 +279,5 @@ def run(*words: str) -> Said:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Said(False, "", str(error))
-    return Said(done.returncode == 0, done.stdout, " ".join(done.stderr.split())[-300:])
+        return ToolResult(False, "", str(error))
+    return ToolResult(done.returncode == 0, done.stdout, " ".join(done.stderr.split())[-300:])

@@ -1,7 +1,7 @@
 """Which procs of divisible loads have run.
 
 A load has begun as soon as one of its chunks has: from then on its plan is fixed. A chunk may run
-and be over between two looks; that it was there shows when its cluster has fewer procs than were
+and be over between two polls; that it was there shows when its cluster has fewer procs than were
 submitted, and the history tells whether a proc that is gone ever ran.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.condor.completions import started_of
 from rtsched.adapters.condor.ids import cluster_of, job_id, proc_of
-from rtsched.adapters.condor.past import started_of
+from rtsched.adapters.condor.pool_state import has_slot
 from rtsched.adapters.condor.queue import OF_ENDS
-from rtsched.adapters.condor.view import has_slot
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.queue import Queue
 
 
-class Begun:
-    """Which procs of divisible loads have run, from look to look.
+class StartedLoads:
+    """Which procs of divisible loads have run, from poll to poll.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class Begun:
         present: dict[int, set[int]] = {}
         running: dict[int, set[int]] = {}
         left: dict[int, int] = {}
-        for row, shape in queue.shapes.items():
-            if shape.whole:
+        for row, needs in queue.requirements.items():
+            if needs.whole:
                 job, proc = int(procs.job[row]), int(procs.proc[row])
                 present.setdefault(job, set()).add(proc)
                 submitted = number(queue.ads[row], "totalsubmitprocs")

@@ -1,7 +1,7 @@
 """A pool whose negotiator may hang: it is asked by a process of its own.
 
 The bindings ask the collector and the schedd within their limits, and the negotiator without one: a
-negotiator that is stopped, or its machine, would stop every look.
+negotiator that is stopped, or its machine, would stop every poll.
 
 Source: HTCondor 25.14, `Negotiator.getPriorities` and `setFactor` do not follow QUERY_TIMEOUT.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.apart import Apart
 from rtsched.adapters.condor.pool import TRIES, Pool
+from rtsched.adapters.subprocess_proxy import SubprocessProxy
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rtsched.adapters.condor.orders import Reply
+    from rtsched.adapters.condor.commands import Reply
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.logs.classads import Record
 
@@ -42,7 +42,7 @@ class PatientPool(Pool):
 
     def __init__(self, settings: CondorSettings) -> None:
         limit = settings.query_timeout_s / TRIES
-        self._apart = Apart(partial(Pool, settings), limit, REST_S)
+        self._apart = SubprocessProxy(partial(Pool, settings), limit, REST_S)
         self._known: tuple[str, ...] = ()
         super().__init__(settings)
 

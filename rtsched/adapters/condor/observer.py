@@ -1,4 +1,4 @@
-"""One look at a pool after the other."""
+"""One poll of a pool after the other."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.completions import completions_of, find_completions
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.ghosts import emptied_of, without_ghosts
 from rtsched.adapters.condor.ids import PROC_BITS
-from rtsched.adapters.condor.loads import Begun
-from rtsched.adapters.condor.past import endings_of, past
-from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
-from rtsched.adapters.condor.recurring import periodic_of
-from rtsched.adapters.condor.seats import Seats, Sitter
-from rtsched.adapters.condor.sight import (
+from rtsched.adapters.condor.loads import StartedLoads
+from rtsched.adapters.condor.observation import (
     Groups,
     allocations_of,
     edges_of,
     groups_of,
     jobs_of,
     marks_of,
-    sitters_of,
+    occupants_of,
     strangers_of,
 )
+from rtsched.adapters.condor.pool_state import HELD, IDLE, PoolState
+from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
+from rtsched.adapters.condor.recurring import periodic_of
+from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     OF_SLOTS,
     Claim,
     Machine,
-    Roster,
     Slot,
+    SlotInventory,
     claims_of,
     machine_of,
     slots_of,
 )
-from rtsched.adapters.condor.starting import Bound, Chances, bound_of
+from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claims
+from rtsched.adapters.condor.starting import Bound, StartFailureTracker, bound_of
 from rtsched.adapters.condor.table import slots_in
-from rtsched.adapters.condor.view import HELD, IDLE, View
-from rtsched.adapters.live import Ended, Sight
+from rtsched.adapters.live import Completions, Observation
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.pool import Pool
+    from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.adapters.condor.view import Procs
     from rtsched.logs.classads import Record
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
@@ -65,7 +65,7 @@ HEARD = 1.2
 
 
 class Observer:
-    """Looks at a pool, and remembers what one look does not show.
+    """Looks at a pool, and remembers what one poll does not show.
 
     Parameters
     ----------
@@ -77,8 +77,12 @@ class Observer:
 
     def __init__(self, settings: CondorSettings, pool: Pool) -> None:
         self._settings, self._pool = settings, pool
-        self._chances, self._negotiated = Chances(), False
-        self._roster, self._seats, self._begun = Roster(), Seats(), Begun(pool)
+        self._start_failures, self._negotiated = StartFailureTracker(), False
+        self._inventory, self._assignment, self._started_loads = (
+            SlotInventory(),
+            SlotAssignment(),
+            StartedLoads(pool),
+        )
         self._machine: Machine | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -88,7 +92,7 @@ class Observer:
         self._read = -math.inf
         self._silent = math.inf  # since when the collector has not said how long it has been up
 
-    def look(self) -> View:
+    def poll(self) -> PoolState:
         """Return the pool's present state.
 
         Raises
@@ -109,20 +113,20 @@ class Observer:
         claims = claims_of(ads)
         queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
         held = {claim.name for claim in claims}
-        queue = replace(queue, procs=without_ghosts(queue.procs, emptied_of(ads), held))
+        queue = replace(queue, procs=without_stale_claims(queue.procs, emptied_of(ads), held))
         queue = replace(queue, procs=self._without_false_spooling(queue.procs))
         self._add_environments(queue)
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
         bound = bound_of(queue, facts, now)
-        sight = self._sight(queue, machine, (claims, schedd), bound, facts, now)
-        sight = replace(sight, accounts=accounts, facts=facts, problems=problems)
+        observation = self._observe(queue, machine, (claims, schedd), bound, facts, now)
+        observation = replace(observation, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)
-        return View(
+        return PoolState(
             queue.procs,
             queue.ads,
             machine.slots,
-            sight,
+            observation,
             facts,
             factors,
             self._negotiated,
@@ -130,7 +134,7 @@ class Observer:
             leaving=frozenset(claim.name for claim in claims if claim.leaving),
         )
 
-    def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
+    def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
         """Return how jobs ended that left the queue, of those that the history still has.
 
         None of them ended before `since`, seconds since the epoch.
@@ -140,7 +144,7 @@ class Observer:
         AdapterError
             If the schedd does not answer.
         """
-        return past(self._pool, jobs, since)
+        return find_completions(self._pool, jobs, since)
 
     def _without_false_spooling(self, procs: Procs) -> Procs:
         """Return the procs, of which none is being spooled that was seen waiting or running.
@@ -155,7 +159,7 @@ class Observer:
             return procs
         return procs.replace(spools=procs.spools & ~false, passing=procs.passing & ~false)
 
-    def _sight(
+    def _observe(
         self,
         queue: Queue,
         machine: Machine,
@@ -163,15 +167,15 @@ class Observer:
         bound: Mapping[int, Bound],
         facts: CondorFacts,
         now: float,
-    ) -> Sight:
+    ) -> Observation:
         """Return what is seen of slots and jobs; `claims` are all, and the name of our schedd."""
-        begun = {job: one.procs for job, one in bound.items()} | self._begun.update(queue)
+        begun = {job: one.procs for job, one in bound.items()} | self._started_loads.update(queue)
         groups = groups_of(queue, begun)
         taken = self._taken(queue, groups, machine, *claims)
         allocations = allocations_of(queue, groups, taken.rows, begun, bound, facts, now)
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
-        ended = endings_of(queue.over)
-        stuck = self._chances.update(
+        ended = completions_of(queue.over)
+        stuck = self._start_failures.update(
             queue,
             facts,
             now,
@@ -180,19 +184,21 @@ class Observer:
             fits=self._pool.fits,
             started=self._started,
         )
-        shunned = machine.rows_of(self._chances.shunned)
+        shunned = machine.rows_of(self._start_failures.shunned)
         away = np.union1d(taken.others, shunned)
-        return Sight(
+        return Observation(
             now,
             self._cluster_now(machine, away),
             jobs_of(queue, groups, waits, facts),
             jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
             allocations,
             marks_of(queue, groups, np.concatenate([waits, runs]), stuck),
-            Ended.joined([ended.take(~np.isin(ended.job, groups.job)), endings_of(queue.overran)]),
+            Completions.joined(
+                [ended.take(~np.isin(ended.job, groups.job)), completions_of(queue.overran)]
+            ),
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
-            shaken=np.union1d(machine.rows_of(self._roster.shaken(now)), shunned),
+            flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
         )
 
     def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:
@@ -206,7 +212,7 @@ class Observer:
         forgetful = (now - self._silent if math.isinf(up) else up) < heard
         if forgetful and self._machine is None:
             self._wait_for(shown, heard)
-        slots = self._roster.update(shown, now, forgetful=forgetful)
+        slots = self._inventory.update(shown, now, forgetful=forgetful)
         if not slots:
             raise AdapterError(
                 "the collector shows no slot that is large enough; see condor_status, and "
@@ -250,18 +256,18 @@ class Observer:
         schedd: str,
     ) -> _Taken:
         """Return who has which rows."""
-        ours, of = sitters_of(queue, groups, claims, machine.by_name)
+        ours, of = occupants_of(queue, groups, claims, machine.by_name)
         strangers = strangers_of(claims, schedd)
-        seats = self._seats.taken([*strangers, *ours], machine.by_name)
+        rows = self._assignment.taken([*strangers, *ours], machine.by_name)
 
-        def rows_of(sitter: Sitter) -> list[int]:
-            slot, places = seats.get(sitter.key, ("", ()))
+        def rows_of(occupant: Occupant) -> list[int]:
+            slot, places = rows.get(occupant.key, ("", ()))
             return [machine.first[slot] + place for place in places]
 
         held = zip(ours, of, strict=True)
-        others = {row for sitter in strangers for row in rows_of(sitter)}
+        others = {row for occupant in strangers for row in rows_of(occupant)}
         return _Taken(
-            [(job, row) for sitter, job in held for row in rows_of(sitter)],
+            [(job, row) for occupant, job in held for row in rows_of(occupant)],
             np.bincount(np.array(of, np.int64), minlength=len(groups.job)),
             np.array(sorted(others), np.int64),
         )
@@ -288,8 +294,8 @@ class Observer:
         procs = queue.procs
         row: dict[object, int] = {
             (int(procs.cluster[at]), int(procs.proc[at])): at
-            for at, shape in queue.shapes.items()
-            if shape.deadline < math.inf and procs.status[at] in {IDLE, HELD}
+            for at, needs in queue.requirements.items()
+            if needs.deadline < math.inf and procs.status[at] in {IDLE, HELD}
         }
         if not row:
             return

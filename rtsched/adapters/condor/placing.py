@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.pool_state import IDLE
 from rtsched.adapters.condor.recurring import occurrences
-from rtsched.adapters.condor.view import IDLE
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
 from rtsched.model.cluster import NodeState
@@ -26,7 +26,7 @@ from rtsched.model.snapshot import places
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.view import View
+    from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.model.schedule import Schedule
 
 
@@ -41,7 +41,7 @@ class Binding:
     entry : int
         Its row in the plan.
     procs : tuple of int
-        Rows of `View.procs`: one per chunk of a divisible load, in sending order.
+        Rows of `PoolState.procs`: one per chunk of a divisible load, in sending order.
     slots : tuple of tuple of str
         By proc, the slots on which it may start.
     lengths : tuple of float
@@ -55,8 +55,8 @@ class Binding:
     lengths: tuple[float, ...]
 
 
-def waiting_procs(view: View, jobs: NDArray[np.int64]) -> dict[int, list[int]]:
-    """Return the idle procs of each of some jobs, rows of `View.procs` in order of proc."""
+def waiting_procs(view: PoolState, jobs: NDArray[np.int64]) -> dict[int, list[int]]:
+    """Return the idle procs of each of some jobs, rows of `PoolState.procs` in order of proc."""
     found: dict[int, list[int]] = {job: [] for job in jobs.tolist()}
     rows = np.flatnonzero(np.isin(view.procs.job, jobs) & (view.procs.status == IDLE))
     for row, job in zip(rows.tolist(), view.procs.job[rows].tolist(), strict=True):
@@ -65,7 +65,7 @@ def waiting_procs(view: View, jobs: NDArray[np.int64]) -> dict[int, list[int]]:
 
 
 def bindings_of(
-    plan: Schedule, view: View, closed: NDArray[np.bool_], now: float
+    plan: Schedule, view: PoolState, closed: NDArray[np.bool_], now: float
 ) -> tuple[list[Binding], list[int]]:
     """Return which jobs get which slots, and those that have fewer procs than planned.
 
@@ -73,8 +73,8 @@ def bindings_of(
     ----------
     plan : Schedule
         Planned starts of jobs that wait.
-    view : View
-        The last look.
+    view : PoolState
+        The last poll.
     closed : bool[m]
         Rows on which no other job may start.
     now : float
@@ -83,13 +83,13 @@ def bindings_of(
     turn = np.flatnonzero(their_turn(plan, view, closed, now))
     jobs = plan.entries.job[turn]
     idle, names = waiting_procs(view, jobs), view.slots.texts("name")
-    place, _ = places(view.sight.queued.id, jobs)
+    place, _ = places(view.observation.queued.id, jobs)
     starts, found, short = plan.starts(), [], []
     for entry, job, at in zip(turn.tolist(), jobs.tolist(), place.tolist(), strict=True):
         within = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
         slots = [names[row] or "" for row in plan.nodes[within].tolist()]
         lengths = (float(plan.entries.end[entry]) - starts[within]).tolist()
-        divided = view.sight.queued.kind[at] == Kind.DIVISIBLE
+        divided = view.observation.queued.kind[at] == Kind.DIVISIBLE
         procs = idle[job]
         if divided and len(procs) < len(slots):
             short.append(job)
@@ -103,20 +103,22 @@ def bindings_of(
     return found, short
 
 
-def rows_in_turn(plan: Schedule, view: View, now: float) -> NDArray[np.int32]:
+def rows_in_turn(plan: Schedule, view: PoolState, now: float) -> NDArray[np.int32]:
     """Return the rows of the entries that could start at once, if no other job came, int32[k]."""
     turn = their_turn(plan, view, np.ones(len(view.slots), np.bool_), now)
     return plan.nodes[np.repeat(turn, np.diff(plan.indptr))]
 
 
 def their_turn(
-    plan: Schedule, view: View, closed: NDArray[np.bool_], now: float
+    plan: Schedule, view: PoolState, closed: NDArray[np.bool_], now: float
 ) -> NDArray[np.bool_]:
     """Return bool[n]: which entries of a plan may have their node sets now; see `bindings_of`."""
-    jobs, queued = plan.entries.job, view.sight.queued
+    jobs, queued = plan.entries.job, view.observation.queued
     turn = first_everywhere(plan, len(view.slots)) & (jobs < FIRST_OWN_ID)
-    edges = view.sight.edges
-    unfinished = np.isin(edges.before, queued.id) | np.isin(edges.before, view.sight.running.id)
+    edges = view.observation.edges
+    unfinished = np.isin(edges.before, queued.id) | np.isin(
+        edges.before, view.observation.running.id
+    )
     turn &= ~np.isin(jobs, edges.after[unfinished])
     place, known = places(queued.id, jobs)
     turn &= known
@@ -125,11 +127,11 @@ def their_turn(
     return turn & ~_on_busy_rows(plan, view, closed)
 
 
-def _on_busy_rows(plan: Schedule, view: View, closed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _on_busy_rows(plan: Schedule, view: PoolState, closed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return bool[n]: which entries have rows that are not free, or recurring work before them."""
-    free = np.equal(view.sight.cluster.nodes.state, NodeState.UP) & closed
-    free[view.sight.allocations.nodes] = False
-    before = occurrences(view.sight.periodic, len(view.slots))[plan.nodes] < plan.starts()
+    free = np.equal(view.observation.cluster.nodes.state, NodeState.UP) & closed
+    free[view.observation.allocations.nodes] = False
+    before = occurrences(view.observation.periodic, len(view.slots))[plan.nodes] < plan.starts()
     entry = plan.rows()
     blocked = np.zeros(len(plan), np.bool_)
     blocked[entry[~free[plan.nodes] | before]] = True

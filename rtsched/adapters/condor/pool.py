@@ -22,7 +22,7 @@ from rtsched.logs.classads import Expression, Record, number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from rtsched.adapters.condor.orders import Deed, Reply
+    from rtsched.adapters.condor.commands import JobAction, Reply
     from rtsched.adapters.condor.settings import CondorSettings
 
 T = TypeVar("T")
@@ -224,21 +224,24 @@ class Pool:
             return [reply] * len(jobs)
         return [self._edited([name], attribute, value) for name in names]
 
-    def act(self, deed: Deed, jobs: Sequence[int], reason: str = "") -> Reply:
+    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
         """Do something with jobs; `done` if it was done, or was so before, for all of them."""
-        action = getattr(self._condor.JobAction, deed)
+        wanted = getattr(self._condor.JobAction, action)
         names = [name_of(job) for job in jobs]
         why = (_CONTROL.sub(" ", reason), 0) if reason else None
         try:
-            ad = self._schedd().act(action, names, why)
+            ad = self._schedd().act(wanted, names, why)
         except (AdapterError, *self._failures) as error:
             return _refusal(error)
         counts = {key.lower(): int(ad[key]) for key in ad if key.startswith("Total")}
         if counts.get("totalpermissiondenied", 0):
-            return "refused", f"{deed}: permission denied; is the daemon's user a queue super user?"
+            return (
+                "refused",
+                f"{action}: permission denied; is the daemon's user a queue super user?",
+            )
         if counts.get("totalsuccess", 0) + counts.get("totalalreadydone", 0) >= len(jobs):
             return "done", ""
-        return "failed", f"{deed}: the job is gone, or in no state for it"
+        return "failed", f"{action}: the job is gone, or in no state for it"
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
         """Set priority factors by submitter.

@@ -1,4 +1,4 @@
-"""The jobs of a queue: its procs as arrays, and the shapes of those that want something of rtsched.
+"""The jobs of a queue: procs as arrays, and the requirements of those that rtsched plans.
 
 Source: HTCondor's manual, "Job ClassAd Attributes".
 """
@@ -14,18 +14,18 @@ import numpy as np
 
 from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
-from rtsched.adapters.condor.shape import (
+from rtsched.adapters.condor.pool_state import COMPLETED, DEFERRED, HELD, IDLE, REMOVED, Procs
+from rtsched.adapters.condor.requirements import (
     MEGABYTE,
     OURS,
     PARALLEL,
     WISHES,
-    Shape,
+    Requirements,
+    requirements_of,
     run_time,
-    shape_of,
     wishes,
 )
 from rtsched.adapters.condor.submission import name_in, submitter_of
-from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, PARKED, REMOVED, Procs
 from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Queue:
     ads : dict of int to Record
         By row of `procs`, the ads of those that want something of rtsched or were told something,
         and of parallel jobs.
-    shapes : dict of int to Shape
+    requirements : dict of int to Requirements
         By row of `procs`, what those are that want something, and parallel jobs.
     dag : int64[n]
         Key of each proc's task graph; -1: none.
@@ -102,7 +102,7 @@ class Queue:
 
     procs: Procs
     ads: dict[int, Record]
-    shapes: dict[int, Shape]
+    requirements: dict[int, Requirements]
     dag: NDArray[np.int64]
     over: list[Record]
     overran: list[Record]
@@ -121,16 +121,16 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
     ads = [records[i] for i in order.tolist()]
     whole = _whole(ads, "jobuniverse", 5) == PARALLEL
     rows = {i: ad for i, ad in enumerate(ads) if whole[i] or not _OF_OURS.isdisjoint(ad)}
-    shapes = _shapes(rows, cluster[order].tolist(), facts)
+    requirements = _requirements(rows, cluster[order].tolist(), facts)
     job = (cluster << PROC_BITS | proc)[order]
-    whole[[i for i, shape in shapes.items() if shape.whole]] = True
+    whole[[i for i, needs in requirements.items() if needs.whole]] = True
     dag = np.maximum(_whole(ads, "dagmanjobid", -1), -1)
-    for i, shape in shapes.items():
-        dag[i] = shape.dag
+    for i, needs in requirements.items():
+        dag[i] = needs.dag
     return Queue(
         _procs(ads, np.where(whole, job >> PROC_BITS << PROC_BITS, job), facts),
         rows,
-        shapes,
+        requirements,
         dag,
         [records[i] for i in np.flatnonzero(over & known).tolist()],
         [ad for ad in ads if is_overrun(ad)],
@@ -138,41 +138,41 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
     )
 
 
-def _shapes(
+def _requirements(
     rows: dict[int, Record], cluster: Sequence[int], facts: CondorFacts
-) -> dict[int, Shape]:
+) -> dict[int, Requirements]:
     """Return what those jobs are that want something; procs of a divisible load are all alike."""
-    shapes: dict[int, Shape] = {}
-    loads: dict[tuple[int, bool], Shape] = {}
+    requirements: dict[int, Requirements] = {}
+    loads: dict[tuple[int, bool], Requirements] = {}
     procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
     for i, ad in rows.items():
         if not wishes(ad) and ad.get("jobuniverse") != PARALLEL:
             continue
-        parked = ad.get("rtadmission") == PARKED
-        known = loads.get((cluster[i], parked)) if "rtsigma" in ad else None
-        shapes[i] = known or _shape(ad, facts, parked)
-        if shapes[i].whole and not known:
-            shapes[i] = _with_procs(shapes[i], procs[cluster[i]])
-        if shapes[i].whole:
-            loads[cluster[i], parked] = shapes[i]
-    return shapes
+        deferred = ad.get("rtadmission") == DEFERRED
+        known = loads.get((cluster[i], deferred)) if "rtsigma" in ad else None
+        requirements[i] = known or _requirements_of_ad(ad, facts, deferred)
+        if requirements[i].whole and not known:
+            requirements[i] = _with_procs(requirements[i], procs[cluster[i]])
+        if requirements[i].whole:
+            loads[cluster[i], deferred] = requirements[i]
+    return requirements
 
 
-def _with_procs(shape: Shape, procs: int) -> Shape:
+def _with_procs(needs: Requirements, procs: int) -> Requirements:
     """Return a divisible load of so many procs: its user may have removed some."""
-    if shape.problem or procs >= shape.size_max:
-        return shape
-    if procs < shape.size_min:
-        return replace(shape, problem=f"it needs {shape.size_min} procs and has {procs}")
-    return replace(shape, size_max=procs)
+    if needs.problem or procs >= needs.size_max:
+        return needs
+    if procs < needs.size_min:
+        return replace(needs, problem=f"it needs {needs.size_min} procs and has {procs}")
+    return replace(needs, size_max=procs)
 
 
-def _shape(ad: Record, facts: CondorFacts, parked: bool) -> Shape:
-    """Return what a job is; whatever stands in it, no single job may end a look."""
+def _requirements_of_ad(ad: Record, facts: CondorFacts, deferred: bool) -> Requirements:
+    """Return what a job is; whatever stands in it, no single job may end a poll."""
     try:
-        return shape_of(ad, facts, fresh=parked)
+        return requirements_of(ad, facts, fresh=deferred)
     except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-        return Shape(problem=f"its attributes cannot be read ({type(error).__name__})")
+        return Requirements(problem=f"its attributes cannot be read ({type(error).__name__})")
 
 
 def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) -> Procs:

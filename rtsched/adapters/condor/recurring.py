@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.pool_state import Slots
     from rtsched.adapters.condor.settings import Recurring
-    from rtsched.adapters.condor.view import Slots
 
 
 def periodic_of(recurring: Sequence[Recurring], slots: Slots, now: float) -> Periodic:

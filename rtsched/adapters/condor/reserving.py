@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.environment import is_told, variables, with_variables
-from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.orders import (
+from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
     Edit,
@@ -19,12 +17,14 @@ from rtsched.adapters.condor.orders import (
     change,
     priority_edits,
 )
+from rtsched.adapters.condor.environment import is_told, variables, with_variables
+from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.placing import Binding, bindings_of, rows_in_turn
 from rtsched.adapters.condor.pool import literal
+from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
-from rtsched.adapters.condor.shape import hosts, is_whole
+from rtsched.adapters.condor.requirements import hosts, is_whole
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
-from rtsched.adapters.condor.view import HELD, IDLE, PARKED, UNJUDGED
 from rtsched.adapters.planned import first_starts, waiting
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.memory import Memory
+    from rtsched.adapters.condor.last_applied import LastApplied
+    from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.adapters.condor.view import View
     from rtsched.adapters.live import Change
     from rtsched.logs.classads import Record
     from rtsched.model.schedule import Schedule
@@ -62,13 +62,13 @@ _PLANNED = ("RtNode", "RtFraction", "RtLimit")
 
 
 def reserve_changes(
-    plan: Schedule, view: View, settings: CondorSettings, memory: Memory, now: float
+    plan: Schedule, view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
 ) -> list[Change]:
     """Return what a plan asks for: the table, node sets, the order of promised jobs."""
-    plan = waiting(plan, view.sight.queued.id)
+    plan = waiting(plan, view.observation.queued.id)
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
     lead = view.facts.tail + STARTING_S
-    fixed = occurrences(view.sight.periodic, len(view.slots))
+    fixed = occurrences(view.observation.periodic, len(view.slots))
     starting = np.union1d(_rows_of_starters(view, now), rows_in_turn(plan, view, now))
     memory.kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=now + ahead)
     closed = first_starts(plan, len(view.slots)) - lead <= now
@@ -82,19 +82,19 @@ def reserve_changes(
         *_taken_back(plan, bindings, view),
         *_let_go(plan, view),
         *_rest_of_loads(view),
-        *_orders(plan, bindings, view),
+        *_priorities(plan, bindings, view),
         *_negotiation(bool(bound), view, memory, now),
     ]
 
 
 def table_changes(
-    view: View, settings: CondorSettings, memory: Memory, now: float
+    view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield the new table, where it is another one or the old one is getting stale.
 
     Where no plug-in says how much a slot delays, that follows from its speed.
     """
-    nodes = view.sight.cluster.nodes
+    nodes = view.observation.cluster.nodes
     fastest = nodes.speed.max(initial=1.0)
     delays = delays_of(view.slots, fastest / nodes.speed)
     delays |= {name: memory.delays[name] for name in delays.keys() & memory.delays.keys()}
@@ -104,12 +104,12 @@ def table_changes(
         yield change("reserve", -1, text, Publish(table))
 
 
-def _rows_of_starters(view: View, now: float) -> NDArray[np.int32]:
+def _rows_of_starters(view: PoolState, now: float) -> NDArray[np.int32]:
     """Return the rows of judged jobs that are about to start or have just started, int32[k].
 
     HTCondor may show a job as running and then find that it cannot run.
     """
-    allocations = view.sight.allocations
+    allocations = view.observation.allocations
     jobs, young = allocations.entries.job, allocations.entries.start > now - STARTED_S
     young &= np.isin(jobs, view.procs.job[judged(view)])
     young |= np.isin(jobs, np.array(list(view.bound), np.int64))
@@ -117,16 +117,16 @@ def _rows_of_starters(view: View, now: float) -> NDArray[np.int32]:
 
 
 def _settled(
-    closed: NDArray[np.bool_], view: View, memory: Memory, now: float
+    closed: NDArray[np.bool_], view: PoolState, memory: LastApplied, now: float
 ) -> NDArray[np.bool_]:
     """Return bool[rows]: closed ones on which no other job was being started when we looked."""
-    names = view.sight.cluster.nodes.texts("name")
+    names = view.observation.cluster.nodes.texts("name")
     rows = np.flatnonzero(closed).tolist()
-    settled = memory.close([names[row] or "" for row in rows], view.sight.time, now)
+    settled = memory.close([names[row] or "" for row in rows], view.observation.time, now)
     return np.array([name in settled for name in names], np.bool_)
 
 
-def _bound(binding: Binding, plan: Schedule, view: View, now: float) -> Iterator[Change]:
+def _bound(binding: Binding, plan: Schedule, view: PoolState, now: float) -> Iterator[Change]:
     """Yield what gives a job its node set, with all that it must carry before it may start."""
     steps: list[Edit] = []
     for at, (row, slots) in enumerate(zip(binding.procs, binding.slots, strict=True)):
@@ -138,7 +138,7 @@ def _bound(binding: Binding, plan: Schedule, view: View, now: float) -> Iterator
         steps += [Edit(Rank.MARK, job, name, value) for name, value in marks.items()]
         if marks or present != wanted:
             steps.append(Edit(Rank.BIND, job, "RtNodeSet", literal(wanted)))
-        told = _differing(_told(binding, plan, view, now), ad)
+        told = _differing(_promise_attributes(binding, plan, view, now), ad)
         steps += [Edit(Rank.JOB, job, name, value) for name, value in told.items()]
     if steps:
         first, more = binding.slots[0][0], len({s for each in binding.slots for s in each}) - 1
@@ -146,10 +146,10 @@ def _bound(binding: Binding, plan: Schedule, view: View, now: float) -> Iterator
         yield change("reserve", binding.job, f"bind job {name_of(binding.job)} to {on}", *steps)
 
 
-def _carried(binding: Binding, at: int, plan: Schedule, view: View) -> dict[str, str | float]:
+def _carried(binding: Binding, at: int, plan: Schedule, view: PoolState) -> dict[str, str | float]:
     """Return what a proc must carry when it starts: its share of a load, its hosts, its limit."""
     row, size = binding.procs[at], int(plan.entries.size[binding.entry])
-    kind = Kind(int(view.sight.queued.kind[view.place[binding.job]]))
+    kind = Kind(int(view.observation.queued.kind[view.place[binding.job]]))
     if kind == Kind.RIGID:
         return {}
     ad, marks = view.ads.get(row, {}), dict[str, str | float]()
@@ -165,7 +165,9 @@ def _carried(binding: Binding, at: int, plan: Schedule, view: View) -> dict[str,
     return marks
 
 
-def _told(binding: Binding, plan: Schedule, view: View, now: float) -> dict[str, str | float]:
+def _promise_attributes(
+    binding: Binding, plan: Schedule, view: PoolState, now: float
+) -> dict[str, str | float]:
     """Return what a proc's user can read of its promise, seconds since the epoch."""
     start = min(float(plan.entries.start[binding.entry]), now)
     told: dict[str, str | float] = {"RtPlannedStart": math.floor(start)}
@@ -185,7 +187,7 @@ def _short(jobs: list[int]) -> Iterator[Change]:
         yield change("reserve", job, text)
 
 
-def _taken_back(plan: Schedule, bindings: list[Binding], view: View) -> Iterator[Change]:
+def _taken_back(plan: Schedule, bindings: list[Binding], view: PoolState) -> Iterator[Change]:
     """Yield which planned jobs must not start any more: others are before them now."""
     bound = {row for binding in bindings for row in binding.procs}
     waits = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(view.procs.job, plan.entries.job)
@@ -197,7 +199,7 @@ def _taken_back(plan: Schedule, bindings: list[Binding], view: View) -> Iterator
             yield change("reserve", job, f"have job {name} wait for its planned start", *steps)
 
 
-def _undone(view: View, row: int) -> list[Edit]:
+def _undone(view: PoolState, row: int) -> list[Edit]:
     """Return what takes from a proc all that it carries of a plan."""
     job, ad = (int(view.numbers[row]),), view.ads.get(row, {})
     steps = []
@@ -215,13 +217,13 @@ def _undone(view: View, row: int) -> list[Edit]:
     return steps
 
 
-def _let_go(plan: Schedule, view: View) -> Iterator[Change]:
+def _let_go(plan: Schedule, view: PoolState) -> Iterator[Change]:
     """Yield which jobs start as any other from now on: nothing is promised to them any more.
 
     One that waits for others stays where it starts nowhere until these have ended.
     """
     jobs, behind = view.procs.job, view.behind
-    rows = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(jobs, view.sight.queued.id)
+    rows = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(jobs, view.observation.queued.id)
     rows &= ~np.isin(jobs, plan.entries.job) & judged(view)
     for row in np.flatnonzero(rows).tolist():
         if int(jobs[row]) not in behind:
@@ -231,7 +233,7 @@ def _let_go(plan: Schedule, view: View) -> Iterator[Change]:
             yield change("reserve", int(jobs[row]), says, *steps)
 
 
-def _freed(view: View, row: int) -> Change:
+def _freed(view: PoolState, row: int) -> Change:
     """Return the change by which a proc becomes a best-effort one."""
     proc = int(view.numbers[row])
     admission = Edit(Rank.JOB, (proc,), "RtAdmission", literal(UNJUDGED))
@@ -239,24 +241,24 @@ def _freed(view: View, row: int) -> Change:
     return change("release", int(view.procs.job[row]), text, *_undone(view, row), admission)
 
 
-def judged(view: View) -> NDArray[np.bool_]:
+def judged(view: PoolState) -> NDArray[np.bool_]:
     """Return bool[n]: which procs carry an admission, and so start by their node sets only."""
     names = view.procs.names("admission")
-    says = np.array([*(name not in {"", PARKED, UNJUDGED} for name in names), False], np.bool_)
+    says = np.array([*(name not in {"", DEFERRED, UNJUDGED} for name in names), False], np.bool_)
     return np.asarray(says[view.procs.column("admission")])
 
 
-def _rest_of_loads(view: View) -> Iterator[Change]:
+def _rest_of_loads(view: PoolState) -> Iterator[Change]:
     """Yield what becomes of the waiting procs of divisible loads of which a part runs.
 
     The plan knows them no longer. Chunks keep their slots, and start elsewhere only if those are
     lost, or while somebody holds the chunk. Procs that got no share are not needed.
     """
-    runs = np.setdiff1d(view.sight.running.id, np.array(list(view.bound), np.int64))
+    runs = np.setdiff1d(view.observation.running.id, np.array(list(view.bound), np.int64))
     parts = np.isin(view.procs.job, runs) & judged(view)
     waits = np.isin(view.procs.status, (IDLE, HELD))
     rows = [r for r in np.flatnonzero(parts & waits).tolist() if is_whole(view.ads.get(r, {}))]
-    up = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
+    up = np.equal(view.observation.cluster.nodes.state, NodeState.UP)
     usable = {name for name, one in zip(view.slots.texts("name"), up.tolist(), strict=True) if one}
     for row in rows:
         node, proc = text(view.ads.get(row, {}), "rtnode"), int(view.numbers[row])
@@ -271,7 +273,7 @@ def _rest_of_loads(view: View) -> Iterator[Change]:
             yield change("reserve", int(view.procs.job[row]), says, step)
 
 
-def _orders(plan: Schedule, bindings: list[Binding], view: View) -> Iterator[Change]:
+def _priorities(plan: Schedule, bindings: list[Binding], view: PoolState) -> Iterator[Change]:
     """Yield which jobs come before all others of their users, the earliest deadline first.
 
     Those that may start come before those that only wait: the schedd offers the negotiator some
@@ -280,7 +282,7 @@ def _orders(plan: Schedule, bindings: list[Binding], view: View) -> Iterator[Cha
     entries, half = plan.entries, FIRST_PRIORITY >> 1
     procs = view.procs
     some = np.isin(procs.job, entries.job) | (procs.priority >= half)
-    some &= np.isin(procs.job, view.sight.queued.id)
+    some &= np.isin(procs.job, view.observation.queued.id)
     rows = np.flatnonzero(some & np.isin(procs.status, (IDLE, HELD)))
     wanted, first = {}, {binding.job for binding in bindings}
     for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):
@@ -297,18 +299,18 @@ def _orders(plan: Schedule, bindings: list[Binding], view: View) -> Iterator[Cha
             yield change("set-priority", job, says, *priority_edits(proc, priority, present, own))
 
 
-def _negotiation(bound: bool, view: View, memory: Memory, now: float) -> Iterator[Change]:
+def _negotiation(bound: bool, view: PoolState, memory: LastApplied, now: float) -> Iterator[Change]:
     """Yield a request for a negotiation, where jobs were `bound` just now or before."""
     if (bound or view.bound) and now - memory.negotiated >= NEGOTIATE_S:
         yield change("reserve", -1, "ask for a negotiation: promised jobs may start", Negotiate())
 
 
-def _deadline(job: int, view: View) -> float:
+def _deadline(job: int, view: PoolState) -> float:
     """Return a waiting job's deadline, seconds since the epoch; inf: none."""
-    return float(view.sight.queued.deadline[view.place[job]])
+    return float(view.observation.queued.deadline[view.place[job]])
 
 
-def text_of(view: View, column: str, row: int) -> str:
+def text_of(view: PoolState, column: str, row: int) -> str:
     """Return a text of a proc; empty if it has none."""
     code = int(view.procs.column(column)[row])
     return view.procs.names(column)[code] if code >= 0 else ""

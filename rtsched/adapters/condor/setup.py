@@ -1,6 +1,6 @@
 """Whether an HTCondor is ready for rtsched: what there is, what should be, what to do; pure.
 
-`condor_look.look` makes a `Setup`; `findings` judges it, `wanted` says what our files should hold.
+`inspect_site` makes a `Setup`, `findings` judges it, `wanted` is what our files should hold.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters import readiness
 from rtsched.adapters.condor import condor_conf
+from rtsched.adapters.condor.requirements import OURS, WISHES
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.shape import OURS, WISHES
 from rtsched.adapters.readiness import Finding, socket_findings, user_findings
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A static slot is one row. A partitionable slot is as many rows as it has units of CPUs
 (`[condor] unit_cpus`), named `slot1@host#0` and so on; its dynamic slots take rows of it (see
-`seats`). Backfill slots have CPUs that other slots have too, and are left out.
+`rows`). Backfill slots have CPUs that other slots have too, and are left out.
 
 Sources: HTCondor's manual, "Machine ClassAd Attributes", and "Policy Configuration for Execution
 Points" for the states.
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.parts import Parts, parts_of
-from rtsched.adapters.condor.shape import MEGABYTE
-from rtsched.adapters.condor.view import Slots
+from rtsched.adapters.condor.pool_state import Slots
+from rtsched.adapters.condor.requirements import MEGABYTE
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 
@@ -109,7 +109,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Machine:
-    """What of a look changes seldom: the slots as rows, in order of machine and slot.
+    """What of a poll changes seldom: the slots as rows, in order of machine and slot.
 
     Attributes
     ----------
@@ -148,8 +148,8 @@ class Machine:
         return np.array(sorted(rows), np.int64)
 
 
-class Roster:
-    """The slots of the looks up to now, those that went missing included."""
+class SlotInventory:
+    """The slots of the polls up to now, those that went missing included."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Slot, float]] = {}
@@ -186,7 +186,7 @@ class Roster:
         self._lost |= dict.fromkeys(away & before, now)
         return sorted(slots, key=lambda slot: (_natural(slot.machine), _natural(slot.name)))
 
-    def shaken(self, now: float) -> list[str]:
+    def flapping(self, now: float) -> list[str]:
         """Return the slots that took jobs a moment ago and do not now."""
         return [name for name, at in self._lost.items() if now - at < RETURN_S]
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.view import IDLE, PARKED, UNJUDGED, has_slot, slot_names
+from rtsched.adapters.condor.pool_state import DEFERRED, IDLE, UNJUDGED, has_slot, slot_names
 from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.queue import Queue
-    from rtsched.adapters.condor.view import Procs
 
 MISSED = 2
 """Planned starts in a row after which a job counts as one that cannot start."""
@@ -50,7 +50,7 @@ def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
     sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
     for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
         job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")
-        judged = admission not in {None, PARKED, UNJUDGED}
+        judged = admission not in {None, DEFERRED, UNJUDGED}
         if judged and start + facts.start_delay >= now and taken.isdisjoint(slot_names(words)):
             before = found.get(job, Bound(start, 0))
             found[job] = Bound(min(start, before.start), before.procs + 1)
@@ -59,8 +59,8 @@ def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
     return {job: bound for job, bound in found.items() if job not in wait}
 
 
-class Chances:
-    """How often jobs did not start on free slots that were theirs, from look to look."""
+class StartFailureTracker:
+    """How often jobs did not start on free slots that were theirs, from poll to poll."""
 
     def __init__(self) -> None:
         self._missed: dict[int, set[float]] = {}

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.factors import differing, factors_of
-from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.orders import (
+from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
     Edit,
@@ -18,20 +16,22 @@ from rtsched.adapters.condor.orders import (
     change,
     priority_edits,
 )
+from rtsched.adapters.condor.factors import differing, factors_of
+from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.pool import literal
-from rtsched.adapters.condor.reserving import table_changes, text_of
-from rtsched.adapters.condor.shape import hosts
-from rtsched.adapters.condor.table import delays_of
-from rtsched.adapters.condor.view import (
+from rtsched.adapters.condor.pool_state import (
+    DEFERRED,
     HELD,
     IDLE,
     JUDGED,
-    PARKED,
     RUNNING,
     SUSPENDED,
     TRANSFERRING,
     UNJUDGED,
 )
+from rtsched.adapters.condor.requirements import hosts
+from rtsched.adapters.condor.reserving import table_changes, text_of
+from rtsched.adapters.condor.table import delays_of
 from rtsched.adapters.live import Change
 from rtsched.logs.classads import number, text
 from rtsched.model.actions import (
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.memory import Memory
+    from rtsched.adapters.condor.last_applied import LastApplied
+    from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.adapters.condor.view import View
 
 LONGEST = 1000
 """Characters of a text for a user."""
@@ -75,7 +75,7 @@ _ALIVE = (IDLE, HELD, RUNNING, TRANSFERRING, SUSPENDED)
 
 
 def steer_changes(
-    action: Action, view: View, settings: CondorSettings, memory: Memory, now: float
+    action: Action, view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield what one action other than `Reserve` asks for and is not so yet."""
     if isinstance(action, SetPriority):
@@ -112,8 +112,8 @@ def _kind(action: Action) -> str:
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
 
 
-def _rows(view: View, jobs: Sequence[int], *states: int) -> dict[int, list[int]]:
-    """Return the procs of some jobs that are in one of these states, rows of `View.procs`."""
+def _rows(view: PoolState, jobs: Sequence[int], *states: int) -> dict[int, list[int]]:
+    """Return the procs of some jobs that are in one of these states, rows of `PoolState.procs`."""
     found: dict[int, list[int]] = {job: [] for job in jobs}
     wanted = np.isin(view.procs.job, jobs) & np.isin(view.procs.status, states)
     rows = np.flatnonzero(wanted)
@@ -123,7 +123,7 @@ def _rows(view: View, jobs: Sequence[int], *states: int) -> dict[int, list[int]]
 
 
 def _waiting(
-    view: View, jobs: NDArray[np.int64]
+    view: PoolState, jobs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
     """Return the idle procs of some jobs: their rows, where their jobs stand, and their numbers."""
     at, known = places(jobs, view.procs.job)
@@ -131,7 +131,7 @@ def _waiting(
     return rows, at[rows], view.numbers[rows].tolist()
 
 
-def _priorities(action: SetPriority, view: View, settings: CondorSettings) -> Iterator[Change]:
+def _priorities(action: SetPriority, view: PoolState, settings: CondorSettings) -> Iterator[Change]:
     """Yield JobPrio of jobs whose users have jobs of different values, the farthest off first.
 
     A user whose jobs all have the same value keeps the priorities that the user gave them.
@@ -159,7 +159,7 @@ def _priorities(action: SetPriority, view: View, settings: CondorSettings) -> It
 
 
 def _factors(
-    action: SetPriority, view: View, settings: CondorSettings, memory: Memory
+    action: SetPriority, view: PoolState, settings: CondorSettings, memory: LastApplied
 ) -> Iterator[Change]:
     """Yield the priority factors of users that are off by a step at least."""
     if not settings.factors or memory.no_factors or not view.negotiates:
@@ -176,11 +176,13 @@ def _factors(
         yield change("set-priority", -1, says, SetFactor(name, factor))
 
 
-def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) -> Iterator[Change]:
+def _sizes(
+    action: Place, view: PoolState, settings: CondorSettings, memory: LastApplied
+) -> Iterator[Change]:
     """Yield host counts of best-effort parallel jobs that left them open, and the slots for them.
 
     A size is what fits now. A job that has to wait gets its own range back: when slots come free,
-    HTCondor may start it before the next look, on as many as there are.
+    HTCondor may start it before the next poll, on as many as there are.
     """
     placement, idle = action.placement, _idle_nodes(view, memory)
     which, left = _to_size(action, view), settings.sizes_per_cycle
@@ -202,13 +204,13 @@ def _sizes(action: Place, view: View, settings: CondorSettings, memory: Memory) 
             yield change("place", job, f"have job {name_of(job)} start {says}", *steps)
 
 
-def _to_size(action: Place, view: View) -> NDArray[np.int64]:
+def _to_size(action: Place, view: PoolState) -> NDArray[np.int64]:
     """Return which of the jobs are moldable, are given a size, and wait for no other."""
-    queued = view.sight.queued
+    queued = view.observation.queued
     at, known = places(queued.id, action.job)
     moldable = np.zeros(len(action.job), np.bool_)
     moldable[known] = queued.kind[at[known]] == Kind.MOLDABLE
-    behind = np.isin(action.job, view.sight.edges.after)
+    behind = np.isin(action.job, view.observation.edges.after)
     return np.flatnonzero(moldable & (action.placement.size > 0) & ~behind)
 
 
@@ -221,7 +223,7 @@ class _Codes:
     of_name: dict[str, int]
 
     @classmethod
-    def of(cls, view: View) -> _Codes:
+    def of(cls, view: PoolState) -> _Codes:
         names = view.slots.names("name")
         return cls(names, view.slots.column("name"), {name: i for i, name in enumerate(names)})
 
@@ -253,7 +255,7 @@ def _first_free(
     return free[:size] if len(free) >= size else free[:0]
 
 
-def _sized(row: int, slots: str, count: int, view: View) -> list[Edit]:
+def _sized(row: int, slots: str, count: int, view: PoolState) -> list[Edit]:
     """Return what gives a parallel job its slots and as many hosts, or its own range back.
 
     Its own requirements keep it to them: the rank would give it others that are better by then. The
@@ -274,15 +276,15 @@ def _sized(row: int, slots: str, count: int, view: View) -> list[Edit]:
     return steps
 
 
-def _idle_nodes(view: View, memory: Memory) -> NDArray[np.bool_]:
+def _idle_nodes(view: PoolState, memory: LastApplied) -> NDArray[np.bool_]:
     """Return bool[m]: rows that take jobs, run none, and are not kept for a promise."""
-    idle = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
-    idle[view.sight.allocations.nodes] = False
+    idle = np.equal(view.observation.cluster.nodes.state, NodeState.UP)
+    idle[view.observation.allocations.nodes] = False
     free = np.array([name not in memory.kept for name in view.slots.texts("name")], np.bool_)
     return idle & free
 
 
-def _rank_sets(action: Place, view: View, settings: CondorSettings) -> Iterator[Change]:
+def _rank_sets(action: Place, view: PoolState, settings: CondorSettings) -> Iterator[Change]:
     """Yield on which slots jobs would best start, of the first jobs in the queue.
 
     A wish, which the negotiator's rank reads. Where all jobs have the same set it tells nothing of
@@ -293,7 +295,7 @@ def _rank_sets(action: Place, view: View, settings: CondorSettings) -> Iterator[
     codes = placement.node_set[at]
     if len(np.unique(codes[codes >= 0])) < 2:
         return
-    names, sizes = view.slots.texts("name"), view.sight.queued.size
+    names, sizes = view.slots.texts("name"), view.observation.queued.size
     present, left = view.procs.take(rows).texts("rank_set"), settings.priorities_per_cycle
     order = np.lexsort((view.procs.job[rows], view.procs.submit[rows])).tolist()
     for i in order:
@@ -310,7 +312,7 @@ def _rank_sets(action: Place, view: View, settings: CondorSettings) -> Iterator[
         yield change("place", job, f"prefer {wanted} for job {name_of(procs[i])}", step)
 
 
-def _cancel(job: int, why: str, view: View) -> Iterator[Change]:
+def _cancel(job: int, why: str, view: PoolState) -> Iterator[Change]:
     """Yield what removes a job, its user told before; the end comes whatever became of that."""
     rows = _rows(view, [job], *_ALIVE)[job]
     if rows:
@@ -320,7 +322,7 @@ def _cancel(job: int, why: str, view: View) -> Iterator[Change]:
         yield change("cancel", job, text, Act("Remove", procs, said))
 
 
-def _tell(job: int, why: str, view: View) -> Iterator[Change]:
+def _tell(job: int, why: str, view: PoolState) -> Iterator[Change]:
     """Yield what tells a job's user something: RtWhy."""
     said = " ".join(why.split())[:LONGEST]
     rows = _rows(view, [job], *_ALIVE)[job]
@@ -330,45 +332,49 @@ def _tell(job: int, why: str, view: View) -> Iterator[Change]:
         yield change("tell", job, f"set RtWhy of job {name_of(job)}: {said}", step)
 
 
-def _holds(action: Hold, view: View) -> Iterator[Change]:
-    """Yield which waiting jobs are held; one that is parked waits without."""
+def _holds(action: Hold, view: PoolState) -> Iterator[Change]:
+    """Yield which waiting jobs are held; one that is deferred waits without."""
     for job, rows in _rows(view, action.job.tolist(), IDLE).items():
-        free = [row for row in rows if text_of(view, "admission", row) != PARKED]
+        free = [row for row in rows if text_of(view, "admission", row) != DEFERRED]
         if free:
             act = Act("Hold", tuple(view.numbers[free].tolist()), "rtsched: to be judged later")
             yield change("hold", job, f"hold job {name_of(job)}", act)
 
 
-def _admits(action: Admit, view: View) -> Iterator[Change]:
-    """Yield which parked jobs were promised something: they start by their node sets only."""
+def _admits(action: Admit, view: PoolState) -> Iterator[Change]:
+    """Yield which deferred jobs were promised something: they start by their node sets only."""
     for job, rows in _rows(view, action.job.tolist(), IDLE, HELD).items():
-        yield from _unparked("admit", job, rows, JUDGED, view)
+        yield from _admit_deferred("admit", job, rows, JUDGED, view)
 
 
-def _releases(action: Release, view: View) -> Iterator[Change]:
-    """Yield which jobs are let go: parked ones by what they carry, held ones by a release.
+def _releases(action: Release, view: PoolState) -> Iterator[Change]:
+    """Yield which jobs are let go: deferred ones by what they carry, held ones by a release.
 
     One that waits for others waits on: HTCondor knows no such order.
     """
     for job, rows in _rows(view, action.job.tolist(), IDLE, HELD).items():
         if job in view.behind:
             continue
-        yield from _unparked("release", job, rows, UNJUDGED, view)
+        yield from _admit_deferred("release", job, rows, UNJUDGED, view)
         held = [row for row in rows if view.procs.status[row] == HELD]
         if held:
             act = Act("Release", tuple(view.numbers[held].tolist()), "rtsched: judged")
             yield change("release", job, f"release job {name_of(job)}", act)
 
 
-def _unparked(kind: str, job: int, rows: list[int], word: str, view: View) -> Iterator[Change]:
-    """Yield what the parked procs among some of a job carry from now on."""
-    parked = [row for row in rows if text_of(view, "admission", row) == PARKED]
-    if parked:
-        step = Edit(Rank.JOB, tuple(view.numbers[parked].tolist()), "RtAdmission", literal(word))
+def _admit_deferred(
+    kind: str, job: int, rows: list[int], word: str, view: PoolState
+) -> Iterator[Change]:
+    """Yield what the deferred procs among some of a job carry from now on."""
+    deferred = [row for row in rows if text_of(view, "admission", row) == DEFERRED]
+    if deferred:
+        step = Edit(Rank.JOB, tuple(view.numbers[deferred].tolist()), "RtAdmission", literal(word))
         yield change(kind, job, f"set RtAdmission of job {name_of(job)}: {word}", step)
 
 
-def _requeues(action: Requeue | Move, view: View, memory: Memory, now: float) -> Iterator[Change]:
+def _requeues(
+    action: Requeue | Move, view: PoolState, memory: LastApplied, now: float
+) -> Iterator[Change]:
     """Yield which running jobs are vacated, of those that may be.
 
     A job is moved only if it says that it keeps checkpoints, and has its time to write one; what
@@ -376,8 +382,8 @@ def _requeues(action: Requeue | Move, view: View, memory: Memory, now: float) ->
     """
     moves = isinstance(action, Move)
     why = "keeps no checkpoints" if moves else "is not to be vacated"
-    marks, first = view.sight.marks, len(view.sight.queued)
-    running = {job: at for at, job in enumerate(view.sight.running.id.tolist())}
+    marks, first = view.observation.marks, len(view.observation.queued)
+    running = {job: at for at, job in enumerate(view.observation.running.id.tolist())}
     for job, rows in _rows(view, action.job.tolist(), RUNNING).items():
         at = running.get(job, -1)
         procs = tuple(view.numbers[rows].tolist())
@@ -385,7 +391,7 @@ def _requeues(action: Requeue | Move, view: View, memory: Memory, now: float) ->
             continue
         able = bool(marks.requeues[first + at])
         if moves:
-            able = able and bool(view.sight.running.checkpoints[at])
+            able = able and bool(view.observation.running.checkpoints[at])
         if not able:
             yield Change(_kind(action), job, f"job {name_of(job)} {why}; it stays")
             continue

@@ -10,9 +10,9 @@ import numpy as np
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
+from rtsched.adapters.condor.pool_state import DEFERRED
+from rtsched.adapters.condor.requirements import MEGABYTE, MOST, Requirements, requirements_of
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.shape import MEGABYTE, MOST, Shape, shape_of
-from rtsched.adapters.condor.view import PARKED
 from rtsched.adapters.live import Question, Submission, SubmitReply
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
@@ -54,24 +54,24 @@ class CondorTranslator:
     def describe(
         self, fields: Mapping[int, str | int], facts: CondorFacts | None, now: float
     ) -> Submission:
-        """Return what a submission means; `facts` are those of the last look."""
+        """Return what a submission means; `facts` are those of the last poll."""
         facts = facts or CondorFacts()
         ad = ad_of(str(fields.get(Tag.AD, "")))
-        shape = shape_of(ad, facts)
+        needs = requirements_of(ad, facts)
         begin = number(ad, "deferraltime")
         user = text(ad, "owner") or ""
-        jobs = job_of(ad, shape, facts, submit=now, begin=begin if begin > now else -math.inf)
-        problem = shape.problem or _too_late(shape.deadline, max(now, begin if begin > 0 else now))
+        jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
+        problem = needs.problem or _too_late(needs.deadline, max(now, begin if begin > 0 else now))
         uid = uid_of(user)
         if uid < 0:
             problem = problem or f"its owner {user[:60]!r} is no user of this machine"
         edges = Edges.build(
-            len(shape.after),
-            before=np.array(shape.after, np.int64),
+            len(needs.after),
+            before=np.array(needs.after, np.int64),
             after=-1,
-            message_time=shape.message_time,
+            message_time=needs.message_time,
         )
-        return Submission(jobs, edges, uid, problem, job=_job_in(ad, shape), held=is_held(ad))
+        return Submission(jobs, edges, uid, problem, job=_job_in(ad, needs), held=is_held(ad))
 
     def answer(
         self,
@@ -82,7 +82,7 @@ class CondorTranslator:
         """Return what the library is to tell: the verdict, its text, and the admission.
 
         Everything else is set by the adapter, once the job is in the queue: until then it cannot
-        start anywhere. A job that waits for others stays parked until these have ended, where
+        start anywhere. A job that waits for others stays deferred until these have ended, where
         nothing is promised to it: HTCondor would start it at once.
         """
         if reply.rejected:
@@ -91,8 +91,8 @@ class CondorTranslator:
         behind = bool(len(submission.edges)) and not reply.token
         if reply.text or behind:
             fields[Tag.MESSAGE] = reply.text or BEHIND
-        if reply.token or reply.parked or behind:
-            fields[Tag.ADMIN_COMMENT] = MARK + (reply.token or PARKED)
+        if reply.token or reply.deferred or behind:
+            fields[Tag.ADMIN_COMMENT] = MARK + (reply.token or DEFERRED)
         return fields
 
     def asking(self, deadline: float) -> str:
@@ -141,42 +141,44 @@ def ad_of(lines: str) -> Record:
     }
 
 
-def job_of(ad: Record, shape: Shape, facts: CondorFacts, *, submit: float, begin: float) -> Jobs:
+def job_of(
+    ad: Record, needs: Requirements, facts: CondorFacts, *, submit: float, begin: float
+) -> Jobs:
     """Return a job of one row; times in seconds since the epoch."""
-    job = _job_in(ad, shape)
+    job = _job_in(ad, needs)
     submitter = submitter_of(ad, facts)
     cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
-    load: dict[str, Any] = dict(shape.load)
+    load: dict[str, Any] = dict(needs.load)
     return Jobs.build(
         1,
         label=["the job" if job < 0 else name_of(job)],
         submit=submit,
         begin=begin,
-        wall_time=shape.wall_time,
-        deadline=shape.deadline,
-        kind=shape.kind,
-        size=shape.size,
-        size_min=shape.size_min,
-        size_max=shape.size_max,
-        cores=int(min(min(cpus, MOST) * shape.size, (1 << 31) - 1)) if cpus > 0 else -1,
+        wall_time=needs.wall_time,
+        deadline=needs.deadline,
+        kind=needs.kind,
+        size=needs.size,
+        size_min=needs.size_min,
+        size_max=needs.size_max,
+        cores=int(min(min(cpus, MOST) * needs.size, (1 << 31) - 1)) if cpus > 0 else -1,
         memory=int(min(memory, 1 << 40)) * MEGABYTE if memory > 0 else -1,
         name=[name_in(ad)],
         user=[text(ad, "owner")],
         account=[text(ad, "acctgroup")],
-        partition=[shape.part or None],
+        partition=[needs.part or None],
         association=facts.associations.get(submitter, -1),
         nice=0.0,
-        dag=shape.dag,
-        checkpoints=shape.checkpoint,
+        dag=needs.dag,
+        checkpoints=needs.checkpoint,
         **load,
     )
 
 
-def _job_in(ad: Record, shape: Shape) -> int:
+def _job_in(ad: Record, needs: Requirements) -> int:
     """Return the id of the job in an ad; -1 if it has no number."""
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
     numbered = math.isfinite(cluster) and math.isfinite(proc)
-    return job_id(int(cluster), 0 if shape.whole else int(proc)) if numbered else -1
+    return job_id(int(cluster), 0 if needs.whole else int(proc)) if numbered else -1
 
 
 def name_in(ad: Record) -> str | None:

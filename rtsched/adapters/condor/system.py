@@ -6,11 +6,11 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.condor.commands import Reply, carried_out
 from rtsched.adapters.condor.enforcing import overrun_changes
-from rtsched.adapters.condor.memory import Memory
+from rtsched.adapters.condor.last_applied import LastApplied
 from rtsched.adapters.condor.negotiator import PatientPool
 from rtsched.adapters.condor.observer import Observer
-from rtsched.adapters.condor.orders import Reply, carried_out
 from rtsched.adapters.condor.reserving import reserve_changes
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import steer_changes
@@ -20,9 +20,9 @@ from rtsched.model.actions import Reserve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.table import SlotTable
-    from rtsched.adapters.condor.view import View
-    from rtsched.adapters.live import Change, Done, Ended, Sight
+    from rtsched.adapters.live import Change, Completions, Done, Observation
     from rtsched.model.actions import Action
 
 
@@ -46,10 +46,10 @@ class CondorSystem:
         self.settings = settings or CondorSettings()
         self._pool = PatientPool(self.settings)
         self._observer = Observer(self.settings, self._pool)
-        self._memory = Memory()
-        self._view: View | None = None
+        self._memory = LastApplied()
+        self._view: PoolState | None = None
 
-    def look(self) -> Sight:
+    def poll(self) -> Observation:
         """Return the pool's present state.
 
         Raises
@@ -57,11 +57,11 @@ class CondorSystem:
         AdapterError
             If collector or schedd does not answer.
         """
-        self._view = self._observer.look()
+        self._view = self._observer.poll()
         self._memory.keep_only(set(self._view.numbers.tolist()))
-        return self._view.sight
+        return self._view.observation
 
-    def ended(self, jobs: Sequence[int], since: float = -math.inf) -> Ended:
+    def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
         """Return how jobs ended that left the queue, of those that the history still has.
 
         None of them ended before `since`, seconds since the epoch.
@@ -71,14 +71,14 @@ class CondorSystem:
         AdapterError
             If the schedd does not answer.
         """
-        return self._observer.ended(jobs, since)
+        return self._observer.find_completions(jobs, since)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
-        """Return what of the actions is not so yet, by the last look."""
+        """Return what of the actions is not so yet, by the last poll."""
         if self._view is None:
-            self.look()
+            self.poll()
         view = self._view
-        assert view is not None  # noqa: S101 -- a look sets it
+        assert view is not None  # noqa: S101 -- a poll sets it
         now, settings, memory = time.time(), self.settings, self._memory
         changes: list[Change] = []
         for action in actions:

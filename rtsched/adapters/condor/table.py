@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.view import Slots
+    from rtsched.adapters.condor.pool_state import Slots
     from rtsched.model.schedule import Schedule
 
 HEAD = "rtsched-slots 1"

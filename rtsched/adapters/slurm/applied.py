@@ -1,4 +1,4 @@
-"""What a look showed, kept up with what was changed since: until the next look it is the truth."""
+"""What a poll showed, kept up with what was changed since: until the next poll it is the truth."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.slurm.rows import ReservationRow, names_of, words_of
 
 if TYPE_CHECKING:
-    from rtsched.adapters.slurm.orders import Order
-    from rtsched.adapters.slurm.reserving import View
+    from rtsched.adapters.slurm.reserving import SlurmState
+    from rtsched.adapters.slurm.scontrol import Command
 
 _COLUMNS = {
     "ReservationName": "reservation",
@@ -19,21 +19,21 @@ _COLUMNS = {
 }
 
 
-def applied(view: View, order: Order) -> None:
+def applied(view: SlurmState, command: Command) -> None:
     """Write into the view what a command that Slurm carried out has changed."""
-    words = dict(word.partition("=")[::2] for word in order.words)
+    words = dict(word.partition("=")[::2] for word in command.words)
     if "JobId" in words:
         _job(view, view.place.get(int(words["JobId"]), -1), words)
     elif "ReservationName" in words:
         _reservation(view, words, deleted="delete" in words)
     elif "Weight" in words:
         view.weights |= dict.fromkeys(names_of(words["NodeName"]), int(words["Weight"]))
-    elif order.words[1] in {"hold", "release"}:
-        held = order.words[1] == "hold"
-        (view.held.add if held else view.held.discard)(int(order.words[2]))
+    elif command.words[1] in {"hold", "release"}:
+        held = command.words[1] == "hold"
+        (view.held.add if held else view.held.discard)(int(command.words[2]))
 
 
-def _job(view: View, row: int, words: dict[str, str]) -> None:
+def _job(view: SlurmState, row: int, words: dict[str, str]) -> None:
     """Change the row of a job."""
     if row < 0:
         return
@@ -47,7 +47,7 @@ def _job(view: View, row: int, words: dict[str, str]) -> None:
         view.rows.limit[row] = int(words["TimeLimit"]) * 60.0
 
 
-def _reservation(view: View, words: dict[str, str], *, deleted: bool) -> None:
+def _reservation(view: SlurmState, words: dict[str, str], *, deleted: bool) -> None:
     """Make, change or delete a reservation."""
     name = words["ReservationName"]
     others = [row for row in view.reservations if row.name != name]
@@ -72,5 +72,5 @@ def _changed(row: ReservationRow, words: dict[str, str], now: float) -> Reservat
 
 
 def _moment(text: str, now: float) -> float:
-    """Return the time that `guards.written` wrote."""
+    """Return the time that `advance_reservations.written` wrote."""
     return now if text == "now" else float(text.removeprefix("uts"))

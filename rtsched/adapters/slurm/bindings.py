@@ -1,7 +1,7 @@
 """Slurm through pyslurm, its Python bindings: jobs and nodes five times as fast as by commands.
 
 pyslurm is built for one release of Slurm. Bindings that do not fit can crash the process, or show
-numbers that are not there. So they are tried in a process of their own, and their first look is
+numbers that are not there. So they are tried in a process of their own, and their first poll is
 compared with squeue's; where they fail either, Slurm's commands are used instead.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _TRIAL = "import pyslurm; pyslurm.Jobs.load(); pyslurm.Nodes.load()"
 TRIAL_S = 10.0
-"""Seconds that the trial may take: far less than the daemon waits for a look."""
+"""Seconds that the trial may take: far less than the daemon waits for a poll."""
 
 
 def unusable(patience: float = TRIAL_S) -> str:
@@ -113,7 +113,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
         partition=texts("partition"),
         qos=texts("qos"),
         state=texts("state"),
-        reason=[_said(job.state_reason) for job in jobs],
+        reason=[_text(job.state_reason) for job in jobs],
         nodes=texts("allocated_nodes"),
         features=[_features(job) for job in jobs],
         reservation=texts("reservation"),
@@ -158,7 +158,7 @@ def _moment(value: Any) -> float:
     return float(value) if value else math.nan
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return "" if value in {None, "None"} else str(value)
 
 

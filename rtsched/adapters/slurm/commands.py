@@ -41,11 +41,11 @@ LINES = 500
 
 _JOB = re.compile(r"(?m)^JobId=(\d{1,10}) ")
 _PROMPT = "rtsched_mark_"
-_NOT_SAID = re.compile(rf"invalid keyword: {_PROMPT}(\d+)")
+_NO_MESSAGE = re.compile(rf"invalid keyword: {_PROMPT}(\d+)")
 
 
 @dataclass
-class Said:
+class CommandResult:
     """What a command said: its exit status and both outputs."""
 
     status: int
@@ -54,7 +54,7 @@ class Said:
 
 
 @dataclass
-class Commands:
+class CommandRunner:
     """Slurm's commands.
 
     Parameters
@@ -66,7 +66,9 @@ class Commands:
     settings: SlurmSettings
     _extra: dict[int, str] = field(default_factory=dict)
 
-    def run(self, name: str, *words: str, text: str | None = None, **variables: str) -> Said:
+    def run(
+        self, name: str, *words: str, text: str | None = None, **variables: str
+    ) -> CommandResult:
         """Run one command; a failing one is no error here.
 
         Raises
@@ -98,7 +100,7 @@ class Commands:
                 f"{program} cannot be run ({error.strerror}); install Slurm's client commands, or "
                 "set bin_dir in [slurm]"
             ) from error
-        return Said(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def ask(self, name: str, *words: str, **variables: str) -> str:
         """Return what a command prints.
@@ -182,7 +184,7 @@ class Commands:
         """Return the complaints of one process."""
         marked = [f"{line}\n{_PROMPT}{at}\n" for at, line in enumerate(lines)]
         said = self.run("scontrol", text="".join(marked) + "quit\n")
-        parts = _NOT_SAID.split(said.errors)
+        parts = _NO_MESSAGE.split(said.errors)
         complaints = dict(zip(map(int, parts[1::2]), parts[0::2], strict=False))
         silent = "scontrol ended before it came to this; see that slurmctld runs (scontrol ping)"
         return [" ".join(complaints.get(at, silent).split()) for at in range(len(lines))]

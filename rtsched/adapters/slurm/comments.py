@@ -26,7 +26,7 @@ RECORD = "rtsched:promise"
 _RECORD = re.compile(
     rf"^\s*{RECORD}(?!\S)(?: deadline=\S*)?(?: nodes=\S*)?(?: fractions=\S*)?(?: on=\S*)?"
 )
-_TOLD = "rtsched: "
+_PREFIX = "rtsched: "
 """How what a user was told begins."""
 _END = " -- "
 """Where it ends."""
@@ -65,10 +65,10 @@ def parts_of(comment: str) -> Comment:
     record = found[0].strip() if found else ""
     rest = comment[found.end() if found else 0 :].strip()
     told = ""
-    while rest.startswith(_TOLD):
+    while rest.startswith(_PREFIX):
         said, _, rest = rest.partition(_END)
         rest = " ".join(filter(None, (*_words(said), rest.strip())))
-        told = told or _told(WORD.sub(lambda word: "" if word[1] else word[0], said))
+        told = told or _message(WORD.sub(lambda word: "" if word[1] else word[0], said))
     return Comment(record, told, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
 
 
@@ -98,15 +98,15 @@ def with_record(comment: str, record: str) -> str:
 
 def with_message(comment: str, message: str) -> str:
     """Return a comment with this as what its user was told last, on one line."""
-    return str(parts_of(comment)._replace(told=_told(message)))
+    return str(parts_of(comment)._replace(told=_message(message)))
 
 
-def _told(message: str) -> str:
+def _message(message: str) -> str:
     """Return a message as it stands in a comment: it holds no word for rtsched and no end mark."""
-    said = message.strip().removeprefix(_TOLD.strip())
+    said = message.strip().removeprefix(_PREFIX.strip())
     words = said.replace("rtsched:", "rtsched: ").split()
     said = " ".join("-" if word == _END.strip() else word for word in words)[:LONGEST].strip()
-    return f"{_TOLD}{said}" if said else ""
+    return f"{_PREFIX}{said}" if said else ""
 
 
 def _words(text: str) -> list[str]:

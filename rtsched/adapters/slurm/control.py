@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.slurm import slurm_conf
-from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.errors import AdapterError, ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class LocalController:
         self.path = Path(os.environ.get("SLURM_CONF") or SLURM_CONF)
         self.host = own_name(self.path)
         self.peers = tuple(name for name in controllers(self.path) if name != self.host)
-        self._commands, self.copy = Commands(settings), run / "slurm.conf"
+        self._commands, self.copy = CommandRunner(settings), run / "slurm.conf"
         self._written = -CONF_EVERY_S
 
     def control(self) -> Control:

@@ -52,7 +52,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class SlurmFacts:
-    """What a look found out about the configuration; times in seconds.
+    """What a poll found out about the configuration; times in seconds.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
 from rtsched.adapters.slurm import slurm_conf
-from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.setup import PLUGIN, Setup, plugin_dirs
 from rtsched.errors import AdapterError
 
@@ -29,7 +29,7 @@ _READ_VERSION = (
 )
 
 
-def look(
+def inspect_site(
     path: Path,
     settings: SlurmSettings,
     run: Path,
@@ -43,7 +43,7 @@ def look(
     InputError
         If slurm.conf cannot be read.
     """
-    commands = Commands(settings)
+    commands = CommandRunner(settings)
     conf = {name: found[-1].value for name, found in slurm_conf.settings(path).items()}
     running, silence, skew = _running(commands)
     places = plugin_dirs(conf, running)
@@ -70,12 +70,12 @@ def look(
 
 def conf_in_use(settings: SlurmSettings) -> Path | None:
     """Return the slurm.conf that the running controller reads; None: it does not tell."""
-    running, _, _ = _running(Commands(settings))
+    running, _, _ = _running(CommandRunner(settings))
     named = (running or {}).get("slurm_conf", "")
     return Path(named) if named.startswith("/") else None
 
 
-def _running(commands: Commands) -> tuple[Mapping[str, str] | None, str, float]:
+def _running(commands: CommandRunner) -> tuple[Mapping[str, str] | None, str, float]:
     """Return the controller's configuration, why there is none, and how far its clock is ahead."""
     try:
         shown = commands.ask("scontrol", "show", "config")
@@ -86,7 +86,7 @@ def _running(commands: Commands) -> tuple[Mapping[str, str] | None, str, float]:
     return found, "", float(match[1]) - time.time() if match else 0.0
 
 
-def _version(commands: Commands) -> str:
+def _version(commands: CommandRunner) -> str:
     for program in ("slurmctld", "/usr/sbin/slurmctld", "scontrol"):
         try:
             said = commands.run(program, "-V")
@@ -116,7 +116,7 @@ def built_for(plugin: Path) -> str:
     return f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
 
 
-def _level(commands: Commands, user: str) -> str:
+def _level(commands: CommandRunner, user: str) -> str:
     """Return a user's AdminLevel; empty if the accounting database does not tell."""
     try:
         said = commands.run("sacctmgr", "-nP", "show", "user", user, "format=User,AdminLevel")

@@ -45,7 +45,7 @@ def is_ours(reservation: str) -> bool:
 
 @dataclass(frozen=True)
 class Machine:
-    """What of a look changes seldom.
+    """What of a poll changes seldom.
 
     Attributes
     ----------

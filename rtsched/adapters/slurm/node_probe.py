@@ -47,7 +47,7 @@ _CANNOT = {126: "it cannot be executed", 127: "it is not there"}
 _UP = {NodeState.UP: "", NodeState.DOWN: "down", NodeState.DRAINED: "drained"}
 
 
-class Asked(NamedTuple):
+class ProbeResult(NamedTuple):
     """What the nodes answered.
 
     Attributes
@@ -65,9 +65,9 @@ class Asked(NamedTuple):
     unasked: Mapping[str, str]
 
 
-def ask_nodes(
+def probe_nodes(
     program: str, rows: Iterable[NodeRow], srun: str | Path = "srun", seconds: float = 60.0
-) -> Asked:
+) -> ProbeResult:
     """Run a program on every node that takes jobs, and return which could.
 
     Parameters
@@ -107,7 +107,7 @@ def ask_nodes(
             known = set(now)
         waiting = [name for name in waiting if name not in known]
     unable |= dict.fromkeys(waiting, f"no answer within {seconds:g} s")
-    return Asked(tuple(able), unable, unasked)
+    return ProbeResult(tuple(able), unable, unasked)
 
 
 def _step(

@@ -8,18 +8,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.planned import waiting
+from rtsched.adapters.slurm.advance_reservations import (
+    AdvanceReservation,
+    ReservationChanges,
+    difference,
+    reservations_of,
+    written,
+)
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
-from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of, written
 from rtsched.adapters.slurm.machine import is_ours
-from rtsched.adapters.slurm.orders import (
+from rtsched.adapters.slurm.rows import WAITING
+from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
     ONLY_WAITING,
     Rank,
     change,
     highest,
-    lever,
+    priority_argument,
 )
-from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Kind
@@ -27,7 +33,7 @@ from rtsched.model.jobs import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.adapters.live import Change, Sight
+    from rtsched.adapters.live import Change, Observation
     from rtsched.adapters.slurm.facts import SlurmFacts
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
@@ -38,21 +44,21 @@ FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
 that it leaves behind waits on."""
 
 SLACK_S = 60.0
-"""Seconds by which guards are made before a job that starts now could reach into them."""
+"""Seconds by which reservations are made before a job that starts now could reach into them."""
 
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
 
 
 @dataclass
-class View:
-    """What the last look showed, and was changed since, as changes are worked out from it.
+class SlurmState:
+    """What the last poll showed, and was changed since, as changes are worked out from it.
 
     Attributes
     ----------
     rows : JobRows
         All jobs; `place` is the row by job id.
-    sight : Sight
+    observation : Observation
         What the daemon was told; `queued` is the row of its queue by job id, `held` whose jobs wait
         for a release.
     facts : SlurmFacts
@@ -70,7 +76,7 @@ class View:
     """
 
     rows: JobRows
-    sight: Sight
+    observation: Observation
     facts: SlurmFacts
     names: tuple[str, ...]
     reservations: Sequence[ReservationRow]
@@ -87,13 +93,13 @@ class View:
 
     def __post_init__(self) -> None:
         self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
-        self.queued = {job: at for at, job in enumerate(self.sight.queued.id.tolist())}
-        self.held = set(self.sight.marks.job[self.sight.marks.held].tolist())
+        self.queued = {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
+        self.held = set(self.observation.marks.job[self.observation.marks.held].tolist())
 
 
 def reserve_changes(
     plan: Schedule,
-    view: View,
+    view: SlurmState,
     settings: SlurmSettings,
     factors: Mapping[int, int],
     counts: Mapping[int, int],
@@ -103,7 +109,7 @@ def reserve_changes(
     `factors` are the site factors set so far, by job id; `counts` the node counts set of which
     Slurm shows no highest one.
     """
-    plan = waiting(plan, view.sight.queued.id)
+    plan = waiting(plan, view.observation.queued.id)
     ahead = settings.horizon_s
     if ahead is None:
         ahead = view.facts.longest + settings.grace_s + SLACK_S
@@ -112,7 +118,7 @@ def reserve_changes(
         for job in plan.entries.job.tolist()
         if job in view.place
     }
-    guards = guards_of(
+    reservations = reservations_of(
         plan,
         view.names,
         users,
@@ -121,17 +127,17 @@ def reserve_changes(
         grace=settings.grace_s,
         lead=view.facts.margin,
     )
-    moved = compared(guards, view.reservations, view.now, settings.grace_s / 2)
+    moved = difference(reservations, view.reservations, view.now, settings.grace_s / 2)
     return [
         *_reservations(moved, view),
-        *_bindings(guards, view, frozenset(moved.renew)),
+        *_bindings(reservations, view, frozenset(moved.renew)),
         *_sizes(plan, view, counts),
-        *_records(plan, guards, view),
-        *(_orders(plan, view, factors) if settings.promised_first else ()),
+        *_records(plan, reservations, view),
+        *(_priorities(plan, view, factors) if settings.promised_first else ()),
     ]
 
 
-def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Change]:
+def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) -> list[Change]:
     """Return which jobs are to be put before all others, the earliest deadline first.
 
     Those that left the plan go back among the others.
@@ -152,7 +158,7 @@ def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Chan
                     "scontrol",
                     "update",
                     f"JobId={job}",
-                    lever(factor, basic),
+                    priority_argument(factor, basic),
                 )
             )
     planned = set(plan.entries.job.tolist())
@@ -165,7 +171,7 @@ def _orders(plan: Schedule, view: View, factors: Mapping[int, int]) -> list[Chan
             "scontrol",
             "update",
             f"JobId={job}",
-            lever(0, basic),
+            priority_argument(0, basic),
         )
         for job in view.queued
         if job not in planned
@@ -191,7 +197,7 @@ def _top(basic: bool) -> int:
     return highest(basic) if basic else FIRST_FACTOR * 3 // 4
 
 
-def _reservations(moved: Moved, view: View) -> list[Change]:
+def _reservations(moved: ReservationChanges, view: SlurmState) -> list[Change]:
     """Return what is to be done about reservations."""
     changes = [
         change(
@@ -205,23 +211,23 @@ def _reservations(moved: Moved, view: View) -> list[Change]:
         )
         for name in moved.renew
     ]
-    for guard, words in moved.update:
+    for reservation, words in moved.update:
         said = " ".join(f"{key}={value}" for key, value in words.items())
         pairs = [f"{key}={value}" for key, value in words.items()]
         changes.append(
             change(
                 "reserve",
-                guard.job,
-                f"change reservation {guard.name}: {said}",
+                reservation.job,
+                f"change reservation {reservation.name}: {said}",
                 Rank.UPDATE,
                 "scontrol",
                 "update",
-                f"ReservationName={guard.name}",
+                f"ReservationName={reservation.name}",
                 *pairs,
-                nodes=guard.nodes,
+                nodes=reservation.nodes,
             )
         )
-    changes += [_create(guard, view) for guard in moved.create]
+    changes += [_create(reservation, view) for reservation in moved.create]
     kept = {row.name: row.nodes for row in view.reservations}
     changes += [
         change(
@@ -239,29 +245,29 @@ def _reservations(moved: Moved, view: View) -> list[Change]:
     return changes
 
 
-def _create(guard: Guard, view: View) -> Change:
+def _create(reservation: AdvanceReservation, view: SlurmState) -> Change:
     """Return the change that makes a reservation."""
-    nodes = fold(guard.nodes)
-    start = max(guard.start, view.now)
+    nodes = fold(reservation.nodes)
+    start = max(reservation.start, view.now)
     text = (
-        f"create reservation {guard.name} on {nodes} from {clock(start)} for "
-        f"{math.ceil((guard.end - start) / 60)} min for {guard.user}"
+        f"create reservation {reservation.name} on {nodes} from {clock(start)} for "
+        f"{math.ceil((reservation.end - start) / 60)} min for {reservation.user}"
     )
     return change(
         "reserve",
-        guard.job,
+        reservation.job,
         text,
         Rank.CREATE,
         "scontrol",
         "create",
         "reservation",
-        f"ReservationName={guard.name}",
-        f"StartTime={written(guard.start, view.now)}",
-        f"EndTime=uts{guard.end:.0f}",
+        f"ReservationName={reservation.name}",
+        f"StartTime={written(reservation.start, view.now)}",
+        f"EndTime=uts{reservation.end:.0f}",
         f"Nodes={nodes}",
-        f"Users={guard.user}",
+        f"Users={reservation.user}",
         f"Flags={FLAGS}",
-        nodes=guard.nodes,
+        nodes=reservation.nodes,
     )
 
 
@@ -270,13 +276,17 @@ def clock(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
-def _bindings(guards: list[Guard], view: View, renewed: frozenset[str]) -> list[Change]:
+def _bindings(
+    reservations: list[AdvanceReservation], view: SlurmState, renewed: frozenset[str]
+) -> list[Change]:
     """Return which jobs enter and leave reservations of ours.
 
-    A job that runs needs its guard no longer. A job that stands in a guard that is not its own has
-    no business there. One whose guard is made anew has to leave it, and enters it again.
+    A job that runs needs its reservation no longer. A job in a reservation that is not its own has
+    no business there. One whose reservation is made anew has to leave it, and enters it again.
     """
-    wanted = {guard.job: guard.name for guard in guards if guard.whole}
+    wanted = {
+        reservation.job: reservation.name for reservation in reservations if reservation.whole
+    }
     changes = []
     for at, name in enumerate(view.rows.reservation):
         job = int(view.rows.id[at])
@@ -315,7 +325,7 @@ def _bindings(guards: list[Guard], view: View, renewed: frozenset[str]) -> list[
     return changes
 
 
-def _sizes(plan: Schedule, view: View, counts: Mapping[int, int]) -> list[Change]:
+def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[Change]:
     """Return which jobs get another node count or time limit, to be as planned.
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
@@ -327,7 +337,7 @@ def _sizes(plan: Schedule, view: View, counts: Mapping[int, int]) -> list[Change
             continue
         row, asked = view.place[job], view.queued[job]
         size = int(plan.entries.size[at])
-        rigid = view.sight.queued.kind[asked] == Kind.RIGID
+        rigid = view.observation.queued.kind[asked] == Kind.RIGID
         most = int(view.rows.most[row]) or (size if rigid else counts.get(job, 0))
         same = view.rows.least[row] == most == size
         words = [] if same else [f"NumNodes={size}-{size}"]
@@ -355,7 +365,9 @@ def _sizes(plan: Schedule, view: View, counts: Mapping[int, int]) -> list[Change
     return changes
 
 
-def _records(plan: Schedule, guards: list[Guard], view: View) -> list[Change]:
+def _records(
+    plan: Schedule, reservations: list[AdvanceReservation], view: SlurmState
+) -> list[Change]:
     """Return the comments that tell divisible jobs which fraction goes to which node.
 
     Jobs that left the plan are told nothing any more.
@@ -368,9 +380,9 @@ def _records(plan: Schedule, guards: list[Guard], view: View) -> list[Change]:
         and int(view.rows.id[at]) not in planned
         and int(view.rows.id[at]) in view.queued
     }
-    bound = {guard.job for guard in guards if guard.whole}
+    bound = {reservation.job for reservation in reservations if reservation.whole}
     for at, job in enumerate(plan.entries.job.tolist()):
-        if job not in bound or view.sight.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
+        if job not in bound or view.observation.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
             continue
         nodes = [view.names[node] for node in plan.nodes_of(at).tolist()]
         shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()

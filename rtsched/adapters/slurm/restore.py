@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.machine import is_ours
-from rtsched.adapters.slurm.orders import ONLY_WAITING, Rank, change, lever
 from rtsched.adapters.slurm.reserving import is_first
 from rtsched.adapters.slurm.rows import WAITING, alive
-from rtsched.adapters.slurm.submission import MARK, PARKED
+from rtsched.adapters.slurm.scontrol import ONLY_WAITING, Rank, change, priority_argument
+from rtsched.adapters.slurm.submission import DEFERRED, MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rtsched.adapters.live import Change
-    from rtsched.adapters.slurm.kept import Kept
+    from rtsched.adapters.slurm.applied_file import AppliedFile
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
 
 
 def restoring(
-    rows: JobRows, reservations: Sequence[ReservationRow], kept: Kept, *, basic: bool
+    rows: JobRows, reservations: Sequence[ReservationRow], kept: AppliedFile, *, basic: bool
 ) -> list[Change]:
     """Return what undoes all that rtsched set in waiting jobs, and its reservations.
 
@@ -31,7 +31,7 @@ def restoring(
         All jobs.
     reservations : sequence of ReservationRow
         All there are.
-    kept : Kept
+    kept : AppliedFile
         What was asked for that Slurm does not show.
     basic : bool
         The site has priority/basic: jobs were put forward and back by Nice.
@@ -55,7 +55,7 @@ def restoring(
     return changes
 
 
-def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]:
+def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[Change]:
     """Yield what undoes all that was set in one job that waits or runs."""
     job, waits = int(rows.id[at]), rows.state[at] in WAITING
 
@@ -68,7 +68,7 @@ def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]
     if not waits:
         return
     if kept.factors.get(job, int(is_first(rows, at, basic=basic))):
-        words = lever(0, basic)
+        words = priority_argument(0, basic)
         yield update(f"set {words} of job {job}", Rank.JOB, words)
     asked = kept.ranges.get(job)
     if asked and asked != (rows.least[at], rows.most[at]):
@@ -77,7 +77,7 @@ def _job(rows: JobRows, at: int, kept: Kept, *, basic: bool) -> Iterator[Change]
     node, _ = kept.sent.get(job, ("", 0.0))
     if node and rows.required[at] == node:
         yield update(f"let job {job} start on any node again", Rank.JOB, "ReqNodeList=")
-    if rows.mark[at].split()[:1] == [MARK + PARKED] and rows.priority[at] == 0:
+    if rows.mark[at].split()[:1] == [MARK + DEFERRED] and rows.priority[at] == 0:
         yield change(
             "restore", job, f"release job {job}", Rank.END, "scontrol", "release", str(job)
         )

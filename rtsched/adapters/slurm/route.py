@@ -9,7 +9,7 @@ from rtsched.adapters.slurm.bindings import TRIAL_S, Bindings, differs, unusable
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm.commands import CommandRunner
     from rtsched.adapters.slurm.rows import JobRows, NodeRow
 
 
@@ -18,7 +18,7 @@ class Route:
 
     Parameters
     ----------
-    commands : Commands
+    commands : CommandRunner
         Slurm's commands, which do for everything.
     wanted : {"auto", "pyslurm", "commands"}
         `pyslurm`: no other route will do.
@@ -26,13 +26,13 @@ class Route:
     Attributes
     ----------
     name : str
-        `pyslurm` or `commands`; empty before the first look.
+        `pyslurm` or `commands`; empty before the first poll.
     problem : str
         Why pyslurm is not used although it is there; empty: it is used, or is not wanted, or by
         `auto` is not installed, which is no problem.
     """
 
-    def __init__(self, commands: Commands, wanted: str) -> None:
+    def __init__(self, commands: CommandRunner, wanted: str) -> None:
         self._commands = commands
         self._wanted = wanted
         self._bindings: Bindings | None = None

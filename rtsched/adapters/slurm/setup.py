@@ -1,6 +1,6 @@
 """Whether a Slurm is ready for rtsched: what there is, what should be, what to do; pure.
 
-`slurm_look.look` makes a `Setup`; `findings` judges it, `wanted` says what slurm.conf should hold.
+`inspect_site` makes a `Setup`, `findings` judges it, `wanted` is what slurm.conf should hold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rtsched.adapters.slurm import slurm_conf
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rtsched.adapters.slurm.node_probe import Asked
+    from rtsched.adapters.slurm.node_probe import ProbeResult
 
 PLUGIN = "job_submit_rtsched.so"
 PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
@@ -127,20 +127,20 @@ def plugin_dirs(conf: Mapping[str, str], running: Mapping[str, str] | None) -> l
 # --- judging --------------------------------------------------------------------------------------
 
 
-def findings(setup: Setup, asked: Asked | None = None) -> list[Finding]:
+def findings(setup: Setup, probe: ProbeResult | None = None) -> list[Finding]:
     """Return what is good and what is not, in the order in which to put it right.
 
     Parameters
     ----------
     setup : Setup
         What there is.
-    asked : Asked, optional
+    probe : ProbeResult, optional
         What the nodes answered, if they were asked, about our TaskProlog.
     """
     return [
         *_plugin(setup),
         *_lines(setup),
-        *_prolog(setup, asked),
+        *_prolog(setup, probe),
         *_controller(setup),
         *_permissions(setup),
         *socket_findings(setup, SUBMIT_KEYS),
@@ -193,28 +193,28 @@ def _lines(setup: Setup) -> Iterator[Finding]:
         )
 
 
-def _prolog(setup: Setup, asked: Asked | None) -> Iterator[Finding]:
+def _prolog(setup: Setup, probe: ProbeResult | None) -> Iterator[Finding]:
     """Tell which nodes can run our TaskProlog: a step fails where it is missing."""
     prolog = setup.conf.get("taskprolog", "")
     remedy = f"copy {PROLOG} there, mode 755; or `rtsched slurm install --no-task-prolog --apply`"
-    if asked is None:
+    if probe is None:
         if prolog in PROLOGS:
             what = f"TaskProlog={prolog}: every step fails on a node that does not have it"
             yield Finding("note", what, "`rtsched slurm check --nodes` asks them")
         return
-    if asked.unable:
-        nodes = few(asked.unable)
+    if probe.unable:
+        nodes = few(probe.unable)
         if prolog in PROLOGS:
             what = f"steps fail on nodes that cannot run TaskProlog={prolog}: {nodes}"
             yield Finding("wrong", what, remedy)
         else:
             remedy = "copy it there, mode 755, before `rtsched slurm install --task-prolog`"
             yield Finding("note", f"nodes cannot run {PROLOG}, nor need to: {nodes}", remedy)
-    if asked.able:
+    if probe.able:
         ours = prolog if prolog in PROLOGS else PROLOG
-        yield Finding("good", f"{len(asked.able)} nodes can run {ours}")
-    if asked.unasked:
-        what = f"not asked, since they take no jobs now: {few(asked.unasked)}"
+        yield Finding("good", f"{len(probe.able)} nodes can run {ours}")
+    if probe.unasked:
+        what = f"not asked, since they take no jobs now: {few(probe.unasked)}"
         yield Finding("note", what, "ask again when they are back")
 
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Change
+from rtsched.adapters.slurm.applied_file import UNSURE, AppliedFile
 from rtsched.adapters.slurm.comments import with_message
-from rtsched.adapters.slurm.kept import UNSURE, Kept
 from rtsched.adapters.slurm.machine import is_ours
-from rtsched.adapters.slurm.orders import (
+from rtsched.adapters.slurm.rows import WAITING, alive
+from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
     ONLY_WAITING,
-    Order,
+    Command,
     Rank,
     change,
     highest,
-    lever,
+    priority_argument,
 )
-from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import (
     Action,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.slurm.reserving import View
+    from rtsched.adapters.slurm.reserving import SlurmState
     from rtsched.adapters.slurm.settings import SlurmSettings
 
 LARGEST_FACTOR = FIRST_FACTOR >> 1
@@ -54,7 +54,7 @@ LARGEST_FACTOR = FIRST_FACTOR >> 1
 
 
 @dataclass
-class Memory:
+class LastApplied:
     """What the adapter has asked Slurm for and cannot read back.
 
     Attributes
@@ -78,25 +78,25 @@ class Memory:
     no_weights: bool = False
 
     @classmethod
-    def of(cls, kept: Kept) -> Memory:
+    def of(cls, kept: AppliedFile) -> LastApplied:
         """Return the memory of a process that follows another one."""
         return cls(dict(kept.factors), dict(kept.ranges), dict(kept.sent))
 
-    def kept(self) -> Kept:
+    def kept(self) -> AppliedFile:
         """Return what the next process must know."""
-        return Kept(dict(self.ranges), dict(self.sent), dict(self.factors))
+        return AppliedFile(dict(self.ranges), dict(self.sent), dict(self.factors))
 
-    def foreseen(self, changes: Sequence[Change], now: float) -> Kept:
+    def foreseen(self, changes: Sequence[Change], now: float) -> AppliedFile:
         """Return what the next process must know if this one ends while it carries out changes."""
         kept = self.kept()
         for each in changes:
-            if not isinstance(each.order, Order):
+            if not isinstance(each.command, Command):
                 continue
-            words = _words(each.order)
+            words = _words(each.command)
             if words.keys() & {"SiteFactor", "Nice"}:
                 kept.factors[each.job] = UNSURE
-            if each.order.before is not None:
-                kept.ranges[each.job] = each.order.before
+            if each.command.before is not None:
+                kept.ranges[each.job] = each.command.before
             if words.get("ReqNodeList"):
                 kept.sent[each.job] = (words["ReqNodeList"], now)
         return kept
@@ -110,7 +110,7 @@ class Memory:
 
 
 def steer_changes(
-    action: Action, view: View, memory: Memory, settings: SlurmSettings
+    action: Action, view: SlurmState, memory: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield what one action other than `Reserve` asks for and is not so yet."""
     if isinstance(action, SetPriority):
@@ -144,7 +144,7 @@ def _kind(action: Action) -> str:
 
 
 def _priorities(
-    action: SetPriority, view: View, memory: Memory, settings: SlurmSettings
+    action: SetPriority, view: SlurmState, memory: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield site factors that differ by a step at least, the largest differences first."""
     step = settings.site_factor_step
@@ -167,15 +167,17 @@ def _priorities(
             "scontrol",
             "update",
             f"JobId={job}",
-            lever(factor, basic),
+            priority_argument(factor, basic),
         )
 
 
-def _sizes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -> Iterator[Change]:
+def _sizes(
+    action: Place, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+) -> Iterator[Change]:
     """Yield node counts of best-effort jobs that left them open.
 
     A size is what fits now. A job that has to wait gets its own range back: when nodes come free,
-    Slurm may start it before the next look, on as many as there are.
+    Slurm may start it before the next poll, on as many as there are.
     """
     placement, idle = action.placement, idle_nodes(view)
     left = settings.sizes_per_cycle
@@ -183,7 +185,7 @@ def _sizes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -
         size = int(placement.size[at])
         if size <= 0 or job not in view.queued or left == 0:
             continue
-        if view.sight.queued.kind[view.queued[job]] == Kind.RIGID:
+        if view.observation.queued.kind[view.queued[job]] == Kind.RIGID:
             continue
         row, code = view.place[job], int(placement.node_set[at])
         present = (int(view.rows.least[row]), int(view.rows.most[row]))
@@ -199,10 +201,12 @@ def _sizes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -
         said = f"NumNodes={wanted[0]}-{wanted[1]}"
         words = ("scontrol", "update", f"JobId={job}", said, ONLY_WAITING)
         text = f"set the node count of job {job} to {said.partition('=')[2]}"
-        yield Change("place", job, text, Order(Rank.SIZE, words, own))
+        yield Change("place", job, text, Command(Rank.SIZE, words, own))
 
 
-def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -> Iterator[Change]:
+def _nodes(
+    action: Place, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+) -> Iterator[Change]:
     """Yield which single-node jobs are sent to an idle node, and which are let go again.
 
     A node list is binding in Slurm. So it is given late: only to as many of the first jobs as
@@ -232,8 +236,8 @@ def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -
         if code < 0 or job not in view.queued or job in memory.sent or view.rows.required[row]:
             continue
         at = view.queued[job]
-        rigid = view.sight.queued.kind[at] == Kind.RIGID
-        if not rigid or view.sight.queued.size[at] != 1 or job in view.held:
+        rigid = view.observation.queued.kind[at] == Kind.RIGID
+        if not rigid or view.observation.queued.size[at] != 1 or job in view.held:
             continue
         wanted = [node for node in placement.node_sets[code].tolist() if idle[node]]
         if not wanted:
@@ -253,20 +257,20 @@ def _nodes(action: Place, view: View, memory: Memory, settings: SlurmSettings) -
         )
 
 
-def idle_nodes(view: View) -> NDArray[np.bool_]:
+def idle_nodes(view: SlurmState) -> NDArray[np.bool_]:
     """Return bool[m]: nodes that take jobs, run none, and are not kept for a promise."""
-    idle = np.equal(view.sight.cluster.nodes.state, NodeState.UP)
-    idle[view.sight.allocations.nodes] = False
+    idle = np.equal(view.observation.cluster.nodes.state, NodeState.UP)
+    idle[view.observation.allocations.nodes] = False
     kept = {name for row in view.reservations if is_ours(row.name) for name in row.nodes}
     return idle & np.array([name not in kept for name in view.names], np.bool_)
 
 
 def _weights(
-    action: SetNodeWeight, view: View, memory: Memory, settings: SlurmSettings
+    action: SetNodeWeight, view: SlurmState, memory: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield node weights that differ, one change per weight.
 
-    A node that no job may have now keeps its weight: it may come free before the next look.
+    A node that no job may have now keeps its weight: it may come free before the next poll.
     """
     if not settings.node_weights or memory.no_weights:
         return
@@ -290,7 +294,7 @@ def _weights(
         )
 
 
-def _cancel(job: int, text: str, view: View) -> Iterator[Change]:
+def _cancel(job: int, text: str, view: SlurmState) -> Iterator[Change]:
     """Yield what removes a job, its user told before; Operators may set no other text than Comment.
 
     The end comes after the comment, and whatever became of that.
@@ -301,7 +305,7 @@ def _cancel(job: int, text: str, view: View) -> Iterator[Change]:
     yield change("cancel", job, f"cancel job {job}: {text}", Rank.END, "scancel", str(job))
 
 
-def _tell(job: int, text: str, view: View) -> Iterator[Change]:
+def _tell(job: int, text: str, view: SlurmState) -> Iterator[Change]:
     """Yield the comment that tells a job's user something; what the user wrote stays in it.
 
     Slurm changes nothing of a job that has ended.
@@ -326,7 +330,7 @@ def _tell(job: int, text: str, view: View) -> Iterator[Change]:
     )
 
 
-def _holds(action: Hold | Release | Admit, view: View) -> Iterator[Change]:
+def _holds(action: Hold | Release | Admit, view: SlurmState) -> Iterator[Change]:
     """Yield which waiting jobs are held or let go."""
     word = "hold" if isinstance(action, Hold) else "release"
     for job in action.job.tolist():
@@ -335,21 +339,21 @@ def _holds(action: Hold | Release | Admit, view: View) -> Iterator[Change]:
         yield change(word, job, f"{word} job {job}", Rank.JOB, "scontrol", word, str(job))
 
 
-def _requeues(action: Requeue | Move, view: View) -> Iterator[Change]:
+def _requeues(action: Requeue | Move, view: SlurmState) -> Iterator[Change]:
     """Yield which running jobs are queued again, of those that Slurm may requeue at all.
 
     A job is moved only if it says that it keeps checkpoints; what it did so far would be lost.
     """
     why = "is not to be requeued" if isinstance(action, Requeue) else "keeps no checkpoints"
-    first = len(view.sight.queued)
-    running = {job: at for at, job in enumerate(view.sight.running.id.tolist())}
+    first = len(view.observation.queued)
+    running = {job: at for at, job in enumerate(view.observation.running.id.tolist())}
     for job in action.job.tolist():
         at = running.get(job, -1)
         if at < 0 or view.rows.state[view.place[job]] in WAITING:
             continue
-        able = bool(view.sight.marks.requeues[first + at])
+        able = bool(view.observation.marks.requeues[first + at])
         if isinstance(action, Move):
-            able = able and bool(view.sight.running.checkpoints[at])
+            able = able and bool(view.observation.running.checkpoints[at])
         if not able:
             yield Change(_kind(action), job, f"job {job} {why}; it stays")
             continue
@@ -364,7 +368,7 @@ def _requeues(action: Requeue | Move, view: View) -> Iterator[Change]:
         )
 
 
-def _restarts(action: Restart, view: View) -> Iterator[Change]:
+def _restarts(action: Restart, view: SlurmState) -> Iterator[Change]:
     """Yield which jobs that have ended are queued again."""
     for job in action.job.tolist():
         row = view.place.get(job, -1)
@@ -374,14 +378,14 @@ def _restarts(action: Restart, view: View) -> Iterator[Change]:
         yield change("restart", job, f"queue job {job} again", Rank.END, *words)
 
 
-def _words(order: Order) -> dict[str, str]:
+def _words(command: Command) -> dict[str, str]:
     """Return what a command sets."""
-    return dict(word.partition("=")[::2] for word in order.words[2:])
+    return dict(word.partition("=")[::2] for word in command.words[2:])
 
 
-def remember(done: Change, outcome: str, memory: Memory, now: float) -> None:
+def remember(done: Change, outcome: str, memory: LastApplied, now: float) -> None:
     """Keep in mind what was carried out and cannot be read back."""
-    words = _words(done.order)
+    words = _words(done.command)
     if done.kind == "set-node-weight" and outcome == "refused":
         memory.no_weights = True
     if outcome != "done":
@@ -390,8 +394,8 @@ def remember(done: Change, outcome: str, memory: Memory, now: float) -> None:
         memory.factors[done.job] = int(words["SiteFactor"])
     if "Nice" in words:
         memory.factors[done.job] = -int(words["Nice"])
-    if done.order.before is not None:
-        memory.ranges[done.job] = done.order.before
+    if done.command.before is not None:
+        memory.ranges[done.job] = done.command.before
     elif "NumNodes" in words:
         memory.counts[done.job] = int(words["NumNodes"].partition("-")[0])
     if words.get("ReqNodeList"):

@@ -13,8 +13,8 @@ import numpy as np
 from rtsched.adapters.live import Question, Submission, SubmitReply, dag_key
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
+from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
 from rtsched.adapters.slurm.settings import SlurmSettings
-from rtsched.adapters.slurm.shape import Asked, predecessors, shape_of
 from rtsched.adapters.slurm.spec import Spec, spec_of
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
@@ -31,7 +31,8 @@ MOST = (1 << 31) - 1
 RELEASE = -1
 """A priority that lets a held job go."""
 
-PARKED = "parked"
+DEFERRED = "parked"
+"""What follows `MARK` in the admin comment of a job that is held until it has been judged."""
 
 GUARDED: dict[Tag, str] = {
     Tag.TIME_LIMIT: "its time limit",
@@ -115,34 +116,34 @@ class SlurmTranslator:
     def describe(
         self, fields: Mapping[int, str | int], facts: SlurmFacts | None, now: float
     ) -> Submission:
-        """Return what a submit request means; `facts` are those of the last look."""
+        """Return what a submit request means; `facts` are those of the last poll."""
         facts = facts or SlurmFacts()
         spec = spec_of(_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
         user = facts.users.get(uid) or user_name(uid)
-        asked = asked_for(fields, spec)
-        shape = shape_of(asked, facts)
+        request = request_of(fields, spec)
+        requirements = requirements_of(request, facts)
         begin = float(_number(fields, Tag.BEGIN_TIME, 0))
-        problem = shape.problem or _too_late(asked.deadline, max(begin, now))
-        load: dict[str, Any] = dict(shape.load)
+        problem = requirements.problem or _too_late(request.deadline, max(begin, now))
+        load: dict[str, Any] = dict(requirements.load)
         account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
         jobs = Jobs.build(
             1,
             label=["the job"],
             submit=now,
             begin=begin if begin > now else -np.inf,
-            wall_time=shape.wall_time,
-            deadline=asked.deadline,
-            kind=shape.kind,
-            size=shape.size,
-            size_min=shape.size_min,
-            size_max=shape.size_max,
-            cores=asked.cpus or -1,
-            memory=asked.memory or -1,
+            wall_time=requirements.wall_time,
+            deadline=request.deadline,
+            kind=requirements.kind,
+            size=requirements.size,
+            size_min=requirements.size_min,
+            size_max=requirements.size_max,
+            cores=request.cpus or -1,
+            memory=request.memory or -1,
             name=[_text(fields, Tag.NAME) or None],
             user=[user],
             account=[account or None],
-            partition=[shape.partition or None],
+            partition=[requirements.partition or None],
             qos=[_text(fields, Tag.QOS) or None],
             association=facts.associations.get((account, user), -1),
             nice=float(_number(fields, Tag.NICE, 0)),
@@ -150,7 +151,7 @@ class SlurmTranslator:
             checkpoints=spec.checkpoint,
             **load,
         )
-        edges, comment = edges_of(asked.dependency, spec), _text(fields, Tag.COMMENT)
+        edges, comment = edges_of(request.dependency, spec), _text(fields, Tag.COMMENT)
         return Submission(jobs, edges, uid, problem, comment)
 
     def answer(
@@ -159,7 +160,7 @@ class SlurmTranslator:
         """Return the fields that the filter is to set in the job.
 
         A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
-        it. A divisible one gets its fractions at once: Slurm may start it before the next look.
+        it. A divisible one gets its fractions at once: Slurm may start it before the next poll.
         """
         facts = facts or SlurmFacts()
         if reply.rejected:
@@ -167,7 +168,7 @@ class SlurmTranslator:
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
         if reply.text:
             fields[Tag.MESSAGE] = reply.text
-        if reply.parked:
+        if reply.deferred:
             fields |= {Tag.PRIORITY: 0, Tag.ADMIN_COMMENT: f"{MARK}parked", Tag.SHARED: 0}
         if not reply.token:
             return fields
@@ -217,7 +218,7 @@ def limit_minutes(duration: float, partition: str, facts: SlurmFacts) -> int:
     return max(1, math.floor(minutes + 1e-6))
 
 
-def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
+def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
     """Return what a submit request asks for."""
     minutes = _number(fields, Tag.TIME_LIMIT, 0)
     limit = math.inf if minutes < 0 else minutes * 60.0 if minutes else math.nan
@@ -228,7 +229,7 @@ def asked_for(fields: Mapping[int, str | int], spec: Spec) -> Asked:
     per_task = max(_count(fields, Tag.CPUS_PER_TASK, 1), 1)
     cpus = min(tasks * per_task, MOST)
     resources = (Tag.TRES_PER_JOB, Tag.TRES_PER_NODE, Tag.TRES_PER_SOCKET, Tag.TRES_PER_TASK)
-    return Asked(
+    return JobRequest(
         limit=limit,
         deadline=float(deadline) if deadline > 0 else math.inf,
         least=max(least, -(-tasks // each) if each > 0 else 0),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import Change, Done, Ended, Sight
-from rtsched.adapters.slurm import kept
+from rtsched.adapters.live import Change, Completions, Done, Observation
+from rtsched.adapters.slurm import applied_file
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
 from rtsched.adapters.slurm.applied import applied
-from rtsched.adapters.slurm.commands import Commands
+from rtsched.adapters.slurm.commands import CommandRunner
+from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
     SlurmFacts,
     config_of,
@@ -22,20 +23,19 @@ from rtsched.adapters.slurm.facts import (
     seconds,
 )
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
-from rtsched.adapters.slurm.orders import Order, carried_out, turn
-from rtsched.adapters.slurm.past import past
-from rtsched.adapters.slurm.reserving import View, reserve_changes
-from rtsched.adapters.slurm.route import Route
-from rtsched.adapters.slurm.settings import SlurmSettings
-from rtsched.adapters.slurm.sight import (
+from rtsched.adapters.slurm.observation import (
     allocations_of,
+    completions_of,
     edges_of,
-    ended_of,
     jobs_of,
     marks_of,
     parts,
 )
-from rtsched.adapters.slurm.steering import Memory, remember, steer_changes
+from rtsched.adapters.slurm.reserving import SlurmState, reserve_changes
+from rtsched.adapters.slurm.route import Route
+from rtsched.adapters.slurm.scontrol import Command, carried_out, rank_of
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.steering import LastApplied, remember, steer_changes
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Reserve
 
@@ -62,12 +62,12 @@ class SlurmSystem:
 
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()
-        self._commands = Commands(self.settings)
+        self._commands = CommandRunner(self.settings)
         self._route = Route(self._commands, self.settings.route)
-        self._memory = Memory.of(kept.read(self.settings.memory))
+        self._memory = LastApplied.of(applied_file.read(self.settings.memory))
         self._kept = self._memory.kept()
         self._not_kept = ""
-        self._view: View | None = None
+        self._view: SlurmState | None = None
         self._config: dict[str, str] = {}
         self._config_read = -np.inf
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
@@ -76,7 +76,7 @@ class SlurmSystem:
         self._machine: Machine | None = None
         self._made_of: object = None
 
-    def look(self) -> Sight:
+    def poll(self) -> Observation:
         """Return Slurm's present state.
 
         Raises
@@ -98,14 +98,14 @@ class SlurmSystem:
         self._memory.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
         allocations = allocations_of(rows, running, machine, facts, now)
         which = np.concatenate([queued, running])
-        sight = Sight(
+        observation = Observation(
             now,
             machine.cluster,
             jobs_of(rows, queued, facts, ranges=self._memory.ranges),
             jobs_of(rows, running, facts, allocations.entries.size),
             allocations,
             marks_of(rows, which),
-            ended_of(rows, over),
+            completions_of(rows, over),
             self._shares[0],
             edges_of(rows, queued, rows.id[which]),
             periodic_of(recurring, machine.row, now),
@@ -115,30 +115,30 @@ class SlurmSystem:
             requeue_delay=facts.requeue_delay,
         )
         names = machine.cluster.nodes.names("name")
-        self._view = View(rows, sight, facts, names, reservations, now)
+        self._view = SlurmState(rows, observation, facts, names, reservations, now)
         self._view.weights = {node.name: node.weight for node in nodes}
-        return sight
+        return observation
 
-    def ended(
+    def find_completions(
         self,
         jobs: Sequence[int],
         since: float = -math.inf,  # noqa: ARG002 - of the interface; accounting finds jobs by id
-    ) -> Ended:
-        """Return how jobs ended that no look shows any more, as far as accounting knows.
+    ) -> Completions:
+        """Return how jobs ended that no poll shows any more, as far as accounting knows.
 
         Raises
         ------
         AdapterError
             If accounting does not answer in time.
         """
-        return past(self._commands, jobs)
+        return find_completions(self._commands, jobs)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
-        """Return what of the actions is not so yet, by the last look."""
+        """Return what of the actions is not so yet, by the last poll."""
         if self._view is None:
-            self.look()
+            self.poll()
         view = self._view
-        assert view is not None  # noqa: S101 -- a look sets it
+        assert view is not None  # noqa: S101 -- a poll sets it
         view.now = time.time()
         view.comments = {}
         changes: list[Change] = []
@@ -149,7 +149,7 @@ class SlurmSystem:
                     action.plan, view, self.settings, memory.factors, memory.counts
                 )
             changes += steer_changes(action, view, self._memory, self.settings)
-        return sorted(changes, key=turn)
+        return sorted(changes, key=rank_of)
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
@@ -157,18 +157,18 @@ class SlurmSystem:
         done = carried_out(self._commands, changes)
         now = time.time()
         for each in done:
-            if isinstance(each.change.order, Order):
+            if isinstance(each.change.command, Command):
                 if each.outcome == "done" and self._view is not None:
-                    applied(self._view, each.change.order)
+                    applied(self._view, each.change.command)
                 remember(each.change, each.outcome, self._memory, now)
         self._keep(self._memory.kept())
         return done
 
-    def _keep(self, what: kept.Kept) -> None:
+    def _keep(self, what: applied_file.AppliedFile) -> None:
         """Have the next process know what jobs were asked for."""
         if what != self._kept:
             self._kept = what
-            self._not_kept = kept.write(self.settings.memory, what)
+            self._not_kept = applied_file.write(self.settings.memory, what)
 
     def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> Machine:
         """Return the machine; the same object as before if nothing changed."""

@@ -1,4 +1,4 @@
-"""From Slurm's rows to a `Sight`."""
+"""From Slurm's rows to an `Observation`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Ended, Ending, Marks, dag_key
+from rtsched.adapters.live import Completions, CompletionStatus, Marks, dag_key
+from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.machine import is_ours
-from rtsched.adapters.slurm.past import LIVE
+from rtsched.adapters.slurm.requirements import (
+    JobRequest,
+    Requirements,
+    predecessors,
+    requirements_of,
+)
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, number
-from rtsched.adapters.slurm.shape import Asked, Shape, predecessors, shape_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
-from rtsched.adapters.slurm.submission import MARK, PARKED
+from rtsched.adapters.slurm.submission import DEFERRED, MARK
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -59,24 +64,24 @@ def tokens_of(marks: list[str]) -> list[str | None]:
     found = {}
     for mark in set(marks):
         match = _TOKEN.match(mark)
-        known = match is not None and match[1] != PARKED
+        known = match is not None and match[1] != DEFERRED
         found[mark] = match[1] if match is not None and known else None
     return [found[mark] for mark in marks]
 
 
-def ended_of(rows: JobRows, which: NDArray[np.int64]) -> Ended:
+def completions_of(rows: JobRows, which: NDArray[np.int64]) -> Completions:
     """Return the jobs that ended and that the controller still knows."""
     endings = [
-        LIVE.get(ENDINGS.get(rows.state[i], log.Ending.UNKNOWN), Ending.FAILED)
+        LIVE.get(ENDINGS.get(rows.state[i], log.Ending.UNKNOWN), CompletionStatus.FAILED)
         for i in which.tolist()
     ]
     started = np.array([bool(rows.nodes[i]) for i in which.tolist()], np.bool_)
-    return Ended.build(
+    return Completions.build(
         len(which),
         job=rows.id[which],
         start=np.where(started, rows.start[which], np.nan),
         end=rows.end[which],
-        ending=np.array(endings, np.int8),
+        status=np.array(endings, np.int8),
         token=tokens_of([rows.mark[i] for i in which.tolist()]),
         exit_code=np.array([_failed_with(rows, i) for i in which.tolist()], np.int32),
         requeues=rows.requeue[which] & started,
@@ -100,7 +105,7 @@ def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
         job=rows.id[which],
         uid=rows.uid[which],
         token=tokens_of(mark),
-        parked=np.array([text.split()[:1] == [MARK + PARKED] for text in mark], np.bool_),
+        deferred=np.array([text.split()[:1] == [MARK + DEFERRED] for text in mark], np.bool_),
         held=np.array(held, np.bool_) & waits,
         requeues=rows.requeue[which],
         problem=[_not_launched(rows.reason[i]) for i in which.tolist()],
@@ -241,48 +246,48 @@ def _reshape(
     sizes: NDArray[np.int32] | None,
     ranges: Mapping[int, tuple[int, int]],
 ) -> None:
-    """Set the shape of those jobs that want something of rtsched.
+    """Set the requirements of those jobs that want something of rtsched.
 
-    One that can be promised nothing, such as an array, keeps the shape of any other job, and has no
-    deadline here. One that runs has the shape that it runs in.
+    One that can be promised nothing, such as an array, keeps the form of any other job, and has no
+    deadline here. One that runs has the form that it runs in.
     """
     deadline = rows.deadline[which]
     for at, i in enumerate(which.tolist()):
         spec = specs[at]
         if not spec.said and not deadline[at] < math.inf:
             continue
-        asked = asked_by(rows, i, spec, ranges.get(int(rows.id[i])))
-        shape = shape_of(asked, facts, fresh=_parked(rows, i))
-        if shape.problem:
+        request = request_in(rows, i, spec, ranges.get(int(rows.id[i])))
+        requirements = requirements_of(request, facts, fresh=_deferred(rows, i))
+        if requirements.problem:
             continue
-        plain["deadline"][at] = asked.deadline
+        plain["deadline"][at] = request.deadline
         if first[at] is not None:
-            first[at] = shape.partition
+            first[at] = requirements.partition
         if sizes is None:
-            _put(plain, at, shape)
+            _put(plain, at, requirements)
 
 
-def _parked(rows: JobRows, i: int) -> bool:
+def _deferred(rows: JobRows, i: int) -> bool:
     """Return whether a job waits held until it has been judged."""
-    return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + PARKED]
+    return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + DEFERRED]
 
 
-def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
-    """Write a shape into one row."""
-    plain["kind"][at], plain["wall_time"][at] = shape.kind, shape.wall_time
-    plain["size"][at] = shape.size
-    if shape.kind != Kind.RIGID:
-        plain["size_min"][at], plain["size_max"][at] = shape.size_min, shape.size_max
-    for name, value in shape.load.items():
+def _put(plain: dict[str, Any], at: int, requirements: Requirements) -> None:
+    """Write requirements into one row."""
+    plain["kind"][at], plain["wall_time"][at] = requirements.kind, requirements.wall_time
+    plain["size"][at] = requirements.size
+    if requirements.kind != Kind.RIGID:
+        plain["size_min"][at], plain["size_max"][at] = requirements.size_min, requirements.size_max
+    for name, value in requirements.load.items():
         plain[name][at] = value
 
 
-def asked_by(rows: JobRows, i: int, spec: Spec, asked: tuple[int, int] | None) -> Asked:
+def request_in(rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None) -> JobRequest:
     """Return what a job in the queue asks for."""
-    least, most = asked or (int(rows.least[i]), int(rows.most[i]))
+    least, most = counts or (int(rows.least[i]), int(rows.most[i]))
     deadline = float(rows.deadline[i])
     ours = is_ours(rows.reservation[i])
-    return Asked(
+    return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
         least=least,

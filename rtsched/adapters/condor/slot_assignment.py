@@ -3,8 +3,8 @@
 HTCondor gives a dynamic slot some CPUs and memory of its parent, and no place in it. In the models
 it has rows of the parent, the same ones as long as it lives: as many as its share of CPUs or of
 memory needs, whichever is more. Small ones share a row, which is free when all of them are gone.
-Jobs without a promise sit from the last row on, others from the first on, where planners look for
-rows first.
+Jobs without a promise get rows from the last one on, others from the first on, where planners look
+for rows first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALMOST = 1e-6
 
 
 @dataclass(frozen=True)
-class Sitter:
+class Occupant:
     """Who has a part of a slot.
 
     Attributes
@@ -37,7 +37,7 @@ class Sitter:
     cpus, memory : int
         Bytes, -1: not said.
     first : bool
-        Whether it sits from the first row on.
+        Whether it gets rows from the first one on.
     """
 
     key: Key
@@ -47,50 +47,50 @@ class Sitter:
     first: bool = False
 
 
-class Seats:
-    """Who sits where, from look to look."""
+class SlotAssignment:
+    """Which rows each occupant has, from poll to poll."""
 
     def __init__(self) -> None:
         self._held: dict[Key, tuple[str, tuple[int, ...]]] = {}
 
     def taken(
-        self, sitters: Sequence[Sitter], slots: Mapping[str, Slot]
+        self, occupants: Sequence[Occupant], slots: Mapping[str, Slot]
     ) -> dict[Key, tuple[str, tuple[int, ...]]]:
-        """Return the slot of each sitter, and which of its rows, counted from 0.
+        """Return the slot of each occupant, and which of its rows, counted from 0.
 
         Those on slots that are not known are left out; whoever is not named any more is forgotten.
         """
         load: dict[str, list[float]] = {}
         held: dict[Key, tuple[str, tuple[int, ...]]] = {}
         fresh = []
-        for sitter in sitters:
-            slot = slots.get(sitter.slot)
+        for occupant in occupants:
+            slot = slots.get(occupant.slot)
             if slot is None:
                 continue
-            name, seats = self._held.get(sitter.key, ("", ()))
-            if name == sitter.slot and max(seats, default=0) < slot.rows:
-                _sit(load.setdefault(name, [0.0] * slot.rows), seats, _share(sitter, slot))
-                held[sitter.key] = name, seats
+            name, rows = self._held.get(occupant.key, ("", ()))
+            if name == occupant.slot and max(rows, default=0) < slot.rows:
+                _assign(load.setdefault(name, [0.0] * slot.rows), rows, _share(occupant, slot))
+                held[occupant.key] = name, rows
             else:
-                fresh.append((sitter, slot))
-        for sitter, slot in fresh:
-            rows, share = load.setdefault(slot.name, [0.0] * slot.rows), _share(sitter, slot)
-            seats = _seats(rows, share, first=sitter.first)
-            _sit(rows, seats, share)
-            held[sitter.key] = slot.name, seats
+                fresh.append((occupant, slot))
+        for occupant, slot in fresh:
+            loads, share = load.setdefault(slot.name, [0.0] * slot.rows), _share(occupant, slot)
+            rows = _rows_for(loads, share, first=occupant.first)
+            _assign(loads, rows, share)
+            held[occupant.key] = slot.name, rows
         self._held = held
         return held
 
 
-def _share(sitter: Sitter, slot: Slot) -> float:
-    """Return how many rows a sitter needs, as a fraction."""
+def _share(occupant: Occupant, slot: Slot) -> float:
+    """Return how many rows an occupant needs, as a fraction."""
     if not slot.units:
         return 1.0
-    memory = sitter.memory / slot.memory if sitter.memory > 0 and slot.memory > 0 else 0.0
-    return max(sitter.cpus / slot.cpus, memory)
+    memory = occupant.memory / slot.memory if occupant.memory > 0 and slot.memory > 0 else 0.0
+    return max(occupant.cpus / slot.cpus, memory)
 
 
-def _seats(load: Sequence[float], share: float, *, first: bool) -> tuple[int, ...]:
+def _rows_for(load: Sequence[float], share: float, *, first: bool) -> tuple[int, ...]:
     """Return the rows for one who comes: the fullest that has room, or else the emptiest ones."""
     order = range(len(load)) if first else range(len(load) - 1, -1, -1)
     if share < 1.0:
@@ -101,7 +101,7 @@ def _seats(load: Sequence[float], share: float, *, first: bool) -> tuple[int, ..
     return tuple(sorted(sorted(order, key=lambda row: load[row])[:count]))
 
 
-def _sit(load: list[float], seats: Sequence[int], share: float) -> None:
-    """Add a sitter's share to its rows."""
-    for row in seats:
-        load[row] += share / len(seats)
+def _assign(load: list[float], rows: Sequence[int], share: float) -> None:
+    """Add an occupant's share to its rows."""
+    for row in rows:
+        load[row] += share / len(rows)

@@ -1,4 +1,4 @@
-"""From a queue and a machine to what a look shows."""
+"""From a queue and a machine to what a poll shows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.condor.completions import token_of
 from rtsched.adapters.condor.ids import job_id, name_of
-from rtsched.adapters.condor.past import token_of
-from rtsched.adapters.condor.seats import Sitter
-from rtsched.adapters.condor.shape import LOAD
-from rtsched.adapters.condor.slots import parent_of
-from rtsched.adapters.condor.view import (
-    DEFERRED_S,
+from rtsched.adapters.condor.pool_state import (
+    DEFERRAL_S,
+    DEFERRED,
     HELD,
     IDLE,
-    PARKED,
     REMOVED,
     UNJUDGED,
     has_slot,
     slot_names,
     work_began,
 )
+from rtsched.adapters.condor.requirements import LOAD
+from rtsched.adapters.condor.slot_assignment import Occupant
+from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
 from rtsched.adapters.users import uid_of
 from rtsched.kernels.dlt import exec_time
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.queue import Queue
-    from rtsched.adapters.condor.shape import Shape
+    from rtsched.adapters.condor.requirements import Requirements
     from rtsched.adapters.condor.slots import Claim
     from rtsched.adapters.condor.starting import Bound
-    from rtsched.adapters.condor.view import Procs
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def groups_of(queue: Queue, begun: Mapping[int, int]) -> Groups:
     return Groups(job[order], first[order], rank[group], runs[order])
 
 
-def sitters_of(
+def occupants_of(
     queue: Queue, groups: Groups, claims: Sequence[Claim], known: Mapping[str, object]
-) -> tuple[list[Sitter], list[int]]:
+) -> tuple[list[Occupant], list[int]]:
     """Return who has parts of slots, and for each which job of `groups` it is.
 
     Parameters
@@ -104,7 +104,7 @@ def sitters_of(
         part.texts("admission"),
         strict=True,
     )
-    sitters, of = [], []
+    occupants, of = [], []
     for row, slots, node_set, admission in words:
         names = slot_names(slots if runs[row] else node_set)
         number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
@@ -114,15 +114,15 @@ def sitters_of(
             slot = name if name in known else parent_of(name)
             claim = shown.get(name)
             cpus, memory = (claim.cpus, claim.memory) if claim is not None else asked
-            sitters.append(Sitter((number, str(at)), slot, cpus, memory, first))
+            occupants.append(Occupant((number, str(at)), slot, cpus, memory, first))
             of.append(int(groups.group[row]))
-    return sitters, of
+    return occupants, of
 
 
-def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Sitter]:
+def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Occupant]:
     """Return who has parts of slots without being a job of this schedd."""
     return [
-        Sitter((-1, claim.name), claim.slot, claim.cpus, claim.memory)
+        Occupant((-1, claim.name), claim.slot, claim.cpus, claim.memory)
         for claim in claims
         if claim.schedd != schedd
     ]
@@ -167,7 +167,7 @@ def allocations_of(
     jobs = groups.job[running]
     late = np.array([bound[job].start if job in bound else np.nan for job in jobs.tolist()])
     start = np.fmin(_starts(queue.procs, groups)[running], late)
-    start = np.where(start <= now + DEFERRED_S, start, now)  # its owner can change the ad
+    start = np.where(start <= now + DEFERRAL_S, start, now)  # its owner can change the ad
     more = np.where(np.isnan(late), facts.tail, facts.margin)
     end = start + _lengths(queue, groups, running, begun, facts) + more
     gone = queue.procs.status[groups.first[running]] == REMOVED
@@ -197,10 +197,10 @@ def _lengths(
     for at, group in enumerate(which.tolist()):
         row = int(groups.first[group])
         planned = number(queue.ads.get(row, {}), "rtlimit")
-        shape = queue.shapes.get(row)
-        if shape is not None and shape.whole:
+        needs = queue.requirements.get(row)
+        if needs is not None and needs.whole:
             count = begun.get(int(groups.job[group]), 1)
-            load = (shape.load[name] for name in LOAD)
+            load = (needs.load[name] for name in LOAD)
             length[at] = min(length[at], float(exec_time(count, *load)) - facts.margin)
         elif planned > 0:
             length[at] = min(length[at], planned)
@@ -262,7 +262,7 @@ def _shaped(
     facts: CondorFacts,
     sizes: NDArray[np.int32] | None,
 ) -> dict[str, Any]:
-    """Return the columns that a job's wishes shape; one that runs has the shape that it runs in.
+    """Return the columns that jobs' requirements determine; of one that runs, as it runs.
 
     One whose wishes make no sense, or cannot be had, is a job like any other.
     """
@@ -278,12 +278,12 @@ def _shaped(
         **{name: np.full(count, np.nan if name in _NEEDED else 0.0) for name in LOAD},
     }
     for at, row in enumerate(first.tolist()):
-        shape = queue.shapes.get(row)
-        if shape is not None and not shape.problem:
-            columns["deadline"][at] = shape.deadline
-            columns["partition"][at] = shape.part or None
+        needs = queue.requirements.get(row)
+        if needs is not None and not needs.problem:
+            columns["deadline"][at] = needs.deadline
+            columns["partition"][at] = needs.part or None
             if sizes is None:
-                _put(columns, at, shape)
+                _put(columns, at, needs)
     return columns
 
 
@@ -297,22 +297,22 @@ def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.minimum(cores, np.iinfo(np.int32).max).astype(np.int32)
 
 
-def _put(plain: dict[str, Any], at: int, shape: Shape) -> None:
-    """Write the shape of a job that waits into one row."""
-    plain["kind"][at], plain["wall_time"][at] = shape.kind, shape.wall_time
-    plain["size"][at] = shape.size
-    if shape.kind != Kind.RIGID:
-        plain["size_min"][at], plain["size_max"][at] = shape.size_min, shape.size_max
-    for name, value in shape.load.items():
+def _put(plain: dict[str, Any], at: int, needs: Requirements) -> None:
+    """Write the requirements of a job that waits into one row."""
+    plain["kind"][at], plain["wall_time"][at] = needs.kind, needs.wall_time
+    plain["size"][at] = needs.size
+    if needs.kind != Kind.RIGID:
+        plain["size_min"][at], plain["size_max"][at] = needs.size_min, needs.size_max
+    for name, value in needs.load.items():
         plain[name][at] = value
 
 
 def marks_of(
     queue: Queue, groups: Groups, which: NDArray[np.int64], stuck: frozenset[int] = frozenset()
 ) -> Marks:
-    """Return the marks of jobs that wait or run; START holds those that are parked.
+    """Return the marks of jobs that wait or run; START holds those that are deferred.
 
-    A parked job that its user holds too is judged when it has been released.
+    A deferred job that its user holds too is judged when it has been released.
 
     HTCondor may stop and start again any job of these universes, so we may too, unless it says
     RtCheckpoint = false.
@@ -324,17 +324,20 @@ def marks_of(
     held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
     admission = procs.texts("admission")
     held = held[which]
-    parked = np.array([said == PARKED for said in admission], np.bool_) & ~held
+    deferred = np.array([said == DEFERRED for said in admission], np.bool_) & ~held
     return Marks.build(
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
         token=[token_of(queue.ads.get(row, {})) for row in rows],
-        parked=parked,
-        held=(held & ~groups.runs[which]) | parked,
+        deferred=deferred,
+        held=(held & ~groups.runs[which]) | deferred,
         requeues=~_declares(queue, first, False),
         stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
-        problem=[(queue.shapes[at].problem if at in queue.shapes else "") or None for at in rows],
+        problem=[
+            (queue.requirements[at].problem if at in queue.requirements else "") or None
+            for at in rows
+        ],
     )
 
 
@@ -342,10 +345,10 @@ def edges_of(queue: Queue, groups: Groups) -> Edges:
     """Return who waits for whom, of jobs that are in the queue."""
     alive = set(groups.job.tolist())
     pairs = [
-        (before, int(groups.job[at]), queue.shapes[row].message_time)
+        (before, int(groups.job[at]), queue.requirements[row].message_time)
         for at, row in enumerate(groups.first.tolist())
-        if row in queue.shapes and not groups.runs[at]
-        for before in queue.shapes[row].after
+        if row in queue.requirements and not groups.runs[at]
+        for before in queue.requirements[row].after
         if before in alive
     ]
     before, after, times = zip(*pairs, strict=True) if pairs else ((),) * 3

@@ -13,8 +13,8 @@ from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool, literal
+from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.view import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
 from rtsched.adapters.files import replace_file
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import exec_time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rtsched.adapters.condor.view import View
+    from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.logs.classads import Record
     from rtsched.model.jobs import Jobs
 
@@ -125,8 +125,8 @@ class Looks:
         self.pool = Shown(slots)
         self._observer = Observer(CondorSettings(**settings), self.pool)  # type: ignore[arg-type]
 
-    def __call__(self, *jobs: Record) -> View:
-        """Return the next look, with these jobs in the queue."""
+    def __call__(self, *jobs: Record) -> PoolState:
+        """Return the next poll, with these jobs in the queue."""
         self.pool.shown_jobs = list(jobs)
         return self._observer.look()
 
@@ -143,11 +143,11 @@ def only(jobs: Jobs) -> dict[str, Any]:
     return {name: jobs.column(name)[0] for name in jobs.columns()}
 
 
-def rows_of(view: View, cluster: int, proc: int = 0) -> list[str]:
+def rows_of(view: PoolState, cluster: int, proc: int = 0) -> list[str]:
     """Return the names of the rows that a running job has."""
-    held = view.sight.allocations
+    held = view.observation.allocations
     at = held.entries.job.tolist().index(job_id(cluster, proc))
-    names = view.sight.cluster.nodes.names("name")
+    names = view.observation.cluster.nodes.names("name")
     return [names[row] for row in held.nodes_of(at).tolist()]
 
 
@@ -155,16 +155,16 @@ def test_waiting_jobs_are_in_order_of_their_submission() -> None:
     """Wall times contain the margin; who states no run time has no end."""
     first = ad(9, qdate=int(NOW) - 2000, acctgroup="hep", accountinggroup="hep.root")
     view = Looks(slot("slot1@a"))(ad(3, 1), ad(3, 0), first, ad(4, rtruntime="long"))
-    queued = view.sight.queued
+    queued = view.observation.queued
     assert queued.labels() == ["9.0", "3.0", "3.1", "4.0"]
     assert queued.wall_time.tolist() == [600.0 + MARGIN] * 3 + [math.inf]
     assert queued.names("user") == ("root",)
     assert queued.texts("account")[:2] == ["hep", None]
-    names = view.sight.accounts.texts("name")
+    names = view.observation.accounts.texts("name")
     assert [names[row] for row in queued.association.tolist()] == ["hep.root@pool"] + [
         "root@pool"
     ] * 3
-    assert len(view.sight.running) == len(view.sight.allocations) == 0
+    assert len(view.observation.running) == len(view.observation.allocations) == 0
 
 
 def test_a_wish_has_its_shape() -> None:
@@ -176,13 +176,13 @@ def test_a_wish_has_its_shape() -> None:
         *(ad(3, proc, totalsubmitprocs=2, **LOAD) for proc in range(2)),
         ad(4, rtspeedup="fast", **wish),
     )
-    queued = view.sight.queued
+    queued = view.observation.queued
     assert queued.labels() == ["1.0", "2.0", "3.0", "4.0"]
     assert queued.kind.tolist() == [Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE, Kind.RIGID]
     assert queued.size_max.tolist() == [-1, 2, 2, -1]
     assert queued.deadline.tolist() == [NOW + 5000, NOW + 5000, NOW + 9000, math.inf]
     assert queued.sigma.tolist()[2] == 100.0
-    mask = view.sight.cluster.partitions[str(queued.texts("partition")[0])]
+    mask = view.observation.cluster.partitions[str(queued.texts("partition")[0])]
     assert mask.tolist() == [True, False]
 
 
@@ -197,7 +197,7 @@ def test_a_running_job_has_its_slot_until_its_end_and_the_overrun() -> None:
         runs(5, on=names[4], jobstatus=SUSPENDED),
         {name: value for name, value in runs(6, on=names[5]).items() if "startdate" not in name},
     )
-    held = view.sight.allocations
+    held = view.observation.allocations
     assert (held.entries.end - NOW).tolist() == [
         500 + TAIL,
         TAIL,
@@ -207,8 +207,8 @@ def test_a_running_job_has_its_slot_until_its_end_and_the_overrun() -> None:
         600 + TAIL,
     ]
     assert [rows_of(view, cluster) for cluster in range(1, 7)] == [[name] for name in names]
-    assert view.sight.running.size.tolist() == [1] * 6
-    assert view.sight.cluster.usable.all()
+    assert view.observation.running.size.tolist() == [1] * 6
+    assert view.observation.cluster.usable.all()
 
 
 def test_dynamic_slots_have_rows_of_their_parent() -> None:
@@ -218,7 +218,7 @@ def test_dynamic_slots_have_rows_of_their_parent() -> None:
     view = look(pair, runs(2, on="slot1_2@a"))
     assert rows_of(view, 1) == ["slot1@a#2", "slot1@a#3"]
     assert rows_of(view, 2) == ["slot1@a#1"]
-    assert view.sight.running.cores.tolist() == [2, 1]
+    assert view.observation.running.cores.tolist() == [2, 1]
     look.pool.shown_slots = [big(), claimed("slot1_2@a"), claimed("slot1_3@a")]
     view = look(runs(2, on="slot1_2@a"), runs(3, on="slot1_3@a"))
     assert [rows_of(view, cluster) for cluster in (2, 3)] == [["slot1@a#1"], ["slot1@a#3"]]
@@ -241,7 +241,7 @@ def test_slots_of_others_are_drained() -> None:
         slot("slot4@a"),
     )
     view = look()
-    nodes = view.sight.cluster.nodes
+    nodes = view.observation.cluster.nodes
     drained = [
         name
         for name, state in zip(nodes.texts("name"), nodes.state.tolist(), strict=True)
@@ -249,10 +249,10 @@ def test_slots_of_others_are_drained() -> None:
     ]
     assert drained == ["slot1@a#2", "slot1@a#3", "slot2@a"]
     again = look()
-    assert again.sight.cluster is view.sight.cluster
+    assert again.observation.cluster is view.observation.cluster
     look.pool.shown_slots = look.pool.shown_slots[:2]
-    after = look().sight.cluster
-    assert after.version == view.sight.cluster.version + 1
+    after = look().observation.cluster
+    assert after.version == view.observation.cluster.version + 1
     assert after.nodes.state.tolist()[-3:] == [NodeState.DOWN] * 3
 
 
@@ -263,7 +263,7 @@ def test_a_parallel_job_has_all_its_slots() -> None:
         runs(1, jobuniverse=11, minhosts=2, maxhosts=2, allremotehosts=hosts)
     )
     assert rows_of(view, 1) == ["slot1@a", "slot2@b"]
-    job = only(view.sight.running)
+    job = only(view.observation.running)
     assert (job["size"], job["cores"]) == (2, 2)
 
 
@@ -277,9 +277,9 @@ def test_a_load_runs_as_long_as_one_of_its_chunks_does() -> None:
     look = Looks(*(claimed(f"slot{number}@a") for number in range(1, 5)))
     waiting = ad(1, 1, rtnodeset="slot2@a", rtadmission="t1")
     view = look(*chunks(runs(1, 0), waiting, ad(1, 2), ad(1, 3)))
-    assert len(view.sight.queued) == 0
+    assert len(view.observation.queued) == 0
     assert rows_of(view, 1) == ["slot1@a", "slot2@a"]
-    job = only(view.sight.running)
+    job = only(view.observation.running)
     assert (job["size"], job["cores"], job["deadline"]) == (2, 2, NOW + 9000)
 
 
@@ -289,26 +289,26 @@ def test_a_load_takes_as_long_as_its_chunks_need() -> None:
     two = chunks(runs(1, 0), runs(1, 1, on="slot2@a"), rtruntime=1e6)
     length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + TAIL
     for procs in (two, two[1:]):
-        held = look(*procs).sight.allocations
+        held = look(*procs).observation.allocations
         assert held.entries.end[0] == pytest.approx(NOW - 100 + length)
     waits = chunks(ad(1, 1), rtruntime=1e6)
-    assert len(look(*waits).sight.running) == 1, "one chunk ended and the other was put back"
-    assert len(Looks(slot("slot1@a"))(*waits).sight.queued) == 1, "nobody saw one run"
+    assert len(look(*waits).observation.running) == 1, "one chunk ended and the other was put back"
+    assert len(Looks(slot("slot1@a"))(*waits).observation.queued) == 1, "nobody saw one run"
 
 
 def test_a_chunk_that_is_over_before_anybody_looked() -> None:
     """The history tells that it ran; it is asked only when procs are gone."""
     look = Looks(*(slot(f"slot{number}@a") for number in range(1, 5)))
     four = chunks(*(ad(1, proc) for proc in range(4)))
-    assert len(look(*four).sight.queued) == 1
+    assert len(look(*four).observation.queued) == 1
     assert not any("ClusterId" in asked for asked in look.pool.asked)
     look.pool.shown_past = [ad(1, 3, jobstatus=REMOVED, **LOAD)]
-    assert len(look(*four[:3]).sight.queued) == 1, "it was removed before it ran"
+    assert len(look(*four[:3]).observation.queued) == 1, "it was removed before it ran"
     over = {"jobstatus": COMPLETED, "jobstartdate": int(NOW) - 2, **LOAD}
     look.pool.shown_past.insert(0, ad(1, 0, **over))
     for _ in range(2):
         view = look(*four[1:3])
-        assert (len(view.sight.queued), len(view.sight.running)) == (0, 1)
+        assert (len(view.observation.queued), len(view.observation.running)) == (0, 1)
     assert sum("ClusterId" in asked for asked in look.pool.asked) == 2
 
 
@@ -324,10 +324,10 @@ def test_a_job_that_has_its_slots_counts_as_running() -> None:
     view = Looks(*(slot(f"slot{number}@a") for number in range(1, 4)))(
         bound(1, rtnodeset="slot1@a"), bound(2, **wide)
     )
-    assert (len(view.sight.queued), len(view.bound)) == (0, 2)
+    assert (len(view.observation.queued), len(view.bound)) == (0, 2)
     assert rows_of(view, 1) == ["slot1@a"]
     assert rows_of(view, 2) == ["slot2@a", "slot3@a"]
-    entries = view.sight.allocations.entries
+    entries = view.observation.allocations.entries
     assert (entries.start - NOW).tolist() == [-5.0, -5.0]
     assert (entries.end - NOW).tolist() == [595 + MARGIN] * 2
 
@@ -348,7 +348,7 @@ def test_a_job_that_cannot_start_on_its_slots_waits(said: dict[str, Any]) -> Non
     since = said.pop("since", 5.0)
     waiting = {**bound(1, since=since, rtnodeset="slot1@a"), **said}
     view = look(waiting, runs(2, on="slot2@a"))
-    assert (view.sight.queued.id.tolist(), view.bound) == ([job_id(1, 0)], frozenset())
+    assert (view.observation.queued.id.tolist(), view.bound) == ([job_id(1, 0)], frozenset())
 
 
 def test_a_load_that_has_its_slots_counts_as_running() -> None:
@@ -357,9 +357,11 @@ def test_a_load_that_has_its_slots_counts_as_running() -> None:
     chunk = {"rtplannedstart": int(NOW), "rtadmission": "t1"}
     sets = ({"rtnodeset": "slot1@a"}, {"rtnodeset": "slot2@a"}, {})
     view = look(*chunks(*(ad(1, proc, **chunk, **one) for proc, one in enumerate(sets))))
-    assert (len(view.sight.queued), rows_of(view, 1)) == (0, ["slot1@a", "slot2@a"])
+    assert (len(view.observation.queued), rows_of(view, 1)) == (0, ["slot1@a", "slot2@a"])
     length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + MARGIN
-    assert view.sight.allocations.entries.end[0] == pytest.approx(NOW + min(length, 600 + MARGIN))
+    assert view.observation.allocations.entries.end[0] == pytest.approx(
+        NOW + min(length, 600 + MARGIN)
+    )
 
 
 def test_marks() -> None:
@@ -373,19 +375,19 @@ def test_marks() -> None:
         ad(5, rtcheckpoint=False, rtadmission="judged", rttoken="parked"),
         runs(6, rtcheckpoint=True),
     )
-    marks = view.sight.marks
+    marks = view.observation.marks
     assert marks.texts("token") == ["t1", None, None, None, None, None]
-    assert marks.parked.tolist() == [False, True, False, False, False, False]
+    assert marks.deferred.tolist() == [False, True, False, False, False, False]
     assert marks.held.tolist() == [False, True, False, True, False, False]
     assert marks.requeues.tolist() == [True, True, True, True, False, True]
     assert marks.uid.tolist() == [0, 0, -1, 0, 0, 0]
-    assert only(view.sight.running)["checkpoints"]
+    assert only(view.observation.running)["checkpoints"]
 
 
 def test_edges_are_between_jobs_of_the_queue() -> None:
     """A job that is over keeps nobody waiting."""
     wish = {"rtafter": "1.0, 2.0 99.0", "rtmessagetime": 3.5, "rtdeadline": NOW + 9000}
-    edges = Looks(slot("slot1@a"))(ad(1), runs(2), ad(3, **wish)).sight.edges
+    edges = Looks(slot("slot1@a"))(ad(1), runs(2), ad(3, **wish)).observation.edges
     assert edges.before.tolist() == [job_id(1, 0), job_id(2, 0)]
     assert edges.after.tolist() == [job_id(3, 0)] * 2
     assert edges.message_time.tolist() == [3.5, 3.5]
@@ -395,8 +397,8 @@ def test_who_is_over_and_kept_in_the_queue_has_ended() -> None:
     """Unless another chunk of it is still there."""
     over = {"jobstatus": COMPLETED, "exitcode": 0, "completiondate": int(NOW) - 5}
     view = Looks(slot("slot1@a"))(ad(1, **over), *chunks(ad(2, 0, **over), ad(2, 1)))
-    assert view.sight.ended.job.tolist() == [job_id(1, 0)]
-    assert view.sight.queued.labels() == ["2.0"]
+    assert view.observation.completions.job.tolist() == [job_id(1, 0)]
+    assert view.observation.queued.labels() == ["2.0"]
 
 
 def test_environments_only_of_those_that_may_be_promised_something() -> None:
@@ -420,14 +422,14 @@ def test_facts() -> None:
 
 
 def test_a_pool_without_slots_is_an_error() -> None:
-    """It says where to look; a collector that has just started forgets none that we know."""
+    """It says where to poll; a collector that has just started forgets none that we know."""
     with pytest.raises(AdapterError, match="condor_status"):
         Looks()()
     look = Looks(slot("slot1@a"))
-    before = look().sight.cluster
+    before = look().observation.cluster
     for up in (20.0, math.inf, math.inf):  # at first it has not heard of itself
         look.pool.shown_slots, look.pool.up = [], up
-        assert look().sight.cluster is before
+        assert look().observation.cluster is before
 
 
 def test_a_job_whose_machine_was_started_anew_has_no_slot() -> None:
@@ -453,7 +455,7 @@ def test_everything_starts_anew_at_once(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="must know all"):
         look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
     look.pool.shown_slots.append(slot("slot1@b"))
-    assert len(look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000)).sight.queued) == 1
+    assert len(look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000)).observation.queued) == 1
 
 
 def test_ten_thousand_jobs_are_quick_to_read() -> None:
@@ -462,7 +464,7 @@ def test_ten_thousand_jobs_are_quick_to_read() -> None:
     jobs = [ad(number // 100, number % 100) for number in range(10_000)]
     look(*jobs)
     began = perf_counter()
-    assert len(look(*jobs).sight.queued) == 10_000
+    assert len(look(*jobs).observation.queued) == 10_000
     assert perf_counter() - began < 1.0
 
 
@@ -478,7 +480,7 @@ def test_a_job_that_was_seen_waiting_is_not_being_spooled() -> None:
 def test_problems_are_told() -> None:
     """What is left out is counted."""
     view = Looks(slot("slot1@a"), big("slot2@a"), unit_cpus=5)(ad(1, 1 << 20))
-    small, great = view.sight.problems
+    small, great = view.observation.problems
     assert small.endswith("unit_cpus, which no promise uses: 1")
     assert great.endswith("too great: 1")
 
@@ -514,13 +516,13 @@ def test_a_load_of_which_too_little_is_left_says_so() -> None:
     """Its deadline is not shown any more, but was not taken away by its user."""
     left = ad(1, **LOAD, rtminnodes=2, totalsubmitprocs=3, rtadmission="judged")
     view = Looks(slot("slot1@a"), slot("slot2@a"))(left, ad(2))
-    assert view.sight.marks.texts("problem") == ["it needs 2 procs and has 1", None]
+    assert view.observation.marks.texts("problem") == ["it needs 2 procs and has 1", None]
 
 
 def test_a_parked_job_that_its_user_holds_is_judged_later() -> None:
     """What is promised to it would be void at once."""
-    marks = Looks(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).sight.marks
-    assert (marks.parked.tolist(), marks.held.tolist()) == ([False], [True])
+    marks = Looks(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).observation.marks
+    assert (marks.deferred.tolist(), marks.held.tolist()) == ([False], [True])
 
 
 def test_nothing_is_planned_where_a_job_did_not_start() -> None:
@@ -528,6 +530,6 @@ def test_nothing_is_planned_where_a_job_did_not_start() -> None:
     look = Looks(slot("slot1@a"), slot("slot2@a"))
     late = bound(1, since=DELAY + 2.0, rtnodeset="slot1@a")
     view = look(late)
-    assert view.sight.cluster.nodes.state.tolist() == [NodeState.DRAINED, NodeState.UP]
+    assert view.observation.cluster.nodes.state.tolist() == [NodeState.DRAINED, NodeState.UP]
     view = look(runs(2, on="slot1@a"))
-    assert view.sight.cluster.nodes.state.tolist() == [NodeState.UP] * 2
+    assert view.observation.cluster.nodes.state.tolist() == [NodeState.UP] * 2

@@ -20,7 +20,7 @@ _EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
 
 
 @dataclass(frozen=True)
-class Asked:
+class JobRequest:
     """What somebody asks for, in Slurm's terms; 0, nan or empty where it is not said.
 
     Times in seconds; `memory` in bytes per node, `each` processors on every node, `cpu_memory`
@@ -58,7 +58,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Requirements:
     """What that is in the models; `problem` says why it cannot be promised anything."""
 
     kind: Kind = Kind.RIGID
@@ -71,8 +71,8 @@ class Shape:
     problem: str = ""
 
 
-def shape_of(asked: Asked, facts: SlurmFacts, *, fresh: bool = True) -> Shape:
-    """Return the shape of a request; `fresh`: nothing was promised to it yet.
+def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = True) -> Requirements:
+    """Return the requirements of a request; `fresh`: nothing was promised to it yet.
 
     What was promised once stays so if its partition is closed, or its limits are lowered: that is
     no change of the job, and the partition may be opened again in time.
@@ -81,41 +81,48 @@ def shape_of(asked: Asked, facts: SlurmFacts, *, fresh: bool = True) -> Shape:
     smallest nodes of its partition. A range of nodes makes a job moldable if it wants something of
     rtsched and does not say `speedup=none`; its time limit is then that on the fewest nodes.
     """
-    name = asked.partition.split(",", 1)[0] or facts.default
-    name, wrong = _constrained(name, asked.features, facts)
+    name = request.partition.split(",", 1)[0] or facts.default
+    name, wrong = _constrained(name, request.features, facts)
     part = facts.partitions.get(name)
-    limit = asked.limit
+    limit = request.limit
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
-    fewest = -(-asked.cpus // part.cores) if part is not None else 1
-    least = max(asked.least, fewest, 1)
-    if asked.spec.divisible and not asked.least and part is not None:
+    fewest = -(-request.cpus // part.cores) if part is not None else 1
+    least = max(request.least, fewest, 1)
+    if request.spec.divisible and not request.least and part is not None:
         least = max(least, part.least)
-    most = max(asked.most, least)
-    problem = wrong or _problem(asked, part, limit)
-    if fresh and part is not None and asked.wishes:
-        problem = problem or _closed(asked, part, limit, least)
-    if asked.spec.divisible:
-        shape = _divisible(asked, facts, name, problem, least, part)
-        return shape if fresh else replace(shape, problem=problem)
-    if most > least and asked.wishes and asked.spec.speedup != "none":
+    most = max(request.most, least)
+    problem = wrong or _problem(request, part, limit)
+    if fresh and part is not None and request.wishes:
+        problem = problem or _closed(request, part, limit, least)
+    if request.spec.divisible:
+        requirements = _divisible(request, facts, name, problem, least, part)
+        return requirements if fresh else replace(requirements, problem=problem)
+    if most > least and request.wishes and request.spec.speedup != "none":
         wall = limit + facts.wide_margin * most / least
-        return Shape(Kind.MOLDABLE, least, least, most, wall, name, problem=problem)
-    return Shape(Kind.RIGID, least, wall_time=limit + facts.margin, partition=name, problem=problem)
+        return Requirements(Kind.MOLDABLE, least, least, most, wall, name, problem=problem)
+    return Requirements(
+        Kind.RIGID, least, wall_time=limit + facts.margin, partition=name, problem=problem
+    )
 
 
 def _divisible(
-    asked: Asked, facts: SlurmFacts, name: str, problem: str, least: int, part: Partition | None
-) -> Shape:
-    """Return the shape of a load that is cut at will; its run times follow from the load.
+    request: JobRequest,
+    facts: SlurmFacts,
+    name: str,
+    problem: str,
+    least: int,
+    part: Partition | None,
+) -> Requirements:
+    """Return the requirements of a load that is cut at will; its run times follow from the load.
 
     It takes at least so many nodes that the partition's longest time limit holds it.
     """
-    most = asked.most or least
-    if not asked.most and part is not None:
+    most = request.most or least
+    if not request.most and part is not None:
         most = int(min(part.nodes, part.most))
     most = max(most, least)
-    load = {k: v for k, v in asked.spec.numbers.items() if k != "message_time"}
+    load = {k: v for k, v in request.spec.numbers.items() if k != "message_time"}
     load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
     link = load.setdefault("setup_link", 0.0)
     rest = (load["sigma"], load["cms"], load["cps"], link, load["setup_node"])
@@ -129,7 +136,7 @@ def _divisible(
         sizes = range(least, fastest + 1)
         least = sizes[bisect_left(sizes, -longest, key=lambda n: -exec_time(n, *rest))]
     wall = exec_time(least, *rest)
-    return Shape(Kind.DIVISIBLE, least, least, most, wall, name, load, problem)
+    return Requirements(Kind.DIVISIBLE, least, least, most, wall, name, load, problem)
 
 
 def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]:
@@ -145,56 +152,56 @@ def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]
     )
 
 
-def _problem(asked: Asked, part: Partition | None, limit: float) -> str:
+def _problem(request: JobRequest, part: Partition | None, limit: float) -> str:
     """Return why a request that wants something of rtsched cannot get it; empty if it can."""
-    if asked.spec.problem:
-        return asked.spec.problem
-    if not asked.wishes:
+    if request.spec.problem:
+        return request.spec.problem
+    if not request.wishes:
         return ""
     for given, what in (
-        (asked.array, "an array; submit its tasks as single jobs"),
-        (asked.het, "a heterogeneous job; submit its parts as single jobs"),
-        (asked.excluded, "a job that excludes nodes; use a constraint (-C)"),
-        (asked.required, "a job that names its nodes; use a constraint (-C)"),
-        (asked.reservation, "a job in a reservation; leave --reservation out"),
-        (asked.licenses, "a job that needs licences"),
-        (asked.tres, "a job that needs generic resources (--gres, --gpus)"),
-        (asked.disk, "a job that asks for disk space (--tmp)"),
-        (asked.held, "a job that is submitted held; leave --hold out, or use --begin"),
-        (asked.cron, "a cron job (scrontab); let it submit a job with a deadline"),
+        (request.array, "an array; submit its tasks as single jobs"),
+        (request.het, "a heterogeneous job; submit its parts as single jobs"),
+        (request.excluded, "a job that excludes nodes; use a constraint (-C)"),
+        (request.required, "a job that names its nodes; use a constraint (-C)"),
+        (request.reservation, "a job in a reservation; leave --reservation out"),
+        (request.licenses, "a job that needs licences"),
+        (request.tres, "a job that needs generic resources (--gres, --gpus)"),
+        (request.disk, "a job that asks for disk space (--tmp)"),
+        (request.held, "a job that is submitted held; leave --hold out, or use --begin"),
+        (request.cron, "a cron job (scrontab); let it submit a job with a deadline"),
     ):
         if given:
             return f"no promise is given to {what}"
-    if asked.other:
-        return f"rtsched cannot plan with {asked.other[:80]!r}; leave it out"
+    if request.other:
+        return f"rtsched cannot plan with {request.other[:80]!r}; leave it out"
     if part is None:
-        return f"there is no partition {asked.partition[:60]!r}"
-    if not math.isfinite(limit) and not asked.spec.divisible:
+        return f"there is no partition {request.partition[:60]!r}"
+    if not math.isfinite(limit) and not request.spec.divisible:
         return "has no time limit, so its end cannot be promised; give --time"
     return ""
 
 
-def _closed(asked: Asked, part: Partition, limit: float, least: int) -> str:
+def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> str:
     """Return why its partition cannot take a request as things are; empty if it can."""
     if not part.up:
         return f"partition {part.name} starts no jobs now"
-    each = max(asked.each, -(-asked.cpus // least))
+    each = max(request.each, -(-request.cpus // least))
     if each > part.cores:
         return (
             f"asks for {each} processors per node, some nodes of {part.name} have {part.cores}; "
             "use a constraint (-C) that names larger ones"
         )
-    if asked.memory > part.memory > 0:
+    if request.memory > part.memory > 0:
         return (
-            f"asks for {asked.memory >> 20} MiB per node, some nodes of {part.name} have "
+            f"asks for {request.memory >> 20} MiB per node, some nodes of {part.name} have "
             f"{part.memory >> 20}; use a constraint (-C) that names larger ones"
         )
-    if asked.cpu_memory > part.cpu_memory > 0:
+    if request.cpu_memory > part.cpu_memory > 0:
         return (
-            f"asks for {asked.cpu_memory >> 20} MiB per processor, and gets all processors of its "
-            f"nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
+            f"asks for {request.cpu_memory >> 20} MiB per processor, and gets all processors of "
+            f"its nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
         )
-    if least < part.least or max(asked.most, least) > part.most:
+    if least < part.least or max(request.most, least) > part.most:
         most = f" to {part.most:g}" if math.isfinite(part.most) else " or more"
         return f"partition {part.name} takes jobs of {part.least}{most} nodes; see --nodes"
     if limit > part.longest_s:

@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.live import Ending
+from rtsched.adapters.live import CompletionStatus
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
+from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of, requeue_delay_of
 from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
-from rtsched.adapters.slurm.past import ended_in
-from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
-from rtsched.adapters.slurm.sight import (
+from rtsched.adapters.slurm.observation import (
     NOT_LAUNCHED,
     allocations_of,
-    ended_of,
+    completions_of,
     jobs_of,
     marks_of,
     parts,
     tokens_of,
 )
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
@@ -135,7 +135,7 @@ def test_shapes() -> None:
     ],
 )
 def test_what_can_be_promised_nothing_has_no_deadline(job: dict[str, str]) -> None:
-    """It keeps the shape of any other job."""
+    """It keeps the form of any other job."""
     jobs = waiting(**job)
     assert jobs.deadline[0] == np.inf
     assert jobs.kind[0] == Kind.RIGID
@@ -181,7 +181,7 @@ def test_allocations() -> None:
 
 
 def test_tokens() -> None:
-    """Only our mark with a token counts; a job that its user holds was not parked by us."""
+    """Only our mark with a token counts; a job that its user holds was not deferred by us."""
     marks = ["rtsched:T0k-en_", "rtsched:unjudged", "rtsched:parked", "x rtsched:abc", "", "rt:a"]
     assert tokens_of(marks) == ["T0k-en_", "unjudged", None, None, None, None]
     found = rows(
@@ -190,7 +190,7 @@ def test_tokens() -> None:
         {"admin_comment": "rtsched:unjudged", "prioritylong": "0", "reason": "JobHeldUser"},
     )
     known = marks_of(found, np.arange(3))
-    assert known.parked.tolist() == [True, False, False]
+    assert known.deferred.tolist() == [True, False, False]
     assert known.held.tolist() == [True, False, True]
     assert known.texts("token") == [None, "abc", "unjudged"]
 
@@ -219,14 +219,14 @@ def test_endings() -> None:
     states = ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE", "CANCELLED", "PREEMPTED"]
     found = rows(*({"state": state, "starttime": "5", "endtime": "9"} for state in states))
     found.nodes[0] = "n1"
-    known = ended_of(found, np.arange(len(states)))
-    failed = Ending.FAILED
-    assert known.ending.tolist() == [
-        Ending.COMPLETED,
+    known = completions_of(found, np.arange(len(states)))
+    failed = CompletionStatus.FAILED
+    assert known.status.tolist() == [
+        CompletionStatus.COMPLETED,
         failed,
-        Ending.OWN_LIMIT,
-        Ending.NODE_LOST,
-        Ending.DEADLINE,
+        CompletionStatus.OWN_LIMIT,
+        CompletionStatus.NODE_LOST,
+        CompletionStatus.DEADLINE,
         failed,
         failed,
     ]
@@ -239,13 +239,13 @@ def test_with_which_exit_code_a_job_failed() -> None:
     ends = [("FAILED", "75:0"), ("FAILED", "0:9"), ("CANCELLED", "75:0"), ("OUT_OF_MEMORY", "0:0")]
     plain = {"starttime": "5", "endtime": "9", "nodelist": "n1", "restartcnt": "2"}
     found = rows(*({**plain, "state": state, "exit_code": code} for state, code in ends))
-    known = ended_of(found, np.arange(len(ends)))
+    known = completions_of(found, np.arange(len(ends)))
     assert known.exit_code.tolist() == [75, -1, -1, -1]
     assert known.requeues.tolist() == [True] * 4
     assert known.restarts.tolist() == [2] * 4
     for changed in ({"requeue": "0"}, {"nodelist": ""}):
         (row,) = [{**plain, "state": "FAILED", "exit_code": "75:0", **changed}]
-        assert not ended_of(rows(row), np.arange(1)).requeues.any()
+        assert not completions_of(rows(row), np.arange(1)).requeues.any()
 
 
 @pytest.mark.parametrize(
@@ -268,19 +268,24 @@ def test_what_accounting_knows_of_a_job() -> None:
         "7|COMPLETED|100|200\n8|CANCELLED by 1000|Unknown|300\n9|RUNNING|100|Unknown\n"
         "10|TIMEOUT|100|250\n12|DEADLINE|None|400\n11|COMPLETED|1\nx|COMPLETED|1|2\n||\n\n"
     )
-    known = ended_in(shown)
+    known = completions_in(shown)
     assert known.job.tolist() == [7, 8, 10, 12]
     assert known.end.tolist() == [200.0, 300.0, 250.0, 400.0]
-    ends = [Ending.COMPLETED, Ending.FAILED, Ending.OWN_LIMIT, Ending.DEADLINE]
-    assert known.ending.tolist() == ends
+    ends = [
+        CompletionStatus.COMPLETED,
+        CompletionStatus.FAILED,
+        CompletionStatus.OWN_LIMIT,
+        CompletionStatus.DEADLINE,
+    ]
+    assert known.status.tolist() == ends
     assert np.isnan(known.start).tolist() == [False, True, False, True]
-    assert len(ended_in("")) == 0
+    assert len(completions_in("")) == 0
 
 
 @given(st.text())
 def test_any_words_of_accounting(shown: str) -> None:
-    """Whatever sacct prints, nothing of it stops a look."""
-    assert len(ended_in(shown)) >= 0
+    """Whatever sacct prints, nothing of it stops a poll."""
+    assert len(completions_in(shown)) >= 0
 
 
 def test_reservations_of_others() -> None:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.pool_state import has_slot, slot_names
 from rtsched.adapters.condor.slots import parent_of
-from rtsched.adapters.condor.view import has_slot, slot_names
 from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from rtsched.adapters.condor.view import Procs
+    from rtsched.adapters.condor.pool_state import Procs
     from rtsched.logs.classads import Record
 
 SKEW_S = 30.0
@@ -46,7 +46,9 @@ def emptied_of(ads: Sequence[Record]) -> dict[str, float]:
     return found
 
 
-def without_ghosts(procs: Procs, emptied: Mapping[str, float], held: Collection[str]) -> Procs:
+def without_stale_claims(
+    procs: Procs, emptied: Mapping[str, float], held: Collection[str]
+) -> Procs:
     """Return procs, in which those have no slot that cannot be where they were.
 
     Parameters

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 
-_OTHER = "from rtsched.adapters.apart import main; main()"
+_OTHER = "from rtsched.adapters.subprocess_proxy import main; main()"
 
 
-class Apart:
+class SubprocessProxy:
     """An object in a process of its own, which is started when it is first asked.
 
     While it is being made, calls fail, and nothing is given up: a machine may be slow.

@@ -19,7 +19,7 @@ UNSURE = 1 << 40
 """Stands for a site factor that was being set when the process ended."""
 
 
-class Kept(msgspec.Struct, forbid_unknown_fields=True):
+class AppliedFile(msgspec.Struct, forbid_unknown_fields=True):
     """What was asked for, by job id.
 
     Attributes
@@ -37,20 +37,20 @@ class Kept(msgspec.Struct, forbid_unknown_fields=True):
     factors: dict[int, int] = {}
 
 
-def read(path: str) -> Kept:
+def read(path: str) -> AppliedFile:
     """Return what a file keeps; nothing where it is missing or damaged."""
     if not path:
-        return Kept()
+        return AppliedFile()
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=Kept)
+        found = msgspec.json.decode(Path(path).read_bytes(), type=AppliedFile)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return Kept()
+        return AppliedFile()
     ranges = {job: (least, most) for job, (least, most) in found.ranges.items()}
     found.ranges = {job: each for job, each in ranges.items() if 0 < each[0] <= each[1]}
     return found
 
 
-def write(path: str, what: Kept) -> str:
+def write(path: str, what: AppliedFile) -> str:
     """Write it, and return what went wrong; empty: nothing, or no file is wanted."""
     if not path:
         return ""

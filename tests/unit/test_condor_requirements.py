@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rtsched.adapters.condor.accounts import accounts_of
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
+from rtsched.adapters.condor.observation import groups_of, jobs_of
 from rtsched.adapters.condor.parts import STEPS, parts_of
 from rtsched.adapters.condor.queue import queue_of
-from rtsched.adapters.condor.shape import OURS, WISHES, shape_of, wishes
-from rtsched.adapters.condor.sight import groups_of, jobs_of
+from rtsched.adapters.condor.requirements import OURS, WISHES, requirements_of, wishes
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
 from rtsched.adapters.live import FIRST_OWN_ID, Question, SubmitReply
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
@@ -40,7 +40,7 @@ def ad(**attributes: object) -> dict[str, object]:
 
 def problem(**attributes: object) -> str:
     """Return what is wrong with a job."""
-    return shape_of(ad(**attributes), FACTS).problem
+    return requirements_of(ad(**attributes), FACTS).problem
 
 
 @given(st.integers(0, (1 << 31) - 2), st.integers(0, (1 << 20) - 1))
@@ -62,57 +62,61 @@ def test_any_text_is_a_name_or_none(text: str) -> None:
 
 def test_a_plain_deadline() -> None:
     """A deadline and a run time make a rigid job whose wall time contains the margin."""
-    shape = shape_of(ad(RtDeadline=NOW + 900, RtRunTime=600), FACTS)
-    assert (shape.kind, shape.size, shape.wall_time) == (Kind.RIGID, 1, 630.0)
-    assert shape.deadline == NOW + 900
-    assert not shape.problem
+    needs = requirements_of(ad(RtDeadline=NOW + 900, RtRunTime=600), FACTS)
+    assert (needs.kind, needs.size, needs.wall_time) == (Kind.RIGID, 1, 630.0)
+    assert needs.deadline == NOW + 900
+    assert not needs.problem
 
 
 def test_a_limit_counts_as_run_time() -> None:
     """AllowedExecuteDuration ends a job as surely; what is stated for rtsched comes first."""
-    assert shape_of(ad(RtDeadline=NOW, AllowedExecuteDuration=300), FACTS).wall_time == 330.0
+    assert requirements_of(ad(RtDeadline=NOW, AllowedExecuteDuration=300), FACTS).wall_time == 330.0
     both = ad(RtDeadline=NOW, AllowedExecuteDuration=300, RtRunTime=100)
-    assert shape_of(both, FACTS).wall_time == 130.0
+    assert requirements_of(both, FACTS).wall_time == 130.0
 
 
 def test_without_a_run_time() -> None:
     """A job whose end nobody knows is promised nothing, and may run for ever as best effort."""
     assert "RtRunTime" in problem(RtDeadline=NOW)
-    assert shape_of(ad(), FACTS).wall_time == math.inf
+    assert requirements_of(ad(), FACTS).wall_time == math.inf
     assert not problem()
 
 
 def test_a_divisible_cluster() -> None:
     """A load is one job over as many procs as were queued, at least those that it asks for."""
     load = {"RtSigma": 100, "RtCms": 0.1, "RtCps": 10, "RtDeadline": NOW + 900}
-    shape = shape_of(ad(**load, TotalSubmitProcs=4, RtMinNodes=2), FACTS)
-    assert (shape.kind, shape.size_min, shape.size_max) == (Kind.DIVISIBLE, 2, 4)
-    assert shape.whole
-    assert shape.load["setup_node"] == 30.0
-    assert shape_of(ad(**load, TotalSubmitProcs=40), FACTS).size_max == 5  # all slots there are
+    needs = requirements_of(ad(**load, TotalSubmitProcs=4, RtMinNodes=2), FACTS)
+    assert (needs.kind, needs.size_min, needs.size_max) == (Kind.DIVISIBLE, 2, 4)
+    assert needs.whole
+    assert needs.load["setup_node"] == 30.0
+    assert (
+        requirements_of(ad(**load, TotalSubmitProcs=40), FACTS).size_max == 5
+    )  # all slots there are
     assert "give all" in problem(RtSigma=100, RtDeadline=NOW + 900)
 
 
 def test_the_run_time_of_a_load_bounds_its_size_from_below() -> None:
     """A chunk must not outlive the stated run time: too few procs are not planned."""
     load = {"RtSigma": 100, "RtCms": 0.01, "RtCps": 10, "RtDeadline": NOW + 9000}
-    shape = shape_of(ad(**load, TotalSubmitProcs=5, RtRunTime=400), FACTS)
-    assert shape.size_min == 3  # 100 units of 10 s on two slots take some 500 s
-    assert shape.wall_time <= 430.0
+    needs = requirements_of(ad(**load, TotalSubmitProcs=5, RtRunTime=400), FACTS)
+    assert needs.size_min == 3  # 100 units of 10 s on two slots take some 500 s
+    assert needs.wall_time <= 430.0
     short = {**load, "TotalSubmitProcs": 5, "RtRunTime": 100}
     assert "longer than its run time" in problem(**short)
-    assert not shape_of(ad(**short), FACTS, fresh=False).problem, "what was promised stays so"
+    assert not requirements_of(ad(**short), FACTS, fresh=False).problem, (
+        "what was promised stays so"
+    )
 
 
 def test_parallel_jobs() -> None:
     """MinHosts and MaxHosts make a moldable job of one that wants something; `none` forbids it."""
     hosts = {"JobUniverse": 11, "MinHosts": 2, "MaxHosts": 4, "RtRunTime": 600}
-    shape = shape_of(ad(**hosts, RtDeadline=NOW + 900), FACTS)
-    assert (shape.kind, shape.size, shape.size_max) == (Kind.MOLDABLE, 2, 4)
-    assert shape.wall_time == 600 + 30.0 * 4 / 2
-    assert shape_of(ad(**hosts, RtDeadline=NOW, RtSpeedup="none"), FACTS).kind == Kind.RIGID
+    needs = requirements_of(ad(**hosts, RtDeadline=NOW + 900), FACTS)
+    assert (needs.kind, needs.size, needs.size_max) == (Kind.MOLDABLE, 2, 4)
+    assert needs.wall_time == 600 + 30.0 * 4 / 2
+    assert requirements_of(ad(**hosts, RtDeadline=NOW, RtSpeedup="none"), FACTS).kind == Kind.RIGID
     planned = ad(**hosts | {"MinHosts": 3, "MaxHosts": 3}, RtHosts="2-4", RtDeadline=NOW)
-    assert shape_of(planned, FACTS, fresh=False).size_max == 4
+    assert requirements_of(planned, FACTS, fresh=False).size_max == 4
     assert "has 5 that fit" in problem(**hosts | {"MinHosts": 9, "MaxHosts": 9}, RtDeadline=NOW)
 
 
@@ -237,7 +241,7 @@ def test_jobs_that_wait_for_others() -> None:
 
 
 def test_answers() -> None:
-    """A promise carries its token, a parked job its mark, a rejection only a text."""
+    """A promise carries its token, a deferred job its mark, a rejection only a text."""
     translator, found = CondorTranslator(), described(RtDeadline=NOW + 900, RtRunTime=60)
 
     def answer(**reply: object):
@@ -245,7 +249,7 @@ def test_answers() -> None:
 
     assert answer(rejected=True, text="no") == {Tag.VERDICT: REJECT, Tag.MESSAGE: "no"}
     assert answer(token="t1", text="yes")[Tag.ADMIN_COMMENT] == "rtsched:t1"  # noqa: S106
-    assert answer(parked=True)[Tag.ADMIN_COMMENT] == "rtsched:parked"
+    assert answer(deferred=True)[Tag.ADMIN_COMMENT] == "rtsched:parked"
     assert answer() == {Tag.VERDICT: ACCEPT}
     found = described(RtRunTime=60, RtAfter='"11.0"')
     assert answer()[Tag.ADMIN_COMMENT] == "rtsched:parked", "it must not start before the other"
@@ -296,7 +300,7 @@ def test_a_text_is_one_value(text: str) -> None:
 def test_what_is_no_value_is_refused(name: str) -> None:
     """Who said NaN, or what cannot be worked out, reads that; it is not taken for nothing."""
     ad = {"rtruntime": 60.0, "rtdeadline": NOW + 9000.0} | ad_of(f"{name} = error\n")
-    assert name in shape_of(ad, FACTS).problem
+    assert name in requirements_of(ad, FACTS).problem
 
 
 NUMBERS = (
@@ -324,8 +328,8 @@ def test_no_value_of_a_user_ends_a_look(given: dict[str, object]) -> None:
     facts = CondorFacts(margin=30.0, run_time=600.0)
     queue = queue_of([one], facts)
     for fresh in (True, False):
-        shape = shape_of(one, facts, fresh=fresh)
-        job_of(one, shape, facts, submit=NOW, begin=-math.inf)
+        needs = requirements_of(one, facts, fresh=fresh)
+        job_of(one, needs, facts, submit=NOW, begin=-math.inf)
     groups = groups_of(queue, {})
     jobs_of(queue, groups, np.arange(len(groups.job)), facts)
 

@@ -16,7 +16,7 @@ from rtsched.errors import AdapterError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm.commands import CommandRunner
 
 
 ONLY_WAITING = "ExcNodeList="
@@ -30,7 +30,7 @@ TOP_NICE = 60_000
 
 
 class Rank(IntEnum):
-    """What comes first. Nodes are never left unguarded between two steps."""
+    """What comes first. Nodes are never left unguarded between two commands."""
 
     LEAVE = 0
     """A job leaves a reservation."""
@@ -51,7 +51,7 @@ class Rank(IntEnum):
 
 
 @dataclass(frozen=True)
-class Order:
+class Command:
     """A command.
 
     Attributes
@@ -80,10 +80,10 @@ def change(
     kind: str, job: int, text: str, rank: Rank, *words: str, nodes: tuple[str, ...] = ()
 ) -> Change:
     """Return a change that runs one command."""
-    return Change(kind, job, text, Order(rank, words, nodes=nodes))
+    return Change(kind, job, text, Command(rank, words, nodes=nodes))
 
 
-def lever(factor: int, basic: bool) -> str:
+def priority_argument(factor: int, basic: bool) -> str:
     """Return what puts a job forward by so much: its site factor, or Nice under priority/basic.
 
     There priorities begin just below 2^32, and Nice that would lift one above that is lost.
@@ -96,33 +96,33 @@ def highest(basic: bool) -> int:
     return TOP_NICE if basic else FIRST_FACTOR
 
 
-def turn(asked: Change) -> int:
+def rank_of(asked: Change) -> int:
     """Return when it is a change's turn; what cannot be done comes last."""
-    return asked.order.rank if isinstance(asked.order, Order) else len(Rank)
+    return asked.command.rank if isinstance(asked.command, Command) else len(Rank)
 
 
-def batchable(order: Order) -> bool:
+def batchable(command: Command) -> bool:
     """Return whether scontrol can read a command from its standard input unchanged."""
-    return order.words[0] == "scontrol" and all(_SAFE.fullmatch(word) for word in order.words)
+    return command.words[0] == "scontrol" and all(_SAFE.fullmatch(word) for word in command.words)
 
 
-def carried_out(commands: Commands, changes: Sequence[Change]) -> list[Done]:
+def carried_out(commands: CommandRunner, changes: Sequence[Change]) -> list[Done]:
     """Return what became of each change, in the order given.
 
     A reservation is kept where one that is to keep its nodes could not be made or changed.
     """
     done: dict[int, Done] = {}
-    turns: dict[Rank, list[int]] = {}
+    ranks: dict[Rank, list[int]] = {}
     for at, each in enumerate(changes):
-        if isinstance(each.order, Order):
-            turns.setdefault(each.order.rank, []).append(at)
+        if isinstance(each.command, Command):
+            ranks.setdefault(each.command.rank, []).append(at)
         else:
             done[at] = Done(each, "unsupported", "Slurm's adapter cannot do this")
-    for rank in sorted(turns):
+    for rank in sorted(ranks):
         if rank == Rank.DELETE:
-            done |= _kept(changes, turns[rank], done)
-        left = [at for at in turns[rank] if at not in done]
-        done |= _one_turn(commands, changes, left)
+            done |= _kept(changes, ranks[rank], done)
+        left = [at for at in ranks[rank] if at not in done]
+        done |= _one_rank(commands, changes, left)
     return [done[at] for at in range(len(changes))]
 
 
@@ -133,31 +133,31 @@ def _kept(
     bare = {
         name
         for each in done.values()
-        if each.outcome != "done" and isinstance(each.change.order, Order)
-        if each.change.order.rank in {Rank.UPDATE, Rank.CREATE}
-        for name in each.change.order.nodes
+        if each.outcome != "done" and isinstance(each.change.command, Command)
+        if each.change.command.rank in {Rank.UPDATE, Rank.CREATE}
+        for name in each.change.command.nodes
     }
     return {
         at: Done(changes[at], "failed", "kept until its successor is made")
         for at in places
-        if not bare.isdisjoint(changes[at].order.nodes)
+        if not bare.isdisjoint(changes[at].command.nodes)
     }
 
 
-def _one_turn(
-    commands: Commands, changes: Sequence[Change], places: Iterable[int]
+def _one_rank(
+    commands: CommandRunner, changes: Sequence[Change], places: Iterable[int]
 ) -> dict[int, Done]:
     """Return what became of changes of one rank, by place: many in one process where possible."""
-    together = [at for at in places if batchable(changes[at].order)]
-    single = [at for at in places if not batchable(changes[at].order)]
+    together = [at for at in places if batchable(changes[at].command)]
+    single = [at for at in places if not batchable(changes[at].command)]
     done = {}
     try:
-        said = commands.batch([" ".join(changes[at].order.words[1:]) for at in together])
+        said = commands.batch([" ".join(changes[at].command.words[1:]) for at in together])
         done = {at: result(changes[at], text) for at, text in zip(together, said, strict=True)}
     except AdapterError as error:
         done = {at: Done(changes[at], "failed", str(error)) for at in together}
     for at in single:
-        program, *words = changes[at].order.words
+        program, *words = changes[at].command.words
         try:
             answer = commands.run(program, *words)
             text = " ".join(answer.errors.split()) or f"exit status {answer.status}"
@@ -176,7 +176,7 @@ def outcome_of(complaint: str) -> Outcome:
     """Return what a complaint means.
 
     `refused` is what Slurm would say again however often it is asked. Whatever depends on the state
-    of jobs, nodes and controller is `failed`: the next look may ask for something else.
+    of jobs, nodes and controller is `failed`: the next poll may ask for something else.
     """
     text = complaint.lower()
     if not text:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.table import SlotTable
 
 Reply = tuple[Outcome, str]
-Deed = Literal["Hold", "Release", "Remove", "Vacate", "VacateFast"]
+JobAction = Literal["Hold", "Release", "Remove", "Vacate", "VacateFast"]
 
 UNDEFINED = "undefined"
 """Value of an attribute that is taken away."""
 
 
 class Rank(IntEnum):
-    """What comes first. No two jobs are ever bound to one slot between two steps."""
+    """What comes first. No two jobs are ever bound to one slot between two commands."""
 
     TABLE = 0
     TAKE = 1
@@ -73,7 +73,7 @@ def priority_edits(job: int, wanted: int, present: int, own: int | None) -> tupl
 class Act:
     """Something that is done with jobs, and why."""
 
-    deed: Deed
+    action: JobAction
     jobs: tuple[int, ...]
     reason: str = ""
     rank: Rank = Rank.END
@@ -103,16 +103,16 @@ class Negotiate:
     rank: Rank = Rank.NEGOTIATE
 
 
-Step: TypeAlias = Edit | Act | Publish | SetFactor | Negotiate
+Command: TypeAlias = Edit | Act | Publish | SetFactor | Negotiate
 
 
-class Hands(Protocol):
+class PoolClient(Protocol):
     """What can be done to a pool; see `pool.Pool`."""
 
     def edit(self, jobs: Sequence[int], attribute: str, value: str) -> list[Reply]:
         """Set an attribute of jobs; return one reply per job."""
 
-    def act(self, deed: Deed, jobs: Sequence[int], reason: str = "") -> Reply:
+    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
         """Do something with jobs."""
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
@@ -122,21 +122,21 @@ class Hands(Protocol):
         """Ask for a negotiation soon."""
 
 
-def change(kind: str, job: int, text: str, *steps: Step) -> Change:
-    """Return a change that takes these steps."""
-    return Change(kind, job, text, steps)
+def change(kind: str, job: int, text: str, *commands: Command) -> Change:
+    """Return a change that takes these commands."""
+    return Change(kind, job, text, commands)
 
 
 def carried_out(
-    hands: Hands, publish: Callable[[SlotTable], Reply], changes: Sequence[Change]
+    pool: PoolClient, publish: Callable[[SlotTable], Reply], changes: Sequence[Change]
 ) -> list[Done]:
     """Return what became of each change, in the order given.
 
-    The steps of a change follow one another by rank, and end with the first one that fails. No job
-    is bound while another could not be unbound.
+    The commands of a change follow one another by rank, and end with the first one that fails. No
+    job is bound while another could not be unbound.
     """
     replies: list[Reply] = [
-        ("done", "") if each.order else ("unsupported", "HTCondor's adapter cannot do this")
+        ("done", "") if each.command else ("unsupported", "HTCondor's adapter cannot do this")
         for each in changes
     ]
     for rank in Rank:
@@ -144,53 +144,55 @@ def carried_out(
             reply[0] not in {"done", "unsupported"} and _takes(each)
             for reply, each in zip(replies, changes, strict=True)
         )
-        steps = list(_steps(changes, replies, rank))
+        commands = list(_commands_of(changes, replies, rank))
         if rank == Rank.BIND and taken:
-            for at, _ in steps:
+            for at, _ in commands:
                 replies[at] = ("failed", "not bound while another job could not be unbound")
             continue
-        for at, reply in _one_rank(hands, publish, steps):
+        for at, reply in _one_rank(pool, publish, commands):
             if reply[0] != "done":
                 replies[at] = reply
     return [Done(each, *reply) for each, reply in zip(changes, replies, strict=True)]
 
 
 def _takes(each: Change) -> bool:
-    return any(step.rank == Rank.TAKE for step in each.order or ())
+    return any(command.rank == Rank.TAKE for command in each.command or ())
 
 
-def _steps(
+def _commands_of(
     changes: Sequence[Change], replies: Sequence[Reply], rank: Rank
-) -> Iterator[tuple[int, Step]]:
-    """Yield the steps of one rank of the changes that went well so far, and whose they are."""
+) -> Iterator[tuple[int, Command]]:
+    """Yield the commands of one rank of the changes that went well so far, and whose they are."""
     for at, each in enumerate(changes):
         if replies[at][0] == "done":
-            for step in each.order:
-                if step.rank == rank:
-                    yield at, step
+            for command in each.command:
+                if command.rank == rank:
+                    yield at, command
 
 
 def _one_rank(
-    hands: Hands, publish: Callable[[SlotTable], Reply], steps: Sequence[tuple[int, Step]]
+    pool: PoolClient, publish: Callable[[SlotTable], Reply], commands: Sequence[tuple[int, Command]]
 ) -> Iterator[tuple[int, Reply]]:
-    """Yield what became of steps of one rank; equal edits are one request."""
+    """Yield what became of the commands of one rank; equal edits are one request."""
     edits: dict[tuple[str, str], list[tuple[int, int]]] = {}
     factors: dict[str, tuple[int, float]] = {}
-    for at, step in steps:
-        if isinstance(step, Edit):
-            same = edits.setdefault((step.attribute, step.value), [])
-            same += [(at, job) for job in step.jobs]
-        elif isinstance(step, SetFactor):
-            factors[step.submitter] = (at, step.factor)
-        elif isinstance(step, Act):
-            yield from ((at, hands.act(step.deed, [job], step.reason)) for job in step.jobs)
-        elif isinstance(step, Publish):
-            yield at, publish(step.table)
+    for at, command in commands:
+        if isinstance(command, Edit):
+            same = edits.setdefault((command.attribute, command.value), [])
+            same += [(at, job) for job in command.jobs]
+        elif isinstance(command, SetFactor):
+            factors[command.submitter] = (at, command.factor)
+        elif isinstance(command, Act):
+            yield from (
+                (at, pool.act(command.action, [job], command.reason)) for job in command.jobs
+            )
+        elif isinstance(command, Publish):
+            yield at, publish(command.table)
         else:
-            yield at, hands.reschedule()
+            yield at, pool.reschedule()
     for (attribute, value), rows in edits.items():
-        answers = hands.edit([job for _, job in rows], attribute, value)
+        answers = pool.edit([job for _, job in rows], attribute, value)
         yield from ((at, reply) for (at, _), reply in zip(rows, answers, strict=True))
     if factors:
-        said = hands.set_factors({name: factor for name, (_, factor) in factors.items()})
+        said = pool.set_factors({name: factor for name, (_, factor) in factors.items()})
         yield from ((at, said[name]) for name, (at, _) in factors.items())

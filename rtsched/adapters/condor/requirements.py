@@ -70,7 +70,7 @@ _MOST_AFTER = 1000
 
 
 @dataclass(frozen=True)
-class Shape:
+class Requirements:
     """What a job is in the models; `problem` says why it cannot be promised anything.
 
     `whole`: the cluster is one job, whatever number of procs it has. `part`: the partition of slots
@@ -117,18 +117,18 @@ def run_time(ad: Record, facts: CondorFacts) -> float:
     return stated if math.isfinite(stated) and stated > 0 else facts.run_time
 
 
-def shape_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Shape:
-    """Return the shape of a job; `fresh`: nothing was promised to it yet.
+def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Requirements:
+    """Return the requirements of a job; `fresh`: nothing was promised to it yet.
 
     What was promised once stays so when slots become fewer or smaller: that is no change of the
     job, and they may come back in time.
     """
     problem = _malformed(ad)
     if problem:
-        return Shape(problem=problem)
+        return Requirements(problem=problem)
     length, after, asks = run_time(ad, facts), _after(ad), fresh and wishes(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
-    shape = Shape(
+    needs = Requirements(
         deadline=_or(number(ad, "rtdeadline"), math.inf),
         whole=is_whole(ad),
         after=after or (),
@@ -139,15 +139,15 @@ def shape_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Shape:
         problem=problem,
     )
     if is_whole(ad):
-        whole = _divisible(ad, facts, length, shape)
-        return whole if asks else replace(whole, problem=shape.problem)
+        whole = _divisible(ad, facts, length, needs)
+        return whole if asks else replace(whole, problem=needs.problem)
     least, most = hosts(ad)
-    problem = problem or (_too_many(least, shape.part, facts) if asks else "")
-    shape = replace(shape, size=least, wall_time=length + facts.margin, problem=problem)
+    problem = problem or (_too_many(least, needs.part, facts) if asks else "")
+    needs = replace(needs, size=least, wall_time=length + facts.margin, problem=problem)
     if most == least or text(ad, "rtspeedup") == "none" or not wishes(ad):
-        return shape
+        return needs
     wall = length + facts.margin * most / least
-    return replace(shape, kind=Kind.MOLDABLE, size_min=least, size_max=most, wall_time=wall)
+    return replace(needs, kind=Kind.MOLDABLE, size_min=least, size_max=most, wall_time=wall)
 
 
 def hosts(ad: Record) -> tuple[int, int]:
@@ -161,8 +161,8 @@ def hosts(ad: Record) -> tuple[int, int]:
     return min(_count(ad, "minhosts", most), most), most
 
 
-def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> Shape:
-    """Return the shape of a load that is cut at will into the procs of its cluster.
+def _divisible(ad: Record, facts: CondorFacts, length: float, needs: Requirements) -> Requirements:
+    """Return the requirements of a load that is cut at will into the procs of its cluster.
 
     It takes at least so many that its stated run time, where it has one, holds it.
     """
@@ -170,14 +170,14 @@ def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> S
     load["setup_node"] += facts.margin
     most = _count(ad, "totalsubmitprocs", 1)
     least = min(_count(ad, "rtminnodes", 1), most)
-    most = max(least, min(most, facts.parts.nodes.get(shape.part, most)))
+    most = max(least, min(most, facts.parts.nodes.get(needs.part, most)))
     sigma, cms, cps, setup_link, setup_node = (load[name] for name in LOAD)
 
     def duration(n: int) -> float:
         return float(exec_time(n, sigma, cms, cps, setup_link, setup_node))
 
     fastest = max(least, fastest_count(most, sigma, cms, cps, setup_link, setup_node))
-    problem = shape.problem or _too_many(least, shape.part, facts)
+    problem = needs.problem or _too_many(least, needs.part, facts)
     limit = length + facts.margin
     if duration(fastest) > limit:
         problem = problem or f"its load takes longer than its run time on {most} slots"
@@ -185,7 +185,7 @@ def _divisible(ad: Record, facts: CondorFacts, length: float, shape: Shape) -> S
         sizes = range(least, fastest + 1)
         least = sizes[bisect_left(sizes, -limit, key=lambda n: -duration(n))]
     return replace(
-        shape,
+        needs,
         kind=Kind.DIVISIBLE,
         size=least,
         size_min=least,

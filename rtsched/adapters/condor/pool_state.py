@@ -1,4 +1,4 @@
-"""What one look shows of a pool, in HTCondor's own terms."""
+"""What one poll shows of a pool, in HTCondor's own terms."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.facts import CondorFacts
-    from rtsched.adapters.live import Sight
+    from rtsched.adapters.live import Observation
     from rtsched.logs.classads import Record
 
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 """JobStatus."""
 
-PARKED, UNJUDGED, JUDGED = "parked", "unjudged", "judged"
+DEFERRED, UNJUDGED, JUDGED = "parked", "unjudged", "judged"
 """What RtAdmission says; the last of a job that starts by its node set only."""
 
 
@@ -74,7 +74,7 @@ def slot_names(names: str | None) -> list[str]:
     return [name.strip() for name in names.split(",")] if names else []
 
 
-DEFERRED_S = 600.0
+DEFERRAL_S = 600.0
 """Seconds at most for which a job may wait in its slot for its DeferralTime."""
 
 
@@ -84,7 +84,7 @@ def work_began(procs: Procs) -> NDArray[np.float64]:
     HTCondor gives a job its slot some time before its DeferralTime. A limit of HTCondor's own may
     count from when its files were there.
     """
-    latest: NDArray[np.float64] = np.minimum(procs.begin, procs.start + DEFERRED_S)
+    latest: NDArray[np.float64] = np.minimum(procs.begin, procs.start + DEFERRAL_S)
     return np.fmax(np.fmax(procs.start, latest), procs.executing)
 
 
@@ -97,8 +97,8 @@ class Slots(Table):
 
 
 @dataclass
-class View:
-    """What the last look showed, as changes are worked out from it.
+class PoolState:
+    """What the last poll showed, as changes are worked out from it.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class View:
         By row of `procs`, the ads of those that want something of rtsched, names in lower case.
     slots : Slots
         The rows of the cluster in HTCondor's names.
-    sight : Sight
+    observation : Observation
         What the daemon was told.
     facts : CondorFacts
         Margins and limits.
@@ -125,7 +125,7 @@ class View:
     procs: Procs
     ads: dict[int, Record]
     slots: Slots
-    sight: Sight
+    observation: Observation
     facts: CondorFacts
     factors: dict[str, float] = field(default_factory=dict)
     negotiates: bool = True
@@ -135,12 +135,12 @@ class View:
     @cached_property
     def place(self) -> dict[int, int]:
         """Row of the queue by job."""
-        return {job: at for at, job in enumerate(self.sight.queued.id.tolist())}
+        return {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
 
     @cached_property
     def behind(self) -> frozenset[int]:
         """The jobs that wait for others which have not ended."""
-        return frozenset(self.sight.edges.after.tolist())
+        return frozenset(self.observation.edges.after.tolist())
 
     @cached_property
     def numbers(self) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import Ended, Ending
+from rtsched.adapters.live import Completions, CompletionStatus
 from rtsched.adapters.slurm.rows import moment
 from rtsched.errors import AdapterError
 from rtsched.logs.slurm_text import ENDINGS
@@ -20,23 +20,23 @@ from rtsched.model import log
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.slurm.commands import Commands
+    from rtsched.adapters.slurm.commands import CommandRunner
 
 AT_A_TIME = 500
 """Jobs that sacct is asked for at once."""
 
 LIVE = {
-    log.Ending.COMPLETED: Ending.COMPLETED,
-    log.Ending.TIMEOUT: Ending.OWN_LIMIT,
-    log.Ending.NODE_FAILURE: Ending.NODE_LOST,
-    log.Ending.MISSED: Ending.DEADLINE,
+    log.Ending.COMPLETED: CompletionStatus.COMPLETED,
+    log.Ending.TIMEOUT: CompletionStatus.OWN_LIMIT,
+    log.Ending.NODE_FAILURE: CompletionStatus.NODE_LOST,
+    log.Ending.MISSED: CompletionStatus.DEADLINE,
 }
 """What the endings of a log are to the daemon; any other counts as failed."""
 
 _ALIVE = {log.Ending.RUNNING, log.Ending.PENDING, log.Ending.UNKNOWN}
 
 
-def ended_in(output: str) -> Ended:
+def completions_in(output: str) -> Completions:
     """Return the jobs of `sacct -P` lines `JobIDRaw|State|Start|End` that ended.
 
     Lines of another form and jobs whose end is not known are left out.
@@ -47,14 +47,16 @@ def ended_in(output: str) -> Ended:
         ending = ENDINGS.get((state.split() or [""])[0], log.Ending.UNKNOWN)
         known = job.isascii() and job.isdigit() and len(job) < 12
         if known and ending not in _ALIVE and math.isfinite(moment(end)):
-            rows.append((int(job), moment(start), moment(end), LIVE.get(ending, Ending.FAILED)))
+            rows.append(
+                (int(job), moment(start), moment(end), LIVE.get(ending, CompletionStatus.FAILED))
+            )
     jobs, starts, ends, endings = zip(*rows, strict=True) if rows else ((),) * 4
-    return Ended.build(
+    return Completions.build(
         len(rows),
         job=np.array(jobs, np.int64),
         start=np.array(starts, np.float64),
         end=np.array(ends, np.float64),
-        ending=np.array(endings, np.int8),
+        status=np.array(endings, np.int8),
     )
 
 
@@ -62,7 +64,7 @@ OFF = "accounting storage is disabled"
 """What sacct says where the site has no accounting; its exit status is that of any failure."""
 
 
-def past(commands: Commands, jobs: Sequence[int]) -> Ended:
+def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completions:
     """Return how jobs ended, of those that accounting knows; none where there is no accounting.
 
     Raises
@@ -77,4 +79,4 @@ def past(commands: Commands, jobs: Sequence[int]) -> Ended:
         if each.status and OFF not in each.errors:
             reason = " ".join(each.errors.split())[-300:] or f"exit status {each.status}"
             raise AdapterError(f"sacct: {reason}; see that slurmdbd runs (sacctmgr ping)")
-    return ended_in("".join(each.output for each in said if each.status == 0))
+    return completions_in("".join(each.output for each in said if each.status == 0))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.orders import Act, Negotiate, Publish, SetFactor
+from rtsched.adapters.condor.commands import Act, Negotiate, Publish, SetFactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ PATIENCE_S = 60.0
 """Seconds until a job that was told to end is told again."""
 
 CLOSED_S = 2.0
-"""Seconds after which what was being started on a slot when it was closed shows in a look: the
+"""Seconds after which what was being started on a slot when it was closed shows in a poll: the
 library reads the table once a second."""
 
 _ENDS = ("Remove", "Vacate", "VacateFast")
 
 
 @dataclass
-class Memory:
+class LastApplied:
     """What was asked of HTCondor and cannot be read back.
 
     Attributes
@@ -75,12 +75,12 @@ class Memory:
 
     def remember(self, done: Done, now: float) -> None:
         """Keep in mind what became of a change of ours, at `now`, seconds since the epoch."""
-        for step in done.change.order or ():
+        for step in done.change.command or ():
             if isinstance(step, SetFactor) and done.outcome == "refused":
                 self.no_factors = True
             if isinstance(step, Negotiate):
                 self.negotiated = now
-            elif isinstance(step, Act) and step.deed in _ENDS:
+            elif isinstance(step, Act) and step.action in _ENDS:
                 self.urged |= dict.fromkeys(step.jobs, now)
             elif done.outcome != "done":
                 continue

@@ -12,10 +12,10 @@ import numpy as np
 
 from rtsched.adapters.condor.holds import OVER_TIME, is_overrun
 from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id
+from rtsched.adapters.condor.pool_state import COMPLETED, DEFERRED, JUDGED, REMOVED, UNJUDGED
 from rtsched.adapters.condor.queue import OF_ENDS
-from rtsched.adapters.condor.shape import PARALLEL
-from rtsched.adapters.condor.view import COMPLETED, JUDGED, PARKED, REMOVED, UNJUDGED
-from rtsched.adapters.live import Ended, Ending
+from rtsched.adapters.condor.requirements import PARALLEL
+from rtsched.adapters.live import Completions, CompletionStatus
 from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SLACK_S = 600.0
 """Seconds by which a job may be put into the history after others that ended later."""
 
 
-def past(pool: Pool, jobs: Sequence[int], since: float = -math.inf) -> Ended:
+def find_completions(pool: Pool, jobs: Sequence[int], since: float = -math.inf) -> Completions:
     """Return how jobs ended that left the queue, of those that the history still has.
 
     A history can have millions of records; the last ones are read first, and no more than needed.
@@ -63,7 +63,7 @@ def past(pool: Pool, jobs: Sequence[int], since: float = -math.inf) -> Ended:
         clusters = ", ".join(str(cluster_of(_job(ad))) for ad in whole)
         rest = f"member(ClusterId, {{{clusters}}}) && ProcId > 0"
         found += pool.history(rest, OF_ENDS, count, stop)
-    ended = endings_of(found)
+    ended = completions_of(found)
     return ended.take(np.isin(ended.job, np.array(ordered, np.int64)))
 
 
@@ -73,7 +73,7 @@ def asking_for(jobs: Sequence[int]) -> str:
 
 
 def stop_at(since: float) -> str:
-    """Return for which job a search ends: all before it ended earlier; `since` as in `past`.
+    """Return the job at which a search ends: all before it ended earlier than `since`.
 
     Jobs are put into the history when they leave the queue, and their users may have them stay
     there for long after their ends.
@@ -97,7 +97,7 @@ def _others(whole: Sequence[Record]) -> int:
     return int(sum(min(max(count, 0.0), MOST) if count == count else MOST for count in counts))
 
 
-def endings_of(records: Iterable[Record]) -> Ended:
+def completions_of(records: Iterable[Record]) -> Completions:
     """Return the ends of jobs, one row each, in order of their ids.
 
     A job of several procs starts with the first of them and ends with the last. Procs that we
@@ -110,12 +110,12 @@ def endings_of(records: Iterable[Record]) -> Ended:
             procs.setdefault(job, []).append(ad)
     jobs = sorted(procs)
     parts = [procs[job] for job in jobs]
-    return Ended.build(
+    return Completions.build(
         len(jobs),
         job=np.array(jobs, np.int64),
         start=np.array([_least([_start(ad) for ad in ads]) for ads in parts], np.float64),
         end=np.array([max(_end(ad) for ad in ads) for ads in parts], np.float64),
-        ending=np.array([max(map(_ending, ads), key=_WORSE.index) for ads in parts], np.int8),
+        status=np.array([max(map(_status, ads), key=_WORSE.index) for ads in parts], np.int8),
         token=[next(filter(None, map(token_of, ads)), None) for ads in parts],
     )
 
@@ -126,7 +126,7 @@ def started_of(records: Iterable[Record]) -> list[int]:
     return [job_id(int(number(ad, "clusterid")), int(number(ad, "procid"))) for ad in ran]
 
 
-_WORSE = (Ending.COMPLETED, Ending.FAILED, Ending.OWN_LIMIT)
+_WORSE = (CompletionStatus.COMPLETED, CompletionStatus.FAILED, CompletionStatus.OWN_LIMIT)
 
 
 def token_of(ad: Record) -> str | None:
@@ -136,7 +136,7 @@ def token_of(ad: Record) -> str | None:
     itself.
     """
     token = text(ad, "rttoken") if text(ad, "rtadmission") == JUDGED else None
-    return None if token in {PARKED, UNJUDGED} else token
+    return None if token in {DEFERRED, UNJUDGED} else token
 
 
 def _job(ad: Record) -> int:
@@ -162,14 +162,18 @@ def _end(ad: Record) -> float:
     return completed if completed > 0 else number(ad, "enteredcurrentstatus")
 
 
-def _ending(ad: Record) -> Ending:
+def _status(ad: Record) -> CompletionStatus:
     if is_overrun(ad):
-        return Ending.OWN_LIMIT
+        return CompletionStatus.OWN_LIMIT
     if ad.get("jobstatus") == REMOVED:
         timed = (text(ad, "removereason") or "").startswith(OVER_TIME)
-        return Ending.OWN_LIMIT if timed else Ending.FAILED
+        return CompletionStatus.OWN_LIMIT if timed else CompletionStatus.FAILED
     good = number(ad, "exitcode") == 0 and ad.get("exitbysignal") is not True
-    return Ending.COMPLETED if ad.get("jobstatus") == COMPLETED and good else Ending.FAILED
+    return (
+        CompletionStatus.COMPLETED
+        if ad.get("jobstatus") == COMPLETED and good
+        else CompletionStatus.FAILED
+    )
 
 
 def _least(values: Sequence[float]) -> float:

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_entries
-from rtsched.adapters.slurm.guards import Guard, Moved, compared, guards_of
+from rtsched.adapters.slurm.advance_reservations import (
+    AdvanceReservation,
+    ReservationChanges,
+    difference,
+    reservations_of,
+)
 from rtsched.adapters.slurm.rows import ReservationRow
 from rtsched.model.schedule import Schedule
 
@@ -30,15 +35,17 @@ def plan_of(*entries: tuple[int, float, float, list[int]]) -> Schedule:
     )
 
 
-def guards(plan: Schedule, horizon: float = 1e6, **users: str) -> list[Guard]:
-    """Return the guards of a plan, all jobs ann's."""
+def reservations(plan: Schedule, horizon: float = 1e6, **users: str) -> list[AdvanceReservation]:
+    """Return the reservations of a plan, all jobs ann's."""
     owners = dict.fromkeys(plan.entries.job.tolist(), "ann")
-    return guards_of(plan, NAMES, owners, own_user="rtsched", horizon=NOW + horizon, grace=600.0)
+    return reservations_of(
+        plan, NAMES, owners, own_user="rtsched", horizon=NOW + horizon, grace=600.0
+    )
 
 
 def test_only_the_next_start_on_a_node_is_guarded() -> None:
     """An entry is guarded where it is first, and bound where it is first on all of its nodes."""
-    found = guards(plan_of((7, 100, 60, [0, 1]), (8, 200, 60, [1, 2]), (9, 300, 60, [0])))
+    found = reservations(plan_of((7, 100, 60, [0, 1]), (8, 200, 60, [1, 2]), (9, 300, 60, [0])))
     assert [(g.name, g.nodes, g.whole) for g in found] == [
         ("rtsched_7", ("n0", "n1"), True),
         ("rtsched_8", ("n2",), False),
@@ -48,24 +55,24 @@ def test_only_the_next_start_on_a_node_is_guarded() -> None:
 def test_a_guard_begins_before_the_planned_start() -> None:
     """A job whose limit ends before the start may outlive it: Slurm must not start it there."""
     plan, owners = plan_of((7, 100, 60, [0])), {7: "ann"}
-    (guard,) = guards_of(
+    (reservation,) = reservations_of(
         plan, NAMES, owners, own_user="rtsched", horizon=1e12, grace=0.0, lead=20.0
     )
-    assert (guard.start, guard.end) == (NOW + 80, NOW + 160)
+    assert (reservation.start, reservation.end) == (NOW + 80, NOW + 160)
 
 
 def test_starts_beyond_the_horizon_wait() -> None:
-    """What cannot be blocked yet needs no guard."""
-    assert not guards(plan_of((7, 1000, 60, [0])), horizon=999)
-    assert len(guards(plan_of((7, 1000, 60, [0])), horizon=1001)) == 1
+    """What cannot be blocked yet needs no reservation."""
+    assert not reservations(plan_of((7, 1000, 60, [0])), horizon=999)
+    assert len(reservations(plan_of((7, 1000, 60, [0])), horizon=1001)) == 1
 
 
 def test_a_job_that_is_not_queued_yet() -> None:
-    """Its guard is the daemon's own, and nothing is bound to it."""
-    (guard,) = guards_of(
+    """Its reservation is the daemon's own, and nothing is bound to it."""
+    (reservation,) = reservations_of(
         plan_of((FIRST_OWN_ID, 5, 60, [3])), NAMES, {}, own_user="rtsched", horizon=1e12, grace=0
     )
-    assert (guard.user, guard.whole) == ("rtsched", False)
+    assert (reservation.user, reservation.whole) == ("rtsched", False)
 
 
 @st.composite
@@ -85,12 +92,12 @@ def plans(draw: Any) -> Schedule:
 
 @given(plans(), st.integers(0, 1000))
 def test_every_next_start_is_guarded(plan: Schedule, horizon: int) -> None:
-    """On every node the earliest entry within the horizon has a guard, and no other has."""
-    found = guards(plan, horizon=horizon)
-    by_node: dict[str, list[Guard]] = {}
-    for guard in found:
-        for name in guard.nodes:
-            by_node.setdefault(name, []).append(guard)
+    """On every node the earliest entry within the horizon has a reservation, and no other has."""
+    found = reservations(plan, horizon=horizon)
+    by_node: dict[str, list[AdvanceReservation]] = {}
+    for reservation in found:
+        for name in reservation.nodes:
+            by_node.setdefault(name, []).append(reservation)
     for row, name in enumerate(NAMES):
         there = [at for at in range(len(plan)) if row in plan.nodes_of(at)]
         jobs = plan.entries.job
@@ -99,10 +106,10 @@ def test_every_next_start_is_guarded(plan: Schedule, horizon: int) -> None:
         if first is None or plan.entries.start[first] > NOW + horizon:
             assert not guarded
         else:
-            assert [guard.job for guard in guarded] == [jobs[first]]
-    for guard in found:
-        at = int(np.flatnonzero(plan.entries.job == guard.job)[0])
-        assert guard.whole == (len(guard.nodes) == len(plan.nodes_of(at)))
+            assert [reservation.job for reservation in guarded] == [jobs[first]]
+    for reservation in found:
+        at = int(np.flatnonzero(plan.entries.job == reservation.job)[0])
+        assert reservation.whole == (len(reservation.nodes) == len(plan.nodes_of(at)))
 
 
 @given(plans())
@@ -112,14 +119,14 @@ def test_first_entries(plan: Schedule) -> None:
         assert at < 0 or row in plan.nodes_of(at)
 
 
-def reservation(guard: Guard, **changed: Any) -> ReservationRow:
-    """Return the reservation that a guard makes, but for some columns."""
+def existing(reservation: AdvanceReservation, **changed: Any) -> ReservationRow:
+    """Return the reservation that a reservation makes, but for some columns."""
     columns = {
-        "name": guard.name,
-        "start": guard.start,
-        "end": guard.end,
-        "nodes": guard.nodes,
-        "users": (guard.user,),
+        "name": reservation.name,
+        "start": reservation.start,
+        "end": reservation.end,
+        "nodes": reservation.nodes,
+        "users": (reservation.user,),
         "flags": (),
     }
     return ReservationRow(**{**columns, **changed})
@@ -127,10 +134,10 @@ def reservation(guard: Guard, **changed: Any) -> ReservationRow:
 
 @given(plans())
 def test_guards_that_are_there_are_left_alone(plan: Schedule) -> None:
-    """Comparing guards with the reservations that they make asks for nothing."""
-    found = guards(plan)
-    moved = compared(found, [reservation(guard) for guard in found], NOW - 200, 300.0)
-    assert moved == Moved((), (), (), ())
+    """Comparing reservations with the reservations that they make asks for nothing."""
+    found = reservations(plan)
+    moved = difference(found, [existing(reservation) for reservation in found], NOW - 200, 300.0)
+    assert moved == ReservationChanges((), (), (), ())
 
 
 def test_other_reservations_are_not_ours() -> None:
@@ -142,29 +149,33 @@ def test_other_reservations_are_not_ours() -> None:
         ReservationRow("rtsched_", NOW, NOW + 1, ("n0",), ("root",), ()),
         ReservationRow("rtsched_3", NOW, NOW + 1, ("n0",), ("ann",), ()),
     ]
-    moved = compared([], present, NOW, 300.0)
+    moved = difference([], present, NOW, 300.0)
     assert moved.delete == ("rtsched_3",)
 
 
 def test_what_moved_is_changed_in_place() -> None:
     """Nodes, user, start and end are updated; an end within the slack is let be."""
-    (guard,) = guards(plan_of((7, 100, 60, [0, 1])))
-    row = reservation(guard, nodes=("n0",), start=NOW + 50, users=("bob",), end=guard.end - 400)
-    ((_, words),) = compared([guard], [row], NOW, 300.0).update
+    (reservation,) = reservations(plan_of((7, 100, 60, [0, 1])))
+    row = reservation(
+        reservation, nodes=("n0",), start=NOW + 50, users=("bob",), end=reservation.end - 400
+    )
+    ((_, words),) = difference([reservation], [row], NOW, 300.0).update
     assert words == {
         "Nodes": "n[0-1]",
         "StartTime": f"uts{NOW + 100:.0f}",
-        "EndTime": f"uts{guard.end:.0f}",
+        "EndTime": f"uts{reservation.end:.0f}",
         "Users": "ann",
     }
-    assert not compared([guard], [reservation(guard, end=guard.end - 200)], NOW, 300.0).update
+    assert not difference(
+        [reservation], [existing(reservation, end=reservation.end - 200)], NOW, 300.0
+    ).update
 
 
 def test_a_guard_that_has_begun() -> None:
     """It keeps its start while that is near, and is made anew where it ought to begin later."""
-    near, far = (guards(plan_of((7, start, 60, [0])))[0] for start in (20, 100))
-    moved = compared([near], [reservation(near, start=NOW - 5)], NOW, 300.0)
-    assert moved == Moved((), (), (), ())
-    moved = compared([far], [reservation(far, start=NOW - 5)], NOW, 300.0)
+    near, far = (reservations(plan_of((7, start, 60, [0])))[0] for start in (20, 100))
+    moved = difference([near], [existing(near, start=NOW - 5)], NOW, 300.0)
+    assert moved == ReservationChanges((), (), (), ())
+    moved = difference([far], [existing(far, start=NOW - 5)], NOW, 300.0)
     assert moved.renew == ("rtsched_7",)
     assert moved.create == (far,)

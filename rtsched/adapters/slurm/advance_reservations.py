@@ -2,11 +2,11 @@
 
 Of all planned starts on a node only the next one needs protection: a job that Slurm starts now and
 that ends before the first planned start disturbs none of the later ones. So an entry of the plan is
-guarded on those of its nodes on which it is the first. Where that is all of its nodes, its job is
-bound to the guard and starts in it; until then it waits as any other job.
+reserved on those of its nodes on which it is the first. Where that is all of its nodes, its job is
+bound to the reservation and starts in it; until then it waits as any other job.
 
-A guard outlasts the planned end by a grace, and guards may overlap: only starts matter. A guard is
-left behind as soon as its job runs, since nodes that are busy need none.
+A reservation outlasts the planned end by a grace, and reservations may overlap: only starts
+matter. A reservation is left behind as soon as its job runs, since nodes that are busy need none.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
 
 LATE_S = 30.0
-"""A guard that has begun cannot begin later; one that should, by more than this, is made anew."""
+"""A reservation that has begun cannot be put off; by more than this, it is made anew."""
 
 
 @dataclass(frozen=True)
-class Guard:
+class AdvanceReservation:
     """A reservation that ought to be.
 
     Attributes
@@ -59,7 +59,7 @@ class Guard:
     whole: bool
 
 
-def guards_of(
+def reservations_of(
     plan: Schedule,
     names: Sequence[str],
     users: Mapping[int, str],
@@ -68,8 +68,8 @@ def guards_of(
     horizon: float,
     grace: float,
     lead: float = 0.0,
-) -> list[Guard]:
-    """Return the guards that a plan needs.
+) -> list[AdvanceReservation]:
+    """Return the reservations that a plan needs.
 
     Parameters
     ----------
@@ -80,17 +80,17 @@ def guards_of(
     users : mapping of job id to str
         Whose the waiting jobs are.
     own_user : str
-        Whose the guards of jobs are that have no number yet.
+        Whose the reservations of jobs are that have no number yet.
     horizon : float
-        Seconds since the epoch; a start after it needs no guard yet.
+        Seconds since the epoch; a start after it needs no reservation yet.
     grace : float
-        Seconds by which a guard outlasts its entry.
+        Seconds by which a reservation outlasts its entry.
     lead : float
-        Seconds by which a guard begins before the planned start: Slurm starts what by its time
-        limit ends before the guard, and a job may outlive its limit by so much.
+        Seconds by which a reservation begins before the planned start: Slurm starts what by its
+        time limit ends before the reservation, and a job may outlive its limit by so much.
     """
     first = first_entries(plan, len(names))
-    guards = []
+    reservations = []
     for at, job in enumerate(plan.entries.job.tolist()):
         start = float(plan.entries.start[at])
         mine = [int(row) for row in plan.nodes_of(at) if first[row] == at]
@@ -99,8 +99,8 @@ def guards_of(
         user = own_user if job >= FIRST_OWN_ID else users.get(job, "")
         if not user:
             continue
-        guards.append(
-            Guard(
+        reservations.append(
+            AdvanceReservation(
                 f"{PREFIX}{job}",
                 job,
                 user,
@@ -110,11 +110,11 @@ def guards_of(
                 len(mine) == len(plan.nodes_of(at)) and job < FIRST_OWN_ID,
             )
         )
-    return guards
+    return reservations
 
 
 @dataclass(frozen=True)
-class Moved:
+class ReservationChanges:
     """What has to be done to the reservations that are, for those that ought to be.
 
     Attributes
@@ -123,57 +123,62 @@ class Moved:
         Names of reservations to delete.
     renew : tuple of str
         Names of reservations to delete before they are made anew.
-    create : tuple of Guard
+    create : tuple of AdvanceReservation
         To make.
-    update : tuple of (Guard, dict of str to str)
+    update : tuple of (AdvanceReservation, dict of str to str)
         To change, and the words that change it.
     """
 
     delete: tuple[str, ...]
     renew: tuple[str, ...]
-    create: tuple[Guard, ...]
-    update: tuple[tuple[Guard, dict[str, str]], ...]
+    create: tuple[AdvanceReservation, ...]
+    update: tuple[tuple[AdvanceReservation, dict[str, str]], ...]
 
 
-def compared(
-    guards: Sequence[Guard], present: Sequence[ReservationRow], now: float, slack: float
-) -> Moved:
-    """Return what turns the present reservations of ours into the guards.
+def difference(
+    reservations: Sequence[AdvanceReservation],
+    present: Sequence[ReservationRow],
+    now: float,
+    slack: float,
+) -> ReservationChanges:
+    """Return what turns the present reservations of ours into the reservations.
 
     A start that is over stays as it is: Slurm refuses to put off the start of a reservation that
     has begun. One that ought to begin much later is deleted and made anew. Ends may be off by
     `slack` seconds.
     """
-    wanted = {guard.name: guard for guard in guards}
+    wanted = {reservation.name: reservation for reservation in reservations}
     ours = [row for row in present if is_ours(row.name)]
     delete = [row.name for row in ours if row.name not in wanted]
     renew, update, kept = [], [], set()
     for row in ours:
-        guard = wanted.get(row.name)
-        if guard is None:
+        reservation = wanted.get(row.name)
+        if reservation is None:
             continue
-        if row.start <= now and guard.start > now + LATE_S:
+        if row.start <= now and reservation.start > now + LATE_S:
             renew.append(row.name)
             continue
         kept.add(row.name)
-        words = _words(guard, row, now, slack)
+        words = _words(reservation, row, now, slack)
         if words:
-            update.append((guard, words))
-    create = [guard for guard in guards if guard.name not in kept]
-    return Moved(tuple(delete), tuple(renew), tuple(create), tuple(update))
+            update.append((reservation, words))
+    create = [reservation for reservation in reservations if reservation.name not in kept]
+    return ReservationChanges(tuple(delete), tuple(renew), tuple(create), tuple(update))
 
 
-def _words(guard: Guard, row: ReservationRow, now: float, slack: float) -> dict[str, str]:
+def _words(
+    reservation: AdvanceReservation, row: ReservationRow, now: float, slack: float
+) -> dict[str, str]:
     """Return what of a reservation has to change."""
     words = {}
-    if set(guard.nodes) != set(row.nodes):
-        words["Nodes"] = fold(guard.nodes)
-    if guard.start != row.start and row.start > now:
-        words["StartTime"] = written(guard.start, now)
-    if abs(guard.end - row.end) > slack and guard.end > now:
-        words["EndTime"] = written(guard.end, now)
-    if row.users != (guard.user,):
-        words["Users"] = guard.user
+    if set(reservation.nodes) != set(row.nodes):
+        words["Nodes"] = fold(reservation.nodes)
+    if reservation.start != row.start and row.start > now:
+        words["StartTime"] = written(reservation.start, now)
+    if abs(reservation.end - row.end) > slack and reservation.end > now:
+        words["EndTime"] = written(reservation.end, now)
+    if row.users != (reservation.user,):
+        words["Users"] = reservation.user
     return words
 
 

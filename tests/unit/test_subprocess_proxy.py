@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rtsched.adapters.apart import Apart
 from rtsched.adapters.condor.negotiator import PatientPool
+from rtsched.adapters.subprocess_proxy import SubprocessProxy
 from rtsched.errors import AdapterError
 
 
@@ -69,7 +69,7 @@ def is_there(pid: int) -> bool:
 
 def test_answers_come_from_one_other_process(log) -> None:
     """It is started once, an error in it is no end of it, and it goes when it is told to."""
-    apart = Apart(partial(Hung, str(log)), 30.0, 60.0)
+    apart = SubprocessProxy(partial(Hung, str(log)), 30.0, 60.0)
     assert apart.call("twice", {"a": 1.5}) == ({"a": 1.5}, {"a": 1.5})
     with pytest.raises(AdapterError, match=r"^the negotiator does not answer$"):
         apart.call("fail")
@@ -82,7 +82,7 @@ def test_answers_come_from_one_other_process(log) -> None:
 
 def test_a_call_that_hangs_is_given_up_in_time_and_not_made_again_for_a_while(log) -> None:
     """The process goes, the next calls fail at once; after the rest another one answers."""
-    apart = Apart(partial(Hung, str(log)), 5.0, 2.0)
+    apart = SubprocessProxy(partial(Hung, str(log)), 5.0, 2.0)
     assert apart.call("twice", 1) == (1, 1)
     began = time.monotonic()
     with pytest.raises(AdapterError, match="did not answer within 5 s"):
@@ -103,14 +103,14 @@ def test_no_code_comes_from_where_it_was_started(log, monkeypatch, tmp_path) -> 
     """Root may look at a pool from a directory in which others write."""
     (tmp_path / "pickle.py").write_text("raise SystemExit('not ours')\n")
     monkeypatch.chdir(tmp_path)
-    apart = Apart(partial(Hung, str(log)), 30.0, 60.0)
+    apart = SubprocessProxy(partial(Hung, str(log)), 30.0, 60.0)
     assert apart.call("twice", 1) == (1, 1)
     apart.end()
 
 
 def test_a_slow_start_is_waited_for(log) -> None:
     """A machine that is busy is no negotiator that hangs: nobody is left alone for it."""
-    apart = Apart(partial(slowly, str(log)), 0.2, 600.0)
+    apart = SubprocessProxy(partial(slowly, str(log)), 0.2, 600.0)
     with pytest.raises(AdapterError, match="not started within"):
         apart.call("twice", 1)
     until = time.monotonic() + 60.0
@@ -124,8 +124,8 @@ def test_a_slow_start_is_waited_for(log) -> None:
 def test_what_cannot_be_made_or_dies_is_said(log) -> None:
     """The next call tries anew."""
     with pytest.raises(AdapterError, match="no bindings"):
-        Apart(unmade, 30.0, 60.0).call("twice", 1)
-    apart = Apart(partial(Hung, str(log)), 30.0, 60.0)
+        SubprocessProxy(unmade, 30.0, 60.0).call("twice", 1)
+    apart = SubprocessProxy(partial(Hung, str(log)), 30.0, 60.0)
     with pytest.raises(AdapterError, match="ended"):
         apart.call("die")
     assert apart.call("twice", 4) == (4, 4)
@@ -135,7 +135,7 @@ def test_what_cannot_be_made_or_dies_is_said(log) -> None:
 def test_a_hung_negotiator_ends_no_look(log) -> None:
     """Its accounting is missing, and factors are not set, at once after the first time."""
     pool: Any = PatientPool.__new__(PatientPool)
-    pool._apart = Apart(partial(Hung, str(log)), 5.0, 600.0)
+    pool._apart = SubprocessProxy(partial(Hung, str(log)), 5.0, 600.0)
     with pytest.raises(AdapterError, match="negotiator: it did not answer within 5 s"):
         pool.submitters()
     began = time.monotonic()
