@@ -30,7 +30,7 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     """Return the snapshot in which the jobs that are due run as planned, and their entries.
 
     A job is due that is the first on all its nodes, when these are all free, or its start is not
-    farther away than `leeway` (see `Observation`), in seconds, and nothing keeps its nodes beyond that
+    farther away than `leeway` seconds (see `Observation`), and nothing keeps its nodes beyond that
     start. Admissions whose jobs no poll has shown yet may still be moved.
     """
     plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now

@@ -1,6 +1,6 @@
 """What the daemon knows: the batch system's last poll, the promises, and the plan to keep them.
 
-A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a poll at the
+A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a poll of the
 batch system (`reconcile`), a plan that no longer holds (`replanning`). So a submission that is
 judged while a cycle is being worked out shows by identity, and the cycle is worked out again.
 """

@@ -312,7 +312,7 @@ def test_a_node_that_may_come_back_breaks_no_promise_yet() -> None:
 
 @pytest.mark.parametrize(("uid", "later", "told"), [(ANN, 2, [7]), (BOB, 2, []), (ANN, 90, [])])
 def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told: list[int]) -> None:
-    """A node may die between the prompt and the first poll at the job; its user hears of it."""
+    """A node may die between the prompt and the first poll of the job; its user hears of it."""
     scene = Scene(nodes=2)
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.poll(T0 + 1, down=(0,))

@@ -105,7 +105,7 @@ def runs(*clusters: int) -> Callable[[Observation], bool]:
 
 
 def test_slots(pool: Pool, remote: Remote) -> None:
-    """Names, sizes, speeds and classes of static slots; a poll at the same has the same version."""
+    """Names, sizes, speeds and classes of static slots; a poll of the same has the same version."""
     observation = remote.poll()
     nodes = observation.cluster.nodes
     assert nodes.texts("name") == pool.options.slots

@@ -58,7 +58,7 @@ def view_of(
     speeds: Sequence[float] = (),
     factors: Mapping[str, float] | None = None,
 ) -> PoolState:
-    """Return what a poll at these procs shows; running ones name the rows they have as `on`."""
+    """Return what a poll of these procs shows; running ones name the rows they have as `on`."""
     facts = CondorFacts(margin=MARGIN)
     whole = [one["jobuniverse"] == PARALLEL or "rtsigma" in one for one in ads]
     jobs = [

@@ -1,4 +1,4 @@
-"""From a queue and slots to jobs, allocations and marks; looks that follow one another."""
+"""From a queue and slots to jobs, allocations and marks; polls that follow one another."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Shown:
         return []
 
 
-class Looks:
-    """Looks at a pool that shows what it is given, one after the other."""
+class Polls:
+    """Polls a pool that shows what it is given, one after the other."""
 
     def __init__(self, *slots: Record, **settings: Any) -> None:
         self.pool = Shown(slots)
@@ -128,7 +128,7 @@ class Looks:
     def __call__(self, *jobs: Record) -> PoolState:
         """Return the next poll, with these jobs in the queue."""
         self.pool.shown_jobs = list(jobs)
-        return self._observer.look()
+        return self._observer.poll()
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def rows_of(view: PoolState, cluster: int, proc: int = 0) -> list[str]:
 def test_waiting_jobs_are_in_order_of_their_submission() -> None:
     """Wall times contain the margin; who states no run time has no end."""
     first = ad(9, qdate=int(NOW) - 2000, acctgroup="hep", accountinggroup="hep.root")
-    view = Looks(slot("slot1@a"))(ad(3, 1), ad(3, 0), first, ad(4, rtruntime="long"))
+    view = Polls(slot("slot1@a"))(ad(3, 1), ad(3, 0), first, ad(4, rtruntime="long"))
     queued = view.observation.queued
     assert queued.labels() == ["9.0", "3.0", "3.1", "4.0"]
     assert queued.wall_time.tolist() == [600.0 + MARGIN] * 3 + [math.inf]
@@ -170,7 +170,7 @@ def test_waiting_jobs_are_in_order_of_their_submission() -> None:
 def test_a_wish_has_its_shape() -> None:
     """A deadline, a class, a load, a moldable job; one that makes no sense is a plain job."""
     wish = {"rtdeadline": NOW + 5000}
-    view = Looks(slot("slot1@a", rtclass="fast"), slot("slot2@a"))(
+    view = Polls(slot("slot1@a", rtclass="fast"), slot("slot2@a"))(
         ad(1, rtclass="fast", **wish),
         ad(2, jobuniverse=11, minhosts=1, maxhosts=2, **wish),
         *(ad(3, proc, totalsubmitprocs=2, **LOAD) for proc in range(2)),
@@ -189,7 +189,7 @@ def test_a_wish_has_its_shape() -> None:
 def test_a_running_job_has_its_slot_until_its_end_and_the_overrun() -> None:
     """One that outlives that ends soon, as does one that cleans up; without a run time: never."""
     names = [f"slot{number}@a" for number in range(1, 7)]
-    view = Looks(*(claimed(name) for name in names))(
+    view = Polls(*(claimed(name) for name in names))(
         runs(1),
         runs(2, on=names[1], rtruntime=5, jobcurrentstartdate=int(NOW) - 5000),
         runs(3, on=names[2], jobstatus=REMOVED),
@@ -213,34 +213,34 @@ def test_a_running_job_has_its_slot_until_its_end_and_the_overrun() -> None:
 
 def test_dynamic_slots_have_rows_of_their_parent() -> None:
     """The same ones as long as they live; as many as they have CPUs."""
-    look = Looks(big(), claimed("slot1_1@a", cpus=2), claimed("slot1_2@a"))
+    poll = Polls(big(), claimed("slot1_1@a", cpus=2), claimed("slot1_2@a"))
     pair = runs(1, on="slot1_1@a", requestcpus=2)
-    view = look(pair, runs(2, on="slot1_2@a"))
+    view = poll(pair, runs(2, on="slot1_2@a"))
     assert rows_of(view, 1) == ["slot1@a#2", "slot1@a#3"]
     assert rows_of(view, 2) == ["slot1@a#1"]
     assert view.observation.running.cores.tolist() == [2, 1]
-    look.pool.shown_slots = [big(), claimed("slot1_2@a"), claimed("slot1_3@a")]
-    view = look(runs(2, on="slot1_2@a"), runs(3, on="slot1_3@a"))
+    poll.pool.shown_slots = [big(), claimed("slot1_2@a"), claimed("slot1_3@a")]
+    view = poll(runs(2, on="slot1_2@a"), runs(3, on="slot1_3@a"))
     assert [rows_of(view, cluster) for cluster in (2, 3)] == [["slot1@a#1"], ["slot1@a#3"]]
 
 
 def test_a_promised_job_sits_in_front() -> None:
     """There planners look for rows first, so that a plan seldom finds its rows taken."""
-    look = Looks(big(), claimed("slot1_1@a"), claimed("slot1_2@a"))
-    view = look(runs(1, on="slot1_1@a"), runs(2, on="slot1_2@a", rtadmission="t1"))
+    poll = Polls(big(), claimed("slot1_1@a"), claimed("slot1_2@a"))
+    view = poll(runs(1, on="slot1_1@a"), runs(2, on="slot1_2@a", rtadmission="t1"))
     assert [rows_of(view, cluster) for cluster in (1, 2)] == [["slot1@a#3"], ["slot1@a#0"]]
 
 
 def test_slots_of_others_are_drained() -> None:
     """Another schedd's claims take rows; a job of ours that just ended takes none."""
-    look = Looks(
+    poll = Polls(
         big(),
         claimed("slot1_1@a", "there", cpus=2),
         claimed("slot2@a", "there"),
         claimed("slot3@a"),
         slot("slot4@a"),
     )
-    view = look()
+    view = poll()
     nodes = view.observation.cluster.nodes
     drained = [
         name
@@ -248,10 +248,10 @@ def test_slots_of_others_are_drained() -> None:
         if state == NodeState.DRAINED
     ]
     assert drained == ["slot1@a#2", "slot1@a#3", "slot2@a"]
-    again = look()
+    again = poll()
     assert again.observation.cluster is view.observation.cluster
-    look.pool.shown_slots = look.pool.shown_slots[:2]
-    after = look().observation.cluster
+    poll.pool.shown_slots = poll.pool.shown_slots[:2]
+    after = poll().observation.cluster
     assert after.version == view.observation.cluster.version + 1
     assert after.nodes.state.tolist()[-3:] == [NodeState.DOWN] * 3
 
@@ -259,7 +259,7 @@ def test_slots_of_others_are_drained() -> None:
 def test_a_parallel_job_has_all_its_slots() -> None:
     """Its first proc tells them all; it is one job."""
     hosts = "slot1@a,slot2@b"
-    view = Looks(claimed("slot1@a"), claimed("slot2@b"))(
+    view = Polls(claimed("slot1@a"), claimed("slot2@b"))(
         runs(1, jobuniverse=11, minhosts=2, maxhosts=2, allremotehosts=hosts)
     )
     assert rows_of(view, 1) == ["slot1@a", "slot2@b"]
@@ -274,9 +274,9 @@ def chunks(*procs: Record, **said: Any) -> list[Record]:
 
 def test_a_load_runs_as_long_as_one_of_its_chunks_does() -> None:
     """Chunks that are about to start have the slots that they are bound to."""
-    look = Looks(*(claimed(f"slot{number}@a") for number in range(1, 5)))
+    poll = Polls(*(claimed(f"slot{number}@a") for number in range(1, 5)))
     waiting = ad(1, 1, rtnodeset="slot2@a", rtadmission="t1")
-    view = look(*chunks(runs(1, 0), waiting, ad(1, 2), ad(1, 3)))
+    view = poll(*chunks(runs(1, 0), waiting, ad(1, 2), ad(1, 3)))
     assert len(view.observation.queued) == 0
     assert rows_of(view, 1) == ["slot1@a", "slot2@a"]
     job = only(view.observation.running)
@@ -285,31 +285,31 @@ def test_a_load_runs_as_long_as_one_of_its_chunks_does() -> None:
 
 def test_a_load_takes_as_long_as_its_chunks_need() -> None:
     """With more of them it ends earlier; what has ended counts as one that ran."""
-    look = Looks(*(claimed(f"slot{number}@a") for number in range(1, 5)))
+    poll = Polls(*(claimed(f"slot{number}@a") for number in range(1, 5)))
     two = chunks(runs(1, 0), runs(1, 1, on="slot2@a"), rtruntime=1e6)
     length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + TAIL
     for procs in (two, two[1:]):
-        held = look(*procs).observation.allocations
+        held = poll(*procs).observation.allocations
         assert held.entries.end[0] == pytest.approx(NOW - 100 + length)
     waits = chunks(ad(1, 1), rtruntime=1e6)
-    assert len(look(*waits).observation.running) == 1, "one chunk ended and the other was put back"
-    assert len(Looks(slot("slot1@a"))(*waits).observation.queued) == 1, "nobody saw one run"
+    assert len(poll(*waits).observation.running) == 1, "one chunk ended and the other was put back"
+    assert len(Polls(slot("slot1@a"))(*waits).observation.queued) == 1, "nobody saw one run"
 
 
 def test_a_chunk_that_is_over_before_anybody_looked() -> None:
     """The history tells that it ran; it is asked only when procs are gone."""
-    look = Looks(*(slot(f"slot{number}@a") for number in range(1, 5)))
+    poll = Polls(*(slot(f"slot{number}@a") for number in range(1, 5)))
     four = chunks(*(ad(1, proc) for proc in range(4)))
-    assert len(look(*four).observation.queued) == 1
-    assert not any("ClusterId" in asked for asked in look.pool.asked)
-    look.pool.shown_past = [ad(1, 3, jobstatus=REMOVED, **LOAD)]
-    assert len(look(*four[:3]).observation.queued) == 1, "it was removed before it ran"
+    assert len(poll(*four).observation.queued) == 1
+    assert not any("ClusterId" in asked for asked in poll.pool.asked)
+    poll.pool.shown_past = [ad(1, 3, jobstatus=REMOVED, **LOAD)]
+    assert len(poll(*four[:3]).observation.queued) == 1, "it was removed before it ran"
     over = {"jobstatus": COMPLETED, "jobstartdate": int(NOW) - 2, **LOAD}
-    look.pool.shown_past.insert(0, ad(1, 0, **over))
+    poll.pool.shown_past.insert(0, ad(1, 0, **over))
     for _ in range(2):
-        view = look(*four[1:3])
+        view = poll(*four[1:3])
         assert (len(view.observation.queued), len(view.observation.running)) == (0, 1)
-    assert sum("ClusterId" in asked for asked in look.pool.asked) == 2
+    assert sum("ClusterId" in asked for asked in poll.pool.asked) == 2
 
 
 def bound(cluster: int, proc: int = 0, since: float = 5.0, **said: Any) -> Record:
@@ -321,7 +321,7 @@ def bound(cluster: int, proc: int = 0, since: float = 5.0, **said: Any) -> Recor
 def test_a_job_that_has_its_slots_counts_as_running() -> None:
     """Nothing may move it any more, though HTCondor has yet to start it."""
     wide = {"jobuniverse": 11, "minhosts": 2, "maxhosts": 2, "rtnodeset": "slot2@a,slot3@a"}
-    view = Looks(*(slot(f"slot{number}@a") for number in range(1, 4)))(
+    view = Polls(*(slot(f"slot{number}@a") for number in range(1, 4)))(
         bound(1, rtnodeset="slot1@a"), bound(2, **wide)
     )
     assert (len(view.observation.queued), len(view.bound)) == (0, 2)
@@ -344,19 +344,19 @@ def test_a_job_that_has_its_slots_counts_as_running() -> None:
 )
 def test_a_job_that_cannot_start_on_its_slots_waits(said: dict[str, Any]) -> None:
     """It was given them too long ago, another job has them, or it may start anywhere."""
-    look = Looks(slot("slot1@a"), claimed("slot2@a"))
+    poll = Polls(slot("slot1@a"), claimed("slot2@a"))
     since = said.pop("since", 5.0)
     waiting = {**bound(1, since=since, rtnodeset="slot1@a"), **said}
-    view = look(waiting, runs(2, on="slot2@a"))
+    view = poll(waiting, runs(2, on="slot2@a"))
     assert (view.observation.queued.id.tolist(), view.bound) == ([job_id(1, 0)], frozenset())
 
 
 def test_a_load_that_has_its_slots_counts_as_running() -> None:
     """All chunks together; the procs that got none belong to it."""
-    look = Looks(*(slot(f"slot{number}@a") for number in range(1, 4)))
+    poll = Polls(*(slot(f"slot{number}@a") for number in range(1, 4)))
     chunk = {"rtplannedstart": int(NOW), "rtadmission": "t1"}
     sets = ({"rtnodeset": "slot1@a"}, {"rtnodeset": "slot2@a"}, {})
-    view = look(*chunks(*(ad(1, proc, **chunk, **one) for proc, one in enumerate(sets))))
+    view = poll(*chunks(*(ad(1, proc, **chunk, **one) for proc, one in enumerate(sets))))
     assert (len(view.observation.queued), rows_of(view, 1)) == (0, ["slot1@a", "slot2@a"])
     length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + MARGIN
     assert view.observation.allocations.entries.end[0] == pytest.approx(
@@ -366,8 +366,8 @@ def test_a_load_that_has_its_slots_counts_as_running() -> None:
 
 def test_marks() -> None:
     """Admissions and the words in their place, holds, and who must not be stopped."""
-    look = Looks(slot("slot1@a"), slot("slot2@a"))
-    view = look(
+    poll = Polls(slot("slot1@a"), slot("slot2@a"))
+    view = poll(
         ad(1, rtadmission="judged", rttoken="t1"),
         ad(2, rtadmission="parked", rttoken="parked"),
         ad(3, rtadmission="unjudged", rttoken="t3", owner="nobody-at-all"),
@@ -387,7 +387,7 @@ def test_marks() -> None:
 def test_edges_are_between_jobs_of_the_queue() -> None:
     """A job that is over keeps nobody waiting."""
     wish = {"rtafter": "1.0, 2.0 99.0", "rtmessagetime": 3.5, "rtdeadline": NOW + 9000}
-    edges = Looks(slot("slot1@a"))(ad(1), runs(2), ad(3, **wish)).observation.edges
+    edges = Polls(slot("slot1@a"))(ad(1), runs(2), ad(3, **wish)).observation.edges
     assert edges.before.tolist() == [job_id(1, 0), job_id(2, 0)]
     assert edges.after.tolist() == [job_id(3, 0)] * 2
     assert edges.message_time.tolist() == [3.5, 3.5]
@@ -396,90 +396,90 @@ def test_edges_are_between_jobs_of_the_queue() -> None:
 def test_who_is_over_and_kept_in_the_queue_has_ended() -> None:
     """Unless another chunk of it is still there."""
     over = {"jobstatus": COMPLETED, "exitcode": 0, "completiondate": int(NOW) - 5}
-    view = Looks(slot("slot1@a"))(ad(1, **over), *chunks(ad(2, 0, **over), ad(2, 1)))
+    view = Polls(slot("slot1@a"))(ad(1, **over), *chunks(ad(2, 0, **over), ad(2, 1)))
     assert view.observation.completions.job.tolist() == [job_id(1, 0)]
     assert view.observation.queued.labels() == ["2.0"]
 
 
 def test_environments_only_of_those_that_may_be_promised_something() -> None:
     """Those of all jobs would be far more to read than all the rest."""
-    look = Looks(slot("slot1@a"))
+    poll = Polls(slot("slot1@a"))
     told = ad(1, rtdeadline=NOW + 9000, environment="A=1")
-    view = look(told, ad(2, environment="B=2", rtwhy="waits"))
+    view = poll(told, ad(2, environment="B=2", rtwhy="waits"))
     assert view.ads[0]["environment"] == "A=1"
     assert "environment" not in view.ads[1]
-    assert len(look.pool.asked) == 2
-    look(ad(2, environment="B=2"))
-    assert len(look.pool.asked) == 3
+    assert len(poll.pool.asked) == 2
+    poll(ad(2, environment="B=2"))
+    assert len(poll.pool.asked) == 3
 
 
 def test_facts() -> None:
     """Margins by the negotiation interval or the settings, and the site's run time."""
-    facts = Looks(slot("slot1@a"))().facts
+    facts = Polls(slot("slot1@a"))().facts
     assert (facts.margin, facts.run_time, facts.domain) == (MARGIN, math.inf, "pool")
-    other = Looks(slot("slot1@a"), start_delay_s=5.0, overrun_s=1.0, completing_s=2.0, run_time_s=9)
+    other = Polls(slot("slot1@a"), start_delay_s=5.0, overrun_s=1.0, completing_s=2.0, run_time_s=9)
     assert (other().facts.margin, other().facts.run_time) == (8.0, 9.0)
 
 
 def test_a_pool_without_slots_is_an_error() -> None:
-    """It says where to poll; a collector that has just started forgets none that we know."""
+    """It says where to look; a collector that has just started forgets none that we know."""
     with pytest.raises(AdapterError, match="condor_status"):
-        Looks()()
-    look = Looks(slot("slot1@a"))
-    before = look().observation.cluster
+        Polls()()
+    poll = Polls(slot("slot1@a"))
+    before = poll().observation.cluster
     for up in (20.0, math.inf, math.inf):  # at first it has not heard of itself
-        look.pool.shown_slots, look.pool.up = [], up
-        assert look().observation.cluster is before
+        poll.pool.shown_slots, poll.pool.up = [], up
+        assert poll().observation.cluster is before
 
 
 def test_a_job_whose_machine_was_started_anew_has_no_slot() -> None:
     """Its shadow looks for it on; the slot is free for plans, unless somebody has it."""
     late, early = {"enteredcurrentstate": NOW - 10}, {"enteredcurrentstate": NOW - 101}
     job = runs(1)
-    assert rows_of(Looks(slot("slot1@a", **early))(job), 1) == ["slot1@a"]
-    assert rows_of(Looks(slot("slot1@a", **late))(job), 1) == []
-    assert rows_of(Looks(claimed("slot1@a", **late))(job), 1) == ["slot1@a"]
+    assert rows_of(Polls(slot("slot1@a", **early))(job), 1) == ["slot1@a"]
+    assert rows_of(Polls(slot("slot1@a", **late))(job), 1) == []
+    assert rows_of(Polls(claimed("slot1@a", **late))(job), 1) == ["slot1@a"]
     parent, job = big() | {"daemonstarttime": NOW - 10}, runs(1, on="slot1_1@a")
-    assert rows_of(Looks(parent)(job), 1) == []
-    assert rows_of(Looks(parent, claimed("slot1_1@a"))(job), 1) == ["slot1@a#3"]
+    assert rows_of(Polls(parent)(job), 1) == []
+    assert rows_of(Polls(parent, claimed("slot1_1@a"))(job), 1) == ["slot1@a#3"]
 
 
 def test_everything_starts_anew_at_once(tmp_path: Path) -> None:
     """Promises wait until the collector must know all slots, or those that the table names."""
     table = tmp_path / "slots"
-    look = Looks(slot("slot1@a"), table=str(table))
-    look.pool.up = 20.0
+    poll = Polls(slot("slot1@a"), table=str(table))
+    poll.pool.up = 20.0
     with pytest.raises(AdapterError, match="shows 1 slots up to now"):
-        look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
+        poll(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
     replace_file(table, "rtsched-slots 1 5 900\nslot1@a\t1\t-\nslot1@b\t1\t-\n")
     with pytest.raises(AdapterError, match="must know all"):
-        look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
-    look.pool.shown_slots.append(slot("slot1@b"))
-    assert len(look(ad(1, rtadmission="t1", rtdeadline=NOW + 9000)).observation.queued) == 1
+        poll(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
+    poll.pool.shown_slots.append(slot("slot1@b"))
+    assert len(poll(ad(1, rtadmission="t1", rtdeadline=NOW + 9000)).observation.queued) == 1
 
 
 def test_ten_thousand_jobs_are_quick_to_read() -> None:
     """A flood of jobs, each of its own user's making, takes well under a second."""
-    look = Looks(*(slot(f"slot{number}@a") for number in range(30)))
+    poll = Polls(*(slot(f"slot{number}@a") for number in range(30)))
     jobs = [ad(number // 100, number % 100) for number in range(10_000)]
-    look(*jobs)
+    poll(*jobs)
     began = perf_counter()
-    assert len(look(*jobs).observation.queued) == 10_000
+    assert len(poll(*jobs).observation.queued) == 10_000
     assert perf_counter() - began < 1.0
 
 
 def test_a_job_that_was_seen_waiting_is_not_being_spooled() -> None:
     """Whatever its owner writes into it."""
     forged = {"jobstatus": HELD, "holdreasoncode": 16}
-    look = Looks(slot("s1@a"))
-    look(ad(1))
-    procs = look(ad(1, **forged), ad(2, **forged)).procs
+    poll = Polls(slot("s1@a"))
+    poll(ad(1))
+    procs = poll(ad(1, **forged), ad(2, **forged)).procs
     assert procs.passing.tolist() == [False, True]
 
 
 def test_problems_are_told() -> None:
     """What is left out is counted."""
-    view = Looks(slot("slot1@a"), big("slot2@a"), unit_cpus=5)(ad(1, 1 << 20))
+    view = Polls(slot("slot1@a"), big("slot2@a"), unit_cpus=5)(ad(1, 1 << 20))
     small, great = view.observation.problems
     assert small.endswith("unit_cpus, which no promise uses: 1")
     assert great.endswith("too great: 1")
@@ -515,21 +515,21 @@ def test_more_than_ten_submitters_are_told_apart() -> None:
 def test_a_load_of_which_too_little_is_left_says_so() -> None:
     """Its deadline is not shown any more, but was not taken away by its user."""
     left = ad(1, **LOAD, rtminnodes=2, totalsubmitprocs=3, rtadmission="judged")
-    view = Looks(slot("slot1@a"), slot("slot2@a"))(left, ad(2))
+    view = Polls(slot("slot1@a"), slot("slot2@a"))(left, ad(2))
     assert view.observation.marks.texts("problem") == ["it needs 2 procs and has 1", None]
 
 
 def test_a_parked_job_that_its_user_holds_is_judged_later() -> None:
     """What is promised to it would be void at once."""
-    marks = Looks(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).observation.marks
+    marks = Polls(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).observation.marks
     assert (marks.deferred.tolist(), marks.held.tolist()) == ([False], [True])
 
 
 def test_nothing_is_planned_where_a_job_did_not_start() -> None:
     """Its slot is drained for a while; another row of the machine is not."""
-    look = Looks(slot("slot1@a"), slot("slot2@a"))
+    poll = Polls(slot("slot1@a"), slot("slot2@a"))
     late = bound(1, since=DELAY + 2.0, rtnodeset="slot1@a")
-    view = look(late)
+    view = poll(late)
     assert view.observation.cluster.nodes.state.tolist() == [NodeState.DRAINED, NodeState.UP]
-    view = look(runs(2, on="slot1@a"))
+    view = poll(runs(2, on="slot1@a"))
     assert view.observation.cluster.nodes.state.tolist() == [NodeState.UP] * 2

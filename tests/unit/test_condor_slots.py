@@ -259,12 +259,12 @@ def test_static_and_unknown_slots() -> None:
         max_size=5,
     )
 )
-def test_any_crowd_finds_seats(looks: Sequence[Sequence[tuple[int, int, int]]]) -> None:
+def test_any_crowd_finds_seats(polls: Sequence[Sequence[tuple[int, int, int]]]) -> None:
     """Everybody has at least one row, all of them exist, and nobody moves from poll to poll."""
     assignment = SlotAssignment()
     before: dict[int, tuple[int, ...]] = {}
-    for look in looks:
-        people = {number: occupant(number, cpus, memory) for number, cpus, memory in look}
+    for poll in polls:
+        people = {number: occupant(number, cpus, memory) for number, cpus, memory in poll}
         rows = dict(zip(people, assigned(assignment, *people.values()), strict=True))
         for number, some in rows.items():
             assert some

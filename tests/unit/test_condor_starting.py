@@ -24,7 +24,7 @@ OTHER = ONE | {"clusterid": 8, "jobstatus": 2, "remotehost": "s1", "rtruntime": 
 def missed(
     start_failures: StartFailureTracker, start: float, now: float, *others: dict[str, object]
 ) -> list[int]:
-    """Return the clusters that cannot start, by a poll at a job that was to start at `start`."""
+    """Return the clusters that cannot start, by a poll of a job that was to start at `start`."""
     queue = queue_of([BOUND | {"rtplannedstart": start}, *others], FACTS)
     return [job >> 20 for job in start_failures.update(queue, FACTS, now)]
 

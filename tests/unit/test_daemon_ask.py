@@ -55,7 +55,7 @@ def test_a_refusal_is_told(tmp_path):
 
 
 def test_nobody_there(tmp_path):
-    """Without a daemon it is said how to poll after it, with status 3."""
+    """Without a daemon it is said how to look after it, with status 3."""
     with pytest.raises(AdapterError, match=r"no daemon answers .*systemctl status rtsched") as told:
         ask(Status(), str(tmp_path / "none"))
     assert told.value.exit_status == 3

@@ -95,7 +95,7 @@ def test_looks_and_changes(script):
             assert [(done.change, done.outcome) for done in dones] == [
                 (change, "done") for change in changes
             ]
-            assert {change.order for change in changes} == {None}
+            assert {change.command for change in changes} == {None}
             assert script.with_suffix(".done").read_text() == "hold 3 hold 4"
             pid = observation.facts
         assert ends(pid)
@@ -251,7 +251,7 @@ from live_systems import small
 from rtsched.daemon.worker import Worker
 async def main():
     worker = Worker(small(Path({script!r})))
-    print((await worker.look()).facts, flush=True)
+    print((await worker.poll()).facts, flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """

@@ -156,7 +156,7 @@ def test_other_reservations_are_not_ours() -> None:
 def test_what_moved_is_changed_in_place() -> None:
     """Nodes, user, start and end are updated; an end within the slack is let be."""
     (reservation,) = reservations(plan_of((7, 100, 60, [0, 1])))
-    row = reservation(
+    row = existing(
         reservation, nodes=("n0",), start=NOW + 50, users=("bob",), end=reservation.end - 400
     )
     ((_, words),) = difference([reservation], [row], NOW, 300.0).update

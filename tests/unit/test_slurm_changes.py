@@ -429,11 +429,11 @@ def test_commands_that_hang_or_are_missing(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_does_not_answer(tmp_path: Path) -> None:
-    """The sentence says what the command said, and what to poll at."""
+    """The sentence says what the command said, and what to look at."""
     commands(tmp_path, squeue="echo 'Unable to contact slurm controller' >&2; exit 1")
     system = SlurmSystem(SlurmSettings(bin_dir=str(tmp_path), route="commands"))
     with pytest.raises(AdapterError, match=r"Unable to contact.*scontrol ping"):
-        system.look()
+        system.poll()
 
 
 def test_a_user_s_own_format_does_not_count(
