@@ -6,6 +6,7 @@ The hooks and their rules are in `rtsched.core.hookspecs`. Names that are not he
 `rtsched.testing`, may change in any release.
 """
 
+from rtsched.core.capabilities import Capabilities
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe, steer
 from rtsched.core.hookspecs import hookimpl
@@ -39,6 +40,7 @@ __all__ = [
     "FAIR_SHARE",
     "OBSERVE",
     "Accounts",
+    "Capabilities",
     "Chain",
     "Cluster",
     "CompiledHook",

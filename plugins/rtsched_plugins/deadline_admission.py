@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.api import Finding, Jobs, Kind, Reason, Schedule, Verdict, Verdicts, places, restored
+from rtsched.api import (
+    Capabilities,
+    Finding,
+    Jobs,
+    Kind,
+    Reason,
+    Schedule,
+    Verdict,
+    Verdicts,
+    places,
+    restored,
+)
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.ledger import Ledger, Standing
 
@@ -33,8 +44,8 @@ class DeadlineAdmission:
         How a plan is made.
     offer_tests : int
         Admission tests that one counter-offer may cost; 0: no counter-offer.
-    only_replayed : str
-        Why no live system can follow its plans; empty: it can (see `rtsched.replay.planners`).
+    capabilities : Capabilities
+        With `replay_only`: why no live system can follow its plans; empty: it can.
     insurance : Insurance
         How many lost nodes promises survive.
     """
@@ -56,12 +67,12 @@ class DeadlineAdmission:
         self,
         planner: Planner | NodeAware,
         offer_tests: int,
-        only_replayed: str = "",
+        replay_only: str = "",
         insurance: Insurance = NOTHING,
     ) -> None:
         self.planner = planner
         self.offer_tests = offer_tests
-        self.only_replayed = only_replayed
+        self.capabilities = Capabilities(replay_only=replay_only)
         self.insurance = insurance
         self._standing: Standing | None = None
 

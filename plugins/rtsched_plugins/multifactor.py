@@ -25,6 +25,7 @@ from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their an
 from rtsched.api import (
     FAIR_SHARE,
     OBSERVE,
+    Capabilities,
     CompiledHook,
     State,
     Terms,
@@ -121,7 +122,12 @@ class Multifactor:
         kernel.charge_events(times, kind[charged], account[charged], sizes, params, tables, after)
         return Usage(after[:KEPT].copy())
 
-    def compiled_hooks(
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return that both hooks have a compiled form."""
+        return Capabilities(compiled_hooks=self._compiled_hooks)
+
+    def _compiled_hooks(
         self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
     ) -> Mapping[str, CompiledHook]:
         """Return both hooks in compiled form; see `rtsched.kernels.hooks`."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from rtsched.api import DelayClasses, EventKind, Kind, Placement, hookimpl
+from rtsched.api import Capabilities, DelayClasses, EventKind, Kind, Placement, hookimpl
 from rtsched.kernels.delays import MigrationCost, slowness
 from rtsched_plugins.delay_records import Recorded, delays_of, recorded
 from rtsched_plugins.kernels.delay_classes import class_bounds
@@ -91,9 +91,9 @@ class Sed:
         self._scale: _Scale | None = None
 
     @property
-    def shares_nodes(self) -> bool:
-        """Return whether the machine must have nodes that jobs share, or must not."""
-        return self.config.time_sharing
+    def capabilities(self) -> Capabilities:
+        """Return for which kind of machine the settings are, and when answers are static."""
+        return Capabilities(shares_nodes=self.config.time_sharing, static_hooks=self._static_hooks)
 
     @hookimpl
     def rtsched_delay_class(self, snapshot: Snapshot) -> DelayClasses:
@@ -122,7 +122,7 @@ class Sed:
             return preferred(mapping, requests, jobs, moved)
         return waiting(requests, moved) if migrates else placed(mapping, requests, moved)
 
-    def settled_hooks(self, jobs: Jobs, cluster: Cluster) -> set[str]:
+    def _static_hooks(self, jobs: Jobs, cluster: Cluster) -> set[str]:
         """Return the hooks whose answers on these jobs depend on them and the cluster alone.
 
         A rigid job without time sharing wants the fastest nodes, whoever runs where.

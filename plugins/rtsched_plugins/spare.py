@@ -16,14 +16,15 @@ modelling spare capabilities in heterogeneous clusters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.api import EventKind, Reason, State, hookimpl
+from rtsched.api import Capabilities, EventKind, Reason, State, hookimpl
 from rtsched_plugins.spare_batch import Batch
 from rtsched_plugins.spare_edf import EdfForm
 from rtsched_plugins.spare_gaps import GapForm
@@ -97,13 +98,13 @@ class Spare:
         "asks for {nodes} nodes; where tasks are suspended each runs on one node",
     )
 
-    keeps_periodic: ClassVar[bool] = True
-    follows_edges: ClassVar[bool] = True
+    capabilities = Capabilities(keeps_periodic=True, follows_dependencies=True)
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
-        self.suspends_every = self.config.slot if self.config.form == "edf" else None
-        if self.config.form == "gaps":
+        if self.config.form == "edf":
+            self.capabilities = replace(self.capabilities, suspends_every=self.config.slot)
+        else:
             self.rtsched_observe = None  # type: ignore[method-assign, assignment]  # not told
 
     @hookimpl

@@ -27,6 +27,7 @@ from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their an
 from rtsched.api import (
     FAIR_SHARE,
     OBSERVE,
+    Capabilities,
     CompiledHook,
     Reason,
     ShapeError,
@@ -146,7 +147,12 @@ class Ste:
         ideal = IdealFinish(Tree.of(accounts), accounts.shares, cluster, snapshot)
         return ideal.judge(jobs, self.too_late, self.endless, self.fewer_nodes)
 
-    def compiled_hooks(
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return that both hooks have a compiled form."""
+        return Capabilities(compiled_hooks=self._compiled_hooks)
+
+    def _compiled_hooks(
         self,
         jobs: Jobs,  # noqa: ARG002 - the kernels see them
         accounts: Accounts,

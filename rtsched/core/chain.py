@@ -16,6 +16,7 @@ import pluggy
 import structlog
 
 from rtsched.core import hookspecs
+from rtsched.core.capabilities import capabilities_of
 from rtsched.core.checks import CHECKS, check_no_promises
 from rtsched.core.combine import first_classes, first_opinion, strictest, weighted_sum
 from rtsched.core.hook_metrics import HookUse
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.core.capabilities import Capabilities
     from rtsched.core.config import Mode, PluginTable
     from rtsched.core.plugins import Found
     from rtsched.model.cluster import Cluster
@@ -50,9 +52,9 @@ class Stage(Enum):
     """Which implementations are asked."""
 
     ALL = "all"
-    SETTLED = "settled"
+    STATIC = "static"
     """Those whose answer can never change: they name `jobs` and `cluster` only."""
-    OPEN = "open"
+    DYNAMIC = "dynamic"
     """The others, asked again at every decision."""
 
 
@@ -68,13 +70,34 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True)
 class Member:
-    """One plug-in of a chain, as configured."""
+    """One plug-in of a chain, as configured.
+
+    Attributes
+    ----------
+    name : str
+        By which errors, metrics and the planner setting know it.
+    plugin : object
+        The instance.
+    mode, on_error, weight
+        As in its `[[plugin]]` table.
+    capabilities : Capabilities
+        What the plug-in declares.
+
+    Raises
+    ------
+    PluginError
+        If it declares its capabilities wrongly.
+    """
 
     name: str
     plugin: Any
     mode: Mode = "enforce"
     on_error: str = "abstain"
     weight: float = 1.0
+    capabilities: Capabilities = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capabilities", capabilities_of(self.name, self.plugin))
 
 
 @dataclass(frozen=True)
@@ -84,12 +107,12 @@ class _Hook:
     member: Member
     function: Callable[..., Any]
     arguments: tuple[str, ...]
-    said_so: bool = False
-    """The plug-in says that for this workload its answer is settled."""
+    declared_static: bool = False
+    """The plug-in says that for this workload its answer is static."""
 
     @property
-    def settled(self) -> bool:
-        return self.said_so or set(self.arguments) <= {"jobs", "cluster"}
+    def static(self) -> bool:
+        return self.declared_static or set(self.arguments) <= {"jobs", "cluster"}
 
 
 @dataclass(frozen=True)
@@ -193,15 +216,26 @@ class Chain:
         """Return whether the answer of any of them counts."""
         return any(self.member(name).mode == "enforce" for name in self.asks(hook, stage))
 
-    def settle(self, jobs: Jobs, cluster: Cluster) -> None:
-        """Take hooks as settled that their plug-ins call so for a workload (`settled_hooks`)."""
+    def mark_static(self, jobs: Jobs, cluster: Cluster) -> None:
+        """Take hooks as static that their plug-ins declare so for a workload.
+
+        Raises
+        ------
+        PluginError
+            If a plug-in names something that is no hook.
+        """
         for member in self.members:
-            ask = getattr(member.plugin, "settled_hooks", None)
-            called = ask(jobs, cluster) if ask else ()
+            ask = member.capabilities.static_hooks
+            declared = set(ask(jobs, cluster)) if ask else set()
+            if unknown := declared - set(HOOKS):
+                raise PluginError(
+                    member.name,
+                    f"static_hooks names {sorted(unknown)[0]!r}; hooks are {', '.join(HOOKS)}",
+                )
             for hook, entries in self._hooks.items():
                 for at, entry in enumerate(entries):
                     if entry.member is member:
-                        entries[at] = replace(entry, said_so=hook in called)
+                        entries[at] = replace(entry, declared_static=hook in declared)
 
     def forget(self, hook: str) -> None:
         """Begin a hook's books anew."""
@@ -375,7 +409,7 @@ def _resolve(members: Sequence[Member]) -> dict[str, list[_Hook]]:
 
 
 def _in_stage(entry: _Hook, stage: Stage) -> bool:
-    return stage is Stage.ALL or entry.settled == (stage is Stage.SETTLED)
+    return stage is Stage.ALL or entry.static == (stage is Stage.STATIC)
 
 
 def _counted(answers: Sequence[Answer[T]]) -> list[T]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rtsched.core.capabilities import Capabilities
 from rtsched.core.config import convert
 from rtsched.errors import ConfigError, PluginError
 
@@ -50,6 +51,12 @@ class Found:
         """Return the structure of its settings."""
         kind: type[msgspec.Struct] = getattr(self.plugin, "Config", NoSettings)
         return kind
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what the class declares, whatever its settings."""
+        declared = getattr(self.plugin, "capabilities", None)
+        return declared if isinstance(declared, Capabilities) else Capabilities()
 
     @property
     def hooks(self) -> tuple[str, ...]:

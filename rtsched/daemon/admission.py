@@ -190,7 +190,7 @@ class AdmissionController:
         if self.chain.planner is None:
             return True
         planner = self.chain.member(self.chain.planner)
-        return planner.mode != "enforce" or getattr(planner.plugin, "follows_edges", False)
+        return planner.mode != "enforce" or planner.capabilities.follows_dependencies
 
     def _judge(self, site: Site, row: Jobs, links: Edges, who: Who, now: float) -> AdmissionResult:
         judgement, base = self._asked(site, row, links, now), site

@@ -65,12 +65,12 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Polic
         f"plugin {member.name!r} is set to suspend jobs, which no batch system does here; "
         "change its settings"
         for member in chains[0].chain.members
-        if member.mode == "enforce" and getattr(member.plugin, "suspends_every", None) is not None
+        if member.mode == "enforce" and member.capabilities.suspends_every is not None
     ]
     problems += [
         f"plugin {member.name!r}: {why}"
         for member in chains[0].chain.members
-        if (why := getattr(member.plugin, "only_replayed", ""))
+        if (why := member.capabilities.replay_only)
     ]
     if live.daemon.standby and live.daemon.system != "slurm":
         problems.append("daemon.standby: is for Slurm; take it out")

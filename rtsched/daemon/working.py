@@ -164,8 +164,7 @@ def _without_periodic_nodes(observation: Observation, rules: Rules) -> Observati
     """Close nodes with recurring work to all jobs, if the planner ignores that work."""
     if not len(observation.periodic) or rules.planner is None or rules.planner.planner is None:
         return observation
-    plugin = rules.planner.member(rules.planner.planner).plugin
-    if getattr(plugin, "keeps_periodic", False):
+    if rules.planner.member(rules.planner.planner).capabilities.keeps_periodic:
         return observation
     state = observation.cluster.nodes.state.copy()
     state[observation.periodic.node] = np.maximum(

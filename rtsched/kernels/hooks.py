@@ -4,9 +4,9 @@ A plug-in may offer, besides a hook's Python form, the kernel that this form cal
 system then calls the kernel from its own compiled loop, at the same instants, with the same
 arrays; both forms must answer alike (the conformance test compares them).
 
-The plug-in offers it by a method besides its hooks:
+The plug-in offers it by a method that it declares, `Capabilities(compiled_hooks=self.METHOD)`:
 
-    def compiled_hooks(
+    def METHOD(
         self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
     ) -> Mapping[str, CompiledHook]
 

@@ -27,7 +27,7 @@ from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import Fate, PolicyRun, Results
-from rtsched.simulator.interface import Asks, NodeEvent, Outcome, Settled
+from rtsched.simulator.interface import Asks, NodeEvent, Outcome, StaticAnswers
 from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ BLOCK = 1 << 16
 
 @dataclass
 class Replay:
-    """One policy's replay of one workload, from settled answers to results."""
+    """One policy's replay of one workload, from static answers to results."""
 
     name: str
     workload: Workload
@@ -64,14 +64,15 @@ class Replay:
         jobs = self.workload.jobs
         self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
         self.states: Mapping[str, Any] = {}
-        self.chain.settle(jobs, self.workload.cluster)
+        self.chain.mark_static(jobs, self.workload.cluster)
         self.compiled = self._compiled_hooks()
-        self._stage = Stage.OPEN
+        self._stage = Stage.DYNAMIC
         self._offers = np.empty(0)
-        settled = self._settle()
+        static = self._static_answers()
         asks = Asks(
             arrivals=bool(self.chain.asks("admit", self._stage)),
-            passes=self._open("partition") or (self._open("fair_share") and not self.compiled),
+            passes=self._dynamic("partition")
+            or (self._dynamic("fair_share") and not self.compiled),
             early_ends=self.chain.planner is not None,
             nodes=self.chain.planner is not None,
         )
@@ -86,7 +87,7 @@ class Replay:
             edges=self.workload.edges,
             periodic=self.workload.periodic,
             asks=asks,
-            settled=settled,
+            static=static,
             compiled=self.compiled,
             node_events=self.node_events,
             record_events=self._told,
@@ -123,22 +124,22 @@ class Replay:
             if outcome is Outcome.UNSUPPORTED:
                 self.undone[type(action).__name__] += len(action.job)
 
-    def _open(self, hook: str) -> bool:
-        return bool(self.chain.asks(hook, Stage.OPEN))
+    def _dynamic(self, hook: str) -> bool:
+        return bool(self.chain.asks(hook, Stage.DYNAMIC))
 
-    def _settled(self, hook: str) -> bool:
+    def _static(self, hook: str) -> bool:
         """Return whether the answers of all who are asked this are known before the run."""
-        return bool(self.chain.asks(hook, Stage.SETTLED)) and not self._open(hook)
+        return bool(self.chain.asks(hook, Stage.STATIC)) and not self._dynamic(hook)
 
     def _steering_stage(self) -> Stage:
-        """Return who is asked when jobs are about to start: the open ones.
+        """Return who is asked when jobs are about to start: the dynamic ones.
 
-        Their priorities are added to those of settled plug-ins, and the first opinion counts: where
+        Their priorities are added to those of static plug-ins, and the first opinion counts: where
         a hook has both, all are asked.
         """
         hooks = ("fair_share", "partition")
-        mixed = any(self._open(hook) and self.chain.asks(hook, Stage.SETTLED) for hook in hooks)
-        return Stage.ALL if mixed else Stage.OPEN
+        mixed = any(self._dynamic(hook) and self.chain.asks(hook, Stage.STATIC) for hook in hooks)
+        return Stage.ALL if mixed else Stage.DYNAMIC
 
     def _observed(self) -> Snapshot:
         """Return the system's snapshot after telling the plug-ins what happened."""
@@ -150,50 +151,47 @@ class Replay:
     def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
         """Return the compiled hooks, if the only one that orders the queue has such a form."""
         names = self.chain.asks("fair_share")
-        if len(names) != 1 or not self._open("fair_share") or self._open("partition"):
+        if len(names) != 1 or not self._dynamic("fair_share") or self._dynamic("partition"):
             return {}
         ordered = self.policy.system.order == "priority"
         if not ordered or self.chain.member(names[0]).mode != "enforce":
             return {}
         if set(self.chain.asks("observe")) - set(names):
             return {}
-        offer = getattr(self.chain.member(names[0]).plugin, "compiled_hooks", None)
+        offer = self.chain.member(names[0]).capabilities.compiled_hooks
         if offer is None:
             return {}
         work = self.workload
-        hooks: Mapping[str, CompiledHook] = offer(
-            work.jobs, work.accounts, work.cluster, self.origin
-        )
-        return hooks
+        return offer(work.jobs, work.accounts, work.cluster, self.origin)
 
-    def _settle(self) -> Settled:
+    def _static_answers(self) -> StaticAnswers:
         """Ask, in large batches, everything that cannot change while a job waits."""
         jobs, n = self.workload.jobs, len(self.workload.jobs)
         snapshot = Snapshot(self.origin, self.workload.cluster, accounts=self.workload.accounts)
         blocks = [np.arange(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
         priority = placement = None
-        if self._settled("fair_share"):
+        if self._static("fair_share"):
             parts = [self.chain.fair_share(jobs.take(rows), snapshot).value for rows in blocks]
             priority = np.concatenate([np.empty(0), *parts])
-        if self._settled("partition") and n:
+        if self._static("partition") and n:
             sets = [self.chain.partition(jobs.take(rows), snapshot) for rows in blocks]
             placement = _binding(Placement.joined(sets), len(self.workload.cluster))
-        return Settled(self._settle_admission(blocks, snapshot), priority, placement)
+        return StaticAnswers(self._static_rejections(blocks, snapshot), priority, placement)
 
-    def _settle_admission(
+    def _static_rejections(
         self, blocks: Sequence[NDArray[np.int64]], snapshot: Snapshot
     ) -> NDArray[np.bool_] | None:
         """Return who is turned away for good; None if that must be asked at each submission.
 
-        A settled plug-in may put a job off (it failed and the site defers, or it names a time) or
+        A static plug-in may put a job off (it failed and the site defers, or it names a time) or
         promise it something; then all are asked again at the submissions.
         """
-        if not self.chain.asks("admit", Stage.SETTLED):
+        if not self.chain.asks("admit", Stage.STATIC):
             return None
         reject = np.zeros(len(self.workload.jobs), np.bool_)
         for rows in blocks:
             batch = self.workload.jobs.take(rows)
-            judgement = self.chain.admit(batch, snapshot, stage=Stage.SETTLED)
+            judgement = self.chain.admit(batch, snapshot, stage=Stage.STATIC)
             code, promise = judgement.verdicts.code, judgement.verdicts.promise
             if (code == Verdict.DEFER).any() or np.isfinite(promise).any():
                 self._stage, self.decisions = Stage.ALL, Decisions()
@@ -223,7 +221,7 @@ class Replay:
             fate=course.fate,
             first_node=course.first_node,
             promise=course.promise,
-            offer=self._with_settled_offers(course.offer),
+            offer=self._with_static_offers(course.offer),
             reason=reason,
             service=course.service,
         )
@@ -239,14 +237,14 @@ class Replay:
             self.undone,
         )
 
-    def _with_settled_offers(self, offer: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _with_static_offers(self, offer: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._stage is Stage.ALL or not len(self._offers):
             return offer
         return np.where(np.isfinite(offer), offer, self._offers)
 
     def _count_compiled(self) -> None:
         calls = self.system.hook_calls()
-        for name in self.chain.asks("fair_share", Stage.OPEN) if self.compiled else ():
+        for name in self.chain.asks("fair_share", Stage.DYNAMIC) if self.compiled else ():
             book = self.chain.books["fair_share"][name]
             book.calls += calls.fair_share_calls
             book.judged += calls.fair_share_judged

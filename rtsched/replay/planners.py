@@ -1,18 +1,6 @@
 """Whether the simulated system keeps the plan of a policy's planner, and suits its plug-ins.
 
-A planner says three things about its plans, as attributes beside its hooks:
-
-`keeps_periodic`
-    True: its plans leave periodic work its time. Absent: it does not look at periodic work.
-`suspends_every`
-    Seconds between the instants at which its plans may suspend a job. None or absent: never.
-`only_replayed`
-    Why no live system can follow its plans, and which setting to change. Empty or absent: it can.
-
-Any plug-in may say
-
-`shares_nodes`
-    Whether it chooses nodes for a machine on which jobs share them. Absent: either will do.
+By what they declare: `rtsched.core.capabilities`.
 """
 
 from __future__ import annotations
@@ -62,10 +50,10 @@ def load_chain(
         problems.append(f"system.machine: {machine!r} does no periodic work, [[workload.periodic]]")
     if name is None or chain.member(name).mode != "enforce":
         return chain, problems
-    plugin = chain.member(name).plugin
-    problems += _machine_problems(name, getattr(plugin, "suspends_every", None), policy)
-    if periodic and not getattr(plugin, "keeps_periodic", False):
-        able = [each for each in found if getattr(found[each].plugin, "keeps_periodic", False)]
+    declared = chain.member(name).capabilities
+    problems += _machine_problems(name, declared.suspends_every, policy)
+    if periodic and not declared.keeps_periodic:
+        able = [each for each in found if found[each].capabilities.keeps_periodic]
         problems.append(
             f"planner: {name!r} does not look at the periodic work of [[workload.periodic]] and "
             "would promise its time; take these tables out, or use a planner that keeps it: "
@@ -82,7 +70,7 @@ def _sharing_problems(chain: Chain, machine: str) -> list[str]:
         f"plugin {member.name!r} is set for a machine on which {kinds[not has]}, but on machine "
         f"{machine!r} {kinds[has]}; change its settings or the machine"
         for member in chain.members
-        if member.mode == "enforce" and getattr(member.plugin, "shares_nodes", has) != has
+        if member.mode == "enforce" and member.capabilities.shares_nodes not in {None, has}
     ]
 
 

@@ -45,7 +45,7 @@ from rtsched.simulator.interface import (
     Instant,
     NodeEvent,
     Outcome,
-    Settled,
+    StaticAnswers,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
@@ -76,7 +76,7 @@ __all__ = [
     "Instant",
     "NodeEvent",
     "Outcome",
-    "Settled",
+    "StaticAnswers",
     "SystemSettings",
 ]
 
@@ -100,7 +100,7 @@ class ExclusiveNodes:
         Passed on in snapshots.
     asks : Asks
         At which occasions to stop.
-    settled : Settled
+    static : StaticAnswers
         Answers known before the run.
     compiled : mapping of hook name to CompiledHook
         `fair_share` and `observe`, called from within the loop.
@@ -131,7 +131,7 @@ class ExclusiveNodes:
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         asks: Asks = Asks(),  # noqa: B008 - immutable
-        settled: Settled = Settled(),  # noqa: B008 - immutable
+        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,
         node_events: Sequence[NodeEvent] = (),
         record_events: bool = False,
@@ -145,7 +145,7 @@ class ExclusiveNodes:
         self._run_time, self._rows = run_time, RowsById(jobs.id)
         self._sets = NodeSets(len(cluster))
         self._pool = lay_out(
-            jobs, run_time, cluster, settings, asks, settled, node_events, self._sets, self.origin
+            jobs, run_time, cluster, settings, asks, static, node_events, self._sets, self.origin
         )
         self._found: tuple[Finding, ...] = ()
         if settings.loop == "negotiator":

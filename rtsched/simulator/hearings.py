@@ -20,12 +20,12 @@ class Hearings:
     ----------
     submit : float64[n]
         Seconds since the epoch, ascending.
-    settled : bool[n]
+    judged : bool[n]
         Jobs that were judged before the run.
     """
 
-    def __init__(self, submit: NDArray[np.float64], settled: NDArray[np.bool_]) -> None:
-        self._rows = np.flatnonzero(~settled)
+    def __init__(self, submit: NDArray[np.float64], judged: NDArray[np.bool_]) -> None:
+        self._rows = np.flatnonzero(~judged)
         self._submit = submit[self._rows]
         self._at = 0
         self._again: list[tuple[float, int]] = []

@@ -208,7 +208,7 @@ class Asks(NamedTuple):
     """A node went down, was drained or came back."""
 
 
-class Settled(NamedTuple):
+class StaticAnswers(NamedTuple):
     """Answers given before the run, because they cannot change while a job waits."""
 
     reject: NDArray[np.bool_] | None = None

@@ -45,7 +45,7 @@ from rtsched.simulator.interface import (
     Instant,
     NodeEvent,
     Outcome,
-    Settled,
+    StaticAnswers,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
@@ -76,7 +76,7 @@ class PreemptiveNodes:
 
     Parameters
     ----------
-    jobs, run_time, cluster, settings, accounts, edges, asks, settled
+    jobs, run_time, cluster, settings, accounts, edges, asks, static
         As `ExclusiveNodes` takes them; `asks.passes` and `asks.early_ends` make no difference.
     periodic : Periodic, optional
         Recurring work, which every node does by EDF.
@@ -113,7 +113,7 @@ class PreemptiveNodes:
         edges: Edges | None = None,
         periodic: Periodic | None = None,
         asks: Asks = Asks(),  # noqa: B008 - immutable
-        settled: Settled = Settled(),  # noqa: B008 - immutable
+        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - one signature for all
         node_events: Sequence[NodeEvent] = (),
         record_events: bool = False,
@@ -133,7 +133,7 @@ class PreemptiveNodes:
         self._run_time, self._record_nodes = np.minimum(run_time, jobs.wall_time), record_nodes
         self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
         self._happenings = Happenings(jobs, self.origin, record_events)
-        rejected = np.zeros(n, np.bool_) if settled.reject is None else settled.reject
+        rejected = np.zeros(n, np.bool_) if static.reject is None else static.reject
         self._allowed = _allowed(jobs, cluster)
         somewhere = np.any(self._allowed, axis=1, keepdims=True)[:, 0]
         fits = np.equal(jobs.size, 1) & somewhere[_kind_of(jobs)]

@@ -23,7 +23,7 @@ from rtsched.model.events import Events
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import Course, Instant, Settled
+from rtsched.simulator.interface import Course, Instant, StaticAnswers
 from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RecurringNodes(ExclusiveNodes):
         cluster: Cluster,
         *given: Any,
         periodic: Periodic,
-        settled: Settled = Settled(),  # noqa: B008 - immutable
+        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         **others: Any,
     ) -> None:
         if others.get("node_events"):
@@ -86,7 +86,7 @@ class RecurringNodes(ExclusiveNodes):
             np.concatenate([run_time, np.full(room if n else 0, np.inf)]),
             cluster,
             *given,
-            settled=_settled(settled, self._findings, n, room if n else 0),
+            static=_static(static, self._findings, n, room if n else 0),
             **others,
         )
         if n:
@@ -226,9 +226,11 @@ def _extended(jobs: Jobs, room: int) -> Jobs:
     )
 
 
-def _settled(settled: Settled, refused: tuple[Finding, ...], n: int, room: int) -> Settled:
-    """Return settled answers that also turn away `refused`, with no opinion on `room` more rows."""
-    reject, priority, placement = settled
+def _static(
+    static: StaticAnswers, refused: tuple[Finding, ...], n: int, room: int
+) -> StaticAnswers:
+    """Return static answers that also turn away `refused`, with no opinion on `room` more rows."""
+    reject, priority, placement = static
     if reject is not None or refused:
         full = np.zeros(n + room, np.bool_)
         full[:n] = False if reject is None else reject
@@ -244,4 +246,4 @@ def _settled(settled: Settled, refused: tuple[Finding, ...], n: int, room: int) 
             placement.node_sets,
             placement.fractions,
         )
-    return Settled(reject, priority, placement)
+    return StaticAnswers(reject, priority, placement)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.interface import Asks, NodeEvent, Settled, SystemSettings
+    from rtsched.simulator.interface import Asks, NodeEvent, StaticAnswers, SystemSettings
     from rtsched.simulator.nodesets import NodeSets
 
 LOOPS = {
@@ -38,7 +38,7 @@ def lay_out(
     cluster: Cluster,
     settings: SystemSettings,
     asks: Asks,
-    settled: Settled,
+    static: StaticAnswers,
     node_events: Sequence[NodeEvent],
     sets: NodeSets,
     origin: float,
@@ -51,10 +51,10 @@ def lay_out(
         If arrays differ in length, jobs are not in order of (submit, id), or a node set or node
         event names a node that does not exist.
     """
-    _check(jobs, run_time, cluster, settled, node_events)
+    _check(jobs, run_time, cluster, static, node_events)
     group = sets.of_jobs(jobs, cluster)
-    if settled.placement is not None:
-        placed = sets.of_placement(settled.placement)
+    if static.placement is not None:
+        placed = sets.of_placement(static.placement)
         group = np.where(placed >= 0, placed, group)
     extended = bool(
         settings.order != "arrival"
@@ -64,10 +64,10 @@ def lay_out(
         or (len(jobs) and (jobs.begin > jobs.submit).any())
     )
     pool = _blank(len(jobs), len(cluster), extended, settings.loop == "conservative")
-    _fill_jobs(pool, jobs, run_time, settled)
-    _resize(pool, jobs, run_time, settings, settled, len(cluster))
+    _fill_jobs(pool, jobs, run_time, static)
+    _resize(pool, jobs, run_time, settings, static, len(cluster))
     if extended:
-        _fill_more(pool, jobs, settings, settled, group, origin)
+        _fill_more(pool, jobs, settings, static, group, origin)
     _fill_nodes(pool, cluster)
     _fill_state(pool, settings, asks, extended)
     pool.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
@@ -81,16 +81,16 @@ def _check(
     jobs: Jobs,
     run_time: NDArray[np.float64],
     cluster: Cluster,
-    settled: Settled,
+    static: StaticAnswers,
     node_events: Sequence[NodeEvent],
 ) -> None:
     given: dict[str, NDArray[Any] | None] = {
         "run times": run_time,
-        "rejections": settled.reject,
-        "priorities": settled.priority,
+        "rejections": static.reject,
+        "priorities": static.priority,
     }
-    if settled.placement is not None:
-        given["sizes"] = settled.placement.size
+    if static.placement is not None:
+        given["sizes"] = static.placement.size
     check_lengths(jobs, given)
     check_order(jobs)
     check_node_events(node_events, len(cluster))
@@ -144,7 +144,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
 
 
 def _fill_jobs(
-    pool: kernel.Pool, jobs: Jobs, run_time: NDArray[np.float64], settled: Settled
+    pool: kernel.Pool, jobs: Jobs, run_time: NDArray[np.float64], static: StaticAnswers
 ) -> None:
     table = pool.jobs
     table["submit"] = jobs.submit
@@ -155,8 +155,8 @@ def _fill_jobs(
     table["width"] = jobs.size
     table["start"] = table["end"] = np.nan
     table["first"] = -1
-    if settled.reject is not None:
-        table["status"][settled.reject] = kernel.REJECTED
+    if static.reject is not None:
+        table["status"][static.reject] = kernel.REJECTED
 
 
 def _resize(
@@ -164,11 +164,11 @@ def _resize(
     jobs: Jobs,
     run_time: NDArray[np.float64],
     settings: SystemSettings,
-    settled: Settled,
+    static: StaticAnswers,
     nodes: int,
 ) -> None:
-    """Give jobs the sizes settled beforehand, or in a serial system the fastest ones."""
-    size = None if settled.placement is None else settled.placement.size
+    """Give jobs the sizes known before the run, or in a serial system the fastest ones."""
+    size = None if static.placement is None else static.placement.size
     if settings.loop == "serial" and nodes > 0:
         best = fastest(jobs, nodes)
         size = best if size is None else np.where(size > 0, size, best)
@@ -181,7 +181,7 @@ def _fill_more(
     pool: kernel.Pool,
     jobs: Jobs,
     settings: SystemSettings,
-    settled: Settled,
+    static: StaticAnswers,
     group: NDArray[np.int32],
     origin: float,
 ) -> None:
@@ -190,8 +190,8 @@ def _fill_more(
     more["group"] = group
     if settings.order == "deadline":
         more["key"] = jobs.deadline
-    elif settings.order == "priority" and settled.priority is not None:
-        more["key"] = -settled.priority
+    elif settings.order == "priority" and static.priority is not None:
+        more["key"] = -static.priority
     elif settings.order == "arrival" and settings.loop == "negotiator":
         more["key"] = jobs.nice
 

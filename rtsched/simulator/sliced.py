@@ -30,7 +30,7 @@ from rtsched.simulator.interface import (
     HookCalls,
     Instant,
     Outcome,
-    Settled,
+    StaticAnswers,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
@@ -86,7 +86,7 @@ class SlicedServers:
 
     Parameters
     ----------
-    jobs, run_time, cluster, settings, accounts, edges, asks, settled, record_events
+    jobs, run_time, cluster, settings, accounts, edges, asks, static, record_events
         As `ExclusiveNodes` takes them.
     compiled : mapping
         Not used: no plug-in orders the queues.
@@ -114,7 +114,7 @@ class SlicedServers:
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         asks: Asks = Asks(),  # noqa: B008 - immutable
-        settled: Settled = Settled(),  # noqa: B008 - immutable
+        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - as all machines
         node_events: Sequence[NodeEvent] = (),
         record_events: bool = False,
@@ -131,8 +131,8 @@ class SlicedServers:
         self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
         self._servers = self._lay_out(run_time, record_events)
         self._rejected = np.zeros(len(jobs), np.bool_)
-        if settled.reject is not None:
-            self._rejected |= settled.reject
+        if static.reject is not None:
+            self._rejected |= static.reject
         self._servers.away[:] = self._rejected | (len(self._nodes) == 0)
         heard = self._rejected if asks.arrivals else np.ones(len(jobs), np.bool_)
         self._hearings = Hearings(jobs.submit, heard)

@@ -35,7 +35,7 @@ from rtsched.simulator.interface import (
     Instant,
     NodeEvent,
     Outcome,
-    Settled,
+    StaticAnswers,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
@@ -62,7 +62,7 @@ class TimeSharedNodes:
 
     Parameters
     ----------
-    jobs, run_time, cluster, settings, accounts, edges, asks, settled
+    jobs, run_time, cluster, settings, accounts, edges, asks, static
         As `ExclusiveNodes` takes them; `asks.passes` also asks when nobody waits, since running
         jobs may move.
     compiled : mapping
@@ -102,7 +102,7 @@ class TimeSharedNodes:
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         asks: Asks = Asks(),  # noqa: B008 - immutable
-        settled: Settled = Settled(),  # noqa: B008 - immutable
+        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - one signature for all
         node_events: Sequence[NodeEvent] = (),
         record_events: bool = False,
@@ -121,8 +121,8 @@ class TimeSharedNodes:
         self._spare_work = (jobs.wall_time - run_time) * jobs.size / fastest
         self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
         self._happenings = Happenings(jobs, self.origin, record_events)
-        rejected = np.zeros(n, np.bool_) if settled.reject is None else settled.reject
-        self._wishes = Wishes(jobs, cluster, settled.placement)
+        rejected = np.zeros(n, np.bool_) if static.reject is None else static.reject
+        self._wishes = Wishes(jobs, cluster, static.placement)
         fits = self._wishes.can_be_met(asks.passes)
         self._intake = Intake(jobs, self._happenings, rejected, fits, asks.arrivals)
         self._node_events = sorted(node_events, key=lambda event: event.time)

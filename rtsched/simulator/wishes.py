@@ -1,4 +1,4 @@
-"""Which nodes a waiting job may start on, and how many it takes: asked for, settled, or placed."""
+"""Which nodes a waiting job may start on, and how many: asked for, known before, or placed."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Wishes:
     ----------
     jobs, cluster
         The workload, and the nodes and partitions.
-    settled : Placement or None
+    static : Placement or None
         Answers given before the run, row by row with the jobs.
     """
 
-    def __init__(self, jobs: Jobs, cluster: Cluster, settled: Placement | None) -> None:
+    def __init__(self, jobs: Jobs, cluster: Cluster, static: Placement | None) -> None:
         sets = NodeSets(len(cluster))
         self._group = sets.of_jobs(jobs, cluster)
         self._rigid, self._jobs = jobs.kind == Kind.RIGID, jobs
         self._size = np.array(jobs.size)
-        if settled is not None:
-            placed = sets.of_placement(settled)
+        if static is not None:
+            placed = sets.of_placement(static)
             self._group = np.where(placed >= 0, placed, self._group)
-            given = ~self._rigid & (settled.size > 0)
-            self._size[given] = settled.size[given]
+            given = ~self._rigid & (static.size > 0)
+            self._size[given] = static.size[given]
         offsets, nodes = sets.arrays()
         self._sets = [nodes[a:b] for a, b in pairwise(offsets.tolist())]
         self._sets.append(np.arange(len(cluster), dtype=np.int32))  # code -1: all nodes

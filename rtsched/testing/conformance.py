@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rtsched.core.capabilities import Capabilities, capabilities_of
 from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
@@ -145,12 +146,12 @@ class PluginConformance:
 
         self._on_scenes(check)
 
-    def test_settled_answers_do_not_depend_on_batches(self) -> None:
+    def test_static_answers_do_not_depend_on_batches(self) -> None:
         """Where only jobs and cluster are asked for, jobs judged together or apart fare alike."""
 
         def check(scene: Scene) -> None:
             n = len(scene.jobs)
-            for hook in self._chain().settled():
+            for hook in self._chain().static():
                 whole = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot), n)
                 apart = []
                 for row in range(n):
@@ -160,8 +161,11 @@ class PluginConformance:
 
         self._on_scenes(check)
 
-    def test_hooks_called_settled_are_settled(self) -> None:
-        """What a plug-in calls settled for some jobs it answers alike whatever else goes on."""
+    def test_hooks_declared_static_are_static(self) -> None:
+        """What a plug-in declares static for some jobs it answers alike whatever else goes on."""
+        static_hooks = self._capabilities().static_hooks
+        if static_hooks is None:
+            return
 
         def check(scene: Scene) -> None:
             everyone, cluster = scene.jobs, scene.snapshot.cluster
@@ -170,17 +174,16 @@ class PluginConformance:
             )
             for rows in ([], *([row] for row in range(len(everyone))), range(len(everyone))):
                 jobs = everyone.take(list(rows))
-                for hook in self._make().settled_hooks(jobs, cluster):
+                for hook in static_hooks(jobs, cluster):
                     alone = self._answer(hook, jobs, Snapshot(busy.now, cluster))
                     among = self._answer(hook, jobs, busy)
                     claim_same(
                         by_row(hook, alone, len(jobs)),
                         by_row(hook, among, len(jobs)),
-                        f"{hook}: is called settled and depends on what runs",
+                        f"{hook}: is declared static and depends on what runs",
                     )
 
-        if hasattr(self.plugin, "settled_hooks"):
-            self._on_scenes(check)
+        self._on_scenes(check)
 
     def test_state_is_data(self) -> None:
         """States are stored and read back; events reduced in pieces come to the same state."""
@@ -207,11 +210,14 @@ class PluginConformance:
 
     def test_compiled_form_answers_alike(self) -> None:
         """Where kernels are offered, they give the priorities that the Python form gives."""
+        compiled_hooks = self._capabilities().compiled_hooks
+        if compiled_hooks is None:
+            return
 
         def check(scene: Scene) -> None:
             jobs, events, system = scene.jobs, scene.events, scene.snapshot
             origin = float(jobs.submit[0]) if len(jobs) else 0.0
-            offered = self._make().compiled_hooks(jobs, system.accounts, system.cluster, origin)
+            offered = compiled_hooks(jobs, system.accounts, system.cluster, origin)
             columns, ids = job_columns(jobs, origin), jobs.id.tolist()
             state: State | None = None
             for at, time in enumerate(events.rows.time.tolist()):
@@ -227,8 +233,7 @@ class PluginConformance:
                 self._compare_priorities(offered, jobs, origin, self._with_state(then, state))
             self._compare_priorities(offered, jobs, origin, self._with_state(system, state))
 
-        if hasattr(self.plugin, "compiled_hooks"):
-            self._on_scenes(check)
+        self._on_scenes(check)
 
     def _compare_priorities(
         self, offered: Mapping[str, CompiledHook], jobs: Jobs, origin: float, snapshot: Snapshot
@@ -259,6 +264,9 @@ class PluginConformance:
         config = convert(dict(self.settings), self._config_kind(), "", problems)
         claim(not problems, "; ".join(problems))
         return self.plugin(config)
+
+    def _capabilities(self) -> Capabilities:
+        return capabilities_of(self._name(), self._make())
 
     def _chain(self) -> _Lone:
         name = self._name()
@@ -328,9 +336,9 @@ def check_plugin(
 class _Lone(Chain):
     """A chain of one plug-in, whose errors are the test's."""
 
-    def settled(self) -> list[str]:
+    def static(self) -> list[str]:
         """Return the hooks whose answers can never change."""
-        return [hook for hook in HOOKS if hook in ASKED and self.asks(hook, Stage.SETTLED)]
+        return [hook for hook in HOOKS if hook in ASKED and self.asks(hook, Stage.STATIC)]
 
     def answer(self, hook: str, jobs: Jobs, snapshot: Snapshot) -> Any:
         """Return the only plug-in's answer to one hook."""

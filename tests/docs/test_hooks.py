@@ -110,9 +110,9 @@ class Pairs:
 
 
 def test_rtsched_partition_becomes_node_sets():
-    """It is settled, as it names jobs and cluster only, and its answer is an action."""
+    """It is static, as it names jobs and cluster only, and its answer is an action."""
     asked = chain(Pairs())
-    assert asked.asks("partition", Stage.SETTLED) == ("Pairs",)
+    assert asked.asks("partition", Stage.STATIC) == ("Pairs",)
     (action,) = steer(make_snapshot(make_jobs(2), make_cluster(4)), asked).actions
     assert isinstance(action, Place)
     assert [nodes.tolist() for nodes in action.placement.node_sets] == [[2, 3]]

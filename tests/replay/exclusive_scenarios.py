@@ -20,7 +20,7 @@ from rtsched.simulator.exclusive import (
     Asks,
     ExclusiveNodes,
     NodeEvent,
-    Settled,
+    StaticAnswers,
     SystemSettings,
 )
 
@@ -202,7 +202,7 @@ def on_sets(loop: str) -> ExclusiveNodes:
         run,
         cluster,
         settings,
-        settled=Settled(placement=placement),
+        static=StaticAnswers(placement=placement),
         asks=Asks(passes=True),
         record_nodes=True,
     )

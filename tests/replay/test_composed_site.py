@@ -59,7 +59,7 @@ def workload(n: int, *, moldable: bool) -> Workload:
 
 
 def test_all_three_act_and_every_promise_is_kept(tmp_path: Path) -> None:
-    """Rigid jobs (sed is settled then) and moldable ones (it is asked at every pass)."""
+    """Rigid jobs (sed is static then) and moldable ones (it is asked at every pass)."""
     path = tmp_path / "site.toml"
     path.write_text(SITE, "utf-8")
     policy = load_site(path).policies()["site"]

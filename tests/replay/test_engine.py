@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from rtsched.core.capabilities import Capabilities
 from rtsched.core.config import PluginTable
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
@@ -91,16 +92,16 @@ class RejectWide:
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs) -> Verdicts:
-        """Judge by the jobs alone: settled."""
+        """Judge by the jobs alone: static."""
         return Verdicts.reject_where(jobs.size > 4, self.wide, asked=jobs.size)
 
 
-class RejectWideOpen(RejectWide):
+class RejectWideDynamic(RejectWide):
     """Do the same, but say that it looks at the state."""
 
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts:
-        """Judge at every submission: open."""
+        """Judge at every submission: dynamic."""
         assert snapshot.now == pytest.approx(float(jobs.submit[0]))
         return super().rtsched_admit(jobs)
 
@@ -157,7 +158,7 @@ class Counting:
 class SlowMultifactor(Multifactor):
     """The same plug-in without its compiled form."""
 
-    compiled_hooks = None  # type: ignore[assignment]
+    capabilities = Capabilities()  # type: ignore[assignment]
 
 
 class Oldest:
@@ -179,7 +180,7 @@ def test_equal_arguments_give_equal_runs() -> None:
         assert same(replay(work, name, presets()[name]), replay(work, name, presets()[name]))
 
 
-@pytest.mark.parametrize("plugin", [RejectWide, RejectWideOpen], ids=["settled", "open"])
+@pytest.mark.parametrize("plugin", [RejectWide, RejectWideDynamic], ids=["static", "dynamic"])
 def test_rejections_take_effect_with_reason_and_books(plugin: type) -> None:
     """Wide jobs are rejected, whether asked once in a batch or at every submission."""
     work = workload()
@@ -199,7 +200,7 @@ def test_rejections_take_effect_with_reason_and_books(plugin: type) -> None:
 def test_only_enforced_answers_count(mode: Any) -> None:
     """A shadow or a warning is recorded and changes nothing; off is not even asked."""
     work = workload()
-    done = run(work, PluginTable("wide", mode=mode), wide=RejectWideOpen)
+    done = run(work, PluginTable("wide", mode=mode), wide=RejectWideDynamic)
     assert same(done, run(work))
     assert len(list(done.decisions)) == (0 if mode == "off" else int((work.jobs.size > 4).sum()))
 
@@ -295,8 +296,8 @@ class BySize:
         return Terms({"size": jobs.size / NODES})
 
 
-def test_settled_hooks_are_asked_once_beside_open_ones() -> None:
-    """A hook that is settled is not asked again because another one is open."""
+def test_static_hooks_are_asked_once_beside_dynamic_ones() -> None:
+    """A hook that is static is not asked again because another one is dynamic."""
     work = workload()
     done = run(work, PluginTable("oldest"), PluginTable("upper"), oldest=Oldest, upper=Upper)
     book = done.hooks["partition"]["upper"]
@@ -316,8 +317,8 @@ def test_settled_hooks_are_asked_once_beside_open_ones() -> None:
     )
 
 
-def test_settled_and_open_answers_to_one_hook_are_combined_at_every_pass() -> None:
-    """Priorities add up and the first opinion counts, so all are asked where some are open."""
+def test_static_and_dynamic_answers_to_one_hook_are_combined_at_every_pass() -> None:
+    """Priorities add up and the first opinion counts, so all are asked where some are dynamic."""
     work = workload()
     tables = (PluginTable("oldest"), PluginTable("upper"), PluginTable("fastest"))
     done = run(work, *tables, oldest=Oldest, upper=UpperOpen)
@@ -347,7 +348,7 @@ def test_four_hooks_that_change_nothing_give_plain_easy() -> None:
         assert sum(book.judged for book in done.hooks[hook].values()) >= len(work.jobs)
 
 
-class SettledFailing:
+class StaticFailing:
     """Raise whenever asked, looking at the jobs alone."""
 
     def __init__(self, config: object = None) -> None:
@@ -374,15 +375,15 @@ class Offering:
         return Verdicts.build(code, offer=jobs.submit + 86400.0)
 
 
-def test_settled_failure_holds_jobs_back_too() -> None:
-    """A settled plug-in that fails and defers does not fail open."""
-    done = run(workload(30), PluginTable("bad", on_error="defer"), bad=SettledFailing)
+def test_static_failure_holds_jobs_back_too() -> None:
+    """A static plug-in that fails and defers does not fail open."""
+    done = run(workload(30), PluginTable("bad", on_error="defer"), bad=StaticFailing)
     assert (done.results.fate == Fate.UNFINISHED).all()
     assert done.hooks["admit"]["bad"].errors == done.hooks["admit"]["bad"].calls
 
 
-def test_settled_counter_offers_reach_the_results() -> None:
-    """The offer of a rejection that was settled before the run is in the job's row."""
+def test_static_counter_offers_reach_the_results() -> None:
+    """The offer of a rejection that was known before the run is in the job's row."""
     work = workload(50)
     done = run(work, PluginTable("offering"), offering=Offering)
     rejected = done.results.fate == Fate.REJECTED
@@ -443,7 +444,7 @@ def test_the_reason_of_a_rejection_is_not_that_of_an_earlier_deferral() -> None:
     assert {found["reason"] for found in done.decisions} == {"mcdf.not-yet", "mcdf.impossible"}
 
 
-class SettledPromise:
+class StaticPromise:
     """Promise everybody their deadline, looking at the jobs alone."""
 
     def __init__(self, config: object = None) -> None:
@@ -455,10 +456,10 @@ class SettledPromise:
         return Verdicts.build(np.full(len(jobs), Verdict.ADMIT, np.int8), promise=jobs.deadline)
 
 
-def test_settled_promises_are_not_lost() -> None:
+def test_static_promises_are_not_lost() -> None:
     """A promise reaches the results whatever arguments the hook names."""
     work = workload(40, deadlines=1.0)
-    done = run(work, PluginTable("word"), planner="word", word=SettledPromise)
+    done = run(work, PluginTable("word"), planner="word", word=StaticPromise)
     assert (done.results.promise == work.jobs.deadline).all()
 
 

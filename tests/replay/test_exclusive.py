@@ -47,7 +47,7 @@ from rtsched.simulator.exclusive import (
     ExclusiveNodes,
     NodeEvent,
     Outcome,
-    Settled,
+    StaticAnswers,
     SystemSettings,
 )
 
@@ -147,7 +147,8 @@ def test_choosing_nodes_one_by_one_changes_no_start(loop: str, work: list[Work])
     for nodes in (np.arange(NODES), np.arange(NODES)[::-1]):
         none = np.zeros(len(work), np.int32)
         everywhere = Placement(none, none, (nodes.astype(np.int32),))
-        assert starts(run(work, loop, settled=Settled(placement=everywhere))) == starts(by_node)
+        static = StaticAnswers(placement=everywhere)
+        assert starts(run(work, loop, static=static)) == starts(by_node)
 
 
 @given(work=workloads(), seed=st.integers(0, 2**16))
@@ -228,14 +229,14 @@ def test_a_run_asks_what_it_was_told_to_ask() -> None:
     ]
 
 
-def test_settled_rejections_are_not_asked_about() -> None:
+def test_static_rejections_are_not_asked_about() -> None:
     """A job rejected beforehand never enters the queue nor a stop."""
     work = [Work(0, 5, 5, 1), Work(0, 5, 5, 1)]
     system = ExclusiveNodes(
         *table(work),
         Cluster.uniform(1),
         asks=Asks(arrivals=True),
-        settled=Settled(reject=np.array([True, False])),
+        static=StaticAnswers(reject=np.array([True, False])),
         record_events=True,
     )
     assert system.advance().arrivals.tolist() == [1]
@@ -244,7 +245,7 @@ def test_settled_rejections_are_not_asked_about() -> None:
     assert system.events().rows.kind.tolist() == [0, 1, 0, 2, 3]
 
 
-def test_settled_priorities_order_the_queue() -> None:
+def test_static_priorities_order_the_queue() -> None:
     """Higher priority starts first where the queue is ordered by priority."""
     work = [Work(0, 5, 5, 1), Work(1, 5, 5, 1), Work(2, 5, 5, 1)]
     for order, begun in (("priority", [0, 10, 5]), ("arrival", [0, 5, 10])):
@@ -252,7 +253,7 @@ def test_settled_priorities_order_the_queue() -> None:
             *table(work),
             Cluster.uniform(1),
             SystemSettings(order=order),  # type: ignore[arg-type]
-            settled=Settled(priority=np.array([0.0, 1.0, 2.0])),
+            static=StaticAnswers(priority=np.array([0.0, 1.0, 2.0])),
         )
         system.advance()
         assert starts(system) == begun
@@ -418,7 +419,7 @@ def test_moldable_and_divisible_jobs_run_by_their_size() -> None:
         run_time,
         Cluster.uniform(NODES),
         asks=Asks(arrivals=True),
-        settled=Settled(placement=sizes),
+        static=StaticAnswers(placement=sizes),
     )
     system.advance()
     plan = Schedule.build(
@@ -484,7 +485,7 @@ def test_easy_on_node_sets_never_puts_off_the_head(
         *table(work),
         Cluster.uniform(NODES),
         SystemSettings(loop="easy", depth=depth),
-        settled=Settled(placement=placement),
+        static=StaticAnswers(placement=placement),
         record_nodes=True,
     )
     assert system.advance().done

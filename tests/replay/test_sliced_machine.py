@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtsched.core.capabilities import Capabilities
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import PluginTable, convert
 from rtsched.core.cycle import observe
@@ -28,7 +29,7 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Fate, Workload
-from rtsched.simulator.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
+from rtsched.simulator.interface import Asks, NodeEvent, Outcome, StaticAnswers, SystemSettings
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.sliced import LOOPS as MACHINE_LOOPS
 from rtsched.simulator.sliced import deal, shares_of
@@ -212,13 +213,13 @@ def test_a_policy_with_admission_runs_on_it() -> None:
     assert (fate[size == 3] == Fate.UNFINISHED).all()
 
 
-def test_settled_rejections_and_nodes_that_are_down() -> None:
+def test_static_rejections_and_nodes_that_are_down() -> None:
     """They take no part; without any node nothing starts."""
     work = workload()
     turned = np.arange(len(work.jobs)) % 3 == 0
     down = make_cluster(4, state=np.array([NodeState.UP] + [NodeState.DOWN] * 3, np.int8))
     system: Any = simulate(
-        work.jobs, work.run_time, down, settings=sliced(), settled=Settled(reject=turned)
+        work.jobs, work.run_time, down, settings=sliced(), static=StaticAnswers(reject=turned)
     )
     system.advance()
     course = system.course()
@@ -288,7 +289,7 @@ def test_plug_in_and_machine_mean_the_same_error(loop: str, seed: int) -> None:
 class PlainSte(Ste):
     """The same plug-in without its compiled form."""
 
-    compiled_hooks = None  # type: ignore[assignment]
+    capabilities = Capabilities()  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("given", [{}, {"half_life": 30.0, "weight_account": 0.5}])

@@ -18,7 +18,7 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-from rtsched.simulator.interface import Asks, NodeEvent, Outcome, Settled, SystemSettings
+from rtsched.simulator.interface import Asks, NodeEvent, Outcome, StaticAnswers, SystemSettings
 from rtsched.simulator.time_shared import TimeSharedNodes
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.sed import Sed
@@ -78,14 +78,14 @@ def test_only_a_move_lowers_a_recorded_delay() -> None:
     assert system.upgrades.tolist() == [0, 0]
 
 
-def test_settled_sizes_and_node_sets_hold() -> None:
+def test_static_sizes_and_node_sets_hold() -> None:
     """A moldable job gets its size, a rigid one keeps its own; both stay on their nodes."""
     jobs = make_jobs(2, kind=[Kind.MOLDABLE, Kind.RIGID], size=[4, 1], size_max=[4, 1])
     placement = Placement(
         np.array([2, 2], np.int32), np.array([0, 0], np.int32), (np.array([3, 1], np.int32),)
     )
-    settled = Settled(placement=placement)
-    system = ran(jobs, [100.0, 30.0], make_cluster(4), settled=settled, record_nodes=True)
+    static = StaticAnswers(placement=placement)
+    system = ran(jobs, [100.0, 30.0], make_cluster(4), static=static, record_nodes=True)
     offsets, nodes = system.node_rows()
     assert (offsets.tolist(), sorted(nodes[:2].tolist()), nodes[2]) == ([0, 2, 3], [1, 3], 3)
     assert system.course().size.tolist() == [2, 1]
@@ -94,8 +94,8 @@ def test_settled_sizes_and_node_sets_hold() -> None:
 def test_who_cannot_start_and_who_is_turned_away() -> None:
     """A job wider than the machine never starts and holds up nobody."""
     jobs = make_jobs(3, size=[3, 1, 1])
-    settled = Settled(reject=np.array([False, True, False]))
-    course = ran(jobs, [10.0] * 3, make_cluster(2), settled=settled).course()
+    static = StaticAnswers(reject=np.array([False, True, False]))
+    course = ran(jobs, [10.0] * 3, make_cluster(2), static=static).course()
     assert course.fate.tolist() == [2, 1, 0]
 
 

@@ -240,14 +240,14 @@ def test_a_planner_must_be_there() -> None:
 
 
 def test_stages() -> None:
-    """Who names jobs and cluster alone is settled; who names more is asked at every decision."""
+    """Who names jobs and cluster alone is static; who names more is asked at every decision."""
     chain = Chain([member(Wide()), member(Planner())])
     assert chain.asks("admit") == ("wide", "planner")
-    assert chain.asks("admit", Stage.SETTLED) == ("wide",)
-    assert chain.asks("admit", Stage.OPEN) == ("planner",)
-    settled = chain.admit(JOBS, HERE, stage=Stage.SETTLED)
-    assert [answer.plugin for answer in settled.answers] == ["wide"]
-    still_open = chain.admit(JOBS, HERE, stage=Stage.OPEN)
+    assert chain.asks("admit", Stage.STATIC) == ("wide",)
+    assert chain.asks("admit", Stage.DYNAMIC) == ("planner",)
+    static = chain.admit(JOBS, HERE, stage=Stage.STATIC)
+    assert [answer.plugin for answer in static.answers] == ["wide"]
+    still_open = chain.admit(JOBS, HERE, stage=Stage.DYNAMIC)
     assert [answer.plugin for answer in still_open.answers] == ["planner"]
 
 

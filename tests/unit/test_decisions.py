@@ -82,7 +82,7 @@ def test_what_differs_is_kept_apart() -> None:
 
 
 def test_a_finding_before_the_run_has_no_time() -> None:
-    """What was settled before the run holds for good."""
+    """What was known before the run holds for good."""
     decisions = Decisions()
     decisions.add(busy([Verdict.REJECT], 1), rows(0))
     (record,) = decisions

@@ -49,7 +49,7 @@ def test_no_opinion_on_what_does_not_fit() -> None:
     assert wanted(make_jobs(size=[3, 4], partition="some")) == [[3, 5, 2], None]
 
 
-def test_it_is_settled_and_sound() -> None:
+def test_it_is_static_and_sound() -> None:
     """It is asked once per job, and its answer passes the chain's checks."""
     chain = Chain([Member("fastest", Fastest(Fastest.Config()))])
-    assert chain.asks("partition", Stage.SETTLED) == ("fastest",)
+    assert chain.asks("partition", Stage.STATIC) == ("fastest",)

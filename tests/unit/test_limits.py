@@ -105,7 +105,7 @@ def test_settings_are_checked() -> None:
     ]
 
 
-def test_it_is_settled() -> None:
+def test_it_is_static() -> None:
     """It is asked once per job, not at every decision."""
     chain = Chain([Member("limits", Limits(Limits.Config()))])
-    assert chain.asks("admit", Stage.SETTLED) == ("limits",)
+    assert chain.asks("admit", Stage.STATIC) == ("limits",)

@@ -219,18 +219,18 @@ def test_batch_migrations_are_for_jobs_with_checkpoints() -> None:
         assert moved(Sed().rtsched_partition(snapshot.queued, cluster, snapshot, state)) == moves
 
 
-def test_settled_where_nothing_can_change_it() -> None:
+def test_static_where_nothing_can_change_it() -> None:
     """Rigid jobs without migrations want the fastest nodes, whoever runs where."""
     jobs, cluster = make_jobs(2, checkpoints=True), make_cluster(2)
     fixed = Sed(Sed.Config(migrate=False))
-    assert fixed.settled_hooks(jobs, cluster) == {"partition"}
-    assert Sed().settled_hooks(jobs, cluster) == set()
-    assert Sed().settled_hooks(make_jobs(2), cluster) == {"partition"}
-    assert fixed.settled_hooks(moldable(size=2, size_min=1), cluster) == set()
-    assert sed().settled_hooks(jobs, cluster) == set()
+    assert fixed.capabilities.static_hooks(jobs, cluster) == {"partition"}
+    assert Sed().capabilities.static_hooks(jobs, cluster) == set()
+    assert Sed().capabilities.static_hooks(make_jobs(2), cluster) == {"partition"}
+    assert fixed.capabilities.static_hooks(moldable(size=2, size_min=1), cluster) == set()
+    assert sed().capabilities.static_hooks(jobs, cluster) == set()
     chain = Chain([Member("sed", fixed)])
-    assert chain.asks("partition", Stage.OPEN) == ("sed",)
-    chain.settle(jobs, cluster)
-    assert chain.asks("partition", Stage.SETTLED) == ("sed",)
-    chain.settle(moldable(size=2, size_min=1), cluster)
-    assert chain.asks("partition", Stage.OPEN) == ("sed",)
+    assert chain.asks("partition", Stage.DYNAMIC) == ("sed",)
+    chain.mark_static(jobs, cluster)
+    assert chain.asks("partition", Stage.STATIC) == ("sed",)
+    chain.mark_static(moldable(size=2, size_min=1), cluster)
+    assert chain.asks("partition", Stage.DYNAMIC) == ("sed",)

@@ -1,0 +1,144 @@
+"""What a plug-in can do beside its hooks, declared as one typed value.
+
+    class Gentle:
+        capabilities = Capabilities(keeps_periodic=True)
+
+A field that does not exist, or holds a value of the wrong type, is a `TypeError` where the value is
+made; loading the plug-in turns it into an error that names the plug-in.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from rtsched.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from rtsched.kernels.hooks import CompiledHook
+    from rtsched.model.accounts import Accounts
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a plug-in declares in its attribute `capabilities`; the defaults hold where it does not.
+
+    The attribute belongs to the class, or to the instance where it depends on settings.
+
+    Attributes
+    ----------
+    keeps_periodic : bool
+        Planner: its plans leave the site's periodic work (`snapshot.periodic`) its time.
+    follows_dependencies : bool
+        Planner: its plans start a job after those that it depends on (`snapshot.edges`).
+    suspends_every : float or None
+        Planner: seconds between the instants at which its plans may suspend a job; None: never.
+    replay_only : str
+        Planner: why no live system can follow its plans, and which setting to change; empty: one
+        can.
+    shares_nodes : bool or None
+        Whether it chooses nodes for a machine whose nodes run several jobs at a time; None: for
+        either kind.
+    static_hooks : callable or None
+        `static_hooks(jobs, cluster)` returns the names of the hooks (`{"partition"}`) whose answers
+        on all these jobs depend on them and the cluster alone. A hook method that names no other
+        argument is static without it.
+    compiled_hooks : callable or None
+        `compiled_hooks(jobs, accounts, cluster, origin)` returns hooks in compiled form, by name;
+        see `rtsched.kernels.hooks`.
+
+    Raises
+    ------
+    TypeError
+        Naming the field that holds a value of the wrong type.
+    """
+
+    keeps_periodic: bool = False
+    follows_dependencies: bool = False
+    suspends_every: float | None = None
+    replay_only: str = ""
+    shares_nodes: bool | None = None
+    static_hooks: Callable[[Jobs, Cluster], Collection[str]] | None = None
+    compiled_hooks: (
+        Callable[[Jobs, Accounts, Cluster, float], Mapping[str, CompiledHook]] | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        """Refuse values of the wrong type."""
+        every = self.suspends_every
+        seconds = isinstance(every, Real) and not isinstance(every, bool) and every > 0
+        optional_bool = self.shares_nodes is None or isinstance(self.shares_nodes, bool)
+        right = {
+            "keeps_periodic": (isinstance(self.keeps_periodic, bool), "True or False"),
+            "follows_dependencies": (isinstance(self.follows_dependencies, bool), "True or False"),
+            "suspends_every": (every is None or seconds, "a number of seconds above 0 or None"),
+            "replay_only": (isinstance(self.replay_only, str), "text"),
+            "shares_nodes": (optional_bool, "True, False or None"),
+            "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
+            "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),
+        }
+        for field, (holds, kind) in right.items():
+            if not holds:
+                raise TypeError(
+                    f"Capabilities.{field} must be {kind}, not {getattr(self, field)!r}"
+                )
+
+
+REPLACED = {
+    "keeps_periodic": "keeps_periodic=True",
+    "follows_edges": "follows_dependencies=True",
+    "suspends_every": "suspends_every=...",
+    "only_replayed": 'replay_only="..."',
+    "shares_nodes": "shares_nodes=...",
+    "settled_hooks": "static_hooks=...",
+    "compiled_hooks": "compiled_hooks=...",
+}
+"""Attributes that plug-ins had in place of `Capabilities`, and what to write there."""
+
+
+def capabilities_of(name: str, plugin: object) -> Capabilities:
+    """Return what a plug-in declares.
+
+    Parameters
+    ----------
+    name : str
+        What errors call it.
+    plugin : object
+        An instance of it.
+
+    Raises
+    ------
+    PluginError
+        If `capabilities` is no `Capabilities`; if there is none, and the plug-in has one under
+        another name, or attributes that `Capabilities` replaced.
+    """
+    declared = getattr(plugin, "capabilities", None)
+    if isinstance(declared, Capabilities):
+        return declared
+    if declared is not None:
+        raise PluginError(
+            name, f"`capabilities` must be rtsched.api.Capabilities(...), not {declared!r}"
+        )
+    attributes = {each: inspect.getattr_static(plugin, each, None) for each in dir(plugin)}
+    misspelt = [each for each, value in attributes.items() if isinstance(value, Capabilities)]
+    if misspelt:
+        raise PluginError(name, f"`{misspelt[0]}` is not read; call it `capabilities`")
+    old = [each for each in REPLACED if each in attributes]
+    if old:
+        raise PluginError(
+            name,
+            f"{', '.join(f'`{each}`' for each in old)}: not read any more; write "
+            f"`capabilities = Capabilities({', '.join(REPLACED[each] for each in old)})` "
+            "with rtsched.api.Capabilities",
+        )
+    return Capabilities()
+
+
+def _optional_callable(value: Any) -> bool:
+    return value is None or callable(value)
