@@ -61,11 +61,11 @@ class Remote:
 
     def poll(self) -> Observation:
         """Return what a poll shows."""
-        return self._call("look")
+        return self._call("poll")
 
     def find_completions(self, *jobs: int, since: float = -math.inf) -> Completions:
         """Return how jobs ended, by the batch system's records."""
-        return self._call("ended", jobs, since)
+        return self._call("find_completions", jobs, since)
 
     def changes(self, *actions: Action) -> Sequence[Change]:
         """Return what actions come to."""
@@ -76,7 +76,7 @@ class Remote:
         return self._call("carry_out", changes)
 
     def apply(self, *actions: Action) -> Sequence[Done]:
-        """Look, and carry out what actions come to."""
+        """Poll, and carry out what actions come to."""
         self.poll()
         return self.carry_out(self.changes(*actions))
 
