@@ -297,7 +297,7 @@ def read_fields(data: bytes) -> None:
 def describe(fields: dict[int, int | str]) -> None:
     """Take in a submission on both systems."""
     SlurmTranslator().describe(fields, None, NOW)
-    SlurmTranslator().guarded(fields)
+    SlurmTranslator().protected(fields)
     CondorTranslator().describe(fields, None, NOW)
 
 

@@ -35,7 +35,7 @@ bool take_admission(std::string_view text, std::string &admission)
 }
 
 /* Keep a field; false: a job cannot have that. Tags that are not known are skipped. */
-bool take(const struct rtsched_field &field, Ruling &ruling, int64_t &verdict)
+bool take(const struct rtsched_field &field, SubmitReply &reply, int64_t &verdict)
 {
 	std::string_view text(field.text ? field.text : "", field.text ? field.length : 0);
 
@@ -45,10 +45,10 @@ bool take(const struct rtsched_field &field, Ruling &ruling, int64_t &verdict)
 		return field.type == RTSCHED_NUMBER &&
 		       (verdict == RTSCHED_ACCEPT || verdict == RTSCHED_REJECT);
 	case RTSCHED_TAG_MESSAGE:
-		ruling.message = plain(text);
+		reply.message = plain(text);
 		return field.type == RTSCHED_TEXT;
 	case RTSCHED_TAG_ADMIN_COMMENT:
-		return field.type == RTSCHED_TEXT && take_admission(text, ruling.admission);
+		return field.type == RTSCHED_TEXT && take_admission(text, reply.admission);
 	default:
 		return true;
 	}
@@ -56,29 +56,29 @@ bool take(const struct rtsched_field &field, Ruling &ruling, int64_t &verdict)
 
 } // namespace
 
-std::optional<Ruling> read_answer(const struct rtsched_answer &answer, std::string &wrong)
+std::optional<SubmitReply> read_answer(const struct rtsched_answer &answer, std::string &wrong)
 {
 	struct rtsched_cursor cursor = {answer.payload, answer.payload + answer.length};
 	struct rtsched_field field;
 	int64_t verdict = -1;
-	Ruling ruling;
+	SubmitReply reply;
 
 	wrong = "its answer makes no sense";
 	while (rtsched_next(&cursor, &field) == RTSCHED_FIELD)
-		if (!take(field, ruling, verdict))
+		if (!take(field, reply, verdict))
 			return {};
 	if (answer.kind != RTSCHED_KIND_ANSWER || verdict < 0) {
-		if (!ruling.message.empty())
-			wrong = ruling.message;
+		if (!reply.message.empty())
+			wrong = reply.message;
 		return {};
 	}
-	ruling.rejected = verdict == RTSCHED_REJECT;
-	if (ruling.rejected) {
-		ruling.admission.clear();
-		if (ruling.message.empty())
-			ruling.message = "rtsched: refused";
+	reply.rejected = verdict == RTSCHED_REJECT;
+	if (reply.rejected) {
+		reply.admission.clear();
+		if (reply.message.empty())
+			reply.message = "rtsched: refused";
 	}
-	return ruling;
+	return reply;
 }
 
 } // namespace rtsched

@@ -9,7 +9,7 @@
 
 namespace rtsched {
 
-struct Ruling {
+struct SubmitReply {
 	bool rejected = false;
 	std::string admission; /* for RtAdmission; empty: none */
 	std::string message;   /* what the user reads; empty: nothing */
@@ -19,7 +19,7 @@ inline constexpr const char *PARKED = "parked";
 inline constexpr const char *UNJUDGED = "unjudged";
 
 /* Read an answer; nothing if it makes no sense, and `wrong` says why. */
-std::optional<Ruling> read_answer(const struct rtsched_answer &answer, std::string &wrong);
+std::optional<SubmitReply> read_answer(const struct rtsched_answer &answer, std::string &wrong);
 
 } // namespace rtsched
 

@@ -21,38 +21,38 @@ constexpr int64_t CLUSTER_MS = 24 * 3600 * 1000;
 constexpr size_t CLUSTERS = 1024;
 
 struct Remembered {
-	Ruling ruling;
+	SubmitReply reply;
 	int64_t until; /* ms */
 };
 
 class Memory {
       public:
-	std::optional<Ruling> recall(const JobAd &job)
+	std::optional<SubmitReply> recall(const JobAd &job)
 	{
 		std::lock_guard<std::mutex> held(lock);
 		int64_t now = rtsched_now_ms();
 		auto cluster = job.whole ? clusters.find(job.cluster) : clusters.end();
 
 		if (cluster != clusters.end() && now < cluster->second.until)
-			return cluster->second.ruling;
+			return cluster->second.reply;
 		if (now < last.until && job.lines == lines)
-			return last.ruling;
+			return last.reply;
 		return {};
 	}
 
-	/* Keep a ruling; what nobody judged is asked about again soon. */
-	void keep(const JobAd &job, const Ruling &ruling, bool is_final)
+	/* Keep a reply; what nobody judged is asked about again soon. */
+	void keep(const JobAd &job, const SubmitReply &reply, bool is_final)
 	{
 		std::lock_guard<std::mutex> held(lock);
 		int64_t now = rtsched_now_ms();
 
 		lines = job.lines;
-		last = {ruling, now + JOB_MS};
+		last = {reply, now + JOB_MS};
 		if (!job.whole || job.cluster < 0)
 			return;
 		if (!clusters.contains(job.cluster))
 			order.push_back(job.cluster);
-		clusters[job.cluster] = {ruling, now + (is_final ? CLUSTER_MS : JOB_MS)};
+		clusters[job.cluster] = {reply, now + (is_final ? CLUSTER_MS : JOB_MS)};
 		if (order.size() > CLUSTERS) {
 			clusters.erase(order.front());
 			order.pop_front();
@@ -111,13 +111,13 @@ const Cause FAILED = {"the scheduler daemon could not judge it",
 		      ". If that goes on tell your administrators: its log says why"};
 
 /* What cannot be asked about now, and must not be refused, is parked. */
-Ruling in_the_queue()
+SubmitReply in_the_queue()
 {
 	return {false, PARKED, "rtsched: the job is judged in the queue, and does not start before; "
 			       "RtWhy then says what came of it"};
 }
 
-Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job, const Cause &cause)
+SubmitReply unjudged(const struct rtsched_settings &settings, const JobAd &job, const Cause &cause)
 {
 	/* A refusal would stop the factory, and nobody would be told. */
 	if (settings.on_failure == RTSCHED_FAIL_CLOSED && job.materialized)
@@ -135,7 +135,7 @@ Ruling unjudged(const struct rtsched_settings &settings, const JobAd &job, const
 	return {false, UNJUDGED, "rtsched: accepted without a promise: " + cause.what + cause.end};
 }
 
-Ruling too_long(const JobAd &job)
+SubmitReply too_long(const JobAd &job)
 {
 	return {!job.materialized, job.materialized ? PARKED : "",
 		"rtsched: the job's description is longer than 256 KiB: shorten its Rt attributes "
@@ -156,11 +156,11 @@ struct Request : rtsched_request {
 };
 
 /* Ask; nothing if nobody judged the job, and `cause` says why. */
-std::optional<Ruling> asked(const struct rtsched_settings &settings, Request &request,
+std::optional<SubmitReply> asked(const struct rtsched_settings &settings, Request &request,
 			    const Cause *&cause)
 {
 	struct rtsched_answer answer;
-	std::optional<Ruling> ruling;
+	std::optional<SubmitReply> reply;
 	std::string wrong;
 
 	cause = &SILENT;
@@ -168,37 +168,37 @@ std::optional<Ruling> asked(const struct rtsched_settings &settings, Request &re
 		return {};
 	cause = &FAILED;
 	try {
-		ruling = read_answer(answer, wrong);
+		reply = read_answer(answer, wrong);
 	} catch (...) {
 		free(answer.payload);
 		throw;
 	}
 	free(answer.payload);
-	if (!ruling)
+	if (!reply)
 		rtsched_filter_complain(&filter, wrong.c_str());
-	return ruling;
+	return reply;
 }
 
-Ruling ruled(const struct rtsched_settings &settings, const JobAd &job)
+SubmitReply ruled(const struct rtsched_settings &settings, const JobAd &job)
 {
 	Request request(job);
 	const Cause *cause;
 
 	if (request.too_long) {
-		Ruling ruling = too_long(job);
-		memory.keep(job, ruling, true);
-		return ruling;
+		SubmitReply reply = too_long(job);
+		memory.keep(job, reply, true);
+		return reply;
 	}
 	int64_t began = rtsched_now_ms();
-	std::optional<Ruling> ruling = asked(settings, request, cause);
+	std::optional<SubmitReply> reply = asked(settings, request, cause);
 	patience.spend(job.cluster, rtsched_now_ms() - began);
-	bool is_final = ruling.has_value();
-	if (!ruling)
-		ruling = unjudged(settings, job, *cause);
-	else if (ruling->rejected && job.materialized)
-		ruling = {false, PARKED, ruling->message};
-	memory.keep(job, *ruling, is_final);
-	return *ruling;
+	bool is_final = reply.has_value();
+	if (!reply)
+		reply = unjudged(settings, job, *cause);
+	else if (reply->rejected && job.materialized)
+		reply = {false, PARKED, reply->message};
+	memory.keep(job, *reply, is_final);
+	return *reply;
 }
 
 bool concerns_us(const struct rtsched_settings &settings, const JobAd &job)
@@ -213,7 +213,7 @@ bool concerns_us(const ClassAd &ad)
 	return concerns_us(rtsched_filter_settings(&filter), describe(ad));
 }
 
-std::optional<Ruling> judge(const ClassAd &ad)
+std::optional<SubmitReply> judge(const ClassAd &ad)
 {
 	const struct rtsched_settings settings = rtsched_filter_settings(&filter);
 	const JobAd job = describe(ad);
@@ -223,7 +223,7 @@ std::optional<Ruling> judge(const ClassAd &ad)
 	/* One promise per job: the first proc has its cluster's, the daemon judges each other one. */
 	if (job.apart && job.wishes)
 		return in_the_queue();
-	if (std::optional<Ruling> known = memory.recall(job))
+	if (std::optional<SubmitReply> known = memory.recall(job))
 		return known;
 	if (job.wishes && patience.is_over(job.cluster))
 		return in_the_queue();

@@ -19,7 +19,7 @@ bool concerns_us(const classad::ClassAd &ad);
  * a cluster that is judged as a whole. A job is judged while its RtVerdict is "open", as the
  * transform sets it: whatever calls later, in whatever program, asks nobody.
  */
-std::optional<Ruling> judge(const classad::ClassAd &ad);
+std::optional<SubmitReply> judge(const classad::ClassAd &ad);
 
 } // namespace rtsched
 

@@ -37,20 +37,20 @@ void say(const std::string &text, Value &result)
 /* Put one part of the verdict on a job into `result`; false: there is no such part. */
 bool judge_part(const char *part, const classad::ClassAd &job, Value &result)
 {
-	std::optional<rtsched::Ruling> ruling;
+	std::optional<rtsched::SubmitReply> reply;
 
 	result.SetUndefinedValue();
 	if (!strcasecmp(part, "wanted")) {
 		result.SetBooleanValue(rtsched::concerns_us(job));
 	} else if (!strcasecmp(part, "admission")) {
-		if ((ruling = rtsched::judge(job)))
-			say(ruling->admission, result);
+		if ((reply = rtsched::judge(job)))
+			say(reply->admission, result);
 	} else if (!strcasecmp(part, "message")) {
-		if ((ruling = rtsched::judge(job)))
-			say(ruling->message, result);
+		if ((reply = rtsched::judge(job)))
+			say(reply->message, result);
 	} else if (!strcasecmp(part, "verdict")) {
-		if ((ruling = rtsched::judge(job)))
-			say(ruling->rejected ? "reject" : "accept", result);
+		if ((reply = rtsched::judge(job)))
+			say(reply->rejected ? "reject" : "accept", result);
 	} else {
 		return false;
 	}

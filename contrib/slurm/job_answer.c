@@ -183,8 +183,8 @@ static void set(job_desc_msg_t *job, const struct rtsched_field *field)
 	}
 }
 
-enum rtsched_ruling rtsched_carry_out(const struct rtsched_answer *answer, job_desc_msg_t *job,
-				      char **message)
+enum rtsched_submit_reply rtsched_carry_out(const struct rtsched_answer *answer, job_desc_msg_t *job,
+					    char **message)
 {
 	struct rtsched_cursor cursor = {answer->payload, answer->payload + answer->length};
 	struct rtsched_field field;

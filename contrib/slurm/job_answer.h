@@ -5,7 +5,7 @@
 #include "../common/rtsched_client.h"
 #include "slurm_internal.h"
 
-enum rtsched_ruling {
+enum rtsched_submit_reply {
 	RTSCHED_ACCEPTED,
 	RTSCHED_REJECTED,
 	RTSCHED_UNUSABLE, /* it holds no verdict, or a value that a job cannot have */
@@ -17,8 +17,8 @@ enum rtsched_ruling {
  * The job is changed by all fields or, unless it is accepted, by none. `message` is NULL or a new
  * text for the user, from Slurm's allocator.
  */
-enum rtsched_ruling rtsched_carry_out(const struct rtsched_answer *answer, job_desc_msg_t *job,
-				      char **message);
+enum rtsched_submit_reply rtsched_carry_out(const struct rtsched_answer *answer, job_desc_msg_t *job,
+					    char **message);
 
 /* Return a new text from Slurm's allocator in which control characters are blanks. */
 char *rtsched_plain_text(const char *text, size_t length);

@@ -102,22 +102,22 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 /* Asking */
 
 /* Ask, and carry out the answer; RTSCHED_UNUSABLE and RTSCHED_SILENT: nobody judged it. */
-static enum rtsched_ruling judged(const struct rtsched_settings *set,
-				  struct rtsched_request *request, job_desc_msg_t *job,
+static enum rtsched_submit_reply judged(const struct rtsched_settings *set,
+					struct rtsched_request *request, job_desc_msg_t *job,
 				  char **err_msg)
 {
 	struct rtsched_answer answer;
-	enum rtsched_ruling ruling = RTSCHED_SILENT;
+	enum rtsched_submit_reply reply = RTSCHED_SILENT;
 	char *message = NULL;
 
 	if (rtsched_filter_ask(&filter, set, request, &answer) == RTSCHED_ANSWERED) {
-		ruling = rtsched_carry_out(&answer, job, &message);
-		if (ruling == RTSCHED_UNUSABLE) {
+		reply = rtsched_carry_out(&answer, job, &message);
+		if (reply == RTSCHED_UNUSABLE) {
 			if (message)
 				message[strcspn(message, "\n")] = 0;
 			rtsched_filter_complain(&filter,
 						message ? message : "its answer makes no sense");
-		} else if (ruling == RTSCHED_REJECTED) {
+		} else if (reply == RTSCHED_REJECTED) {
 			tell(err_msg, message ? message : "rtsched: refused");
 		} else if (message && job) {
 			/* Of a change that is accepted nothing is said: scontrol would call it an
@@ -127,19 +127,19 @@ static enum rtsched_ruling judged(const struct rtsched_settings *set,
 	}
 	slurm_xfree((void **)&message);
 	free(answer.payload);
-	return ruling;
+	return reply;
 }
 
-static bool is_judged(enum rtsched_ruling ruling)
+static bool is_judged(enum rtsched_submit_reply reply)
 {
-	return ruling == RTSCHED_ACCEPTED || ruling == RTSCHED_REJECTED;
+	return reply == RTSCHED_ACCEPTED || reply == RTSCHED_REJECTED;
 }
 
 /* Tell why nobody judged it, between what is said before and after that. */
-static void tell_cause(char **err_msg, enum rtsched_ruling ruling, const char *before,
+static void tell_cause(char **err_msg, enum rtsched_submit_reply reply, const char *before,
 		       const char *after)
 {
-	bool silent = ruling == RTSCHED_SILENT;
+	bool silent = reply == RTSCHED_SILENT;
 	char text[1024];
 
 	snprintf(text, sizeof(text), "rtsched: %sthe scheduler daemon %s%s%s", before,
@@ -163,13 +163,13 @@ static bool wants_promise(const job_desc_msg_t *job)
 	       rtsched_has_word(job->comment) || rtsched_has_word(job->extra);
 }
 
-static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_ruling ruling,
+static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_submit_reply reply,
 			   job_desc_msg_t *job, char **err_msg)
 {
 	if (set->on_failure == RTSCHED_FAIL_CLOSED) {
 		if (!wants_promise(job))
 			return SLURM_SUCCESS;
-		tell_cause(err_msg, ruling, "",
+		tell_cause(err_msg, reply, "",
 			   ", so no deadline can be promised now: submit again later, or without a "
 			   "deadline");
 		return ESLURM_ACCESS_DENIED;
@@ -180,12 +180,12 @@ static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_ruli
 		if (wants_promise(job))
 			job->shared = JOB_SHARED_NONE; /* whole nodes: later it cannot be set */
 		rtsched_set_text(&job->admin_comment, PARKED);
-		tell_cause(err_msg, ruling, "", "; the job is held until it has been judged");
+		tell_cause(err_msg, reply, "", "; the job is held until it has been judged");
 		return SLURM_SUCCESS;
 	}
 	rtsched_set_text(&job->admin_comment, UNJUDGED);
 	if (wants_promise(job))
-		tell_cause(err_msg, ruling, "accepted without a promise: ", "");
+		tell_cause(err_msg, reply, "accepted without a promise: ", "");
 	return SLURM_SUCCESS;
 }
 
@@ -193,7 +193,7 @@ int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 {
 	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};
-	enum rtsched_ruling ruling;
+	enum rtsched_submit_reply reply;
 
 	if (forged(&set, job, uid, err_msg))
 		return ESLURM_ACCESS_DENIED;
@@ -206,18 +206,18 @@ int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 		rtsched_request_free(&request);
 		return refuse_too_long(err_msg);
 	}
-	ruling = judged(&set, &request, job, err_msg);
+	reply = judged(&set, &request, job, err_msg);
 	rtsched_request_free(&request);
-	if (!is_judged(ruling))
-		return submit_unjudged(&set, ruling, job, err_msg);
-	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
+	if (!is_judged(reply))
+		return submit_unjudged(&set, reply, job, err_msg);
+	return reply == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
 }
 
 /* Modify */
 
 /* Nobody can say what a change would break: what the daemon promised stays as it is, and all other
  * jobs belong to their users. */
-static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_ruling ruling,
+static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_submit_reply reply,
 			   const job_desc_msg_t *job, uint32_t uid, char **err_msg)
 {
 	const uint32_t users[2] = {uid, job->user_id};
@@ -230,12 +230,12 @@ static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_ruli
 	case RTSCHED_NOT_PROMISED:
 		return SLURM_SUCCESS;
 	case RTSCHED_PROMISED:
-		tell_cause(err_msg, ruling, "",
+		tell_cause(err_msg, reply, "",
 			   ", and this job was promised a deadline: it cannot be changed until the "
 			   "daemon is back. Try again later");
 		break;
 	case RTSCHED_PERHAPS_PROMISED:
-		tell_cause(err_msg, ruling, "",
+		tell_cause(err_msg, reply, "",
 			   ", and this job may be one that it has just promised a deadline: it "
 			   "cannot be changed until the daemon is back. Try again later");
 		break;
@@ -244,7 +244,7 @@ static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_ruli
 			 ", and which jobs it promised a deadline is not known here (%s: %s), so no "
 			 "job can be changed until the daemon is back. Try again later",
 			 set->promised_jobs, why);
-		tell_cause(err_msg, ruling, "", after);
+		tell_cause(err_msg, reply, "", after);
 		break;
 	}
 	return ESLURM_ACCESS_DENIED;
@@ -254,7 +254,7 @@ int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, cha
 {
 	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};
-	enum rtsched_ruling ruling = RTSCHED_ACCEPTED;
+	enum rtsched_submit_reply reply = RTSCHED_ACCEPTED;
 	bool too_long;
 
 	(void)record; /* its layout is not public */
@@ -263,12 +263,12 @@ int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, cha
 	if (forged(&set, job, uid, err_msg))
 		return ESLURM_ACCESS_DENIED;
 	if (rtsched_describe_modify(job, uid, &request) && !request.too_long)
-		ruling = judged(&set, &request, NULL, err_msg);
+		reply = judged(&set, &request, NULL, err_msg);
 	too_long = request.too_long;
 	rtsched_request_free(&request);
 	if (too_long)
 		return refuse_too_long(err_msg);
-	if (!is_judged(ruling))
-		return modify_unjudged(&set, ruling, job, uid, err_msg);
-	return ruling == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
+	if (!is_judged(reply))
+		return modify_unjudged(&set, reply, job, uid, err_msg);
+	return reply == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
 }

@@ -341,5 +341,5 @@ class Translator(Protocol):
     def asking(self, deadline: float) -> str:
         """Return how a user asks for a deadline, such as `--deadline=2026-01-01T12:00:00`."""
 
-    def guarded(self, fields: Mapping[int, str | int]) -> str:
+    def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised property a request to change a job would change; empty: none."""

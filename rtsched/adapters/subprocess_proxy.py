@@ -137,7 +137,7 @@ def main() -> None:
         try:
             made = pickle.loads(make)()  # noqa: S301 - from our own other half
         except Exception as error:
-            line.send((None, _said(error)))
+            line.send((None, _message(error)))
             return
         line.send((None, ""))
         while True:
@@ -145,7 +145,7 @@ def main() -> None:
             try:
                 answer = getattr(made, method)(*arguments), ""
             except Exception as error:
-                answer = None, _said(error)
+                answer = None, _message(error)
             line.send(answer)
 
 
@@ -156,6 +156,6 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return an error as a sentence."""
     return str(error) if isinstance(error, AdapterError) else f"{type(error).__name__}: {error}"

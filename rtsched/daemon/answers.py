@@ -135,7 +135,7 @@ class Answers:
             if judged.changed:
                 await daemon.admit(judged.site, judged.changed)
                 tokens = [record.token for record in judged.changed if record.standing in OPEN]
-                client.if_unheard(partial(daemon.withdraw, tokens))
+                client.if_unread(partial(daemon.withdraw, tokens))
         finally:
             daemon.site_lock.release()
         return judged, reply
@@ -177,7 +177,7 @@ class Answers:
     def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
         job = job_id(fields)
         record = self.daemon.site.records.get(job)
-        what = self.daemon.translator.guarded(fields)
+        what = self.daemon.translator.protected(fields)
         if record is None or not what or self._may_change(fields):
             return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = self.daemon.translator.name_of(job)

@@ -68,7 +68,7 @@ PARTS = ("look", "settle", "reserve", "steer", "apply")
 SOON = 0.05
 """Seconds between two cycles at the least."""
 
-UNHEARD = "the submit filter did not wait for the answer"
+UNREAD = "the submit filter did not wait for the answer"
 """Why a promise or an offer lapsed that nobody was told of."""
 
 SAVED = 30.0
@@ -175,11 +175,11 @@ class Daemon:
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self.site_lock, self.last_attempt = asyncio.Lock(), False
         self._withdrawing = set[asyncio.Task[None]]()
-        self._untold = joined([])
+        self._unreported = joined([])
         self._unwritten: tuple[Record, ...] = ()
-        self._unsaid = self._damage = ""
-        self._unplanned: tuple[str, ...] = ()
-        self._to_tell: dict[int, str] = {}
+        self._write_problem = self._damage = ""
+        self._planning_problems: tuple[str, ...] = ()
+        self._pending_notices: dict[int, str] = {}
         self.reloader = ConfigReloader(self._reread, self._follow)
         self.signalled = False
         self._saved = -float("inf")
@@ -214,7 +214,7 @@ class Daemon:
                 return
             closed = [
                 msgspec.structs.replace(
-                    r, standing="lapsed", why=UNHEARD, changed_at=now, expires=math.inf
+                    r, standing="lapsed", why=UNREAD, changed_at=now, expires=math.inf
                 )
                 for r in gone
             ]
@@ -227,7 +227,7 @@ class Daemon:
         await asyncio.to_thread(
             self.store.commit, records, new.plan, new.version, new.cluster.nodes, site.unused
         )
-        self._unwritten, self._unsaid = (), ""
+        self._unwritten, self._write_problem = (), ""
         self.site = site
         for record in changed:
             self.metrics.changed(record)
@@ -243,7 +243,7 @@ class Daemon:
             await self._adopt(site, changed)
         except StoreError as error:
             self._unwritten = (*self._unwritten, *changed)
-            self.site, self._unsaid = site, str(error)
+            self.site, self._write_problem = site, str(error)
             log.error("promises_not_written", error=str(error), records=len(self._unwritten))
 
     # --- cycles --------------------------------------------------------------------------------
@@ -257,13 +257,13 @@ class Daemon:
         settled = await self._settle(observation)
         await self._list_promised()
         at.append(time.perf_counter())
-        self._untold = joined([self._untold, settled.events])
-        self._planned(settled.problems)
+        self._unreported = joined([self._unreported, settled.events])
+        self._report_planning(settled.problems)
         first = await self._keep(settled.actions)
         at.append(time.perf_counter())
         rules = self._rules(self.policy)
-        result = await asyncio.to_thread(steered, settled.site, self._untold, rules)
-        self._untold = joined([])
+        result = await asyncio.to_thread(steered, settled.site, self._unreported, rules)
+        self._unreported = joined([])
         async with self.site_lock:
             snapshot = replace(self.site.snapshot, states=dict(result.states))
             self.site = replace(self.site, snapshot=snapshot)
@@ -279,14 +279,14 @@ class Daemon:
             lines = await asyncio.to_thread(lines_of, self.site)
             self.promised.update(lines, self.site)  # not in the thread: it has what came meanwhile
 
-    def _planned(self, problems: tuple[str, ...]) -> None:
+    def _report_planning(self, problems: tuple[str, ...]) -> None:
         """Report what the planner could not do in a cycle; a problem that lasts is logged once."""
         if problems:
             self.metrics.planning_failed()
         for problem in problems:
-            if problem not in self._unplanned:
+            if problem not in self._planning_problems:
                 log.error("planning_failed", problem=problem)
-        self._unplanned = problems
+        self._planning_problems = problems
 
     def reload(self) -> None:
         """Begin to take in a changed site.toml."""
@@ -313,8 +313,8 @@ class Daemon:
         log.debug("cycle_done", **dict(parts))
         status.last_cycle_s, status.problem = seconds, ""
         listing = self.promised.problem if self.promised is not None else ""
-        own = [problem for problem in (self._damage, self._unsaid, listing) if problem]
-        status.problems = (*own, *self._unplanned, *observation.problems)
+        own = [problem for problem in (self._damage, self._write_problem, listing) if problem]
+        status.problems = (*own, *self._planning_problems, *observation.problems)
         self.metrics.cycle_done(seconds, self.site)
 
     def _rules(self, policy: Policy) -> Rules:
@@ -350,8 +350,8 @@ class Daemon:
             try:
                 await self._adopt(settled.site, settled.changed)
             except StoreError as error:
-                self._unsaid = str(error)
-                log.error("held_jobs_not_promised", error=self._unsaid)
+                self._write_problem = str(error)
+                log.error("held_jobs_not_promised", error=self._write_problem)
                 settled = await self._settled(observation, 0)
             else:
                 self._note(settled)
@@ -384,19 +384,21 @@ class Daemon:
 
     async def _keep(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Have done what the promises ask for; whom it could not tell is told the next time."""
-        changes, dones = await self._apply(self._with_tells(actions))
+        changes, dones = await self._apply(self._with_notices(actions))
         again = {d.change.job for d in dones if d.change.kind == "tell" and d.outcome == "failed"}
-        self._to_tell = {job: text for job, text in self._to_tell.items() if job in again}
+        self._pending_notices = {
+            job: text for job, text in self._pending_notices.items() if job in again
+        }
         return changes
 
-    def _with_tells(self, actions: Sequence[Action]) -> list[Action]:
+    def _with_notices(self, actions: Sequence[Action]) -> list[Action]:
         """Return the actions, with what users could not be told before."""
         others = [action for action in actions if not isinstance(action, Tell)]
         for action in actions:
             if isinstance(action, Tell):
-                self._to_tell |= dict(zip(action.job.tolist(), action.text, strict=True))
-        if self._to_tell:
-            jobs, texts = zip(*self._to_tell.items(), strict=True)
+                self._pending_notices |= dict(zip(action.job.tolist(), action.text, strict=True))
+        if self._pending_notices:
+            jobs, texts = zip(*self._pending_notices.items(), strict=True)
             others.append(Tell(np.array(jobs, np.int64), texts))
         return others
 

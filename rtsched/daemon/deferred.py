@@ -79,19 +79,19 @@ class DeferredAdmission:
         The plug-ins.
     wording : Wording
         The batch system's.
-    most : int
+    max_promises : int
         Promises that one user may have at a time; 0: any number.
     everything : bool
         Whether all jobs with a deadline are judged, deferred or not: a dry-run.
-    unused : int
+    max_unused : int
         Promises in an hour that came to nothing after which a user waits for more; 0: any number.
     """
 
     chains: Chains
     wording: messages.Wording
-    most: int = 0
+    max_promises: int = 0
     everything: bool = False
-    unused: int = 0
+    max_unused: int = 0
 
     def judge(self, site: Site, now: float, most: int = AT_A_TIME) -> DeferredResult:
         """Judge the first `most` jobs that are deferred, in order of (submit, id)."""
@@ -150,12 +150,13 @@ class DeferredAdmission:
             return self._declined(site, row, uid, judgement, text, now)
         if verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
             return self._passed(site, row, uid, judgement, now)
-        if self.most and len(site.of_user(uid, "provisional", "firm")) >= self.most:
-            text = messages.too_many(self.most)
+        if self.max_promises and len(site.of_user(uid, "provisional", "firm")) >= self.max_promises:
+            text = messages.too_many(self.max_promises)
             return self._declined(site, row, uid, judgement, text, now)
         unused = site.unused_by(uid, now, *UNUSED)
-        if self.unused and len(unused) >= self.unused:
-            return _waits_for_more(site, row.id, len(unused), unused[-self.unused] + HOUR, now)
+        if self.max_unused and len(unused) >= self.max_unused:
+            until = unused[-self.max_unused] + HOUR
+            return _waits_for_more(site, row.id, len(unused), until, now)
         return self._promised(site, row, uid, judgement, now)
 
     def _declined(

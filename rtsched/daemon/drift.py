@@ -52,7 +52,7 @@ def changed_by_users(
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, asked),
         "it asks for larger nodes than it was promised": _grown(seen, asked),
-        "it was moved to another QOS": _moved(seen, asked, "qos") & _said(asked, "qos"),
+        "it was moved to another QOS": _moved(seen, asked, "qos") & _named_by_user(asked, "qos"),
         "it asks for more nodes than it was promised": fixed & (seen.size > asked.size),
         "it asks for more time than it was promised": fixed
         & ~_follows(asked)  # there it cannot be changed, and contains a margin that can
@@ -118,7 +118,7 @@ def with_present(asked: Jobs, observation: Observation) -> Jobs:
     return asked.replace(size_max=np.where(fewer, most, asked.size_max).astype(np.int32))
 
 
-def _said(asked: Jobs, name: str) -> NDArray[np.bool_]:
+def _named_by_user(asked: Jobs, name: str) -> NDArray[np.bool_]:
     """Return which jobs named one when they were submitted; else the batch system chose it."""
     return np.array([bool(text) for text in asked.texts(name)], np.bool_)
 

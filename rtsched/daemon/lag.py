@@ -22,7 +22,7 @@ EVERY = 0.02
 LONG = 0.05
 """Seconds from which on a delay is said in the log: a submit filter waits no longer in all."""
 
-TELLING = 1.0
+LOG_EVERY = 1.0
 """Seconds between two log lines."""
 
 WINDOW = 60.0
@@ -44,7 +44,7 @@ class LoopLag:
         self._seen, self._every = seen, every
         self._timer: asyncio.TimerHandle | None = None
         self._due = self._since = 0.0
-        self._told = -TELLING
+        self._last_logged = -LOG_EVERY
         self._blocked = 0
         self._longest = [0.0, 0.0]
 
@@ -72,8 +72,8 @@ class LoopLag:
         self._seen(lag)
         if lag >= LONG:
             self._blocked += 1
-            if now >= self._told + TELLING:
-                self._told = now
+            if now >= self._last_logged + LOG_EVERY:
+                self._last_logged = now
                 log.warning("loop_blocked", seconds=round(lag, 3), times=self._blocked)
         self._due = now + self._every
         self._timer = loop.call_at(self._due, self._tick, loop)

@@ -338,7 +338,7 @@ class Reader:
         if age > daemon.policy.live.daemon.stale or self.site.facts is None:
             raise RtschedError(f"the batch system was last seen {age:.0f} s ago; ask again later")
         wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
-        fields = daemon.translator.fields_of(_asked(question, self.uid, wanted))
+        fields = daemon.translator.fields_of(_as_question(question, self.uid, wanted))
         submission = daemon.translator.describe(fields, self.site.facts, now)
         if submission.problem:
             raise RtschedError(submission.problem)
@@ -374,7 +374,7 @@ class Reader:
         return tuple(self._nodes[row] for row in rows)
 
 
-def _asked(q: reports.Feasible, uid: int, deadline: float) -> Question:
+def _as_question(q: reports.Feasible, uid: int, deadline: float) -> Question:
     """Return a question as the translator takes it."""
     load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
     return Question(

@@ -75,16 +75,16 @@ def reconcile(
     failed = observation.completions.take(
         np.isin(observation.completions.job, list(shown.restartable & records.keys()))
     )
-    after = _seen(site, observation, names, records, asked, now, failed.job)
+    after = _with_observation(site, observation, names, records, asked, now, failed.job)
     over = {r.token for r in new if r.standing == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
-    tells, untold = _notices(site, observation, new, wording, now)
+    tells, unnotified = _notices(site, observation, new, wording, now)
     changed_records = (*lost, *new)
     events = _events(site, observation, failed.job)
-    return Reconciled(replace(after, untold=untold), changed_records, events, tells, failed)
+    return Reconciled(replace(after, unnotified=unnotified), changed_records, events, tells, failed)
 
 
 def _renumbered(site: Site, observation: Observation, now: float) -> list[Record]:
@@ -132,20 +132,20 @@ def _notices(
 ) -> tuple[tuple[Action, ...], Mapping[str, Record]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
-    untold = {token: r for token, r in site.untold.items() if now < r.expires}
+    unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}
     rows = zip(
         observation.marks.texts("token"),
         observation.marks.job.tolist(),
         observation.marks.uid.tolist(),
         strict=True,
     )
-    for token, job, uid in rows if untold else ():
-        if token in untold and untold[token].uid == uid:
-            del untold[token]
+    for token, job, uid in rows if unnotified else ():
+        if token in unnotified and unnotified[token].uid == uid:
+            del unnotified[token]
             texts[job] = messages.broken(wording)
     if not texts:
-        return (), untold
-    return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), untold
+        return (), unnotified
+    return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), unnotified
 
 
 def _recognised(site: Site, observation: Observation) -> dict[int, int]:
@@ -289,7 +289,7 @@ def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Rec
     return asked.replace(id=ids).take(kept)
 
 
-def _seen(
+def _with_observation(
     site: Site,
     observation: Observation,
     names: Mapping[int, int],
@@ -343,7 +343,7 @@ def _seen(
         facts=observation.facts,
         numbers={own: job for own, job in site.numbers.items() if own in records},
         seen=observation.time,
-        newest=max(site.newest, *(ids.max(initial=0) for ids in _shown(observation))),
+        newest=max(site.newest, *(ids.max(initial=0) for ids in _shown_jobs(observation))),
         declined=_still_there(site.declined, observation),
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
@@ -373,7 +373,7 @@ def _still_there(declined: Mapping[int, str], observation: Observation) -> Mappi
     return {job: text for job, text in declined.items() if job in there}
 
 
-def _shown(observation: Observation) -> tuple[NDArray[np.int64], ...]:
+def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:
     return observation.queued.id, observation.running.id, observation.completions.job
 
 

@@ -115,7 +115,7 @@ def replan(
 
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
     """Return the site with a better plan, if the planner knows one."""
-    better = _judged(snapshot, planner, snapshot.queued.take([])).plan
+    better = _verdicts(snapshot, planner, snapshot.queued.take([])).plan
     return site if better is None else with_plan(site, better)
 
 
@@ -185,7 +185,7 @@ def _whole(site: Site, snapshot: Snapshot, planner: Chain) -> Site | None:
     none = snapshot.queued.take([])
     fixed, due = with_imminent_started(snapshot, site.leeway)
     for each, first in ((fixed, due), (snapshot, Schedule.empty()))[not len(due) :]:
-        plan = _judged(each, planner, none).plan
+        plan = _verdicts(each, planner, none).plan
         if plan is None:
             continue
         whole = replace(snapshot, plan=Schedule.joined([first, plan]))
@@ -321,7 +321,7 @@ def _anew(
     """
     if not len(lost):
         return snapshot.plan, lost
-    rest, rows = _without(snapshot, lost), _asked(site, lost)
+    rest, rows = _without(snapshot, lost), _requested(site, lost)
     fixed, due = with_imminent_started(rest, site.leeway)
     found = _placed(fixed, planner, rows, due)
     if len(found[1]) and len(due):
@@ -355,7 +355,7 @@ def _later(
     if not len(left):
         return moved, left
     rest = replace(_without(snapshot, left), plan=moved)
-    return _placed(rest, planner, _asked(site, left), Schedule.empty())
+    return _placed(rest, planner, _requested(site, left), Schedule.empty())
 
 
 def planned_from(
@@ -372,7 +372,7 @@ def planned_from(
     """
     fixed, due = with_imminent_started(snapshot, site.leeway)
     fixed, first = with_started(fixed, fixed.plan.entries.start < begin)
-    rows = _asked(site, np.array([job], np.int64))
+    rows = _requested(site, np.array([job], np.int64))
     rows = rows.replace(begin=np.maximum(rows.begin, begin))
     stays = Schedule.joined([due, first])
     plan, failed = _placed(replace(fixed, now=begin), planner, rows, stays)
@@ -383,13 +383,13 @@ def _placed(
     snapshot: Snapshot, planner: Chain, rows: Jobs, due: Schedule
 ) -> tuple[Schedule, NDArray[np.int64]]:
     """Return a plan in which jobs have a place, the entries `due` among them, and who has none."""
-    again = _judged(snapshot, planner, rows)
+    again = _verdicts(snapshot, planner, rows)
     plan = again.plan if again.plan is not None else snapshot.plan
     left = np.sort(rows.id[again.code != Verdict.ADMIT])
     return Schedule.joined([due, plan]), left
 
 
-def _judged(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
+def _verdicts(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
     """Return the planner's verdicts.
 
     Raises
@@ -443,7 +443,7 @@ def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:
     )
 
 
-def _asked(site: Site, lost: NDArray[np.int64]) -> Jobs:
+def _requested(site: Site, lost: NDArray[np.int64]) -> Jobs:
     """Return what the jobs asked for, with the deadlines that they were promised."""
     rows = site.asked.take(np.isin(site.asked.id, lost))
     deadline = [site.records[job].deadline for job in rows.id.tolist()]
@@ -487,7 +487,7 @@ def _broken(
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Replanned(site)
-    told, changed, untold = [], [], dict(site.untold)
+    told, changed, unnotified = [], [], dict(site.unnotified)
     for job in failed.tolist():
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
@@ -496,14 +496,14 @@ def _broken(
         if record.standing == "firm":
             told.append(job)
         elif record.standing == "provisional":
-            untold[record.token] = record
+            unnotified[record.token] = record
     records = {job: r for job, r in site.records.items() if job not in set(failed.tolist())}
     asked = site.asked.take(~np.isin(site.asked.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued
     queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
     snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
-    after = replace(site, snapshot=snapshot, records=records, asked=asked, untold=untold)
+    after = replace(site, snapshot=snapshot, records=records, asked=asked, unnotified=unnotified)
     texts = (messages.broken(wording),) * len(told)
     actions = (Tell(np.array(told, np.int64), texts),) if told else ()
     return Replanned(after, tuple(changed), actions)

@@ -41,19 +41,19 @@ class RestartPolicy:
     ----------
     exit_codes : frozenset of int
         With which they failed.
-    most : int
+    max_restarts : int
         How often the batch system may have started one again.
     """
 
     exit_codes: frozenset[int] = frozenset()
-    most: int = 1
+    max_restarts: int = 1
 
     def may_begin(self, completions: Completions, row: int, deadline: float) -> bool:
         """Return whether a row of `completions` may; `deadline` in seconds since the epoch."""
         return bool(
             int(completions.exit_code[row]) in self.exit_codes
             and completions.requeues[row]
-            and completions.restarts[row] < self.most
+            and completions.restarts[row] < self.max_restarts
             and completions.end[row] <= deadline
         )
 

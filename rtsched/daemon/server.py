@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 _CREDENTIALS = struct.Struct("3i")
 BACKLOG = 1024
-TELLING = 1.0
+LOG_EVERY = 1.0
 """Seconds between two log lines about refused messages."""
 
 
@@ -63,7 +63,7 @@ class Client(Protocol):
     def waits(self) -> bool:
         """Return whether the client still waits for the answer."""
 
-    def if_unheard(self, undo: Callable[[], None]) -> None:
+    def if_unread(self, undo: Callable[[], None]) -> None:
         """Have `undo` called if it turns out that the client did not read the answer."""
 
 
@@ -80,7 +80,7 @@ class SocketServer:
         From kind, payload and the client to the answer's bytes; must not block for long.
     uids : collection of int, optional
         Who may ask; None: everybody.
-    most : int
+    max_connections : int
         Connections of one user at a time; root and `uids` may have any number.
     idle : float
         Seconds for which a connection may keep us waiting.
@@ -93,15 +93,15 @@ class SocketServer:
         handler: Handler,
         *,
         uids: Collection[int] | None = None,
-        most: int = 8,
+        max_connections: int = 8,
         idle: float = 5.0,
     ) -> None:
         self.path, self.kinds, self.handler = path, frozenset(kinds), handler
-        self.uids, self.most, self.idle = uids, most, idle
+        self.uids, self.max_connections, self.idle = uids, max_connections, idle
         self.open: Counter[int] = Counter()
         self.answering = set[asyncio.Task[None]]()
         self.refused = 0
-        self._told = -TELLING
+        self._last_logged = -LOG_EVERY
         self._server: asyncio.Server | None = None
 
     async def listen(self, group: str | None = None) -> None:
@@ -121,14 +121,14 @@ class SocketServer:
             self._server = await loop.create_unix_server(
                 lambda: _Connection(self), str(self.path), backlog=BACKLOG
             )
-            self._let_in(group)
+            self._set_permissions(group)
         except OSError as error:
             raise AdapterError(
                 f"{self.path}: cannot listen: {error.strerror}; the directory must exist and "
                 "belong to the daemon's user"
             ) from error
 
-    def _let_in(self, group: str | None) -> None:
+    def _set_permissions(self, group: str | None) -> None:
         mode = 0o666
         if group is not None:
             try:
@@ -154,8 +154,8 @@ class SocketServer:
         """Count a message that is not answered; a flood of them is no flood of log lines."""
         self.refused += 1
         now = time.monotonic()
-        if now - self._told >= TELLING:
-            self._told = now
+        if now - self._last_logged >= LOG_EVERY:
+            self._last_logged = now
             log.warning(
                 "message_refused", path=self.path.name, uid=uid, why=why, refused=self.refused
             )
@@ -164,7 +164,7 @@ class SocketServer:
         """Return whether a user may ask, and has not too many connections open."""
         if self.uids is not None:
             return uid in self.uids
-        return uid == 0 or self.open[uid] < self.most
+        return uid == 0 or self.open[uid] < self.max_connections
 
 
 class _Connection(asyncio.Protocol):
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
             return
         if self.transport.is_closing():
-            self._unheard()
+            self._answer_unread()
             return
         self.written = True
         self.transport.write(answer)
@@ -255,11 +255,11 @@ class _Connection(asyncio.Protocol):
         waits.register(self.transport.get_extra_info("socket"), 0)  # hang-ups are always told
         return not waits.poll(0)
 
-    def if_unheard(self, undo: Callable[[], None]) -> None:
+    def if_unread(self, undo: Callable[[], None]) -> None:
         """Have `undo` called if it turns out that the client did not read the answer."""
         self.undo = undo
 
-    def _unheard(self) -> None:
+    def _answer_unread(self) -> None:
         undo, self.undo = self.undo, None
         if undo is not None:
             undo()
@@ -273,7 +273,7 @@ class _Connection(asyncio.Protocol):
             if not self.server.open[self.uid]:
                 del self.server.open[self.uid]
         if exc is not None and self.written:
-            self._unheard()
+            self._answer_unread()
 
 
 def _answers(path: Path) -> bool:

@@ -15,8 +15,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
 from rtsched.daemon.records import OPEN
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.schedule import Promises, Schedule
-from rtsched.model.schedule import Standing as Ledgered
+from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Site:
     unused : mapping of (int, str) to tuple of float
         By uid and standing, when offers and admissions lapsed that users did not take, seconds
         since the epoch.
-    untold : mapping of str to Record
+    unnotified : mapping of str to Record
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     leeway : float
         As in `Observation`.
@@ -94,7 +93,7 @@ class Site:
     declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
-    untold: Mapping[str, Record] = field(default_factory=dict)
+    unnotified: Mapping[str, Record] = field(default_factory=dict)
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
     delayed: bool = False
@@ -184,7 +183,7 @@ def in_order(jobs: Jobs) -> Jobs:
 def promises_of(records: Iterable[Record]) -> Promises:
     """Return the ledger that open records make, in order of their job ids."""
     rows = sorted((r for r in records if r.standing in OPEN), key=lambda record: record.id)
-    firm = [Ledgered.FIRM if r.standing == "firm" else Ledgered.PROVISIONAL for r in rows]
+    firm = [Commitment.FIRM if r.standing == "firm" else Commitment.PROVISIONAL for r in rows]
     return Promises.build(
         len(rows),
         job=[r.id for r in rows] or None,

@@ -2,7 +2,7 @@
 
 Where a site has backup controllers, a daemon runs on each of their hosts, over one database in a
 directory that they share, as the controllers share StateSaveLocation. The daemon beside the
-controller that has control is *active*: it holds a `Claim` on the database. The others are on
+controller that has control is *active*: it holds a `WriterEpoch` on the database. The others are on
 *standby*. A daemon on standby asks its own controller whether it has control, when the active
 daemon falls silent or says that its controller has none, and when the submit filter asks; if it
 has, the daemon takes the database over. The one that held it finds out at its next write at the
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rtsched.adapters.slurm.control import Control
-    from rtsched.daemon.claim import Claim
     from rtsched.daemon.server import Client, Handler
     from rtsched.daemon.store import Store
+    from rtsched.daemon.writer_epoch import WriterEpoch
 
 log = structlog.get_logger(__name__)
 
@@ -208,10 +208,10 @@ class Standby:
             await _either(self._asked, stop, LATER if long else SOON)
         return False
 
-    async def watch(self, store: Store, claim: Claim) -> None:
+    async def watch(self, store: Store, writer: WriterEpoch) -> None:
         """Return when the daemon of another host has taken the database over."""
         control, asking = "in control", asyncio.create_task(self._control())
-        while not claim.lost_to:
+        while not writer.lost_to:
             if asking.done():  # one that does not answer must not keep us from looking at the claim
                 control, asking = asking.result(), asyncio.create_task(self._control())
             await asyncio.to_thread(self.heartbeats.write, "active", control)
@@ -219,10 +219,10 @@ class Standby:
             with suppress(StoreError):
                 await asyncio.to_thread(store.confirm)
             for _ in range(round(BEAT / GLANCE)):
-                if not claim.lost_to:
+                if not writer.lost_to:
                     await asyncio.sleep(GLANCE)
         asking.cancel()
-        log.warning("superseded", by=claim.lost_to, epoch=claim.epoch)
+        log.warning("superseded", by=writer.lost_to, epoch=writer.epoch)
 
     async def _control(self) -> str:
         try:

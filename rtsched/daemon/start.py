@@ -23,7 +23,6 @@ from rtsched.core.chain import Chain
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, Policy, rules_of, wording_of
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.claim import Claim
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.notify import notify, watched
@@ -35,6 +34,7 @@ from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
 from rtsched.daemon.store import Store
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.worker import Worker
+from rtsched.daemon.writer_epoch import WriterEpoch
 from rtsched.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -264,9 +264,9 @@ async def _serve_in_turn(
             loop.add_signal_handler(signal.SIGHUP, reloader.begin)
             if not await standby.until_in_control(stop):
                 break
-            claim = Claim(controller.host)
+            writer = WriterEpoch(controller.host)
             try:
-                store = await asyncio.to_thread(Store, settings.database, settings.durable, claim)
+                store = await asyncio.to_thread(Store, settings.database, settings.durable, writer)
             except StoreError as error:
                 log.error("not_taken_over", error=str(error))
                 await asyncio.sleep(BEAT)
@@ -278,7 +278,7 @@ async def _serve_in_turn(
                 submits.active, queries.active = Answers(daemon).answer, answering.answer
                 if stop.is_set():
                     break
-                watcher = asyncio.create_task(_watch(standby, store, claim, daemon))
+                watcher = asyncio.create_task(_watch(standby, store, writer, daemon))
                 try:
                     await daemon.run(servers)
                 finally:
@@ -293,9 +293,9 @@ async def _serve_in_turn(
             server.leave()
 
 
-async def _watch(standby: Standby, store: Store, claim: Claim, daemon: Daemon) -> None:
+async def _watch(standby: Standby, store: Store, writer: WriterEpoch, daemon: Daemon) -> None:
     try:
-        await standby.watch(store, claim)
+        await standby.watch(store, writer)
     except Exception:  # a defect: it goes on standby, and takes over again if it still may
         log.exception("watch_crashed")
     daemon.stop()

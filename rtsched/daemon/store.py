@@ -33,7 +33,7 @@ from rtsched.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rtsched.daemon.claim import Claim
+    from rtsched.daemon.writer_epoch import WriterEpoch
     from rtsched.model.cluster import Nodes
     from rtsched.model.schedule import Schedule
 
@@ -86,7 +86,7 @@ class Store:
     synchronous : {"full", "normal"}
         `full`: a commit that returned survives a power cut. `normal`: it survives a kill of the
         daemon, and a power cut may take the last ones (SQLite manual, PRAGMA synchronous).
-    claim : Claim, optional
+    writer : WriterEpoch, optional
         Take the file over from the daemons of other hosts that share it.
 
     Raises
@@ -105,7 +105,7 @@ class Store:
         self,
         path: str | Path,
         synchronous: Literal["full", "normal"] = "full",
-        claim: Claim | None = None,
+        writer: WriterEpoch | None = None,
     ) -> None:
         self.path = Path(path)
         self._lock, self._tidying, self._asking = RLock(), RLock(), RLock()
@@ -114,18 +114,18 @@ class Store:
         self._nodes: Nodes | None = None
         self._names: list[str] | None = None
         self._unused: Unused = {}
-        self._claim = claim
-        shared = claim is not None
+        self._writer = writer
+        shared = writer is not None
         if shared:  # with a rollback journal readers and writers have to take turns
             self._asking = self._lock
-        self._held = hold(self.path, claim.host if claim is not None else "")
+        self._held = hold(self.path, writer.host if writer is not None else "")
         try:
-            with self._told():
+            with self._exclusive():
                 self._base = connect(self.path)
                 # A reader of all of a shared file would keep commits out for that long.
                 self.checked = prepare(self._base, self.path, synchronous, shared) or shared
-                if claim is not None:
-                    claim.take(self._base)
+                if writer is not None:
+                    writer.take(self._base)
                 self._base.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
                 self._asked, self._side = connect(self.path), connect(self.path)
                 self._asked.execute("PRAGMA query_only = ON")
@@ -166,9 +166,9 @@ class Store:
         StoreError
             If a daemon on another host took the file over.
         """
-        if self._claim is not None:
-            with self._told():
-                self._claim.check(self._base, self.path)
+        if self._writer is not None:
+            with self._exclusive():
+                self._writer.check(self._base, self.path)
 
     def commit(
         self,
@@ -228,7 +228,7 @@ class Store:
 
     def load(self) -> StoredState:
         """Return all that a daemon needs to go on."""
-        with self._told():
+        with self._exclusive():
             base, records = self._base, self.open_records()
             version, plan, nodes = base.execute("SELECT version, plan, nodes FROM plan").fetchone()
             states = dict(base.execute("SELECT name, state FROM states"))
@@ -253,7 +253,7 @@ class Store:
         StoreError
             If it is damaged.
         """
-        with self._worded(), closing(connect(self.path)) as base:
+        with self._with_sentences(), closing(connect(self.path)) as base:
             check(base, self.path)
 
     def open_records(self) -> tuple[Record, ...]:
@@ -272,7 +272,7 @@ class Store:
 
     def counts(self) -> dict[str, int]:
         """Return how many records stand how; it costs the same however many there are."""
-        with self._question() as base:
+        with self._reading() as base:
             return dict(base.execute("SELECT standing, number FROM counts WHERE number > 0"))
 
     def tidy(self, before: float) -> None:
@@ -282,7 +282,7 @@ class Store:
         """
         self.flush()
         self.forget(before)
-        with self._tidying, self._worded():
+        with self._tidying, self._with_sentences():
             self._side.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def forget(self, before: float) -> int:
@@ -360,7 +360,7 @@ class Store:
             "SELECT time, uid, job, name, verdict, codes, text, offer, token FROM journal "  # noqa: S608
             f"{where}ORDER BY number DESC LIMIT ?"
         )
-        with self._question() as base:
+        with self._reading() as base:
             try:
                 with self._lock:  # what is in memory now is not on the disk as it is now
                     base.execute("BEGIN")
@@ -381,26 +381,26 @@ class Store:
         return tuple([*fresh, *map(_entry, rows)][:limit])
 
     def _records(self, which: str, *values: object) -> tuple[Record, ...]:
-        with self._question() as base:
+        with self._reading() as base:
             return tuple(Record(*row) for row in base.execute(_ALL + which, values))
 
     @contextmanager
-    def _question(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[sqlite3.Connection]:
         """Give the database for reading, to one thread at a time.
 
         No commit waits for that, but where other hosts share the file.
         """
-        with self._asking, self._worded():
+        with self._asking, self._with_sentences():
             yield self._asked
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Let one thread in; an error of the database becomes a sentence."""
-        with self._lock, self._worded():
+        with self._lock, self._with_sentences():
             yield
 
     @contextmanager
-    def _worded(self) -> Iterator[None]:
+    def _with_sentences(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -409,12 +409,12 @@ class Store:
     @contextmanager
     def _transaction(self, base: sqlite3.Connection | None = None) -> Iterator[sqlite3.Connection]:
         """Give the database for writing: all of the block, or nothing of it."""
-        with self._told():
+        with self._exclusive():
             base = self._base if base is None else base
             base.execute("BEGIN IMMEDIATE")
             try:
-                if self._claim is not None:
-                    self._claim.check(base, self.path)
+                if self._writer is not None:
+                    self._writer.check(base, self.path)
                 passing("begun")
                 yield base
                 passing("written")

@@ -50,7 +50,7 @@ class Worker:
         self._factory = pickle.dumps(factory)
         self._timeout = timeout_s
         self._child: _Child | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._pause = 0.0
         self._not_before = 0.0
         self.starts = 0
@@ -106,14 +106,14 @@ class Worker:
 
     async def close(self) -> None:
         """End the child: at once if it is idle, else when it has answered or its time is up."""
-        async with self._turn:
+        async with self._lock:
             if self._child is not None:
                 child, self._child = self._child, None
                 child.end()
-                await child.gone(self._timeout)
+                await child.wait_ended(self._timeout)
 
     async def _ask(self, request: object) -> Any:
-        async with self._turn:
+        async with self._lock:
             if self._child is None:
                 await self._start()
             return await self._exchange(request)
@@ -157,7 +157,7 @@ class Worker:
         """Kill a child and have the next one wait; return how it ended, as a sentence."""
         self._child = None
         child.kill()
-        await child.gone(1.0)
+        await child.wait_ended(1.0)
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
         self._not_before = time.monotonic() + self._pause
         return (
@@ -204,7 +204,7 @@ class _Child:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    async def gone(self, seconds: float) -> None:
+    async def wait_ended(self, seconds: float) -> None:
         """Wait until the child has ended; kill it after that many seconds."""
         done, _ = await asyncio.wait([self._gone], timeout=seconds)
         if not done:
@@ -233,26 +233,26 @@ class _Child:
                     self.kill()
         except OSError as error:
             self._fail_all(error)
-        self._tell(self._gone, None)
+        self._resolve(self._gone, None)
 
     def _pass(
         self, stdin: BinaryIO, stdout: BinaryIO, request: object, future: asyncio.Future[Answer]
     ) -> None:
         try:
             send(stdin, request)
-            self._tell(future, receive(stdout))
+            self._resolve(future, receive(stdout))
         except Exception as error:
             if isinstance(error, EOFError | OSError) and self._process is not None:
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(1.0)  # it is about to end, and we say how
-            self._tell(future, error)
+            self._resolve(future, error)
 
     def _fail_all(self, error: OSError) -> None:
         """Answer with an error whoever asks, since there is no child."""
         while not self._killed and (asked := self._requests.get()) is not None:
-            self._tell(asked[1], error)
+            self._resolve(asked[1], error)
 
-    def _tell(self, future: asyncio.Future[Any], outcome: object) -> None:
+    def _resolve(self, future: asyncio.Future[Any], outcome: object) -> None:
         def settle() -> None:
             if future.done():
                 return

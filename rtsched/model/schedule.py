@@ -148,7 +148,7 @@ class Schedule:
 _EMPTY = Schedule(Entries.build(0), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
 
 
-class Standing(IntEnum):
+class Commitment(IntEnum):
     """How far a promise has come."""
 
     PROVISIONAL = 0
@@ -163,4 +163,4 @@ class Promises(Table):
     job = Column(np.int64, -1, "Job id.")
     deadline = Column(np.float64, np.inf, "Finish by, seconds since the epoch.")
     made_at = Column(np.float64, np.nan, "When it was given, seconds since the epoch.")
-    standing = Column(np.int8, Standing.FIRM, "A `Standing`.")
+    standing = Column(np.int8, Commitment.FIRM, "A `Commitment`.")

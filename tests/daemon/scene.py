@@ -49,7 +49,7 @@ class Scene:
         self.chains = Chains(Chain([Member(planner, plugin, **(member or {}))], planner), ())
         self.settings = DaemonSettings(**settings)
         unused = self.settings.unused_promises_per_hour
-        deferred_admission = DeferredAdmission(self.chains, WORDS, unused=unused)
+        deferred_admission = DeferredAdmission(self.chains, WORDS, max_unused=unused)
         restart_policy = RestartPolicy(
             frozenset(self.settings.restart_exit_codes), self.settings.restarts
         )

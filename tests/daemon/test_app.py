@@ -100,7 +100,7 @@ def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) 
             daemon = Daemon(
                 policy, store, system, SlurmTranslator(), Metrics(), reread=lambda: policy
             )
-            daemon._with_tells([Tell(np.array([7]), ("broken",))])
+            daemon._with_notices([Tell(np.array([7]), ("broken",))])
             for _ in range(4):
                 await daemon.cycle()
 

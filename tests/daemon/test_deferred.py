@@ -66,7 +66,7 @@ def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
     assert judged(scene, T0 + 2, jobs) == first
 
 
-def test_who_leaves_promises_unused_gets_no_more_by_parked_jobs() -> None:
+def test_who_leaves_promises_unused_gets_no_more_by_deferred_jobs() -> None:
     """What does not start on what is kept for it counts, however judged; others then wait."""
     scene = Scene(unused_promises_per_hour=2)
     asked = {"deadline": T0 + 9000, "wall_time": 60.0}

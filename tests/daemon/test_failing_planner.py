@@ -168,7 +168,7 @@ def deferred(count: int = 1) -> Jobs:
     return Jobs.build(count, id=numbers, submit=np.full(count, T0), **given)
 
 
-def test_parked_jobs_stay_held_while_the_planner_fails(how: str, on_error: str) -> None:
+def test_deferred_jobs_stay_held_while_the_planner_fails(how: str, on_error: str) -> None:
     """They are not let go as if nothing could be promised; they are judged when it answers."""
     scene, plugin = flaky(on_error=on_error)
     plugin.fails = how
@@ -183,7 +183,7 @@ def test_parked_jobs_stay_held_while_the_planner_fails(how: str, on_error: str) 
     assert scene.site.records[1].standing == "firm"
 
 
-def test_parked_jobs_that_could_not_be_judged_are_reported(how: str) -> None:
+def test_deferred_jobs_that_could_not_be_judged_are_reported(how: str) -> None:
     """An admin sees it in `rtsched status`, once for all of them."""
     scene, plugin = flaky()
     plugin.fails = how

@@ -83,7 +83,7 @@ def firm(scene: Scene, job: int = 7) -> None:
 @pytest.mark.parametrize(
     ("end", "standing"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (np.nan, "unknown")]
 )
-def test_the_end_of_a_forgotten_job_is_asked_for(end: float, standing: str) -> None:
+def test_the_end_of_a_purged_job_is_asked_for(end: float, standing: str) -> None:
     """What the records tell decides; a record without an end proves nothing."""
     scene = Scene()
     firm(scene)
@@ -133,7 +133,7 @@ def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
     assert records.closed() == [(7, "unknown")]
 
 
-def test_accounting_is_not_asked_for_what_a_look_shows() -> None:
+def test_accounting_is_not_asked_for_what_a_poll_shows() -> None:
     """Jobs that wait, run or ended, and those that never appeared, cost no question."""
     scene = Scene()
     scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR)
@@ -188,7 +188,7 @@ def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
 
-def test_a_job_that_no_look_shows_is_asked_for_until_somebody_answers() -> None:
+def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers() -> None:
     """It may have run and ended: nobody knows yet that the batch system did not take it."""
     scene = Scene()
     numbered(scene, 7, T0)
@@ -243,7 +243,7 @@ def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() ->
     assert scene.submit(T0 + 20, **asked).codes == ("submit.unused",)
 
 
-def test_a_job_that_was_over_before_a_look_is_asked_for() -> None:
+def test_a_job_that_was_over_before_a_poll_is_asked_for() -> None:
     """Its promise was kept, though nobody has seen it."""
     scene = Scene()
     token = numbered(scene, 7, T0)

@@ -418,7 +418,7 @@ def test_spare_is_planned_anew_too() -> None:
     assert scene.site.records[7].standing == "firm"
 
 
-def test_events_between_looks() -> None:
+def test_events_between_polls() -> None:
     """What is new between two polls is told in order of time; who left unrun counts as rejected."""
     scene = Scene()
     first = scene.poll(T0 + 1, queued=((1, ""), (2, "")))

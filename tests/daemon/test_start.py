@@ -13,10 +13,10 @@ import pytest
 from rtsched.adapters.users import forget_users
 from rtsched.core.config import PluginTable
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.claim import Claim
 from rtsched.daemon.database import connect
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of, serve
+from rtsched.daemon.writer_epoch import WriterEpoch
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_a_daemon_told_to_end_while_another_takes_over_ends(
     async def save(_: Daemon, at_once: bool = False) -> None:
         assert at_once
         with closing(connect(database)) as base:
-            Claim("two").take(base)
+            WriterEpoch("two").take(base)
         await asyncio.wait_for(superseded.wait(), 120.0)
 
     def stopped(daemon: Daemon) -> None:

@@ -18,7 +18,7 @@ from promised_pool import LivePool, live_pool, submit_file, within
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.requirements import OURS, WISHES
+from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,10 +235,10 @@ def test_wishes_cannot_be_changed(live: LivePool, firm: int) -> None:
     """What was asked for, and what a plan is read from, stays as it was; the promise stands."""
     before = live.ad(firm)
     others = ("RemoteHost", "AllRemoteHosts", "QDate", "MinHosts", "MaxHosts", "DeferralTime")
-    for name in (*WISHES.values(), *others):
+    for name in (*REQUEST_ATTRIBUTES.values(), *others):
         assert not edit(live, firm, name, 99), name
     after = live.ad(firm)
-    for name in (*WISHES.values(), *others[2:]):
+    for name in (*REQUEST_ATTRIBUTES.values(), *others[2:]):
         assert after.get(name) == before.get(name), name
     assert live.standing(firm) in {"firm", "kept"}
 

@@ -11,7 +11,7 @@ from testbed.condor import HOST, fragments
 from testbed.images import SUITES
 from testbed.waiting import wait_for
 
-from rtsched.adapters.condor.requirements import OURS, WISHES
+from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -168,7 +168,7 @@ def test_forged_attributes(pool: Pool) -> None:
     job = start(pool, "hold = true", *forged)
     ad = pool.job(job)
     assert {ad.get(name) for name in OURS} == {None}
-    for name in (*OURS, *WISHES.values()):
+    for name in (*OURS, *REQUEST_ATTRIBUTES.values()):
         assert not edit(pool, f"{job}.0", "alice", **{name: "600"}), name
         assert edit(pool, f"{job}.0", **{name: "600"}), name
     assert edit(pool, f"{job}.0", "alice", JobPrio="5", AllowedExecuteDuration="10")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.condor_conf import ACCESS, EXECUTE, SCRIPT, choices, filled, shipped
 from rtsched.adapters.condor.installed import table_problem
-from rtsched.adapters.condor.requirements import OURS, WISHES
+from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.setup import NEGOTIATOR, SCHEDD, Setup, findings, path_of, wanted
 from rtsched.adapters.readiness import owner_of
@@ -237,14 +237,14 @@ def test_a_file_that_is_not_ours() -> None:
     assert filled("START = True\n", {"RTSCHED_NATIVE": "x"}) == "START = True\n"
 
 
-def test_every_attribute_is_guarded() -> None:
+def test_every_attribute_is_protected() -> None:
     """What only rtsched writes is taken out of submissions; it and all wishes are protected."""
     text = shipped(ACCESS)
     assert set(re.findall(r"DELETE (\w+)", text)) == set(OURS)
     frozen = set(re.findall(r"EVALSET (\w+) \(\1 \?:", text))
-    assert frozen == set(WISHES.values())
+    assert frozen == set(REQUEST_ATTRIBUTES.values())
     protected = text.split("PROTECTED_JOB_ATTRS = ")[1].split("\n\n")[0]
-    assert {*OURS, *WISHES.values()} <= set(re.findall(r"\w+", protected))
+    assert {*OURS, *REQUEST_ATTRIBUTES.values()} <= set(re.findall(r"\w+", protected))
 
 
 @pytest.mark.parametrize("name", [ACCESS, EXECUTE])

@@ -519,7 +519,7 @@ def test_a_load_of_which_too_little_is_left_says_so() -> None:
     assert view.observation.marks.texts("problem") == ["it needs 2 procs and has 1", None]
 
 
-def test_a_parked_job_that_its_user_holds_is_judged_later() -> None:
+def test_a_deferred_job_that_its_user_holds_is_judged_later() -> None:
     """What is promised to it would be void at once."""
     marks = Polls(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).observation.marks
     assert (marks.deferred.tolist(), marks.held.tolist()) == ([False], [True])

@@ -20,7 +20,7 @@ from rtsched.adapters.condor.commands import (
     carried_out,
     change,
 )
-from rtsched.adapters.condor.environment import is_told, variables, with_variables
+from rtsched.adapters.condor.environment import has_variables, variables, with_variables
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.last_applied import CLOSED_S, LastApplied
 from rtsched.adapters.condor.placing import bindings_of, their_turn
@@ -279,7 +279,7 @@ def test_what_is_no_longer_promised_still_waits_for_those_before_it() -> None:
     assert edits(reserved(plan_of(), view_of(*jobs)), "RtAdmission") == {B: '"unjudged"'}
 
 
-def test_best_effort_and_parked_jobs_are_left_alone() -> None:
+def test_best_effort_and_deferred_jobs_are_left_alone() -> None:
     """Nothing was promised to them, so nothing is taken."""
     for admission in (None, "unjudged", "parked"):
         assert not reserved(plan_of(), view_of(ad(1, rtadmission=admission, jobprio=7)))
@@ -438,7 +438,7 @@ def test_environments_keep_what_users_wrote(words: list[str], node: str) -> None
     made = with_variables("  ".join(words), told)
     others = [word for word in words if not word.startswith("RTSCHED_")]
     assert made.startswith(" ".join(others))
-    assert is_told(made)
+    assert has_variables(made)
     assert with_variables(made, told) == made
     assert with_variables(made, {}) == " ".join(others)
     assert len(re.findall(r"(?<!X)RTSCHED_TO=", made)) == 1 + node.count("RTSCHED_TO=")
@@ -447,7 +447,7 @@ def test_environments_keep_what_users_wrote(words: list[str], node: str) -> None
 def test_an_environment_that_makes_no_sense_stays() -> None:
     """With an open quote nothing in it can be told apart."""
     assert with_variables("A='x B=1 ", {"RTSCHED_CHUNK": "0"}) == "A='x B=1 RTSCHED_CHUNK=0"
-    assert not is_told("A='x B=1 ")
+    assert not has_variables("A='x B=1 ")
 
 
 def test_a_table_that_cannot_be_written_stops_nothing_else() -> None:

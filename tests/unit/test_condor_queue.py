@@ -163,7 +163,7 @@ def test_who_wants_something() -> None:
     assert found.dag.tolist() == [-1, -1, -1, -1, 77]
 
 
-def test_a_parked_job_is_judged_as_a_new_one() -> None:
+def test_a_deferred_job_is_judged_as_a_new_one() -> None:
     """What was promised stays so when slots become fewer; a deferred one has no promise yet."""
     wish = {"rtdeadline": NOW + 500, "requestgpus": 1, "rtruntime": 60}
     found = queue(ad(1, **wish), ad(2, rtadmission="parked", **wish))

@@ -15,7 +15,12 @@ from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, 
 from rtsched.adapters.condor.observation import groups_of, jobs_of
 from rtsched.adapters.condor.parts import STEPS, parts_of
 from rtsched.adapters.condor.queue import queue_of
-from rtsched.adapters.condor.requirements import OURS, WISHES, requirements_of, wishes
+from rtsched.adapters.condor.requirements import (
+    OURS,
+    REQUEST_ATTRIBUTES,
+    needs_rtsched,
+    requirements_of,
+)
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
 from rtsched.adapters.live import FIRST_OWN_ID, Question, SubmitReply
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
@@ -151,12 +156,12 @@ def test_what_makes_no_sense(attributes: dict[str, object], says: str) -> None:
     assert says in problem(**attributes)
 
 
-def test_foreign_attributes_and_ours_are_no_wishes() -> None:
+def test_foreign_attributes_and_ours_are_no_requests() -> None:
     """What others call Rt..., and what rtsched itself wrote, asks for nothing."""
-    assert not wishes(ad(RtMonitor=1, RtRunTime=60))
+    assert not needs_rtsched(ad(RtMonitor=1, RtRunTime=60))
     assert not problem(RtMonitor=1, **dict.fromkeys(OURS, "x"))
     told = {"RtRunTime", "RtCheckpoint"}
-    assert all(wishes(ad(**{name: 1})) for name in set(WISHES.values()) - told)
+    assert all(needs_rtsched(ad(**{name: 1})) for name in set(REQUEST_ATTRIBUTES.values()) - told)
 
 
 def test_parts_are_what_fits() -> None:
@@ -296,7 +301,7 @@ def test_a_text_is_one_value(text: str) -> None:
     assert ad == {"clusterid": 7.0, "owner": "ann", "rtdag": sent}
 
 
-@pytest.mark.parametrize("name", WISHES.values())
+@pytest.mark.parametrize("name", REQUEST_ATTRIBUTES.values())
 def test_what_is_no_value_is_refused(name: str) -> None:
     """Who said NaN, or what cannot be worked out, reads that; it is not taken for nothing."""
     ad = {"rtruntime": 60.0, "rtdeadline": NOW + 9000.0} | ad_of(f"{name} = error\n")
@@ -321,8 +326,8 @@ HOSTILE = [
 """Values that users can write."""
 
 
-@given(st.dictionaries(st.sampled_from([*NUMBERS, *WISHES]), st.sampled_from(HOSTILE)))
-def test_no_value_of_a_user_ends_a_look(given: dict[str, object]) -> None:
+@given(st.dictionaries(st.sampled_from([*NUMBERS, *REQUEST_ATTRIBUTES]), st.sampled_from(HOSTILE)))
+def test_no_value_of_a_user_ends_a_poll(given: dict[str, object]) -> None:
     """Whatever stands in a job, the queue is read, and the job described."""
     one = {name.lower(): value for name, value in (ad() | given).items()}
     facts = CondorFacts(margin=30.0, run_time=600.0)

@@ -213,7 +213,7 @@ def occupant(number: int, cpus: int = 2, memory: int = -1, *, first: bool = Fals
     return Occupant((number, ""), "p", cpus, memory, first)
 
 
-def test_jobs_keep_their_seats() -> None:
+def test_jobs_keep_their_rows() -> None:
     """Whoever comes, goes or grows beside them; promised jobs come first, others last."""
     assignment = SlotAssignment()
     assert assigned(assignment, occupant(1), occupant(2, first=True)) == [(3,), (0,)]
@@ -259,7 +259,7 @@ def test_static_and_unknown_slots() -> None:
         max_size=5,
     )
 )
-def test_any_crowd_finds_seats(polls: Sequence[Sequence[tuple[int, int, int]]]) -> None:
+def test_any_crowd_finds_rows(polls: Sequence[Sequence[tuple[int, int, int]]]) -> None:
     """Everybody has at least one row, all of them exist, and nobody moves from poll to poll."""
     assignment = SlotAssignment()
     before: dict[int, tuple[int, ...]] = {}

@@ -270,7 +270,7 @@ def test_nobody_is_told_the_same_twice() -> None:
     assert texts(steered(Tell(ids(1), ("so",)), view_of(ad(1)))) == ["set RtWhy of job 1.0: so"]
 
 
-def test_a_parked_job_is_let_go_by_what_it_carries() -> None:
+def test_a_deferred_job_is_let_go_by_what_it_carries() -> None:
     """One that was promised something starts by its node set only; others are left alone."""
     view = view_of(ad(1, rtadmission="parked"), ad(2))
     for action, word in (

@@ -100,7 +100,7 @@ def test_every_metric_is_shown():
     assert {name for name in shown if not name.endswith("_created")} == set(METRICS)
 
 
-def test_no_look_yet():
+def test_no_poll_yet():
     """Before the first poll its age is no number."""
     assert math.isnan(values(Metrics().text())["rtsched_look_age_seconds"])
 

@@ -17,7 +17,6 @@ from rtsched.adapters.slurm.setup import controller_findings
 from rtsched.adapters.slurm.slurm_conf import settings, with_host
 from rtsched.adapters.wire import Kind, frame
 from rtsched.daemon import reports
-from rtsched.daemon.claim import Claim
 from rtsched.daemon.promised_jobs import PromisedJobs
 from rtsched.daemon.records import Record
 from rtsched.daemon.settings import LiveSite
@@ -31,6 +30,7 @@ from rtsched.daemon.standby import (
 )
 from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
+from rtsched.daemon.writer_epoch import WriterEpoch
 from rtsched.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def tokens(store: Store) -> set[str]:
 
 def test_who_was_superseded_can_write_nothing(tmp_path: Path) -> None:
     """Promises, states, journal, old records: all are refused, and what was there stays."""
-    claims = [Claim("one"), Claim("two")]
+    claims = [WriterEpoch("one"), WriterEpoch("two")]
     with Store(tmp_path / "db", "full", claims[0]) as old:
         old.commit([record("a")], None, 1)
         with Store(tmp_path / "db", "full", claims[1]) as new:
@@ -72,7 +72,7 @@ def test_who_was_superseded_can_write_nothing(tmp_path: Path) -> None:
             assert "x" not in new.load().states
             new.commit([record("c")], None, 2)
             new.confirm()
-    with Store(tmp_path / "db", "full", Claim("one")) as again:
+    with Store(tmp_path / "db", "full", WriterEpoch("one")) as again:
         assert tokens(again) == {"a", "c"}
 
 
@@ -81,7 +81,7 @@ def test_a_journal_that_cannot_be_read_keeps_no_lock(
 ) -> None:
     """While another host has the file a question fails; later ones, and commits, do not."""
     monkeypatch.setattr("rtsched.daemon.database.BUSY_SECONDS", 0.05)
-    with Store(tmp_path / "db", "full", Claim("one")) as store:
+    with Store(tmp_path / "db", "full", WriterEpoch("one")) as store:
         other = sqlite3.connect(tmp_path / "db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked"):
@@ -96,13 +96,13 @@ def test_a_journal_that_cannot_be_read_keeps_no_lock(
 def test_what_was_committed_before_is_there_after(tmp_path: Path) -> None:
     """However commits and takeovers mix, those that returned stand, and no others do."""
     chance, written = Random(1), set[str]()  # noqa: S311
-    stores = [Store(tmp_path / "db", "normal", Claim(f"h{k}")) for k in range(2)]
+    stores = [Store(tmp_path / "db", "normal", WriterEpoch(f"h{k}")) for k in range(2)]
     holder = 1
     for step in range(200):
         if chance.random() < 0.1:
             holder = chance.randrange(2)
             stores[holder].close()
-            stores[holder] = Store(tmp_path / "db", "normal", Claim(f"h{holder}"))
+            stores[holder] = Store(tmp_path / "db", "normal", WriterEpoch(f"h{holder}"))
         who = chance.randrange(2)
         try:
             stores[who].commit([record(f"{step}")], None, step)
@@ -119,17 +119,17 @@ def test_what_was_committed_before_is_there_after(tmp_path: Path) -> None:
 def test_two_daemons_of_one_host_do_not_share_it(tmp_path: Path) -> None:
     """On one host the file is held by one daemon, as without standby."""
     with (
-        Store(tmp_path / "db", "full", Claim("one")),
+        Store(tmp_path / "db", "full", WriterEpoch("one")),
         pytest.raises(StoreError, match="another daemon uses it"),
     ):
-        Store(tmp_path / "db", "full", Claim("one"))
+        Store(tmp_path / "db", "full", WriterEpoch("one"))
 
 
 def test_a_shared_database_has_no_write_ahead_log(tmp_path: Path) -> None:
     """One that had a log has none once it is shared, and has one again when it is not."""
     path = tmp_path / "db"
     modes = []
-    for claim in (None, Claim("one"), None):
+    for claim in (None, WriterEpoch("one"), None):
         with Store(path, "full", claim) as store:
             store.commit([record("a")], None, 1)
             base = sqlite3.connect(path)
@@ -315,7 +315,7 @@ def test_questions_on_standby(tmp_path: Path) -> None:
     assert b"not a question" in nonsense
 
 
-def test_a_door_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
+def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
     """A daemon that becomes active, and one that is superseded, refuse no connection."""
 
     def says(text: bytes) -> Any:

@@ -51,7 +51,7 @@ def ends(pid: int) -> bool:
     return not alive(pid)
 
 
-def test_ends_of_forgotten_jobs(script):
+def test_ends_of_purged_jobs(script):
     """Who keeps the records is asked through the same process; a failure leaves it in place."""
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_no_code_comes_from_where_it_was_started(script, monkeypatch, tmp_path):
     asyncio.run(main())
 
 
-def test_looks_and_changes(script):
+def test_polls_and_changes(script):
     """A poll crosses over whole and not writable; a dry-run changes nothing."""
 
     async def main() -> None:
@@ -275,7 +275,7 @@ def test_it_dies_with_the_daemon(script, number):
         assert ends(pid)
 
 
-def test_large_looks_do_not_stall(tmp_path, monkeypatch):
+def test_large_polls_do_not_stall(tmp_path, monkeypatch):
     """Ten thousand jobs cross over in some milliseconds of the daemon's time."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     from live_systems import large

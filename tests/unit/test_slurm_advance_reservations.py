@@ -43,7 +43,7 @@ def reservations(plan: Schedule, horizon: float = 1e6, **users: str) -> list[Adv
     )
 
 
-def test_only_the_next_start_on_a_node_is_guarded() -> None:
+def test_only_the_next_start_on_a_node_is_reserved() -> None:
     """An entry is guarded where it is first, and bound where it is first on all of its nodes."""
     found = reservations(plan_of((7, 100, 60, [0, 1]), (8, 200, 60, [1, 2]), (9, 300, 60, [0])))
     assert [(g.name, g.nodes, g.whole) for g in found] == [
@@ -52,7 +52,7 @@ def test_only_the_next_start_on_a_node_is_guarded() -> None:
     ]
 
 
-def test_a_guard_begins_before_the_planned_start() -> None:
+def test_a_reservation_begins_before_the_planned_start() -> None:
     """A job whose limit ends before the start may outlive it: Slurm must not start it there."""
     plan, owners = plan_of((7, 100, 60, [0])), {7: "ann"}
     (reservation,) = reservations_of(
@@ -91,7 +91,7 @@ def plans(draw: Any) -> Schedule:
 
 
 @given(plans(), st.integers(0, 1000))
-def test_every_next_start_is_guarded(plan: Schedule, horizon: int) -> None:
+def test_every_next_start_is_reserved(plan: Schedule, horizon: int) -> None:
     """On every node the earliest entry within the horizon has a reservation, and no other has."""
     found = reservations(plan, horizon=horizon)
     by_node: dict[str, list[AdvanceReservation]] = {}
@@ -102,11 +102,11 @@ def test_every_next_start_is_guarded(plan: Schedule, horizon: int) -> None:
         there = [at for at in range(len(plan)) if row in plan.nodes_of(at)]
         jobs = plan.entries.job
         first = min(there, key=lambda at: (plan.entries.start[at], jobs[at]), default=None)
-        guarded = by_node.get(name, [])
+        protected = by_node.get(name, [])
         if first is None or plan.entries.start[first] > NOW + horizon:
-            assert not guarded
+            assert not protected
         else:
-            assert [reservation.job for reservation in guarded] == [jobs[first]]
+            assert [reservation.job for reservation in protected] == [jobs[first]]
     for reservation in found:
         at = int(np.flatnonzero(plan.entries.job == reservation.job)[0])
         assert reservation.whole == (len(reservation.nodes) == len(plan.nodes_of(at)))
@@ -133,7 +133,7 @@ def existing(reservation: AdvanceReservation, **changed: Any) -> ReservationRow:
 
 
 @given(plans())
-def test_guards_that_are_there_are_left_alone(plan: Schedule) -> None:
+def test_reservations_that_are_there_are_left_alone(plan: Schedule) -> None:
     """Comparing reservations with the reservations that they make asks for nothing."""
     found = reservations(plan)
     moved = difference(found, [existing(reservation) for reservation in found], NOW - 200, 300.0)
@@ -171,7 +171,7 @@ def test_what_moved_is_changed_in_place() -> None:
     ).update
 
 
-def test_a_guard_that_has_begun() -> None:
+def test_a_reservation_that_has_begun() -> None:
     """It keeps its start while that is near, and is made anew where it ought to begin later."""
     near, far = (reservations(plan_of((7, start, 60, [0])))[0] for start in (20, 100))
     moved = difference([near], [existing(near, start=NOW - 5)], NOW, 300.0)

@@ -216,7 +216,7 @@ def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
     assert not [each for each in again if each.kind == "set-priority"]
 
 
-def test_guards_are_made_while_there_is_time() -> None:
+def test_reservations_are_made_while_there_is_time() -> None:
     """One stands before a job that starts now could reach it, were the daemon away for a while."""
     view = view_of({"tres": "node=2", "maxnodes": "2"})
     near, far = (replace(view.facts, longest=longest) for longest in (100.0, -500.0))
@@ -232,7 +232,7 @@ def test_guards_are_made_while_there_is_time() -> None:
     assert Rank.CREATE not in kinds[1]
 
 
-def test_no_guard_waits_for_a_deletion() -> None:
+def test_no_reservation_waits_for_a_deletion() -> None:
     """Reservations are made before old ones are deleted, and jobs are bound in between."""
     view = view_of({"tres": "node=2", "maxnodes": "3"})
     changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
@@ -266,7 +266,7 @@ def test_a_size_that_slurm_does_not_show_is_set_once() -> None:
     assert len(sizes(view)) == 1
 
 
-def test_a_job_leaves_the_guard_that_is_made_anew() -> None:
+def test_a_job_leaves_the_reservation_that_is_made_anew() -> None:
     """Slurm deletes no reservation that a job is bound to: out, anew, and in again."""
     view = view_of({"tres": "node=2", "maxnodes": "2", "reservation": "rtsched_1"})
     begun = ReservationRow("rtsched_1", NOW - 10, NOW + 900, ("n1", "n4"), ("u",), ())
@@ -394,7 +394,7 @@ def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
     assert "scontrol ended before" in done[4].text
 
 
-def test_a_guard_stays_until_its_successor_is_there(tmp_path: Path) -> None:
+def test_a_reservation_stays_until_its_successor_is_there(tmp_path: Path) -> None:
     """Of two that are no longer needed only the one whose nodes are guarded anew is deleted."""
     refusing = SCONTROL.replace("*JobId=3*", "*create*rtsched_1*")
     system = commands(tmp_path, scontrol=refusing)

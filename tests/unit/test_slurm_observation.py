@@ -161,7 +161,7 @@ def test_a_deadline_outlives_what_an_admin_does_to_the_partition(changed: dict[s
     assert jobs.kind[1] == Kind.DIVISIBLE
 
 
-def test_a_guard_is_no_reservation_of_the_user_s() -> None:
+def test_our_reservation_is_none_of_the_user_s() -> None:
     """A job that the daemon has bound still has its deadline."""
     assert waiting(reservation="rtsched_1").deadline[0] == 1795335074.0
 

@@ -41,7 +41,7 @@ def test_who_demands_pyslurm_is_told() -> None:
         Route(Commands(), "pyslurm").jobs()  # type: ignore[arg-type]
 
 
-def test_a_pyslurm_that_hangs_delays_the_first_look_only(
+def test_a_pyslurm_that_hangs_delays_the_first_poll_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a while, shorter than any command may take, Slurm's commands are used."""

@@ -226,10 +226,10 @@ def test_any_request(fields: dict[int, int | str]) -> None:
     assert len(asked.jobs) == 1
     assert asked.problem.isprintable()
     assert asked.jobs.size[0] >= 1
-    assert TRANSLATOR.guarded(fields).isprintable()
+    assert TRANSLATOR.protected(fields).isprintable()
 
 
-def test_before_the_first_look() -> None:
+def test_before_the_first_poll() -> None:
     """Without facts a job is described with what it says itself."""
     asked = TRANSLATOR.describe({Tag.DEADLINE: int(NOW) + 500}, None, NOW)
     assert "partition" in asked.problem
@@ -249,7 +249,7 @@ def test_before_the_first_look() -> None:
 )
 def test_what_a_promise_rests_on(fields: dict[int, int | str], says: str) -> None:
     """A change of it is named; another is nobody's business."""
-    assert TRANSLATOR.guarded(fields) == says
+    assert TRANSLATOR.protected(fields) == says
 
 
 def test_margins() -> None:

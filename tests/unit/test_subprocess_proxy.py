@@ -132,7 +132,7 @@ def test_what_cannot_be_made_or_dies_is_said(log) -> None:
     apart.end()
 
 
-def test_a_hung_negotiator_ends_no_look(log) -> None:
+def test_a_hung_negotiator_ends_no_poll(log) -> None:
     """Its accounting is missing, and factors are not set, at once after the first time."""
     pool: Any = PatientPool.__new__(PatientPool)
     pool._apart = SubprocessProxy(partial(Hung, str(log)), 5.0, 600.0)

@@ -43,7 +43,7 @@ def variables(
     return {f"RTSCHED_{name}": value for name, value in told.items()}
 
 
-def is_told(environment: str) -> bool:
+def has_variables(environment: str) -> bool:
     """Return whether variables of ours are in an environment."""
     return any(map(_is_ours, _words(environment)))
 

@@ -30,7 +30,7 @@ _RUNS = {"access": "SCHEDD", "central": "NEGOTIATOR", "execute": "STARTD"}
 _NEEDED = {condor_conf.ACCESS: {"access", "central"}, condor_conf.EXECUTE: {"execute"}}
 CONFIG = Path("/etc/condor/config.d")
 _VERSION = re.compile(r"CondorVersion: (\d+\.\d+\.\d+)")
-_ASKED = {
+_QUERIED = {
     "schedd": (*SCHEDD, "QUEUE_SUPER_USERS"),
     "negotiator": (
         *NEGOTIATOR,
@@ -168,7 +168,7 @@ def _with_pool(setup: Setup, schedd: str) -> Setup:
 def _values(daemon: str, named: Sequence[str]) -> tuple[Mapping[str, str] | None, str]:
     """Return what a running daemon uses, and why it does not answer."""
     found: dict[str, str] = {}
-    for name in _ASKED[daemon]:
+    for name in _QUERIED[daemon]:
         said = run("condor_config_val", *named, f"-{daemon}", name)
         if not said.good:
             return None, said.errors

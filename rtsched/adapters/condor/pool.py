@@ -35,7 +35,7 @@ TRIES = 2
 
 _PLAIN = frozenset({str, int, float, bool})
 
-_SAID_NO = re.compile(r"may not|not allowed|immutable|protected|denied|not authorized|secure", re.I)
+_REFUSED = re.compile(r"may not|not allowed|immutable|protected|denied|not authorized|secure", re.I)
 _NUMBERED = re.compile(r"(\D+)(\d+)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -367,4 +367,4 @@ class Pool:
 def _refusal(error: Exception) -> Reply:
     """Return what became of a request that raised."""
     said = " ".join(str(error).split())[:300]
-    return ("refused" if _SAID_NO.search(said) else "failed"), said
+    return ("refused" if _REFUSED.search(said) else "failed"), said

@@ -19,11 +19,11 @@ from rtsched.adapters.condor.requirements import (
     MEGABYTE,
     OURS,
     PARALLEL,
-    WISHES,
+    REQUEST_ATTRIBUTES,
     Requirements,
+    needs_rtsched,
     requirements_of,
     run_time,
-    wishes,
 )
 from rtsched.adapters.condor.submission import name_in, submitter_of
 from rtsched.logs.classads import number
@@ -61,7 +61,7 @@ OF_JOBS = (
     *("AllowedExecuteDuration", "AllowedJobDuration", "DAGManJobId"),
     *("HoldReason", "HoldReasonCode", "EnteredCurrentStatus"),
     *("User", "Owner", "AcctGroup", "AccountingGroup", "JobBatchName", "Cmd"),
-    *WISHES.values(),
+    *REQUEST_ATTRIBUTES.values(),
     *OURS,
 )
 """What is read of a job."""
@@ -74,7 +74,7 @@ OF_ENDS = (
 )
 """What is read of a job that ended."""
 
-_OF_OURS = {*WISHES, *(name.lower() for name in OURS)} - {"rtruntime"}
+_OF_OURS = {*REQUEST_ATTRIBUTES, *(name.lower() for name in OURS)} - {"rtruntime"}
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _requirements(
     loads: dict[tuple[int, bool], Requirements] = {}
     procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
     for i, ad in rows.items():
-        if not wishes(ad) and ad.get("jobuniverse") != PARALLEL:
+        if not needs_rtsched(ad) and ad.get("jobuniverse") != PARALLEL:
             continue
         deferred = ad.get("rtadmission") == DEFERRED
         known = loads.get((cluster[i], deferred)) if "rtsigma" in ad else None

@@ -35,7 +35,7 @@ _ON_SLOTS = (5, 10, PARALLEL, 13)
 LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 _LOAD_ATTRIBUTES = {name: "rt" + name.replace("_", "") for name in LOAD}
 
-WISHES: dict[str, str] = {
+REQUEST_ATTRIBUTES: dict[str, str] = {
     "rtdeadline": "RtDeadline",
     "rtruntime": "RtRunTime",
     "rtsigma": "RtSigma",
@@ -93,12 +93,12 @@ class Requirements:
     problem: str = ""
 
 
-def wishes(ad: Record) -> bool:
+def needs_rtsched(ad: Record) -> bool:
     """Return whether a job asks for what only rtsched can give.
 
     Its run time, and that it keeps checkpoints, any job may say.
     """
-    return any(ad.get(name) is not None for name in WISHES if name not in _OF_ANY_JOB)
+    return any(ad.get(name) is not None for name in REQUEST_ATTRIBUTES if name not in _OF_ANY_JOB)
 
 
 def is_whole(ad: Record) -> bool:
@@ -126,7 +126,7 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Re
     problem = _malformed(ad)
     if problem:
         return Requirements(problem=problem)
-    length, after, asks = run_time(ad, facts), _after(ad), fresh and wishes(ad)
+    length, after, asks = run_time(ad, facts), _after(ad), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
     needs = Requirements(
         deadline=_or(number(ad, "rtdeadline"), math.inf),
@@ -134,7 +134,7 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Re
         after=after or (),
         message_time=_or(number(ad, "rtmessagetime"), 0.0),
         dag=_dag(ad),
-        part=part_of(ad, facts) if wishes(ad) else "",
+        part=part_of(ad, facts) if needs_rtsched(ad) else "",
         checkpoint=ad.get("rtcheckpoint") is True,
         problem=problem,
     )
@@ -144,7 +144,7 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Re
     least, most = hosts(ad)
     problem = problem or (_too_many(least, needs.part, facts) if asks else "")
     needs = replace(needs, size=least, wall_time=length + facts.margin, problem=problem)
-    if most == least or text(ad, "rtspeedup") == "none" or not wishes(ad):
+    if most == least or text(ad, "rtspeedup") == "none" or not needs_rtsched(ad):
         return needs
     wall = length + facts.margin * most / least
     return replace(needs, kind=Kind.MOLDABLE, size_min=least, size_max=most, wall_time=wall)
@@ -201,11 +201,11 @@ def _malformed(ad: Record) -> str:
     for name, value in ad.items():
         if not name.startswith("rt") or value is None or name in _WRITTEN:
             continue
-        if name in WISHES:
+        if name in REQUEST_ATTRIBUTES:
             problem = _wrong(name, value, ad)
         else:
-            meant = get_close_matches(name, WISHES, 1, 0.8)
-            problem = f"{name} is not known; {WISHES[meant[0]]} is" if meant else ""
+            meant = get_close_matches(name, REQUEST_ATTRIBUTES, 1, 0.8)
+            problem = f"{name} is not known; {REQUEST_ATTRIBUTES[meant[0]]} is" if meant else ""
         if problem:
             return problem
     load = [key for key in _LOAD_ATTRIBUTES.values() if ad.get(key) is not None]
@@ -219,7 +219,7 @@ def _malformed(ad: Record) -> str:
 
 def _wrong(name: str, value: object, ad: Record) -> str:
     """Return what is wrong with one attribute."""
-    shown = WISHES[name]
+    shown = REQUEST_ATTRIBUTES[name]
     if name in _NUMBERS:
         found = number(ad, name)
         if not math.isfinite(found) or found < 0 or isinstance(value, bool):

@@ -17,7 +17,7 @@ from rtsched.adapters.condor.commands import (
     change,
     priority_edits,
 )
-from rtsched.adapters.condor.environment import is_told, variables, with_variables
+from rtsched.adapters.condor.environment import has_variables, variables, with_variables
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.placing import Binding, bindings_of, rows_in_turn
 from rtsched.adapters.condor.pool import literal
@@ -207,7 +207,7 @@ def _undone(view: PoolState, row: int) -> list[Edit]:
         steps.append(Edit(Rank.TAKE, job, "RtNodeSet", UNDEFINED))
     steps += [Edit(Rank.MARK, job, n, UNDEFINED) for n in _PLANNED if ad.get(n.lower()) is not None]
     environment = text(ad, "environment") or ""
-    if is_told(environment):
+    if has_variables(environment):
         clean = literal(with_variables(environment, {}))
         steps.append(Edit(Rank.MARK, job, "Environment", clean))
     if text(ad, "rthosts"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters import readiness
 from rtsched.adapters.condor import condor_conf
-from rtsched.adapters.condor.requirements import OURS, WISHES
+from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.readiness import Finding, socket_findings, user_findings
 
@@ -26,7 +26,7 @@ INSTALL = "`rtsched condor install` shows the change, `rtsched condor install --
 SCHEDD: Mapping[str, tuple[str, ...]] = {
     "JOB_TRANSFORM_NAMES": ("RtForged", "RtFrozen", "RtParallel", "RtJudged"),
     "SUBMIT_REQUIREMENT_NAMES": ("RtRunTime", "RtVerdict", "RtMessage"),
-    "PROTECTED_JOB_ATTRS": (*OURS, *WISHES.values()),
+    "PROTECTED_JOB_ATTRS": (*OURS, *REQUEST_ATTRIBUTES.values()),
 }
 NEGOTIATOR: Mapping[str, tuple[str, ...]] = {
     "NEGOTIATOR_PRE_JOB_RANK": ("RtNodeSet", "RtRankSet"),

@@ -92,7 +92,7 @@ def steer_changes(
             yield from _cancel(job, why, view)
     elif isinstance(action, Tell):
         for job, why in zip(action.job.tolist(), action.text, strict=True):
-            yield from _tell(job, why, view)
+            yield from _notify(job, why, view)
     elif isinstance(action, Hold):
         yield from _holds(action, view)
     elif isinstance(action, Release):
@@ -316,13 +316,13 @@ def _cancel(job: int, why: str, view: PoolState) -> Iterator[Change]:
     """Yield what removes a job, its user told before; the end comes whatever became of that."""
     rows = _rows(view, [job], *_ALIVE)[job]
     if rows:
-        yield from _tell(job, why, view)
+        yield from _notify(job, why, view)
         said, procs = " ".join(why.split())[:LONGEST], tuple(view.numbers[rows].tolist())
         text = f"remove job {name_of(job)}: {said}"
         yield change("cancel", job, text, Act("Remove", procs, said))
 
 
-def _tell(job: int, why: str, view: PoolState) -> Iterator[Change]:
+def _notify(job: int, why: str, view: PoolState) -> Iterator[Change]:
     """Yield what tells a job's user something: RtWhy."""
     said = " ".join(why.split())[:LONGEST]
     rows = _rows(view, [job], *_ALIVE)[job]

@@ -99,7 +99,7 @@ class CondorTranslator:
         """Return the line of a submit file that asks for a deadline."""
         return f"+RtDeadline={math.ceil(deadline)}"
 
-    def guarded(self, fields: Mapping[int, str | int]) -> str:  # noqa: ARG002 - of the interface
+    def protected(self, fields: Mapping[int, str | int]) -> str:  # noqa: ARG002 - of the interface
         """Return nothing: HTCondor itself protects the attributes of a promise."""
         return ""
 

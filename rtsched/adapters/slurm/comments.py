@@ -39,19 +39,19 @@ class Comment(NamedTuple):
     ----------
     record : str
         `record_of` a promise.
-    told : str
+    message : str
         What the user was told; begins with `rtsched: `.
     own : str
         What the user wrote.
     """
 
     record: str
-    told: str
+    message: str
     own: str
 
     def __str__(self) -> str:
         """Return the comment as it stands in Slurm."""
-        said = _END.join(filter(None, (self.told, self.own)))
+        said = _END.join(filter(None, (self.message, self.own)))
         return " ".join(filter(None, (self.record, said)))
 
 
@@ -64,12 +64,12 @@ def parts_of(comment: str) -> Comment:
     found = _RECORD.match(comment)
     record = found[0].strip() if found else ""
     rest = comment[found.end() if found else 0 :].strip()
-    told = ""
+    message = ""
     while rest.startswith(_PREFIX):
         said, _, rest = rest.partition(_END)
         rest = " ".join(filter(None, (*_words(said), rest.strip())))
-        told = told or _message(WORD.sub(lambda word: "" if word[1] else word[0], said))
-    return Comment(record, told, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
+        message = message or _message(WORD.sub(lambda word: "" if word[1] else word[0], said))
+    return Comment(record, message, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
 
 
 def record_of(deadline: float, names: Sequence[str], shares: Sequence[float]) -> str:
@@ -98,7 +98,7 @@ def with_record(comment: str, record: str) -> str:
 
 def with_message(comment: str, message: str) -> str:
     """Return a comment with this as what its user was told last, on one line."""
-    return str(parts_of(comment)._replace(told=_message(message)))
+    return str(parts_of(comment)._replace(message=_message(message)))
 
 
 def _message(message: str) -> str:

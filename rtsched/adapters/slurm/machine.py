@@ -84,7 +84,7 @@ def machine_of(
     ----------
     nodes : sequence of NodeRow
         All nodes.
-    said : mapping of str to pairs
+    present : mapping of str to pairs
         What Slurm says of each partition (see `facts.partitions_of`).
     default : str
         The default partition.

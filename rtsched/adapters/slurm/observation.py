@@ -254,7 +254,7 @@ def _reshape(
     deadline = rows.deadline[which]
     for at, i in enumerate(which.tolist()):
         spec = specs[at]
-        if not spec.said and not deadline[at] < math.inf:
+        if not spec.present and not deadline[at] < math.inf:
             continue
         request = request_in(rows, i, spec, ranges.get(int(rows.id[i])))
         requirements = requirements_of(request, facts, fresh=_deferred(rows, i))

@@ -52,9 +52,9 @@ class JobRequest:
     spec: Spec = NOTHING
 
     @property
-    def wishes(self) -> bool:
+    def needs_rtsched(self) -> bool:
         """Whether it asks for what only rtsched can give."""
-        return self.deadline < math.inf or self.spec.said
+        return self.deadline < math.inf or self.spec.present
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
         least = max(least, part.least)
     most = max(request.most, least)
     problem = wrong or _problem(request, part, limit)
-    if fresh and part is not None and request.wishes:
+    if fresh and part is not None and request.needs_rtsched:
         problem = problem or _closed(request, part, limit, least)
     if request.spec.divisible:
         requirements = _divisible(request, facts, name, problem, least, part)
         return requirements if fresh else replace(requirements, problem=problem)
-    if most > least and request.wishes and request.spec.speedup != "none":
+    if most > least and request.needs_rtsched and request.spec.speedup != "none":
         wall = limit + facts.wide_margin * most / least
         return Requirements(Kind.MOLDABLE, least, least, most, wall, name, problem=problem)
     return Requirements(
@@ -156,7 +156,7 @@ def _problem(request: JobRequest, part: Partition | None, limit: float) -> str:
     """Return why a request that wants something of rtsched cannot get it; empty if it can."""
     if request.spec.problem:
         return request.spec.problem
-    if not request.wishes:
+    if not request.needs_rtsched:
         return ""
     for given, what in (
         (request.array, "an array; submit its tasks as single jobs"),

@@ -23,11 +23,11 @@ KEYS = (*_NUMBERS, "dag", *_CHOICES)
 
 @dataclass(frozen=True)
 class Spec:
-    """What a user said.
+    """What a user asked for beside Slurm's own options.
 
     Attributes
     ----------
-    said : bool
+    present : bool
         Whether there is any word of ours.
     numbers : dict of str to float
         sigma (data units), cms, cps (seconds per unit), setup_link, setup_node, message_time
@@ -42,7 +42,7 @@ class Spec:
         What is wrong, one sentence; empty: nothing.
     """
 
-    said: bool = False
+    present: bool = False
     numbers: dict[str, float] = field(default_factory=dict)
     dag: str = ""
     speedup: str = ""

@@ -125,7 +125,7 @@ def steer_changes(
             yield from _cancel(job, text, view)
     elif isinstance(action, Tell):
         for job, text in zip(action.job.tolist(), action.text, strict=True):
-            yield from _tell(job, text, view)
+            yield from _notify(job, text, view)
     elif isinstance(action, Hold | Release | Admit):
         yield from _holds(action, view)
     elif isinstance(action, Requeue | Move):
@@ -301,11 +301,11 @@ def _cancel(job: int, text: str, view: SlurmState) -> Iterator[Change]:
     """
     if job not in view.place:
         return
-    yield from _tell(job, text, view)
+    yield from _notify(job, text, view)
     yield change("cancel", job, f"cancel job {job}: {text}", Rank.END, "scancel", str(job))
 
 
-def _tell(job: int, text: str, view: SlurmState) -> Iterator[Change]:
+def _notify(job: int, text: str, view: SlurmState) -> Iterator[Change]:
     """Yield the comment that tells a job's user something; what the user wrote stays in it.
 
     Slurm changes nothing of a job that has ended.

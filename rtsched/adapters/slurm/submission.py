@@ -34,7 +34,7 @@ RELEASE = -1
 DEFERRED = "parked"
 """What follows `MARK` in the admin comment of a job that is held until it has been judged."""
 
-GUARDED: dict[Tag, str] = {
+PROTECTED: dict[Tag, str] = {
     Tag.TIME_LIMIT: "its time limit",
     Tag.TIME_MIN: "its time limit",
     Tag.MIN_NODES: "its node count",
@@ -194,14 +194,14 @@ class SlurmTranslator:
         """
         return f"--deadline=uts{math.ceil(deadline)}"
 
-    def guarded(self, fields: Mapping[int, str | int]) -> str:
+    def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised properties a request to change a job would change.
 
         A release changes none: a promised job that is held could not start otherwise.
         """
         found = [
-            GUARDED[tag]
-            for tag in GUARDED
+            PROTECTED[tag]
+            for tag in PROTECTED
             if tag in fields and not (tag == Tag.PRIORITY and fields[tag] == RELEASE)
         ]
         texts = (_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))

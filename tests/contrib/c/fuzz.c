@@ -157,20 +157,20 @@ static void make_answer(struct input *input)
 static void try_answer(const struct input *input)
 {
 	struct rtsched_answer answer = {RTSCHED_KIND_ANSWER, alone(input), input->length};
-	enum rtsched_ruling ruling = RTSCHED_UNUSABLE;
+	enum rtsched_submit_reply reply = RTSCHED_UNUSABLE;
 	char *message = NULL;
 	job_desc_msg_t job;
 
 	fake_job(&job);
 	fake_environment(&job, (uint32_t)drawn(4));
 	if (well_formed(&answer)) /* rtsched_ask hands over no other */
-		ruling = rtsched_carry_out(&answer, &job, &message);
+		reply = rtsched_carry_out(&answer, &job, &message);
 	for (const char *at = message; at && *at; at++)
 		check(*at == '\n' || !(*at >= 0 && *at < ' '), "a message holds no control character");
 	for (uint32_t i = 0; i < job.env_size; i++)
 		check(!strncmp(job.environment[i], "RTSCHED_", 8) || job.environment[i][0] == 'V',
 		      "no variable but RTSCHED_* is set");
-	if (ruling != RTSCHED_ACCEPTED)
+	if (reply != RTSCHED_ACCEPTED)
 		check(job.min_nodes == NO_VAL && !job.features && !job.comment && !job.admin_comment,
 		      "what is not accepted changes nothing");
 	else

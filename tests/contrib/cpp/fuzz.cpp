@@ -47,10 +47,10 @@ static void try_answer(const std::string &bytes)
 
 	if (!well_formed(answer)) /* rtsched_ask hands over no other */
 		return;
-	auto ruling = rtsched::read_answer(answer, wrong);
-	check(ruling || !wrong.empty(), "what is wrong is said");
-	check(!ruling || !ruling->rejected || !ruling->message.empty(), "a refusal has a text");
-	check(!ruling || ruling->message.find('\n') == std::string::npos, "a text is one line");
+	auto reply = rtsched::read_answer(answer, wrong);
+	check(reply || !wrong.empty(), "what is wrong is said");
+	check(!reply || !reply->rejected || !reply->message.empty(), "a refusal has a text");
+	check(!reply || reply->message.find('\n') == std::string::npos, "a text is one line");
 }
 
 static void try_table(const std::string &bytes)

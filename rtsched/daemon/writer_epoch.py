@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Claim:
+class WriterEpoch:
     """One daemon's right to write.
 
     Parameters
