@@ -104,7 +104,7 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 /* Ask, and carry out the answer; RTSCHED_UNUSABLE and RTSCHED_SILENT: nobody judged it. */
 static enum rtsched_submit_reply judged(const struct rtsched_settings *set,
 					struct rtsched_request *request, job_desc_msg_t *job,
-				  char **err_msg)
+					char **err_msg)
 {
 	struct rtsched_answer answer;
 	enum rtsched_submit_reply reply = RTSCHED_SILENT;
