@@ -193,11 +193,11 @@ class AdmissionController:
         return planner.mode != "enforce" or planner.capabilities.follows_dependencies
 
     def _judge(self, site: Site, row: Jobs, links: Edges, who: Who, now: float) -> AdmissionResult:
-        judgement, base = self._asked(site, row, links, now), site
+        judgement, base = self._evaluate(site, row, links, now), site
         own = [record.id for record in site.of_user(who[0], "offered")]
         if judgement.verdicts.code[0] == Verdict.REJECT and own:
             base = site.without(own)  # what is held for the user stands in the user's own way
-            judgement = self._asked(base, row, links, now)
+            judgement = self._evaluate(base, row, links, now)
         verdicts = judgement.verdicts
         if verdicts.code[0] == Verdict.REJECT:
             judged = self._reject(base, row, links, who, now, judgement)
@@ -225,7 +225,7 @@ class AdmissionController:
         reply = SubmitReply(False, messages.warned(judgement, self.wording, now))
         return AdmissionResult(site, reply, (), "pass", codes, offer, judgement, text)
 
-    def _asked(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
+    def _evaluate(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
         """Judge a job.
 
         Raises
@@ -279,7 +279,7 @@ class AdmissionController:
         for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
             asked = row.replace(deadline=np.array([deadline]))
             try:
-                verdicts = self._asked(site, asked, links, now).verdicts
+                verdicts = self._evaluate(site, asked, links, now).verdicts
             except PlannerError:  # the rejection stands, and its offer is named; it is not held
                 continue
             if verdicts.code[0] == Verdict.ADMIT and verdicts.plan is not None:

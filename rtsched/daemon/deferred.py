@@ -126,7 +126,7 @@ class DeferredAdmission:
         if self.everything:
             waits |= np.isfinite(queued.deadline)
         done = [*site.declined, *site.put_off]
-        waits &= ~np.isin(queued.id, site.asked.id) & ~np.isin(queued.id, done)
+        waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
         return queued.id[waits]
 
     def _judge_one(self, site: Site, job: int, now: float) -> DeferredResult:
@@ -188,8 +188,8 @@ class DeferredAdmission:
             plan=verdicts.plan,
             version=site.snapshot.version + 1,
         )
-        asked = Jobs.joined([site.asked, row])
-        after = replace(site, snapshot=snapshot, records=records, asked=asked)
+        requested = Jobs.joined([site.requested, row])
+        after = replace(site, snapshot=snapshot, records=records, requested=requested)
         text = f"{messages.PREFIX}promised to end by {messages.moment(deadline, now)}"
         said = _entry(row, uid, "admit", judgement, text, now, record.token)
         return DeferredResult(after, (record,), (said,), (Tell(row.id, (text,)),))

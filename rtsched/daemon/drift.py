@@ -35,28 +35,29 @@ def changed_by_users(
     site: Site, observation: Observation, names: Mapping[int, int]
 ) -> dict[int, str]:
     """Return what of waiting jobs is no longer as it was promised, by job id."""
-    ids = np.array([names.get(job, job) for job in site.asked.id.tolist()], np.int64)
+    ids = np.array([names.get(job, job) for job in site.requested.id.tolist()], np.int64)
     place, there = places(observation.queued.id, ids)
-    asked, seen = site.asked.take(there), observation.queued.take(place[there])
-    fixed = asked.size_min < 0
-    late = np.maximum(asked.begin, observation.time + max(REQUEUED, observation.requeue_delay))
+    requested, seen = site.requested.take(there), observation.queued.take(place[there])
+    fixed = requested.size_min < 0
+    late = np.maximum(requested.begin, observation.time + max(REQUEUED, observation.requeue_delay))
     causes = {
-        "its deadline was taken away or put off": (seen.deadline > asked.deadline)
+        "its deadline was taken away or put off": (seen.deadline > requested.deadline)
         | ~np.isfinite(seen.deadline),
-        "its deadline was put forward": seen.deadline < asked.deadline - LATE,
+        "its deadline was put forward": seen.deadline < requested.deadline - LATE,
         "it was put off": seen.begin > late,
         "it is held": _held(observation, ids[there]),
         "it waits for other jobs than it was promised with": np.isin(
             ids[there], _newly_waiting(site, observation, names)
         ),
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
-        "it was moved to another partition": _elsewhere(seen, asked),
-        "it asks for larger nodes than it was promised": _grown(seen, asked),
-        "it was moved to another QOS": _moved(seen, asked, "qos") & _named_by_user(asked, "qos"),
-        "it asks for more nodes than it was promised": fixed & (seen.size > asked.size),
+        "it was moved to another partition": _elsewhere(seen, requested),
+        "it asks for larger nodes than it was promised": _grown(seen, requested),
+        "it was moved to another QOS": _moved(seen, requested, "qos")
+        & _named_by_user(requested, "qos"),
+        "it asks for more nodes than it was promised": fixed & (seen.size > requested.size),
         "it asks for more time than it was promised": fixed
-        & ~_follows(asked)  # there it cannot be changed, and contains a margin that can
-        & (seen.wall_time > asked.wall_time + 60.0),
+        & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
+        & (seen.wall_time > requested.wall_time + 60.0),
     }
     found = _problems(observation, ids[there])
     for why, rows in causes.items():
@@ -72,14 +73,14 @@ def _problems(observation: Observation, jobs: NDArray[np.int64]) -> dict[int, st
     return {job: problem for job, problem in pairs if problem and job in waits}
 
 
-def _moved(seen: Jobs, asked: Jobs, name: str) -> NDArray[np.bool_]:
-    pairs = zip(seen.texts(name), asked.texts(name), strict=True)
+def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
+    pairs = zip(seen.texts(name), requested.texts(name), strict=True)
     return np.array([one != other for one, other in pairs], np.bool_)
 
 
-def _elsewhere(seen: Jobs, asked: Jobs) -> NDArray[np.bool_]:
+def _elsewhere(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     """Return which jobs were moved to another partition, but for what follows from their sizes."""
-    pairs = zip(seen.texts("partition"), asked.texts("partition"), strict=True)
+    pairs = zip(seen.texts("partition"), requested.texts("partition"), strict=True)
     ends = [((one or "").partition(PART), (other or "").partition(PART)) for one, other in pairs]
     gone = [other[1] != "" and one[0] == one[1] == "" for one, other in ends]  # no node fits now
     differ = np.array([one[0] != other[0] for one, other in ends], np.bool_)
@@ -91,36 +92,36 @@ def _follows(jobs: Jobs) -> NDArray[np.bool_]:
     return np.array([PART in (text or "") for text in jobs.texts("partition")], np.bool_)
 
 
-def _grown(seen: Jobs, asked: Jobs) -> NDArray[np.bool_]:
+def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     """Return which jobs ask for more of a node than they did, where that chooses the partition."""
-    return _follows(asked) & ((seen.cores > asked.cores) | (seen.memory > asked.memory))
+    return _follows(requested) & ((seen.cores > requested.cores) | (seen.memory > requested.memory))
 
 
-def with_present(asked: Jobs, observation: Observation) -> Jobs:
+def with_present(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many.
     """
-    place, there = places(observation.queued.id, asked.id)
-    there &= _follows(asked)
+    place, there = places(observation.queued.id, requested.id)
+    there &= _follows(requested)
     if not there.any():
-        return asked
-    now, texts = observation.queued.texts("partition"), asked.texts("partition")
+        return requested
+    now, texts = observation.queued.texts("partition"), requested.texts("partition")
     new = [
         (now[at] or text) if known else text
         for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
     ]
-    asked = asked if new == texts else asked.replace_text("partition", *encode(new))
+    requested = requested if new == texts else requested.replace_text("partition", *encode(new))
     most = np.where(there, observation.queued.size_max[place], -1)
-    fewer = (asked.kind == Kind.DIVISIBLE) & (most > 0) & (most < asked.size_max)
+    fewer = (requested.kind == Kind.DIVISIBLE) & (most > 0) & (most < requested.size_max)
     if not fewer.any():
-        return asked
-    return asked.replace(size_max=np.where(fewer, most, asked.size_max).astype(np.int32))
+        return requested
+    return requested.replace(size_max=np.where(fewer, most, requested.size_max).astype(np.int32))
 
 
-def _named_by_user(asked: Jobs, name: str) -> NDArray[np.bool_]:
+def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:
     """Return which jobs named one when they were submitted; else the batch system chose it."""
-    return np.array([bool(text) for text in asked.texts(name)], np.bool_)
+    return np.array([bool(text) for text in requested.texts(name)], np.bool_)
 
 
 def _held(observation: Observation, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:

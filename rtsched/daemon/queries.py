@@ -140,7 +140,7 @@ class Reader:
     @cached_property
     def _titles(self) -> dict[int, str | None]:
         """What users call the jobs of records."""
-        asked = self.site.asked
+        asked = self.site.requested
         return dict(zip(asked.id.tolist(), asked.texts("name"), strict=True))
 
     @cached_property

@@ -71,11 +71,11 @@ def reconcile(
         records.pop(old, None)
         if record.standing in OPEN:
             records[record.id] = record
-    asked = with_present(_of_records(site.asked, names, records), observation)
+    requested = with_present(_of_records(site.requested, names, records), observation)
     failed = observation.completions.take(
         np.isin(observation.completions.job, list(shown.restartable & records.keys()))
     )
-    after = _with_observation(site, observation, names, records, asked, now, failed.job)
+    after = _with_observation(site, observation, names, records, requested, now, failed.job)
     over = {r.token for r in new if r.standing == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
@@ -280,13 +280,13 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
     return "kept", ""
 
 
-def _of_records(asked: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:
+def _of_records(requested: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:
     """Return the rows of open records, under their present ids."""
-    ids = np.array([names.get(job, job) for job in asked.id.tolist()], np.int64)
+    ids = np.array([names.get(job, job) for job in requested.id.tolist()], np.int64)
     kept = np.isin(ids, np.array(list(records), np.int64))
     if not names and kept.all():
-        return asked
-    return asked.replace(id=ids).take(kept)
+        return requested
+    return requested.replace(id=ids).take(kept)
 
 
 def _with_observation(
@@ -294,7 +294,7 @@ def _with_observation(
     observation: Observation,
     names: Mapping[int, int],
     records: Mapping[int, Record],
-    asked: Jobs,
+    requested: Jobs,
     now: float,
     failed: NDArray[np.int64],
 ) -> Site:
@@ -304,12 +304,12 @@ def _with_observation(
     """
     old = site.snapshot
     restarting = {job: looks for job, looks in site.restarting.items() if job in failed}
-    waits = np.isin(asked.id, observation.queued.id) | (asked.id >= FIRST_OWN_ID)
-    waits |= np.isin(asked.id, list(restarting))
-    others = observation.queued.take(~np.isin(observation.queued.id, asked.id))
-    queued = in_order(Jobs.joined([others, asked.take(waits)]))
+    waits = np.isin(requested.id, observation.queued.id) | (requested.id >= FIRST_OWN_ID)
+    waits |= np.isin(requested.id, list(restarting))
+    others = observation.queued.take(~np.isin(observation.queued.id, requested.id))
+    queued = in_order(Jobs.joined([others, requested.take(waits)]))
     plan = on_nodes(renamed(old.plan, names), old.cluster, observation.cluster)
-    kept = np.isin(plan.entries.job, asked.id[waits])
+    kept = np.isin(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
     links = _links(site.links, names, records)
     promises = promises_of(records.values())
@@ -337,7 +337,7 @@ def _with_observation(
         site,
         snapshot=snapshot,
         records=records,
-        asked=asked,
+        requested=requested,
         links=links,
         marks=observation.marks,
         facts=observation.facts,
@@ -348,15 +348,15 @@ def _with_observation(
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
         restarting=restarting,
-        delayed=bool(restarting) or _delayed(asked, observation),
+        delayed=bool(restarting) or _delayed(requested, observation),
     )
 
 
-def _delayed(asked: Jobs, observation: Observation) -> bool:
+def _delayed(requested: Jobs, observation: Observation) -> bool:
     """Return whether a promised job that might begin by its own wish is put off."""
-    place, there = places(observation.queued.id, asked.id)
+    place, there = places(observation.queued.id, requested.id)
     later = observation.queued.begin[place[there]] > observation.time
-    return bool((later & (asked.begin[there] <= observation.time)).any())
+    return bool((later & (requested.begin[there] <= observation.time)).any())
 
 
 def _same(one: Cluster, other: Cluster) -> bool:

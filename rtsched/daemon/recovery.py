@@ -59,13 +59,13 @@ def recovered(stored: StoredState) -> Site:
     """Return the site as it was left; what cannot be read is left out, and said in the log."""
     states = dict(_states(stored.states))
     reported = states.pop(_OWN, None)
-    asked = Jobs.joined([_row(record.job, record.id) for record in stored.records])
-    queued, running, seen = asked, Jobs.build(0), -np.inf
+    requested = Jobs.joined([_row(record.job, record.id) for record in stored.records])
+    queued, running, seen = requested, Jobs.build(0), -np.inf
     names: Sequence[str] = stored.nodes or ()
     if isinstance(reported, ReportedState):
         before = decode_jobs(reported.queued)
-        others = before.take(~np.isin(before.id, asked.id))
-        queued, running = in_order(Jobs.joined([others, asked])), decode_jobs(reported.running)
+        others = before.take(~np.isin(before.id, requested.id))
+        queued, running = in_order(Jobs.joined([others, requested])), decode_jobs(reported.running)
         names = reported.nodes if stored.nodes is None else stored.nodes
         seen = reported.seen if len(queued) + len(running) + len(states) else -np.inf
     plan = stored.plan if stored.plan is not None else Schedule.empty()
@@ -83,7 +83,7 @@ def recovered(stored: StoredState) -> Site:
         version=stored.version,
     )
     next_id = max([FIRST_OWN_ID - 1, *records]) + 1
-    return Site(snapshot, records, asked, seen=seen, next_id=next_id, unused=stored.unused)
+    return Site(snapshot, records, requested, seen=seen, next_id=next_id, unused=stored.unused)
 
 
 def _row(job: bytes, key: int) -> Jobs:

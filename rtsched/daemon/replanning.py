@@ -224,7 +224,7 @@ def _may_be_kept(site: Site, snapshot: Snapshot, flapping: NDArray[np.int64]) ->
     late = _free_and_late(site, snapshot) & in_time
     kept = [entries.job[late], entries.job[entry[np.isin(plan.nodes, flapping)]]]
     if len(flapping):
-        kept.append(np.setdiff1d(site.asked.id, entries.job))
+        kept.append(np.setdiff1d(site.requested.id, entries.job))
     return np.unique(np.concatenate(kept))
 
 
@@ -414,18 +414,18 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True
-    waits = np.isin(site.asked.id, snapshot.queued.id)
-    homeless = np.setdiff1d(site.asked.id[waits], plan.entries.job)
+    waits = np.isin(site.requested.id, snapshot.queued.id)
+    homeless = np.setdiff1d(site.requested.id[waits], plan.entries.job)
     return np.union1d(plan.entries.job[bad], homeless)
 
 
 def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:
     """Return bool[k]: which nodes of the entries are not in their jobs' partitions any more."""
     outside = np.zeros(len(plan.nodes), np.bool_)
-    asked, partitions = site.asked, site.snapshot.cluster.partitions
-    for name in set(asked.names("partition")) & partitions.keys():
-        code = asked.names("partition").index(name)
-        jobs = asked.id[asked.column("partition") == code]
+    requested, partitions = site.requested, site.snapshot.cluster.partitions
+    for name in set(requested.names("partition")) & partitions.keys():
+        code = requested.names("partition").index(name)
+        jobs = requested.id[requested.column("partition") == code]
         inside = np.repeat(np.isin(plan.entries.job, jobs), np.diff(plan.indptr))
         outside |= inside & ~partitions[name][plan.nodes]
     return outside
@@ -445,7 +445,7 @@ def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:
 
 def _requested(site: Site, lost: NDArray[np.int64]) -> Jobs:
     """Return what the jobs asked for, with the deadlines that they were promised."""
-    rows = site.asked.take(np.isin(site.asked.id, lost))
+    rows = site.requested.take(np.isin(site.requested.id, lost))
     deadline = [site.records[job].deadline for job in rows.id.tolist()]
     return rows.with_column("deadline", np.array(deadline))
 
@@ -498,12 +498,14 @@ def _broken(
         elif record.standing == "provisional":
             unnotified[record.token] = record
     records = {job: r for job, r in site.records.items() if job not in set(failed.tolist())}
-    asked = site.asked.take(~np.isin(site.asked.id, failed))
+    requested = site.requested.take(~np.isin(site.requested.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued
     queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
     snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
-    after = replace(site, snapshot=snapshot, records=records, asked=asked, unnotified=unnotified)
+    after = replace(
+        site, snapshot=snapshot, records=records, requested=requested, unnotified=unnotified
+    )
     texts = (messages.broken(wording),) * len(told)
     actions = (Tell(np.array(told, np.int64), texts),) if told else ()
     return Replanned(after, tuple(changed), actions)

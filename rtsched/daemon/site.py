@@ -43,7 +43,7 @@ class Site:
         the batch system has not shown yet. Its version counts the changes of promises and plan.
     records : mapping of int to Record
         Open promises and held counter-offers, by job id.
-    asked : Jobs
+    requested : Jobs
         What the jobs of the records asked for, one row each, in any order.
     links : Edges
         What jobs of records wait for that the batch system has not shown yet.
@@ -82,7 +82,7 @@ class Site:
 
     snapshot: Snapshot
     records: Mapping[int, Record] = field(default_factory=dict)
-    asked: Jobs = field(default_factory=lambda: Jobs.build(0))
+    requested: Jobs = field(default_factory=lambda: Jobs.build(0))
     links: Edges = field(default_factory=lambda: Edges.build(0))
     marks: Marks = field(default_factory=lambda: Marks.build(0))
     facts: Any = None
@@ -123,7 +123,7 @@ class Site:
 
     def row(self, job: int) -> Jobs:
         """Return what the job of a record asked for, one row."""
-        return self.asked.take(np.flatnonzero(self.asked.id == job)[:1])
+        return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])
 
     def with_record(self, record: Record, row: Jobs, links: Edges, plan: Schedule) -> Site:
         """Return the site with one more promise or offer, its job in the queue, and a new plan.
@@ -144,7 +144,7 @@ class Site:
             self,
             snapshot=snapshot,
             records=records,
-            asked=Jobs.joined([self.asked, row]),
+            requested=Jobs.joined([self.requested, row]),
             links=Edges.joined([self.links, links]),
             next_id=max(self.next_id, record.id + 1),
         )
@@ -164,9 +164,9 @@ class Site:
             edges=_left(old.edges, old.edges.after, gone),
             version=old.version + 1,
         )
-        asked = _left(self.asked, self.asked.id, gone)
+        requested = _left(self.requested, self.requested.id, gone)
         links = _left(self.links, self.links.after, gone)
-        return replace(self, snapshot=snapshot, records=records, asked=asked, links=links)
+        return replace(self, snapshot=snapshot, records=records, requested=requested, links=links)
 
 
 def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:

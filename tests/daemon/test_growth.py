@@ -13,7 +13,7 @@ MINUTE = 60.0
 def names_held(scene: Scene) -> int:
     """Return how many texts stand in the tables of names of the site's jobs."""
     snapshot = scene.site.snapshot
-    tables = (scene.site.asked, snapshot.queued, snapshot.running)
+    tables = (scene.site.requested, snapshot.queued, snapshot.running)
     texts = [name for name, column in tables[0].columns().items() if isinstance(column, Text)]
     return sum(len(table.names(name)) for table in tables for name in texts)
 

@@ -596,7 +596,7 @@ def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
         assert {r.token: r.standing for r in settled.changed}[token] == "firm"
         assert [r.token for r in scene.site.records.values()] == [token]
         assert entries == [7]
-        assert scene.site.asked.id.tolist() == [7]
+        assert scene.site.requested.id.tolist() == [7]
     else:
         assert not scene.site.records
         assert entries == []

@@ -184,7 +184,7 @@ def test_both_routes_show_the_same(testbed: None) -> None:
         ):
             bindings.poll(), commands.poll()
             one, other = bindings.poll(), commands.poll()
-    for table in ("queued", "running", "marks", "ended", "accounts", "edges", "periodic"):
+    for table in ("queued", "running", "marks", "completions", "accounts", "edges", "periodic"):
         _same(getattr(one, table), getattr(other, table))
     for name in ("nodes", "indptr"):
         assert getattr(one.allocations, name).tolist() == getattr(other.allocations, name).tolist()

@@ -145,7 +145,7 @@ def test_a_new_process_gives_a_range_back(tmp_path: Path) -> None:
     command = Command(Rank.SIZE, ("scontrol", "update", "JobId=1", "NumNodes=4-4"), (1, 4))
     (done,) = SlurmSystem(settings).carry_out([Change("place", 1, "x", command)])
     assert done.outcome == "done"
-    assert SlurmSystem(settings)._memory.ranges == {1: (1, 4)}
+    assert SlurmSystem(settings)._last_applied.ranges == {1: (1, 4)}
 
 
 def test_weights_are_grouped() -> None:

@@ -83,7 +83,7 @@ def test_nodes_and_partitions() -> None:
     assert (known.partitions["all"].cores, known.partitions["all@fast"].cores) == (4, 8)
     assert (known.partitions["all"].default_s, known.partitions["all"].longest_s) == (600, 86400)
     whole, few = known.partitions["all"], known.partitions["few"]
-    assert (whole.least, whole.most, few.least, few.most) == (0, math.inf, 2, 4)
+    assert (whole.min_nodes, whole.max_nodes, few.min_nodes, few.max_nodes) == (0, math.inf, 2, 4)
     assert whole.cpu_memory == (1000 << 20) // 8
     assert known.rows_of("n[4-5],gone").tolist() == [4, 5]
 

@@ -31,7 +31,7 @@ def test_a_job() -> None:
     rows = job_rows(printed({}, {"jobid": "13", "timelimit": "UNLIMITED"}), SEPARATOR)
     assert rows.id.tolist() == [12, 13]
     assert rows.limit.tolist() == [86520.0, math.inf]
-    assert (rows.least[0], rows.most[0], rows.cpus[0], rows.memory[0]) == (2, 4, 8, 4096)
+    assert (rows.min_nodes[0], rows.max_nodes[0], rows.cpus[0], rows.memory[0]) == (2, 4, 8, 4096)
     assert (rows.user[0], rows.comment[0], rows.features[0]) == ("ann", "", "")
     assert np.isnan(rows.start[0])
     assert rows.tres == ["gres/gpu:1"] * 2

@@ -26,7 +26,7 @@ FACTS = SlurmFacts(
     partitions={
         "all": Partition("all", 600.0, 86400.0, True, 30, 4, 1000 << 20, 250 << 20),
         "all@fast": Partition("all@fast", 600.0, 86400.0, True, 5, 8, 2000 << 20),
-        "few": Partition("few", 600.0, 86400.0, nodes=9, cores=4, least=2, most=4),
+        "few": Partition("few", 600.0, 86400.0, nodes=9, cores=4, min_nodes=2, max_nodes=4),
         "open": Partition("open", nodes=3, cores=4),
     },
     default="all",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def overrun_changes(
-    view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
+    view: PoolState, settings: CondorSettings, last_applied: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield which jobs end since they have run for longer than stated or planned.
 
@@ -46,7 +46,9 @@ def overrun_changes(
     ours = (procs.status == RUNNING) & ~procs.limited
     for row in np.flatnonzero(ours & (over < now)).tolist():
         proc, slots = int(view.numbers[row]), text_of(view, "slot", row).split(",")
-        if memory.urged_lately(proc, now) or not view.leaving.isdisjoint(map(str.strip, slots)):
+        if last_applied.urged_lately(proc, now) or not view.leaving.isdisjoint(
+            map(str.strip, slots)
+        ):
             continue
         why = f"rtsched: run time of {limit[row]:.0f} s is over"
         removes = settings.overruns == "remove"

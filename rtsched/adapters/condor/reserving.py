@@ -62,7 +62,7 @@ _PLANNED = ("RtNode", "RtFraction", "RtLimit")
 
 
 def reserve_changes(
-    plan: Schedule, view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
+    plan: Schedule, view: PoolState, settings: CondorSettings, last_applied: LastApplied, now: float
 ) -> list[Change]:
     """Return what a plan asks for: the table, node sets, the order of promised jobs."""
     plan = waiting(plan, view.observation.queued.id)
@@ -70,25 +70,25 @@ def reserve_changes(
     lead = view.facts.tail + STARTING_S
     fixed = occurrences(view.observation.periodic, len(view.slots))
     starting = np.union1d(_rows_of_starters(view, now), rows_in_turn(plan, view, now))
-    memory.kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=now + ahead)
+    last_applied.kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=now + ahead)
     closed = first_starts(plan, len(view.slots)) - lead <= now
     closed[starting] = True
-    bindings, short = bindings_of(plan, view, _settled(closed, view, memory, now), now)
+    bindings, short = bindings_of(plan, view, _settled(closed, view, last_applied, now), now)
     bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
     return [
-        *table_changes(view, settings, memory, now),
+        *table_changes(view, settings, last_applied, now),
         *bound,
         *_short(short),
         *_taken_back(plan, bindings, view),
         *_let_go(plan, view),
         *_rest_of_loads(view),
         *_priorities(plan, bindings, view),
-        *_negotiation(bool(bound), view, memory, now),
+        *_negotiation(bool(bound), view, last_applied, now),
     ]
 
 
 def table_changes(
-    view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
+    view: PoolState, settings: CondorSettings, last_applied: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield the new table, where it is another one or the old one is getting stale.
 
@@ -97,10 +97,14 @@ def table_changes(
     nodes = view.observation.cluster.nodes
     fastest = nodes.speed.max(initial=1.0)
     delays = delays_of(view.slots, fastest / nodes.speed)
-    delays |= {name: memory.delays[name] for name in delays.keys() & memory.delays.keys()}
-    table = SlotTable(memory.kept, delays)
-    if table != memory.table or now - memory.written >= settings.table_valid_s / 3:
-        text = f"write {settings.table}: {len(delays)} slots, {len(memory.kept)} kept for starts"
+    delays |= {
+        name: last_applied.delays[name] for name in delays.keys() & last_applied.delays.keys()
+    }
+    table = SlotTable(last_applied.kept, delays)
+    if table != last_applied.table or now - last_applied.written >= settings.table_valid_s / 3:
+        text = (
+            f"write {settings.table}: {len(delays)} slots, {len(last_applied.kept)} kept for starts"
+        )
         yield change("reserve", -1, text, Publish(table))
 
 
@@ -117,12 +121,12 @@ def _rows_of_starters(view: PoolState, now: float) -> NDArray[np.int32]:
 
 
 def _settled(
-    closed: NDArray[np.bool_], view: PoolState, memory: LastApplied, now: float
+    closed: NDArray[np.bool_], view: PoolState, last_applied: LastApplied, now: float
 ) -> NDArray[np.bool_]:
     """Return bool[rows]: closed ones on which no other job was being started when we looked."""
     names = view.observation.cluster.nodes.texts("name")
     rows = np.flatnonzero(closed).tolist()
-    settled = memory.close([names[row] or "" for row in rows], view.observation.time, now)
+    settled = last_applied.close([names[row] or "" for row in rows], view.observation.time, now)
     return np.array([name in settled for name in names], np.bool_)
 
 
@@ -299,9 +303,11 @@ def _priorities(plan: Schedule, bindings: list[Binding], view: PoolState) -> Ite
             yield change("set-priority", job, says, *priority_edits(proc, priority, present, own))
 
 
-def _negotiation(bound: bool, view: PoolState, memory: LastApplied, now: float) -> Iterator[Change]:
+def _negotiation(
+    bound: bool, view: PoolState, last_applied: LastApplied, now: float
+) -> Iterator[Change]:
     """Yield a request for a negotiation, where jobs were `bound` just now or before."""
-    if (bound or view.bound) and now - memory.negotiated >= NEGOTIATE_S:
+    if (bound or view.bound) and now - last_applied.negotiated >= NEGOTIATE_S:
         yield change("reserve", -1, "ask for a negotiation: promised jobs may start", Negotiate())
 
 

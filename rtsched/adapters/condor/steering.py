@@ -75,18 +75,18 @@ _ALIVE = (IDLE, HELD, RUNNING, TRANSFERRING, SUSPENDED)
 
 
 def steer_changes(
-    action: Action, view: PoolState, settings: CondorSettings, memory: LastApplied, now: float
+    action: Action, view: PoolState, settings: CondorSettings, last_applied: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield what one action other than `Reserve` asks for and is not so yet."""
     if isinstance(action, SetPriority):
         yield from _priorities(action, view, settings)
-        yield from _factors(action, view, settings, memory)
+        yield from _factors(action, view, settings, last_applied)
     elif isinstance(action, Place):
-        yield from _sizes(action, view, settings, memory)
+        yield from _sizes(action, view, settings, last_applied)
         yield from _rank_sets(action, view, settings)
     elif isinstance(action, SetNodeWeight):
-        memory.delays = delays_of(view.slots, np.asarray(action.weight, np.float64))
-        yield from table_changes(view, settings, memory, now)
+        last_applied.delays = delays_of(view.slots, np.asarray(action.weight, np.float64))
+        yield from table_changes(view, settings, last_applied, now)
     elif isinstance(action, Cancel | Reject):
         for job, why in zip(action.job.tolist(), action.text, strict=True):
             yield from _cancel(job, why, view)
@@ -100,7 +100,7 @@ def steer_changes(
     elif isinstance(action, Admit):
         yield from _admits(action, view)
     elif isinstance(action, Requeue | Move):
-        yield from _requeues(action, view, memory, now)
+        yield from _requeues(action, view, last_applied, now)
     elif not isinstance(action, Reserve):
         for job in action.job.tolist():
             yield Change(_kind(action), job, f"{_kind(action)} job {name_of(job)}")
@@ -159,10 +159,10 @@ def _priorities(action: SetPriority, view: PoolState, settings: CondorSettings) 
 
 
 def _factors(
-    action: SetPriority, view: PoolState, settings: CondorSettings, memory: LastApplied
+    action: SetPriority, view: PoolState, settings: CondorSettings, last_applied: LastApplied
 ) -> Iterator[Change]:
     """Yield the priority factors of users that are off by a step at least."""
-    if not settings.factors or memory.no_factors or not view.negotiates:
+    if not settings.factors or last_applied.no_factors or not view.negotiates:
         return
     at, known = places(view.procs.job, action.job)
     names = view.procs.take(at[known]).texts("submitter")
@@ -177,14 +177,14 @@ def _factors(
 
 
 def _sizes(
-    action: Place, view: PoolState, settings: CondorSettings, memory: LastApplied
+    action: Place, view: PoolState, settings: CondorSettings, last_applied: LastApplied
 ) -> Iterator[Change]:
     """Yield host counts of best-effort parallel jobs that left them open, and the slots for them.
 
     A size is what fits now. A job that has to wait gets its own range back: when slots come free,
     HTCondor may start it before the next poll, on as many as there are.
     """
-    placement, idle = action.placement, _idle_nodes(view, memory)
+    placement, idle = action.placement, _idle_nodes(view, last_applied)
     which, left = _to_size(action, view), settings.sizes_per_cycle
     waits = _rows(view, action.job[which].tolist(), IDLE)
     slots, every = _Codes.of(view), np.arange(len(idle), dtype=np.int32)
@@ -276,11 +276,11 @@ def _sized(row: int, slots: str, count: int, view: PoolState) -> list[Edit]:
     return steps
 
 
-def _idle_nodes(view: PoolState, memory: LastApplied) -> NDArray[np.bool_]:
+def _idle_nodes(view: PoolState, last_applied: LastApplied) -> NDArray[np.bool_]:
     """Return bool[m]: rows that take jobs, run none, and are not kept for a promise."""
     idle = np.equal(view.observation.cluster.nodes.state, NodeState.UP)
     idle[view.observation.allocations.nodes] = False
-    free = np.array([name not in memory.kept for name in view.slots.texts("name")], np.bool_)
+    free = np.array([name not in last_applied.kept for name in view.slots.texts("name")], np.bool_)
     return idle & free
 
 
@@ -373,7 +373,7 @@ def _admit_deferred(
 
 
 def _requeues(
-    action: Requeue | Move, view: PoolState, memory: LastApplied, now: float
+    action: Requeue | Move, view: PoolState, last_applied: LastApplied, now: float
 ) -> Iterator[Change]:
     """Yield which running jobs are vacated, of those that may be.
 
@@ -387,7 +387,7 @@ def _requeues(
     for job, rows in _rows(view, action.job.tolist(), RUNNING).items():
         at = running.get(job, -1)
         procs = tuple(view.numbers[rows].tolist())
-        if at < 0 or not procs or all(memory.urged_lately(proc, now) for proc in procs):
+        if at < 0 or not procs or all(last_applied.urged_lately(proc, now) for proc in procs):
             continue
         able = bool(marks.requeues[first + at])
         if moves:

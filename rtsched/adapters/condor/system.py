@@ -46,7 +46,7 @@ class CondorSystem:
         self.settings = settings or CondorSettings()
         self._pool = PatientPool(self.settings)
         self._observer = Observer(self.settings, self._pool)
-        self._memory = LastApplied()
+        self._last_applied = LastApplied()
         self._view: PoolState | None = None
 
     def poll(self) -> Observation:
@@ -58,7 +58,7 @@ class CondorSystem:
             If collector or schedd does not answer.
         """
         self._view = self._observer.poll()
-        self._memory.keep_only(set(self._view.numbers.tolist()))
+        self._last_applied.keep_only(set(self._view.numbers.tolist()))
         return self._view.observation
 
     def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
@@ -79,13 +79,13 @@ class CondorSystem:
             self.poll()
         view = self._view
         assert view is not None  # noqa: S101 -- a poll sets it
-        now, settings, memory = time.time(), self.settings, self._memory
+        now, settings, last_applied = time.time(), self.settings, self._last_applied
         changes: list[Change] = []
         for action in actions:
             if isinstance(action, Reserve):
-                changes += reserve_changes(action.plan, view, settings, memory, now)
-                changes += overrun_changes(view, settings, memory, now)
-            changes += steer_changes(action, view, settings, memory, now)
+                changes += reserve_changes(action.plan, view, settings, last_applied, now)
+                changes += overrun_changes(view, settings, last_applied, now)
+            changes += steer_changes(action, view, settings, last_applied, now)
         return changes
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
@@ -93,7 +93,7 @@ class CondorSystem:
         done = carried_out(self._pool, self._publish, changes)
         now = time.time()
         for each in done:
-            self._memory.remember(each, now)
+            self._last_applied.remember(each, now)
         return done
 
     def _publish(self, table: SlotTable) -> Reply:

@@ -42,7 +42,7 @@ def _job(view: SlurmState, row: int, words: dict[str, str]) -> None:
             getattr(view.rows, column)[row] = words[word]
     if "NumNodes" in words:
         least, _, most = words["NumNodes"].partition("-")
-        view.rows.least[row], view.rows.most[row] = int(least), int(most or least)
+        view.rows.min_nodes[row], view.rows.max_nodes[row] = int(least), int(most or least)
     if "TimeLimit" in words:
         view.rows.limit[row] = int(words["TimeLimit"]) * 60.0
 

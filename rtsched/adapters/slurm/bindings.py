@@ -127,8 +127,10 @@ def rows_of(jobs: list[Any]) -> JobRows:
         memory=np.array([job.memory_per_node or job.memory_per_cpu or 0 for job in jobs], np.int64),
         nice=numbers("nice"),
         priority=numbers("priority"),
-        least=np.array([_least(job, int(n)) for job, n in zip(jobs, most, strict=True)], np.int64),
-        most=most,
+        min_nodes=np.array(
+            [_least(job, int(n)) for job, n in zip(jobs, most, strict=True)], np.int64
+        ),
+        max_nodes=most,
         dependency=[_dependency(job.dependencies) for job in jobs],
         required=texts("required_nodes"),
         excluded=texts("excluded_nodes"),

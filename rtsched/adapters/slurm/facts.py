@@ -34,7 +34,7 @@ class Partition:
         The least cores and bytes that one of its nodes has.
     cpu_memory : int
         The least bytes per core that one of its nodes has.
-    least, most : int, float
+    min_nodes, max_nodes : int, float
         Fewest and most nodes of a job; inf: no limit.
     """
 
@@ -46,8 +46,8 @@ class Partition:
     cores: int = 1
     memory: int = -1
     cpu_memory: int = -1
-    least: int = 0
-    most: float = math.inf
+    min_nodes: int = 0
+    max_nodes: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ def _plain(
     per_node = np.array([cores[name] for name in first], np.int64)
     cpus, memory = rows.cpus[which], rows.memory[which]
     fewest = -(-cpus // np.maximum(per_node, 1))
-    size = np.maximum(np.maximum(rows.least[which], fewest), 1)
+    size = np.maximum(np.maximum(rows.min_nodes[which], fewest), 1)
     eligible, submit = rows.eligible[which], rows.submit[which]
     limit = rows.limit[which]
     return {
@@ -284,14 +284,14 @@ def _put(plain: dict[str, Any], at: int, requirements: Requirements) -> None:
 
 def request_in(rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None) -> JobRequest:
     """Return what a job in the queue asks for."""
-    least, most = counts or (int(rows.least[i]), int(rows.most[i]))
+    least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
     ours = is_ours(rows.reservation[i])
     return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
-        least=least,
-        most=max(most, least),
+        min_nodes=least,
+        max_nodes=max(most, least),
         cpus=int(rows.cpus[i]),
         memory=int(rows.memory[i]) * MEGABYTE,
         partition=rows.partition[i],

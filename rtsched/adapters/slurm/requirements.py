@@ -29,8 +29,8 @@ class JobRequest:
 
     limit: float = math.nan
     deadline: float = math.inf
-    least: int = 0
-    most: int = 0
+    min_nodes: int = 0
+    max_nodes: int = 0
     cpus: int = 0
     each: int = 0
     memory: int = 0
@@ -88,10 +88,10 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
     fewest = -(-request.cpus // part.cores) if part is not None else 1
-    least = max(request.least, fewest, 1)
-    if request.spec.divisible and not request.least and part is not None:
-        least = max(least, part.least)
-    most = max(request.most, least)
+    least = max(request.min_nodes, fewest, 1)
+    if request.spec.divisible and not request.min_nodes and part is not None:
+        least = max(least, part.min_nodes)
+    most = max(request.max_nodes, least)
     problem = wrong or _problem(request, part, limit)
     if fresh and part is not None and request.needs_rtsched:
         problem = problem or _closed(request, part, limit, least)
@@ -118,9 +118,9 @@ def _divisible(
 
     It takes at least so many nodes that the partition's longest time limit holds it.
     """
-    most = request.most or least
-    if not request.most and part is not None:
-        most = int(min(part.nodes, part.most))
+    most = request.max_nodes or least
+    if not request.max_nodes and part is not None:
+        most = int(min(part.nodes, part.max_nodes))
     most = max(most, least)
     load = {k: v for k, v in request.spec.numbers.items() if k != "message_time"}
     load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
@@ -201,9 +201,9 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
             f"asks for {request.cpu_memory >> 20} MiB per processor, and gets all processors of "
             f"its nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
         )
-    if least < part.least or max(request.most, least) > part.most:
-        most = f" to {part.most:g}" if math.isfinite(part.most) else " or more"
-        return f"partition {part.name} takes jobs of {part.least}{most} nodes; see --nodes"
+    if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
+        most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
+        return f"partition {part.name} takes jobs of {part.min_nodes}{most} nodes; see --nodes"
     if limit > part.longest_s:
         return f"its time limit is above the {part.longest_s / 60:.0f} min of partition {part.name}"
     return ""

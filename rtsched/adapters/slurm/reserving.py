@@ -338,8 +338,8 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
         row, asked = view.place[job], view.queued[job]
         size = int(plan.entries.size[at])
         rigid = view.observation.queued.kind[asked] == Kind.RIGID
-        most = int(view.rows.most[row]) or (size if rigid else counts.get(job, 0))
-        same = view.rows.least[row] == most == size
+        most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))
+        same = view.rows.min_nodes[row] == most == size
         words = [] if same else [f"NumNodes={size}-{size}"]
         if not rigid or not same:
             duration = float(plan.entries.end[at] - plan.entries.start[at])

@@ -71,7 +71,7 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
         words = priority_argument(0, basic)
         yield update(f"set {words} of job {job}", Rank.JOB, words)
     asked = kept.ranges.get(job)
-    if asked and asked != (rows.least[at], rows.most[at]):
+    if asked and asked != (rows.min_nodes[at], rows.max_nodes[at]):
         words = f"NumNodes={asked[0]}-{asked[1]}"
         yield update(f"set {words} of job {job}, as asked for", Rank.SIZE, words, ONLY_WAITING)
     node, _ = kept.sent.get(job, ("", 0.0))

@@ -60,7 +60,7 @@ class JobRows:
         Seconds since the epoch, the limit in seconds; nan: not said; inf: no limit.
     cpus, memory, nice, priority : int64[n]
         Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
-    least, most : int64[n]
+    min_nodes, max_nodes : int64[n]
         Fewest and most nodes of a job that waits.
     dependency, required, excluded, licenses, tres, mark, name, comment, extra : list of str
         Dependency, node lists asked for, licences, other resources asked for, admin comment, job
@@ -95,8 +95,8 @@ class JobRows:
     memory: NDArray[np.int64]
     nice: NDArray[np.int64]
     priority: NDArray[np.int64]
-    least: NDArray[np.int64]
-    most: NDArray[np.int64]
+    min_nodes: NDArray[np.int64]
+    max_nodes: NDArray[np.int64]
     dependency: list[str]
     required: list[str]
     excluded: list[str]
@@ -202,8 +202,8 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
     ("memory", "minmemory", megabytes, np.int64),
     ("nice", "nice", number, np.int64),
     ("priority", "prioritylong", number, np.int64),
-    ("least", "tres", nodes_in, np.int64),
-    ("most", "maxnodes", number, np.int64),
+    ("min_nodes", "tres", nodes_in, np.int64),
+    ("max_nodes", "maxnodes", number, np.int64),
     ("dependency", "dependency", text, None),
     ("required", "reqnodes", text, None),
     ("excluded", "excnodes", text, None),

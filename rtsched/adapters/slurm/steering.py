@@ -79,7 +79,7 @@ class LastApplied:
 
     @classmethod
     def of(cls, kept: AppliedFile) -> LastApplied:
-        """Return the memory of a process that follows another one."""
+        """Return what a process knows that follows another one."""
         return cls(dict(kept.factors), dict(kept.ranges), dict(kept.sent))
 
     def kept(self) -> AppliedFile:
@@ -110,16 +110,16 @@ class LastApplied:
 
 
 def steer_changes(
-    action: Action, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+    action: Action, view: SlurmState, last_applied: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield what one action other than `Reserve` asks for and is not so yet."""
     if isinstance(action, SetPriority):
-        yield from _priorities(action, view, memory, settings)
+        yield from _priorities(action, view, last_applied, settings)
     elif isinstance(action, Place):
-        yield from _sizes(action, view, memory, settings)
-        yield from _nodes(action, view, memory, settings)
+        yield from _sizes(action, view, last_applied, settings)
+        yield from _nodes(action, view, last_applied, settings)
     elif isinstance(action, SetNodeWeight):
-        yield from _weights(action, view, memory, settings)
+        yield from _weights(action, view, last_applied, settings)
     elif isinstance(action, Cancel | Reject):
         for job, text in zip(action.job.tolist(), action.text, strict=True):
             yield from _cancel(job, text, view)
@@ -144,7 +144,7 @@ def _kind(action: Action) -> str:
 
 
 def _priorities(
-    action: SetPriority, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+    action: SetPriority, view: SlurmState, last_applied: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield site factors that differ by a step at least, the largest differences first."""
     step = settings.site_factor_step
@@ -153,9 +153,9 @@ def _priorities(
     most = min(LARGEST_FACTOR, highest(basic) - step)
     wanted = np.clip(np.round(value / step) * step, -LARGEST_FACTOR, most).astype(int)
     differ = [
-        (abs(factor - memory.factors.get(job, 0)), factor, job)
+        (abs(factor - last_applied.factors.get(job, 0)), factor, job)
         for job, factor in zip(action.job.tolist(), wanted.tolist(), strict=True)
-        if job in view.queued and factor != memory.factors.get(job, 0)
+        if job in view.queued and factor != last_applied.factors.get(job, 0)
     ]
     differ.sort(key=lambda each: (-each[0], -each[1], each[2]))
     for _, factor, job in differ[: settings.site_factors_per_cycle]:
@@ -172,7 +172,7 @@ def _priorities(
 
 
 def _sizes(
-    action: Place, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+    action: Place, view: SlurmState, last_applied: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield node counts of best-effort jobs that left them open.
 
@@ -188,8 +188,8 @@ def _sizes(
         if view.observation.queued.kind[view.queued[job]] == Kind.RIGID:
             continue
         row, code = view.place[job], int(placement.node_set[at])
-        present = (int(view.rows.least[row]), int(view.rows.most[row]))
-        wanted = own = memory.ranges.get(job, present)
+        present = (int(view.rows.min_nodes[row]), int(view.rows.max_nodes[row]))
+        wanted = own = last_applied.ranges.get(job, present)
         nodes = placement.node_sets[code] if code >= 0 else np.arange(len(idle))
         free = nodes[idle[nodes]]
         if len(free) >= size and job not in view.held:
@@ -205,14 +205,14 @@ def _sizes(
 
 
 def _nodes(
-    action: Place, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+    action: Place, view: SlurmState, last_applied: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield which single-node jobs are sent to an idle node, and which are let go again.
 
     A node list is binding in Slurm. So it is given late: only to as many of the first jobs as
     there are idle nodes, and taken back from those that have not started.
     """
-    for job, (node, since) in memory.sent.items():
+    for job, (node, since) in last_applied.sent.items():
         row = view.place.get(job, -1)
         late = view.now - since > settings.bound_late_s
         if row >= 0 and late and job in view.queued and view.rows.required[row] == node:
@@ -233,7 +233,12 @@ def _nodes(
         if left == 0:
             return
         row = view.place.get(job, -1)
-        if code < 0 or job not in view.queued or job in memory.sent or view.rows.required[row]:
+        if (
+            code < 0
+            or job not in view.queued
+            or job in last_applied.sent
+            or view.rows.required[row]
+        ):
             continue
         at = view.queued[job]
         rigid = view.observation.queued.kind[at] == Kind.RIGID
@@ -266,13 +271,13 @@ def idle_nodes(view: SlurmState) -> NDArray[np.bool_]:
 
 
 def _weights(
-    action: SetNodeWeight, view: SlurmState, memory: LastApplied, settings: SlurmSettings
+    action: SetNodeWeight, view: SlurmState, last_applied: LastApplied, settings: SlurmSettings
 ) -> Iterator[Change]:
     """Yield node weights that differ, one change per weight.
 
     A node that no job may have now keeps its weight: it may come free before the next poll.
     """
-    if not settings.node_weights or memory.no_weights:
+    if not settings.node_weights or last_applied.no_weights:
         return
     groups: dict[int, list[str]] = {}
     whole = np.clip(np.round(np.nan_to_num(action.weight)), 0, 1e6).astype(int)
@@ -383,20 +388,20 @@ def _words(command: Command) -> dict[str, str]:
     return dict(word.partition("=")[::2] for word in command.words[2:])
 
 
-def remember(done: Change, outcome: str, memory: LastApplied, now: float) -> None:
+def remember(done: Change, outcome: str, last_applied: LastApplied, now: float) -> None:
     """Keep in mind what was carried out and cannot be read back."""
     words = _words(done.command)
     if done.kind == "set-node-weight" and outcome == "refused":
-        memory.no_weights = True
+        last_applied.no_weights = True
     if outcome != "done":
         return
     if "SiteFactor" in words:
-        memory.factors[done.job] = int(words["SiteFactor"])
+        last_applied.factors[done.job] = int(words["SiteFactor"])
     if "Nice" in words:
-        memory.factors[done.job] = -int(words["Nice"])
+        last_applied.factors[done.job] = -int(words["Nice"])
     if done.command.before is not None:
-        memory.ranges[done.job] = done.command.before
+        last_applied.ranges[done.job] = done.command.before
     elif "NumNodes" in words:
-        memory.counts[done.job] = int(words["NumNodes"].partition("-")[0])
+        last_applied.counts[done.job] = int(words["NumNodes"].partition("-")[0])
     if words.get("ReqNodeList"):
-        memory.sent[done.job] = (words["ReqNodeList"], now)
+        last_applied.sent[done.job] = (words["ReqNodeList"], now)

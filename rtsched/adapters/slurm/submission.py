@@ -232,8 +232,8 @@ def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
     return JobRequest(
         limit=limit,
         deadline=float(deadline) if deadline > 0 else math.inf,
-        least=max(least, -(-tasks // each) if each > 0 else 0),
-        most=_count(fields, Tag.MAX_NODES, least),
+        min_nodes=max(least, -(-tasks // each) if each > 0 else 0),
+        max_nodes=_count(fields, Tag.MAX_NODES, least),
         cpus=max(cpus, _count(fields, Tag.MIN_CPUS, 0)),
         each=max(each * per_task, per_task, _count(fields, Tag.PN_MIN_CPUS, 0)),
         memory=_count(fields, Tag.PN_MIN_MEMORY, 0) << 20,

@@ -64,8 +64,8 @@ class SlurmSystem:
         self.settings = settings or SlurmSettings()
         self._commands = CommandRunner(self.settings)
         self._route = Route(self._commands, self.settings.route)
-        self._memory = LastApplied.of(applied_file.read(self.settings.memory))
-        self._kept = self._memory.kept()
+        self._last_applied = LastApplied.of(applied_file.read(self.settings.memory))
+        self._kept = self._last_applied.kept()
         self._not_kept = ""
         self._view: SlurmState | None = None
         self._config: dict[str, str] = {}
@@ -94,14 +94,14 @@ class SlurmSystem:
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, users, now, problems)
         queued, running, over = parts(rows)
-        unshown = queued[rows.most[queued] == 0]
-        self._memory.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
+        unshown = queued[rows.max_nodes[queued] == 0]
+        self._last_applied.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
         allocations = allocations_of(rows, running, machine, facts, now)
         which = np.concatenate([queued, running])
         observation = Observation(
             now,
             machine.cluster,
-            jobs_of(rows, queued, facts, ranges=self._memory.ranges),
+            jobs_of(rows, queued, facts, ranges=self._last_applied.ranges),
             jobs_of(rows, running, facts, allocations.entries.size),
             allocations,
             marks_of(rows, which),
@@ -144,24 +144,24 @@ class SlurmSystem:
         changes: list[Change] = []
         for action in actions:
             if isinstance(action, Reserve):
-                memory = self._memory
+                last_applied = self._last_applied
                 changes += reserve_changes(
-                    action.plan, view, self.settings, memory.factors, memory.counts
+                    action.plan, view, self.settings, last_applied.factors, last_applied.counts
                 )
-            changes += steer_changes(action, view, self._memory, self.settings)
+            changes += steer_changes(action, view, self._last_applied, self.settings)
         return sorted(changes, key=rank_of)
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
-        self._keep(self._memory.foreseen(changes, time.time()))
+        self._keep(self._last_applied.foreseen(changes, time.time()))
         done = carried_out(self._commands, changes)
         now = time.time()
         for each in done:
             if isinstance(each.change.command, Command):
                 if each.outcome == "done" and self._view is not None:
                     applied(self._view, each.change.command)
-                remember(each.change, each.outcome, self._memory, now)
-        self._keep(self._memory.kept())
+                remember(each.change, each.outcome, self._last_applied, now)
+        self._keep(self._last_applied.kept())
         return done
 
     def _keep(self, what: applied_file.AppliedFile) -> None:
