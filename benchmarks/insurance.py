@@ -20,12 +20,13 @@ import numpy as np
 
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, NodeState
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import Replay
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Fate, Workload
+from rtsched.replay.results import Workload
 from rtsched.simulator.interface import NodeEvent
 
 HOUR = 3600.0
@@ -76,7 +77,7 @@ def measure(work: Workload, spare: int, events: tuple[NodeEvent, ...]) -> dict[s
     run.run()
     results = run.outcome(time.perf_counter() - begun).results
     promised = np.isfinite(results.promise)
-    kept = promised & (results.fate == Fate.FINISHED) & (results.end <= results.promise + 1.0)
+    kept = promised & (results.fate == FinalState.FINISHED) & (results.end <= results.promise + 1.0)
     return {
         "spare_nodes": spare,
         "lost_nodes": len(events) // 2,

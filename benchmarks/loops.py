@@ -125,7 +125,7 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
         )
         note = ""
         if settings == SystemSettings(loop="easy") and not np.array_equal(
-            system.course().start, expected
+            system.job_outcomes().start, expected
         ):
             same, note = False, "  WAITS DIFFER"
         print(f"  {title:26}{seconds:9.3f} s {n / seconds:12,.0f} jobs/s{note}")

@@ -15,12 +15,13 @@ from measure import NODES
 
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Fate, Workload
+from rtsched.replay.results import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ def admitted(
     run = replay(workload, policy, presets()[policy])
     values = measure(workload, run.results)
     asked = np.isfinite(workload.jobs.deadline)
-    rejected = np.equal(run.results.fate, Fate.REJECTED)
+    rejected = np.equal(run.results.fate, FinalState.REJECTED)
     return {
         "admitted": int((asked & ~rejected).sum()),
         "rejected": int((asked & rejected).sum()),

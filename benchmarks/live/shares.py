@@ -17,10 +17,11 @@ from stream import Work
 
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster as Machine
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.fairness import errors, fairness
-from rtsched.replay.results import Fate, Results, Workload
+from rtsched.replay.results import Results, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +144,7 @@ def _as_replayed(ours: list[measure.Row], ended: float) -> tuple[Workload, Resul
         size=size,
         association=np.array([users.index(row.user) for row in ours], np.int32),
     )
-    fate = np.where(np.isnan(start), Fate.UNFINISHED, Fate.FINISHED).astype(np.int8)
+    fate = np.where(np.isnan(start), FinalState.UNFINISHED, FinalState.FINISHED).astype(np.int8)
     results = Results.build(len(ours), start=start, end=end, size=size, fate=fate)
     shares = np.array(list(SHARES.values()))
     accounts = Accounts.build(len(users), name=users, shares=shares, is_user=True)

@@ -20,13 +20,13 @@ from rtsched.api import (
     restored,
 )
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.ledger import Ledger, Standing
+from rtsched_plugins.planning import PlanningSession, PreparedPlan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Snapshot
-    from rtsched_plugins.ledger import NodeAware, Planner
+    from rtsched_plugins.planning import NodeAware, Planner
 
 
 IN_ROUNDS = "jobs are not told to take their load in rounds; set rounds = 1"
@@ -74,7 +74,7 @@ class DeadlineAdmission:
         self.offer_tests = offer_tests
         self.capabilities = Capabilities(replay_only=replay_only)
         self.insurance = insurance
-        self._standing: Standing | None = None
+        self._prepared_plan: PreparedPlan | None = None
 
     def judge(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it.
@@ -112,30 +112,30 @@ class DeadlineAdmission:
         if not all_judged:
             findings.append(Finding.where(endless, self.endless))
             findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
-        ledger = self._ledger(snapshot, jobs if all_judged else jobs.take(judged), insurance)
+        session = self._session(snapshot, jobs if all_judged else jobs.take(judged), insurance)
         for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
             row = judged[k]
-            refusal = ledger.admit(k)
+            refusal = session.admit(k)
             if refusal is None:
                 code[row], promise[row] = Verdict.ADMIT, jobs.deadline[row]
                 continue
             code[row] = Verdict.REJECT
             if self.offer_tests:
-                offer[row] = ledger.offer(k, self.offer_tests)
+                offer[row] = session.offer(k, self.offer_tests)
             reason = getattr(self, refusal.why)
             numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
             findings.append(Finding(reason, np.array([row]), numbers))
-            findings += self._instead(ledger, k, int(row))
-        plan = ledger.schedule() if (code == Verdict.ADMIT).any() else None
+            findings += self._instead(session, k, int(row))
+        plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
 
-    def _instead(self, ledger: Ledger, k: int, row: int) -> list[Finding]:
+    def _instead(self, session: PlanningSession, k: int, row: int) -> list[Finding]:
         """Return what the batch's job k could ask for instead, to keep its deadline."""
         if not self.offer_tests or self.smaller_load is None or self.more_nodes is None:
             return []
-        percent, nodes, most = ledger.instead(k)
+        percent, nodes, most = session.instead(k)
         if percent:
             return [Finding(self.smaller_load, np.array([row]), {"percent": np.array([percent])})]
         if nodes:
@@ -144,17 +144,17 @@ class DeadlineAdmission:
         return []
 
     def _improve(self, snapshot: Snapshot) -> Verdicts | None:
-        """Return an earlier plan for the promises given, if there is one; see `Ledger.improve`."""
+        """Return an earlier plan for the promises given, by `PlanningSession.improve`, or None."""
         if not len(snapshot.plan):
             return None
-        ledger = self._ledger(snapshot, snapshot.queued.take([]), self.insurance)
-        return Verdicts.build([], plan=ledger.schedule()) if ledger.improve() else None
+        session = self._session(snapshot, snapshot.queued.take([]), self.insurance)
+        return Verdicts.build([], plan=session.schedule()) if session.improve() else None
 
     def _restored(self, snapshot: Snapshot) -> Verdicts | None:
         """Return a better plan, or one that keeps all promises where nodes were lost.
 
         Promised jobs that ran on such a node and wait again are part of it. If no plan is found,
-        those that fail are left out, as `Ledger.improve` says.
+        those that fail are left out, as `PlanningSession.improve` says.
         """
         queued, promises = snapshot.queued, snapshot.promises
         waits = np.isin(queued.id, promises.job) & ~np.isin(queued.id, snapshot.plan.entries.job)
@@ -165,44 +165,44 @@ class DeadlineAdmission:
         if not len(snapshot.plan) and not len(anew):
             return None
         for nodes in range(self.insurance.most, -1, -1):
-            ledger = self._ledger(snapshot, anew, self.insurance.at_most(nodes))
-            better = ledger.improve(leave_out=False)
-            if better is not None and all(ledger.admit(k) is None for k in range(len(anew))):
-                return Verdicts.build([], plan=ledger.schedule()) if better or len(anew) else None
+            session = self._session(snapshot, anew, self.insurance.at_most(nodes))
+            better = session.improve(leave_out=False)
+            if better is not None and all(session.admit(k) is None for k in range(len(anew))):
+                return Verdicts.build([], plan=session.schedule()) if better or len(anew) else None
             same = self._in_order(snapshot, anew, self.insurance.at_most(nodes))
             if same is not None:
                 return Verdicts.build([], plan=same)
-        ledger = self._ledger(snapshot, anew, self.insurance.at_most(0))
-        better = ledger.improve()
-        admitted = [ledger.admit(k) is None for k in range(len(anew))]
-        return Verdicts.build([], plan=ledger.schedule()) if better or any(admitted) else None
+        session = self._session(snapshot, anew, self.insurance.at_most(0))
+        better = session.improve()
+        admitted = [session.admit(k) is None for k in range(len(anew))]
+        return Verdicts.build([], plan=session.schedule()) if better or any(admitted) else None
 
     def _in_order(self, snapshot: Snapshot, anew: Jobs, insurance: Insurance) -> Schedule | None:
         """Return the plan in the order of its starts on the nodes that are left; see `restored`."""
         if (anew.kind != Kind.RIGID).any():
             return None  # it is not known how many nodes it takes
         plan, jobs = _begun_again(snapshot, anew)
-        standing = Standing(snapshot, self.planner, insurance)
-        losses, entries = standing.losses(jobs), plan.entries
+        prepared = PreparedPlan(snapshot, self.planner, insurance)
+        losses, entries = prepared.losses(jobs), plan.entries
         end = entries.end + losses * (entries.end - entries.start)
         longer = replace(plan, entries=entries.replace(end=end))
         sooner = jobs.deadline - losses * insurance.recovery
         due = jobs.with_column("deadline", sooner)
-        found = restored(snapshot, longer, due, standing.open_after(snapshot.now))
+        found = restored(snapshot, longer, due, prepared.open_after(snapshot.now))
         if found is None:
             return None
         start, end = found.entries.start, found.entries.end
         once = start + (end - start) / (1.0 + losses)
         return replace(found, entries=found.entries.replace(end=np.where(losses, once, end)))
 
-    def _ledger(self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance) -> Ledger:
-        """Return the ledger; what was made of the same promises and plan for the last is kept."""
+    def _session(self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance) -> PlanningSession:
+        """Return the session; what was made of the same promises and plan for the last is kept."""
         if insurance != self.insurance:
-            return Ledger(snapshot, jobs, Standing(snapshot, self.planner, insurance))
-        standing = self._standing
-        if standing is None or not standing.is_of(snapshot):
-            standing = self._standing = Standing(snapshot, self.planner, insurance)
-        return Ledger(snapshot, jobs, standing)
+            return PlanningSession(snapshot, jobs, PreparedPlan(snapshot, self.planner, insurance))
+        prepared = self._prepared_plan
+        if prepared is None or not prepared.is_of(snapshot):
+            prepared = self._prepared_plan = PreparedPlan(snapshot, self.planner, insurance)
+        return PlanningSession(snapshot, jobs, prepared)
 
 
 def _begun_again(snapshot: Snapshot, anew: Jobs) -> tuple[Schedule, Jobs]:

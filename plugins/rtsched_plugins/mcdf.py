@@ -31,7 +31,7 @@ from rtsched_plugins.kernels.admission import (
     FASTEST_NODES,
     LEAST_NODES,
 )
-from rtsched_plugins.ledger import Rules
+from rtsched_plugins.planning import Rules
 from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission, bou
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
-from rtsched_plugins.ledger import tasks_of
+from rtsched_plugins.planning import tasks_of
 from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Nodes
-    from rtsched_plugins.ledger import Planner, Rules
+    from rtsched_plugins.planning import Planner, Rules
 
 
 class Varied(NamedTuple):

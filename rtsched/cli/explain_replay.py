@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rtsched.cli.common import console, indented
 from rtsched.counting import counted
 from rtsched.errors import InputError
-from rtsched.replay.results import Fate
+from rtsched.model.final_state import FinalState
 from rtsched.replay.why import close_matches, explain, find
 from rtsched.report.wording import MISSING, decimal, duration, is_dated, percent
 
@@ -141,7 +141,7 @@ def after(seconds: float, submit: float) -> str:
 
 def sentence(why: Why, label: Label) -> str:
     """Return in one sentence what became of the job and why."""
-    if why.fate == Fate.REJECTED:
+    if why.fate == FinalState.REJECTED:
         held = any(decision["verdict"] == "defer" for decision in why.decisions)
         return f"rejected {'after it was put off' if held else 'at submission'}{_blamed(why)}"
     if math.isnan(why.start):
@@ -149,7 +149,7 @@ def sentence(why: Why, label: Label) -> str:
             machine = _nodes(why.met.machine)
             return f"never started: the machine has {machine}, it asks for {why.asked:,}"
         return f"never started by the end of the replay{_blamed(why)}"
-    if why.fate == Fate.UNFINISHED:
+    if why.fate == FinalState.UNFINISHED:
         return f"started after {duration(why.wait)} and was lost when a node went down"
     if why.wait <= 0:
         return f"started at once on {_nodes(why.given)}{_punctual(why)}"
@@ -232,7 +232,7 @@ def facts(why: Why, label: Label) -> list[tuple[str, str]]:
     if math.isfinite(why.offer):
         offered = f"a deadline of {after(why.offer, why.submit)} would have been accepted"
         found.append(("counter-offer", offered))
-    if why.fate == Fate.REJECTED:
+    if why.fate == FinalState.REJECTED:
         return found
     if len(why.ahead):
         found.append(("ahead of it", _jobs(why.ahead, label)))

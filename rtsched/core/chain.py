@@ -42,7 +42,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-__all__ = ["FAILED", "HOOKS", "Answer", "Chain", "HookUse", "Judgement", "Member", "Order", "Stage"]
+__all__ = [
+    "FAILED",
+    "HOOKS",
+    "Answer",
+    "Chain",
+    "HookUse",
+    "Judgement",
+    "Member",
+    "Priorities",
+    "Stage",
+]
 
 HOOKS = ("delay_class", "admit", "fair_share", "partition", "observe")
 FAILED = Reason("plugin.failed", "a plug-in failed; the site defers jobs until it answers again")
@@ -137,7 +147,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Order:
+class Priorities:
     """What fair share came to: a priority per job, and the terms behind it."""
 
     value: NDArray[np.float64]
@@ -283,7 +293,7 @@ class Chain:
         error = f"planner {self.planner!r} failed: {failed[0]}" if failed else ""
         return Judgement(strictest(_counted(answers), n), tuple(answers), error)
 
-    def fair_share(self, jobs: Jobs, snapshot: Snapshot, stage: Stage = Stage.ALL) -> Order:
+    def fair_share(self, jobs: Jobs, snapshot: Snapshot, stage: Stage = Stage.ALL) -> Priorities:
         """Return a priority per job: the weighted sum of all terms."""
         answers: list[Answer[Terms]] = self._ask(
             "fair_share", jobs=jobs, snapshot=snapshot, stage=stage
@@ -293,7 +303,7 @@ class Chain:
             for answer in answers
             if answer.value is not None and answer.mode == "enforce"
         ]
-        return Order(weighted_sum(weighed, jobs.association), tuple(answers))
+        return Priorities(weighted_sum(weighed, jobs.association), tuple(answers))
 
     def partition(
         self,

@@ -8,6 +8,7 @@ call the same two functions with another source of snapshots and another sink fo
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from rtsched.model.verdicts import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rtsched.core.chain import Chain, Judgement, Order
+    from rtsched.core.chain import Chain, Judgement, Priorities
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """What one question came to.
+class Decision:
+    """What one question of the cycle came to.
 
     Attributes
     ----------
@@ -38,16 +39,22 @@ class Cycle:
         What the batch system is to do, in order.
     judgement : Judgement or None
         Who said what on admission.
-    order : Order or None
-        Priorities and the terms behind them, on `steered`.
+    priorities : Priorities or None
+        Of the jobs that were steered, and the terms behind them.
     placement : Placement or None
-        Sizes and node sets, on `steered`.
+        Sizes and node sets of the jobs that were steered.
     """
 
     actions: tuple[Action, ...]
     judgement: Judgement | None = None
-    order: Order | None = None
+    priorities: Priorities | None = None
     placement: Placement | None = None
+
+    @property
+    def order(self) -> Priorities | None:
+        """Return `priorities`, by its former name."""
+        warnings.warn("`order` is called `priorities`", DeprecationWarning, stacklevel=2)
+        return self.priorities
 
 
 def observe(
@@ -60,11 +67,11 @@ def observe(
     return replace(snapshot, states=states), states
 
 
-def judge(snapshot: Snapshot, chain: Chain, jobs: Jobs, stage: Stage = Stage.ALL) -> Cycle:
+def judge(snapshot: Snapshot, chain: Chain, jobs: Jobs, stage: Stage = Stage.ALL) -> Decision:
     """Judge `jobs` at their submission; an empty batch lets the planner improve its plan."""
     classes = chain.delay_class(jobs, snapshot)
     judgement = chain.admit(jobs, snapshot, classes, stage)
-    return Cycle(admission_actions(jobs, judgement.verdicts), judgement)
+    return Decision(admission_actions(jobs, judgement.verdicts), judgement)
 
 
 def admission_actions(jobs: Jobs, verdicts: Verdicts) -> tuple[Action, ...]:
@@ -87,8 +94,8 @@ def admission_actions(jobs: Jobs, verdicts: Verdicts) -> tuple[Action, ...]:
 
 def steer(
     snapshot: Snapshot, chain: Chain, stage: Stage = Stage.ALL, jobs: Jobs | None = None
-) -> Cycle:
-    """Order and place queued jobs whose start the plan does not own, and move running ones.
+) -> Decision:
+    """Priorities and place queued jobs whose start the plan does not own, and move running ones.
 
     `jobs` are some of the queued ones, for which this chain's modes hold; None: all.
     """
@@ -96,18 +103,18 @@ def steer(
     planned = np.isin(jobs.id, snapshot.plan.entries.job)
     jobs = jobs.take(~planned) if planned.any() else jobs
     actions: list[Action] = []
-    order = placement = None
+    priorities = placement = None
     if chain.asks("fair_share", stage):
-        order = chain.fair_share(jobs, snapshot, stage)
+        priorities = chain.fair_share(jobs, snapshot, stage)
         if chain.counts("fair_share", stage):
-            actions.append(SetPriority(jobs.id, order.value))
+            actions.append(SetPriority(jobs.id, priorities.value))
     if chain.asks("partition", stage):
         classes = chain.delay_class(jobs, snapshot)
         placement = chain.partition(jobs, snapshot, classes, stage)
         actions.append(Place(jobs.id, placement))
         if placement.moves is not None and len(placement.moves):
             actions.append(Move(placement.moves.entries.job, placement.moves))
-    return Cycle(tuple(actions), order=order, placement=placement)
+    return Decision(tuple(actions), priorities=priorities, placement=placement)
 
 
 def _texts(verdicts: Verdicts, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Observation
-    from rtsched.core.chain import Chain, Order
+    from rtsched.core.chain import Chain, Priorities
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.deferred import DeferredAdmission
     from rtsched.daemon.records import JournalEntry, Record
@@ -67,7 +67,7 @@ class Steered:
 
     states: Mapping[str, State]
     actions: tuple[Action, ...]
-    orders: tuple[tuple[NDArray[np.int64], Order], ...]
+    orders: tuple[tuple[NDArray[np.int64], Priorities], ...]
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,9 @@ def steered(site: Site, events: Events, rules: Rules) -> Steered:
         jobs = snapshot.queued.take(rows)
         cycle = steer(snapshot, chain, jobs=jobs)
         actions += cycle.actions
-        if cycle.order is not None:
+        if cycle.priorities is not None:
             planned = np.isin(jobs.id, snapshot.plan.entries.job)
-            orders.append((jobs.id[~planned], cycle.order))
+            orders.append((jobs.id[~planned], cycle.priorities))
     actions += _weights(site, rules)
     return Steered(states, tuple(actions), tuple(orders))
 

@@ -22,12 +22,13 @@ import numpy as np
 from rtsched.core.chain import Answer, Judgement, Stage
 from rtsched.core.cycle import judge, observe, steer
 from rtsched.errors import ConfigError
+from rtsched.model.final_state import FinalState
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.planners import load_chain
-from rtsched.replay.results import Fate, PolicyRun, Results
-from rtsched.simulator.interface import Asks, NodeEvent, Outcome, StaticAnswers
+from rtsched.replay.results import PolicyRun, Results
+from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
-    from rtsched.simulator.interface import Course
+    from rtsched.simulator.interface import JobOutcomes
 
 BLOCK = 1 << 16
 """Jobs judged in one batch where the answer depends on the jobs alone."""
@@ -69,7 +70,7 @@ class Replay:
         self._stage = Stage.DYNAMIC
         self._offers = np.empty(0)
         static = self._static_answers()
-        asks = Asks(
+        stop_at = StopConditions(
             arrivals=bool(self.chain.asks("admit", self._stage)),
             passes=self._dynamic("partition")
             or (self._dynamic("fair_share") and not self.compiled),
@@ -86,7 +87,7 @@ class Replay:
             accounts=self.workload.accounts,
             edges=self.workload.edges,
             periodic=self.workload.periodic,
-            asks=asks,
+            stop_at=stop_at,
             static=static,
             compiled=self.compiled,
             node_events=self.node_events,
@@ -98,15 +99,15 @@ class Replay:
         """Run to the end, answering what the system asks."""
         total = max(len(self.workload.jobs), 1)
         step = max(total // 200, 1) if self._told or progress is not None else None
-        while not (instant := self.system.advance(step)).done:
-            if len(instant.arrivals) or instant.early_end or instant.nodes_changed:
-                self._judge(instant.arrivals)
-            if instant.passes:
+        while not (point := self.system.advance(step)).done:
+            if len(point.arrivals) or point.early_end or point.nodes_changed:
+                self._judge(point.arrivals)
+            if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._told:
                 self._observed()
             if progress is not None:
-                progress(instant.arrived / total)
+                progress(point.arrived / total)
         if self._told:
             self._observed()
 
@@ -208,22 +209,22 @@ class Replay:
 
     def outcome(self, seconds: float) -> PolicyRun:
         """Return the results, with the chain's books completed by those of compiled hooks."""
-        course = self.system.course()
-        if course.findings:
-            self.decisions.add(_of_system(course), np.arange(len(self.workload.jobs)))
+        outcomes = self.system.job_outcomes()
+        if outcomes.findings:
+            self.decisions.add(_of_system(outcomes), np.arange(len(self.workload.jobs)))
         reason, reasons = self.decisions.reasons(len(self.workload.jobs))
         results = Results.build(
             len(self.workload.jobs),
             names={"reason": reasons},
-            start=course.start,
-            end=course.end,
-            size=course.size,
-            fate=course.fate,
-            first_node=course.first_node,
-            promise=course.promise,
-            offer=self._with_static_offers(course.offer),
+            start=outcomes.start,
+            end=outcomes.end,
+            size=outcomes.size,
+            fate=outcomes.fate,
+            first_node=outcomes.first_node,
+            promise=outcomes.promise,
+            offer=self._with_static_offers(outcomes.offer),
             reason=reason,
-            service=course.service,
+            service=outcomes.service,
         )
         self._count_compiled()
         return PolicyRun(
@@ -257,13 +258,13 @@ class Replay:
             book.changed += calls.observe_calls
 
 
-def _of_system(course: Course) -> Judgement:
+def _of_system(outcomes: JobOutcomes) -> Judgement:
     """Return what the system itself found, as the judgement of one more judge.
 
     Jobs that it turned away are rejected, those that it never started put off.
     """
-    codes = np.where(course.fate == Fate.REJECTED, Verdict.REJECT, Verdict.DEFER)
-    verdicts = Verdicts.build(codes, findings=course.findings)
+    codes = np.where(outcomes.fate == FinalState.REJECTED, Verdict.REJECT, Verdict.DEFER)
+    verdicts = Verdicts.build(codes, findings=outcomes.findings)
     return Judgement(verdicts, (Answer("the system", "enforce", verdicts),))
 
 

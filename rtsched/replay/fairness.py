@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.service_error import ServiceError, service_error
-from rtsched.replay.results import Fate
+from rtsched.model.final_state import FinalState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Order(NamedTuple):
 
 def in_order(workload: Workload, results: Results) -> Order:
     """Return the jobs that were let in, in order of their times."""
-    let_in = np.not_equal(results.fate, Fate.REJECTED)
+    let_in = np.not_equal(results.fate, FinalState.REJECTED)
     started = let_in & np.isfinite(results.start)
     ended = started & np.isfinite(results.end)
     return Order(

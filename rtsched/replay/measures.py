@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rtsched.model.final_state import FinalState
 from rtsched.model.log import Ending
 from rtsched.replay.fairness import fairness
-from rtsched.replay.results import Fate, Results
+from rtsched.replay.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,16 +124,16 @@ def measure(workload: Workload, results: Results) -> Values:
     """Return every measure of what a policy made of a workload; None where nothing ran."""
     jobs, fate = workload.jobs, results.fate
     n = len(jobs)
-    rejected = np.equal(fate, Fate.REJECTED)
+    rejected = np.equal(fate, FinalState.REJECTED)
     late = is_late(results.end, jobs.deadline, jobs.submit)
     late &= ~rejected
     promised = np.isfinite(results.promise)
     broken = is_late(results.end, results.promise, jobs.submit)
     counts: Values = {
         "jobs": n,
-        "finished": _count(np.equal(fate, Fate.FINISHED)),
+        "finished": _count(np.equal(fate, FinalState.FINISHED)),
         "rejected": _count(rejected),
-        "unfinished": _count(np.equal(fate, Fate.UNFINISHED)),
+        "unfinished": _count(np.equal(fate, FinalState.UNFINISHED)),
         "reject_ratio": _ratio(_count(rejected), n),
         "rejected_work_ratio": _rejected_work(workload, rejected),
         "missed": _count(late),
@@ -177,7 +178,11 @@ def logged_results(workload: Workload) -> Results:
     end = outcomes.end
     if (outcomes.ending == Ending.RUNNING).any():
         end = np.where(outcomes.ending == Ending.RUNNING, outcomes.start + workload.run_time, end)
-    fate = Fate.FINISHED if ran.all() else np.where(ran, Fate.FINISHED, Fate.UNFINISHED)
+    fate = (
+        FinalState.FINISHED
+        if ran.all()
+        else np.where(ran, FinalState.FINISHED, FinalState.UNFINISHED)
+    )
     return Results.build(
         len(outcomes),
         start=outcomes.start,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtsched.core.chain import HookUse
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Periodic
 from rtsched.model.table import Column, Table, Text
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rtsched.model.log import Outcomes, Skipped
 
 
-__all__ = ["Fate", "HookUse", "PolicyRun", "Results", "Workload"]
+__all__ = ["HookUse", "PolicyRun", "Results", "Workload"]
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,13 @@ class Workload:
     price: float = 1.0
 
 
-class Fate(IntEnum):
-    """What a policy made of a job."""
-
-    FINISHED = 0
-    REJECTED = 1
-    """Turned away at submission."""
-    UNFINISHED = 2
-    """Never started, or lost: more nodes than the machine has up, or a node that died."""
-
-
 class Results(Table):
     """One row per job of the workload, in the same order. Times are seconds since the epoch."""
 
     start = Column(np.float64, np.nan, "When it started; nan: it did not.")
     end = Column(np.float64, np.nan, "When it ended; nan: it did not.")
     size = Column(np.int32, 0, "Nodes it ran on; 0: none.")
-    fate = Column(np.int8, Fate.FINISHED, "A `Fate`.")
+    fate = Column(np.int8, FinalState.FINISHED, "A `FinalState`.")
     first_node = Column(np.int32, -1, "Lowest node row it ran on; -1: none.")
     promise = Column(np.float64, np.inf, "The deadline it was promised; inf: no promise.")
     offer = Column(np.float64, np.inf, "Counter-offer: earliest feasible deadline; inf: none.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.replay.results import Fate
+from rtsched.model.final_state import FinalState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Why:
     ----------
     row : int
         Its row of the workload.
-    fate : Fate
+    fate : FinalState
         What became of it.
     submit, begin, deadline, start, end, promise, offer : float
         Seconds since the epoch; nan or an infinity where there is none.
@@ -97,7 +97,7 @@ class Why:
     """
 
     row: int
-    fate: Fate
+    fate: FinalState
     submit: float
     begin: float
     deadline: float
@@ -157,11 +157,11 @@ def explain(
     own_start = float(start[row])
     until = own_start if np.isfinite(own_start) else np.inf
     earlier = np.arange(len(jobs)) < row
-    entered = results.fate != Fate.REJECTED
+    entered = results.fate != FinalState.REJECTED
     waited = earlier & entered & ~(start <= submit)
     overtook = ~earlier & entered & (start < until)
     overtook[row] = False
-    if results.fate[row] == Fate.REJECTED:
+    if results.fate[row] == FinalState.REJECTED:
         overtook[:] = False
     passed = np.flatnonzero(overtook)
     serving = results.serving()
@@ -169,7 +169,7 @@ def explain(
     made_way = np.flatnonzero(end == own_start)
     return Why(
         row=row,
-        fate=Fate(int(results.fate[row])),
+        fate=FinalState(int(results.fate[row])),
         submit=submit,
         begin=float(jobs.begin[row]),
         deadline=float(jobs.deadline[row]),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.final_state import FinalState
 from rtsched.replay.measures import bounded_slowdown, is_late
-from rtsched.replay.results import Fate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,7 +89,7 @@ def occupancy(workload: Workload, results: Results, borders: Floats) -> Floats:
 
 def waiting(workload: Workload, results: Results, borders: Floats) -> Floats:
     """Return the mean number of jobs that wait, per span of time; rejected ones never do."""
-    let_in = results.fate != Fate.REJECTED
+    let_in = results.fate != FinalState.REJECTED
     until = np.where(np.isfinite(results.start), results.start, borders[-1])[let_in]
     return mean_level(workload.jobs.submit[let_in], until, np.ones(len(until)), borders)
 
@@ -104,7 +104,7 @@ def by_hour(workload: Workload, results: Results) -> Hours:
     """Return rejects and misses by the hour of the day (UTC) at which jobs were submitted."""
     jobs = workload.jobs
     hour = (jobs.submit // 3600 % 24).astype(np.int64)
-    rejected = results.fate == Fate.REJECTED
+    rejected = results.fate == FinalState.REJECTED
     missed = ~rejected & is_late(results.end, jobs.deadline, jobs.submit)
     total = np.bincount(hour, minlength=24)
     parts = [np.bincount(hour[mask], minlength=24) for mask in (rejected, missed)]

@@ -27,9 +27,10 @@ from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Outcomes
-from rtsched.replay.results import Fate, PolicyRun, Results, Workload
+from rtsched.replay.results import PolicyRun, Results, Workload
 from rtsched.report.columns import (
     Cells,
     TableFormat,
@@ -63,7 +64,7 @@ SUMMARY = "summary.json"
 REPORT = "report.html"
 _DECISIONS = "decisions.jsonl"
 _LOGGED = "logged_"
-_CHOICES = {"kind": Kind, "ending": Ending, "fate": Fate}
+_CHOICES = {"kind": Kind, "ending": Ending, "fate": FinalState}
 _ALWAYS = ("label", "submit", "wall_time", "deadline", "size", "user", "account")
 
 
@@ -291,7 +292,7 @@ def _job_cells(workload: Workload, run: PolicyRun, labels: Cells) -> dict[str, C
         "end_s": number_cells(results.end),
         "wait_s": number_cells(results.start - jobs.submit),
         "size": number_cells(results.size, None),
-        "fate": choice_cells(results.fate, Fate),
+        "fate": choice_cells(results.fate, FinalState),
         "promise_s": number_cells(results.promise),
         "offer_s": number_cells(results.offer),
         "reason": text_cells(results.reason, results.names("reason")),

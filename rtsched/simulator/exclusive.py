@@ -1,9 +1,9 @@
 """A simulated batch system with exclusive nodes: each node runs one job at a time.
 
     system = ExclusiveNodes(jobs, run_time, cluster, SystemSettings(loop="easy"))
-    while not (instant := system.advance()).done:
-        ...  # answer what the instant asks: system.apply(actions)
-    system.course().start
+    while not (point := system.advance()).done:
+        ...  # answer what it asks: system.apply(actions)
+    system.job_outcomes().start
 
 It takes the same actions as a live batch system would. Between two questions it runs in compiled
 code (`rtsched.kernels.pool_loop`), so a log that asks nothing is one call.
@@ -37,15 +37,15 @@ from rtsched.model.events import Events
 from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.simulator import looks, sizes
+from rtsched.simulator import sizes, views
 from rtsched.simulator.interface import (
-    Asks,
-    Course,
+    DecisionPoint,
     HookCalls,
-    Instant,
+    JobOutcomes,
     NodeEvent,
     Outcome,
     StaticAnswers,
+    StopConditions,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
@@ -69,14 +69,14 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 __all__ = [
-    "Asks",
-    "Course",
+    "DecisionPoint",
     "ExclusiveNodes",
     "HookCalls",
-    "Instant",
+    "JobOutcomes",
     "NodeEvent",
     "Outcome",
     "StaticAnswers",
+    "StopConditions",
     "SystemSettings",
 ]
 
@@ -98,7 +98,7 @@ class ExclusiveNodes:
         Its own loop.
     accounts, edges : Accounts, Edges, optional
         Passed on in snapshots.
-    asks : Asks
+    stop_at : StopConditions
         At which occasions to stop.
     static : StaticAnswers
         Answers known before the run.
@@ -130,7 +130,7 @@ class ExclusiveNodes:
         *,
         accounts: Accounts | None = None,
         edges: Edges | None = None,
-        asks: Asks = Asks(),  # noqa: B008 - immutable
+        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,
         node_events: Sequence[NodeEvent] = (),
@@ -145,7 +145,7 @@ class ExclusiveNodes:
         self._run_time, self._rows = run_time, RowsById(jobs.id)
         self._sets = NodeSets(len(cluster))
         self._pool = lay_out(
-            jobs, run_time, cluster, settings, asks, static, node_events, self._sets, self.origin
+            jobs, run_time, cluster, settings, stop_at, static, node_events, self._sets, self.origin
         )
         self._found: tuple[Finding, ...] = ()
         if settings.loop == "negotiator":
@@ -184,7 +184,7 @@ class ExclusiveNodes:
         """Return the present instant, seconds since the epoch."""
         return self.origin + float(self._state["now"])
 
-    def advance(self, most: int | None = None) -> Instant:
+    def advance(self, most: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `most` more arrivals."""
         state = self._state
         state["pause_at"] = len(self.jobs) + 1 if most is None else state["upcoming"] + most
@@ -195,7 +195,7 @@ class ExclusiveNodes:
                 self._grow()
         if state["changed"]:
             self._take_node_states()
-        return Instant(
+        return DecisionPoint(
             time=self.now,
             arrivals=self._pool.asked[: state["asked"]].copy(),
             passes=bool(asks & kernel.ASK_PASS),
@@ -231,12 +231,12 @@ class ExclusiveNodes:
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now. Jobs just asked about, and held ones, are not in it."""
-        running, allocations = looks.allocations(self._pool, self.jobs, self.origin)
+        running, allocations = views.allocations(self._pool, self.jobs, self.origin)
         alive = self._pool.jobs["status"][self._ledger.open_rows] < kernel.ENDED
         return Snapshot(
             now=self.now,
             cluster=self.cluster,
-            queued=self.jobs.take(looks.waiting(self._pool)),
+            queued=self.jobs.take(views.waiting(self._pool)),
             running=self.jobs.take(running),
             allocations=allocations,
             accounts=self.accounts,
@@ -251,27 +251,29 @@ class ExclusiveNodes:
         """Return the entries of the plan that have not started."""
         if not self._state["plan_left"]:
             return Schedule.empty()
-        left = np.sort(self._plan_order[looks.unstarted(self._pool)])
+        left = np.sort(self._plan_order[views.unstarted(self._pool)])
         return self._plan if len(left) == len(self._plan) else self._plan.take(left)
 
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
-        return looks.take_events(self._pool, self.jobs, self.origin)
+        return views.take_events(self._pool, self.jobs, self.origin)
 
-    def course(self) -> Course:
+    def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        return looks.course(self._pool, self._ledger, self.origin)._replace(findings=self._found)
+        return views.job_outcomes(self._pool, self._ledger, self.origin)._replace(
+            findings=self._found
+        )
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k].
 
         No job has any unless `record_nodes` was asked for.
         """
-        return looks.node_rows(self._pool)
+        return views.node_rows(self._pool)
 
     def hook_calls(self) -> HookCalls:
         """Return how often the compiled hooks were called."""
-        return looks.hook_calls(self._pool)
+        return views.hook_calls(self._pool)
 
     def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Carry out actions in order and return an outcome for each.
@@ -373,7 +375,7 @@ class ExclusiveNodes:
         left = int((~waits).sum())
         if left:
             plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
-        before = self._pool.plan["row"][looks.unstarted(self._pool)]
+        before = self._pool.plan["row"][views.unstarted(self._pool)]
         dropped = np.setdiff1d(before, rows).astype(np.int64)
         self._lay_plan(plan)
         return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)

@@ -195,7 +195,7 @@ LOOPS_OF: dict[str, tuple[str, ...]] = {
 """The loops of each machine; of one that is not listed: all."""
 
 
-class Asks(NamedTuple):
+class StopConditions(NamedTuple):
     """At which occasions the system stops and asks."""
 
     arrivals: bool = False
@@ -232,7 +232,7 @@ class NodeEvent(NamedTuple):
     """Runnable processes that belong to no job from then on; nan: as before."""
 
 
-class Instant(NamedTuple):
+class DecisionPoint(NamedTuple):
     """Where the system stopped, and what it wants to know there."""
 
     time: float
@@ -260,7 +260,7 @@ class Outcome(Enum):
     """Done for some jobs; the others no longer are in a state that allows it."""
 
 
-class Course(NamedTuple):
+class JobOutcomes(NamedTuple):
     """What happened to each job, `n` rows; times in seconds since the epoch."""
 
     start: NDArray[np.float64]
@@ -270,7 +270,7 @@ class Course(NamedTuple):
     size: NDArray[np.int32]
     """Nodes it ran on; 0: none."""
     fate: NDArray[np.int8]
-    """0: finished, 1: rejected, 2: unfinished."""
+    """A `FinalState`."""
     first_node: NDArray[np.int32]
     """Lowest node it ran on; -1: none."""
     promise: NDArray[np.float64]
@@ -308,7 +308,7 @@ class System(Protocol):
     def cluster(self) -> Cluster:
         """The machine, with the nodes' present states."""
 
-    def advance(self, most: int | None = None) -> Instant:
+    def advance(self, most: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `most` more arrivals."""
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
@@ -320,7 +320,7 @@ class System(Protocol):
     def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Carry out actions in order and return an outcome for each."""
 
-    def course(self) -> Course:
+    def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

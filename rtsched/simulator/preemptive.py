@@ -1,8 +1,8 @@
 """A simulated batch system of nodes with one processor each, pre-emptive EDF at slot boundaries.
 
     system = PreemptiveNodes(jobs, run_time, cluster, SystemSettings("preemptive", "edf"))
-    while not (instant := system.advance()).done:
-        ...  # answer what the instant asks: system.apply(actions)
+    while not (point := system.advance()).done:
+        ...  # answer what it asks: system.apply(actions)
 
 On each node the periodic work and the planned tasks run by earliest deadline: a planned task may
 run from its planned start on, and its planned end is its deadline. A job without a plan runs in the
@@ -31,27 +31,28 @@ from rtsched.kernels.edf import (
 )
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Action, Admit, Cancel, Hold, Reject, Release, Reserve
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Finding, Reason
+from rtsched.simulator.arrivals import ENDED, GONE, REJECTED, RUNNING, Arrivals
+from rtsched.simulator.event_log import EventLog
 from rtsched.simulator.given import check_lengths, check_order
-from rtsched.simulator.happenings import Happenings
-from rtsched.simulator.intake import ENDED, GONE, REJECTED, RUNNING, Intake
 from rtsched.simulator.interface import (
-    Asks,
-    Course,
+    DecisionPoint,
     HookCalls,
-    Instant,
+    JobOutcomes,
     NodeEvent,
     Outcome,
     StaticAnswers,
+    StopConditions,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
-from rtsched.simulator.pieces import Pieces
 from rtsched.simulator.recurring import utilisation
 from rtsched.simulator.rows import RowsById
+from rtsched.simulator.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,8 +77,8 @@ class PreemptiveNodes:
 
     Parameters
     ----------
-    jobs, run_time, cluster, settings, accounts, edges, asks, static
-        As `ExclusiveNodes` takes them; `asks.passes` and `asks.early_ends` make no difference.
+    jobs, run_time, cluster, settings, accounts, edges, stop_at, static
+        As `ExclusiveNodes` takes them; `passes` and `early_ends` of `stop_at` make no difference.
     periodic : Periodic, optional
         Recurring work, which every node does by EDF.
     compiled : mapping
@@ -112,7 +113,7 @@ class PreemptiveNodes:
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         periodic: Periodic | None = None,
-        asks: Asks = Asks(),  # noqa: B008 - immutable
+        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - one signature for all
         node_events: Sequence[NodeEvent] = (),
@@ -132,13 +133,13 @@ class PreemptiveNodes:
         self.version, self._now = 0, 0.0
         self._run_time, self._record_nodes = np.minimum(run_time, jobs.wall_time), record_nodes
         self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
-        self._happenings = Happenings(jobs, self.origin, record_events)
+        self._event_log = EventLog(jobs, self.origin, record_events)
         rejected = np.zeros(n, np.bool_) if static.reject is None else static.reject
         self._allowed = _allowed(jobs, cluster)
         somewhere = np.any(self._allowed, axis=1, keepdims=True)[:, 0]
         fits = np.equal(jobs.size, 1) & somewhere[_kind_of(jobs)]
         self._fits = fits
-        self._intake = Intake(jobs, self._happenings, rejected, fits, asks.arrivals)
+        self._arrivals = Arrivals(jobs, self._event_log, rejected, fits, stop_at.arrivals)
         slot = self._slot_at(0.0)
         self._work = periodic_work(self.periodic, len(cluster), slot, settings.slot, n)
         self._utilisation = utilisation(self.periodic, cluster, slot, settings.slot)
@@ -146,7 +147,7 @@ class PreemptiveNodes:
         self._node = np.full(n, -1, np.int32)
         self._planned = np.zeros(n, np.bool_)
         self._plan, self._until = Schedule.empty(), np.full(n, np.inf)
-        self._pieces = Pieces(n, self._happenings, settings.slot, self.origin)
+        self._segments = Segments(n, self._event_log, settings.slot, self.origin)
 
     @property
     def now(self) -> float:
@@ -157,42 +158,42 @@ class PreemptiveNodes:
         """Return the first slot boundary at or after a time."""
         return math.ceil((self.origin + time) / self.settings.slot - 1e-6)
 
-    def advance(self, most: int | None = None) -> Instant:
+    def advance(self, most: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `most` more arrivals."""
-        intake = self._intake
-        pause = len(self.jobs) + 1 if most is None else intake.arrived + most
-        intake.answered(self._now)
+        arrivals = self._arrivals
+        pause = len(self.jobs) + 1 if most is None else arrivals.arrived + most
+        arrivals.answered(self._now)
         while True:
             self._to_background()
-            if intake.arrived >= pause:
+            if arrivals.arrived >= pause:
                 return self._instant()
-            time = intake.next_time()
+            time = arrivals.next_time()
             if time == np.inf:
                 self._run_out()
                 return self._instant(done=True)
             self._now = max(self._now, time)
             self._run(self._slot_at(self._now))
-            intake.take(self._now)
-            if len(intake.asked):
+            arrivals.take(self._now)
+            if len(arrivals.asked):
                 return self._instant()
 
-    def _instant(self, done: bool = False) -> Instant:
-        intake = self._intake
-        return Instant(self.now, intake.asked, False, False, False, intake.arrived, done)
+    def _instant(self, done: bool = False) -> DecisionPoint:
+        arrivals = self._arrivals
+        return DecisionPoint(self.now, arrivals.asked, False, False, False, arrivals.arrived, done)
 
     def _run(self, until: int) -> None:
         """Run all nodes up to a slot boundary."""
-        log, full = self._pieces.log, True
+        log, full = self._segments.log, True
         while full:
             count, full = run_nodes(self._work, self._reached, until, log)
-            self._pieces.take(count, self._work.left)
-        self._pieces.pause(until, self._work.left)
-        done = np.isfinite(self._pieces.end) & (self._intake.status == RUNNING)
-        self._intake.status[done] = ENDED
+            self._segments.take(count, self._work.left)
+        self._segments.pause(until, self._work.left)
+        done = np.isfinite(self._segments.end) & (self._arrivals.status == RUNNING)
+        self._arrivals.status[done] = ENDED
 
     def _run_out(self) -> None:
         """Run until every job has ended that ever will."""
-        work, open_rows = self._work, np.flatnonzero(self._intake.status == RUNNING)
+        work, open_rows = self._work, np.flatnonzero(self._arrivals.status == RUNNING)
         node, left = self._node[open_rows], self._work.left[open_rows]
         if not len(open_rows):
             return
@@ -207,17 +208,17 @@ class PreemptiveNodes:
         last = max(int(work.release[open_rows].max()), int(planned.max(initial=0)))
         spare = np.divide(load + extra, idle, out=np.zeros(len(idle)), where=idle > 1e-9)
         self._run(max(last, int(self._reached.max())) + math.ceil(spare.max()) + 1)
-        self._now = max(self._now, float(np.nanmax(self._pieces.end)) - self.origin)
+        self._now = max(self._now, float(np.nanmax(self._segments.end)) - self.origin)
 
     def _to_background(self) -> None:
         """Give a node to every job that was let in and is in no plan."""
-        intake = self._intake
-        while intake.queue:
-            self._send_back(intake.start())
+        arrivals = self._arrivals
+        while arrivals.queue:
+            self._send_back(arrivals.start())
 
     def _send_back(self, row: int) -> None:
         """Let a job run in the background of the node that has the fewest such jobs."""
-        waits = (self._intake.status == RUNNING) & ~self._planned & (self._node >= 0)
+        waits = (self._arrivals.status == RUNNING) & ~self._planned & (self._node >= 0)
         count = np.bincount(self._node[waits], minlength=len(self.cluster)).astype(np.float64)
         count[~self._allowed[_kind_of(self.jobs)[row]]] = np.inf
         self._set(row, int(count.argmin()), self._slot_at(self._now), NEVER + row)
@@ -234,12 +235,12 @@ class PreemptiveNodes:
         A running job may be suspended. What the instances of periodic work still need is given as
         it will be at the next slot boundary.
         """
-        status, begun = self._intake.status, np.isfinite(self._pieces.start)
+        status, begun = self._arrivals.status, np.isfinite(self._segments.start)
         running = np.flatnonzero((status == RUNNING) & begun)
         waiting = np.flatnonzero((status == RUNNING) & ~begun)
         held = Schedule.build(
             self.jobs.id[running],
-            self._pieces.start[running],
+            self._segments.start[running],
             self._until[running],
             np.arange(len(running) + 1),
             self._node[running],
@@ -248,7 +249,7 @@ class PreemptiveNodes:
         return Snapshot(
             now=self.now,
             cluster=self.cluster,
-            queued=self.jobs.take(np.sort(np.concatenate([waiting, self._intake.waiting()]))),
+            queued=self.jobs.take(np.sort(np.concatenate([waiting, self._arrivals.waiting()]))),
             running=self.jobs.take(running),
             allocations=held,
             accounts=self.accounts,
@@ -268,20 +269,24 @@ class PreemptiveNodes:
     def _plan_left(self) -> Schedule:
         """Return the entries of the plan that have not started."""
         rows = self._rows.find(self._plan.entries.job)
-        waits = self._planned[rows] & ~np.isfinite(self._pieces.start[rows])
+        waits = self._planned[rows] & ~np.isfinite(self._segments.start[rows])
         return self._plan if waits.all() else self._plan.take(np.flatnonzero(waits))
 
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
-        return self._happenings.take()
+        return self._event_log.take()
 
-    def course(self) -> Course:
+    def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        status, begun = self._intake.status, np.isfinite(self._pieces.start)
-        fate = np.select([status == ENDED, status == REJECTED], [0, 1], 2).astype(np.int8)
-        return Course(
-            start=self._pieces.start.copy(),
-            end=self._pieces.end.copy(),
+        status, begun = self._arrivals.status, np.isfinite(self._segments.start)
+        fate = np.select(
+            [status == ENDED, status == REJECTED],
+            [FinalState.FINISHED, FinalState.REJECTED],
+            FinalState.UNFINISHED,
+        ).astype(np.int8)
+        return JobOutcomes(
+            start=self._segments.start.copy(),
+            end=self._segments.end.copy(),
             size=begun.astype(np.int32),
             fate=fate,
             first_node=np.where(begun, self._node, -1).astype(np.int32),
@@ -293,7 +298,7 @@ class PreemptiveNodes:
 
     def _findings(self) -> tuple[Finding, ...]:
         """Return which jobs were let in and never start, because no node runs such a job."""
-        never = (self._intake.status == GONE) & ~self._fits
+        never = (self._arrivals.status == GONE) & ~self._fits
         return (Finding.where(never, NO_NODE, nodes=self.jobs.size),)
 
     @property
@@ -303,7 +308,7 @@ class PreemptiveNodes:
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the node it ran on: offsets int64[n + 1], node rows int32[k]."""
-        begun = np.isfinite(self._pieces.start) & self._record_nodes
+        begun = np.isfinite(self._segments.start) & self._record_nodes
         return np.concatenate([[0], np.cumsum(begun)]).astype(np.int64), self._node[begun]
 
     def hook_calls(self) -> HookCalls:
@@ -321,13 +326,13 @@ class PreemptiveNodes:
         return tuple(self._apply(action) for action in actions)
 
     def _apply(self, action: Action) -> Outcome:
-        intake = self._intake
+        arrivals = self._arrivals
         handlers: dict[type[Action], Callable[[Any, Rows], int]] = {
             Admit: self._admit,
             Reject: self._reject,
-            Hold: lambda hold, rows: intake.hold(rows, hold.until - self.origin, self._now),
-            Release: lambda _, rows: intake.release(rows, self._now),
-            Cancel: lambda _, rows: len(rows) - len(intake.remove(rows, GONE)),
+            Hold: lambda hold, rows: arrivals.hold(rows, hold.until - self.origin, self._now),
+            Release: lambda _, rows: arrivals.release(rows, self._now),
+            Cancel: lambda _, rows: len(rows) - len(arrivals.remove(rows, GONE)),
             Reserve: self._reserve,
         }
         handler = handlers.get(type(action))
@@ -338,17 +343,17 @@ class PreemptiveNodes:
 
     def _admit(self, action: Admit, rows: Rows) -> int:
         self.version += self._ledger.promise(rows, action.promise, self.now)
-        return self._intake.admit(rows, self._now)
+        return self._arrivals.admit(rows, self._now)
 
     def _reject(self, action: Reject, rows: Rows) -> int:
         self._ledger.offer(rows, action.offer)
-        return self._intake.reject(rows, self._now)
+        return self._arrivals.reject(rows, self._now)
 
     def _reserve(self, action: Reserve, rows: Rows) -> int:
         """Put a plan in place of the present one; jobs that it leaves out go to the background."""
         plan, slot = action.plan, self.settings.slot
-        waits = ~np.isfinite(self._pieces.start[rows]) & (np.diff(plan.indptr) == 1)
-        waits &= self._intake.status[rows] <= RUNNING
+        waits = ~np.isfinite(self._segments.start[rows]) & (np.diff(plan.indptr) == 1)
+        waits &= self._arrivals.status[rows] <= RUNNING
         plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
         old = self._plan_left()
         kept = set(_lines(old)) & set(_lines(plan))
@@ -373,9 +378,9 @@ class PreemptiveNodes:
     def _take_from_queue(self, row: int) -> None:
         if self._node[row] >= 0:
             withdraw(self._work, self._node[row], row)
-        if row in self._intake.queue:
-            self._intake.queue.remove(row)
-        self._intake.status[row] = RUNNING
+        if row in self._arrivals.queue:
+            self._arrivals.queue.remove(row)
+        self._arrivals.status[row] = RUNNING
 
 
 def _lines(plan: Schedule) -> list[tuple[int, float, float, int]]:

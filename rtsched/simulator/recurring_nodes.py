@@ -23,7 +23,7 @@ from rtsched.model.events import Events
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import Course, Instant, StaticAnswers
+from rtsched.simulator.interface import DecisionPoint, JobOutcomes, StaticAnswers
 from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
 
 if TYPE_CHECKING:
@@ -149,19 +149,19 @@ class RecurringNodes(ExclusiveNodes):
         rows = self._rows.find(plan.entries.job)
         return plan.take(np.flatnonzero(rows < self._count))
 
-    def advance(self, most: int | None = None) -> Instant:
+    def advance(self, most: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `most` more arrivals."""
         while True:
-            instant = super().advance(most)
-            ticks = instant.arrivals == self._count
+            point = super().advance(most)
+            ticks = point.arrivals == self._count
             if not ticks.any():
                 break
             self._lay_out(self.now)
-            instant = instant._replace(arrivals=instant.arrivals[~ticks])
-            if len(instant.arrivals) or instant.passes or instant.early_end:
+            point = point._replace(arrivals=point.arrivals[~ticks])
+            if len(point.arrivals) or point.passes or point.early_end:
                 break
-        early = instant.early_end and len(self._of_jobs(self._plan_left())) > 0
-        return instant._replace(early_end=early, arrived=min(instant.arrived, self._count))
+        early = point.early_end and len(self._of_jobs(self._plan_left())) > 0
+        return point._replace(early_end=early, arrived=min(point.arrived, self._count))
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now; occurrences are in `periodic` alone."""
@@ -183,14 +183,14 @@ class RecurringNodes(ExclusiveNodes):
         rows = np.flatnonzero(self._rows.find(told.jobs.id) < self._count)
         return Events(told.rows.take(rows), told.jobs.take(rows))
 
-    def course(self) -> Course:
+    def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        course = super().course()
+        outcomes = super().job_outcomes()
         mine: dict[str, Any] = {
             name: None if every is None else every[: self._count]
-            for name, every in course._asdict().items()
+            for name, every in outcomes._asdict().items()
         }
-        return Course(**mine)._replace(findings=self._findings + course.findings)
+        return JobOutcomes(**mine)._replace(findings=self._findings + outcomes.findings)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k]."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.interface import Asks, NodeEvent, StaticAnswers, SystemSettings
+    from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions, SystemSettings
     from rtsched.simulator.nodesets import NodeSets
 
 LOOPS = {
@@ -37,7 +37,7 @@ def lay_out(
     run_time: NDArray[np.float64],
     cluster: Cluster,
     settings: SystemSettings,
-    asks: Asks,
+    stop_at: StopConditions,
     static: StaticAnswers,
     node_events: Sequence[NodeEvent],
     sets: NodeSets,
@@ -69,7 +69,7 @@ def lay_out(
     if extended:
         _fill_more(pool, jobs, settings, static, group, origin)
     _fill_nodes(pool, cluster)
-    _fill_state(pool, settings, asks, extended)
+    _fill_state(pool, settings, stop_at, extended)
     pool.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
     group_of, group_nodes = sets.arrays()
     return pool._replace(
@@ -211,7 +211,9 @@ def _fill_nodes(pool: kernel.Pool, cluster: Cluster) -> None:
     pool.state[0].uneven = bool((cluster.nodes.speed != 1.0).any())
 
 
-def _fill_state(pool: kernel.Pool, settings: SystemSettings, asks: Asks, extended: bool) -> None:
+def _fill_state(
+    pool: kernel.Pool, settings: SystemSettings, stop_at: StopConditions, extended: bool
+) -> None:
     state = pool.state[0]
     state.loop = LOOPS[settings.loop]
     state.depth = settings.depth
@@ -222,8 +224,8 @@ def _fill_state(pool: kernel.Pool, settings: SystemSettings, asks: Asks, extende
     state.now = -np.inf
     state.next_reserved = np.inf
     state.pause_at = len(pool.jobs) + 1
-    state.ask_arrivals, state.ask_passes = asks.arrivals, asks.passes
-    state.ask_early, state.ask_nodes = asks.early_ends, asks.nodes
+    state.ask_arrivals, state.ask_passes = stop_at.arrivals, stop_at.passes
+    state.ask_early, state.ask_nodes = stop_at.early_ends, stop_at.nodes
 
 
 def _events(node_events: Sequence[NodeEvent], origin: float) -> NDArray[Any]:

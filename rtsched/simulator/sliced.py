@@ -1,8 +1,8 @@
 """A simulated grid of servers that give their time in slices; each node is one server.
 
     system = SlicedServers(jobs, run_time, cluster, SystemSettings("sliced", "ste", quantum=60.0))
-    while not (instant := system.advance()).done:
-        ...  # answer what the instant asks: system.apply(actions)
+    while not (point := system.advance()).done:
+        ...  # answer what it asks: system.apply(actions)
 
 A job is one task of one server, whatever its size: one of n nodes needs n times its run time there,
 over the speed of the server. It may be suspended at the end of each slice, at no cost. Jobs are
@@ -19,18 +19,19 @@ from rtsched.errors import ShapeError
 from rtsched.kernels import sliced as kernel
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Action, Admit, Hold, Reject
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.simulator.admission_queue import AdmissionQueue
 from rtsched.simulator.given import check_lengths
-from rtsched.simulator.hearings import Hearings
 from rtsched.simulator.interface import (
-    Asks,
-    Course,
+    DecisionPoint,
     HookCalls,
-    Instant,
+    JobOutcomes,
     Outcome,
     StaticAnswers,
+    StopConditions,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
@@ -86,7 +87,7 @@ class SlicedServers:
 
     Parameters
     ----------
-    jobs, run_time, cluster, settings, accounts, edges, asks, static, record_events
+    jobs, run_time, cluster, settings, accounts, edges, stop_at, static, record_events
         As `ExclusiveNodes` takes them.
     compiled : mapping
         Not used: no plug-in orders the queues.
@@ -113,7 +114,7 @@ class SlicedServers:
         *,
         accounts: Accounts | None = None,
         edges: Edges | None = None,
-        asks: Asks = Asks(),  # noqa: B008 - immutable
+        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - as all machines
         node_events: Sequence[NodeEvent] = (),
@@ -134,8 +135,8 @@ class SlicedServers:
         if static.reject is not None:
             self._rejected |= static.reject
         self._servers.away[:] = self._rejected | (len(self._nodes) == 0)
-        heard = self._rejected if asks.arrivals else np.ones(len(jobs), np.bool_)
-        self._hearings = Hearings(jobs.submit, heard)
+        heard = self._rejected if stop_at.arrivals else np.ones(len(jobs), np.bool_)
+        self._admission_queue = AdmissionQueue(jobs.submit, heard)
         self._asked = np.zeros(0, np.int64)
         self._arrived = self.version = 0
         self._slices = SliceEvents(jobs, self._server, self.origin)
@@ -155,16 +156,18 @@ class SlicedServers:
             slices=4 * count + 1024 if record else 0,
         )
 
-    def advance(self, most: int | None = None) -> Instant:
+    def advance(self, most: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `most` more arrivals."""
-        submit, hearing = self.jobs.submit, self._hearings.next_time
+        submit, judging = self.jobs.submit, self._admission_queue.next_time
         pause = len(submit) if most is None else self._arrived + most
-        time = min(hearing, float(submit[pause]) if pause < len(submit) else np.inf)
-        self._asked = self._hearings.take() if time == hearing < np.inf else self._asked[:0]
+        time = min(judging, float(submit[pause]) if pause < len(submit) else np.inf)
+        self._asked = self._admission_queue.take() if time == judging < np.inf else self._asked[:0]
         self._run(time)
         self._until, self._now = time, time if time < np.inf else self._last_end()
         self._arrived = int(np.searchsorted(submit, self._now, "right"))
-        return Instant(self._now, self._asked, False, False, False, self._arrived, time == np.inf)
+        return DecisionPoint(
+            self._now, self._asked, False, False, False, self._arrived, time == np.inf
+        )
 
     def _run(self, until: float) -> None:
         """Simulate what happens before `until`."""
@@ -239,7 +242,7 @@ class SlicedServers:
     def _put_off(self, rows: Rows, until: NDArray[np.float64]) -> None:
         """Let jobs arrive when they are judged again, if they are let in then."""
         servers = self._servers
-        again = self._hearings.put_off(rows, until, self._now)
+        again = self._admission_queue.put_off(rows, until, self._now)
         servers.arrival[rows] = np.maximum(again, self.jobs.begin[rows]) - self.origin
         for server in np.unique(self._server[rows]).tolist():
             piece = slice(servers.upcoming[server], servers.last[server])
@@ -247,16 +250,20 @@ class SlicedServers:
             by = np.lexsort((self.jobs.id[left], -servers.share[left], servers.arrival[left]))
             servers.order[piece] = left[by]
 
-    def course(self) -> Course:
+    def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
         servers = self._servers
         started, ended = np.isfinite(servers.start), np.isfinite(servers.end)
         node = self._nodes[self._server] if len(self._nodes) else self._server
-        return Course(
+        return JobOutcomes(
             start=servers.start + self.origin,
             end=servers.end + self.origin,
             size=started.astype(np.int32),
-            fate=np.select([self._rejected, ended], [1, 0], 2).astype(np.int8),
+            fate=np.select(
+                [self._rejected, ended],
+                [FinalState.REJECTED, FinalState.FINISHED],
+                FinalState.UNFINISHED,
+            ).astype(np.int8),
             first_node=np.where(started, node, -1).astype(np.int32),
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
@@ -266,7 +273,7 @@ class SlicedServers:
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the node it ran on: offsets int64[n + 1], node rows int32[k]."""
-        node = self.course().first_node
+        node = self.job_outcomes().first_node
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(node >= 0)])
         return offsets, node[node >= 0]
 

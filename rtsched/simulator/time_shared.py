@@ -1,8 +1,8 @@
 """A simulated batch system whose nodes run many processes at a time: workstations that are shared.
 
     system = TimeSharedNodes(jobs, run_time, cluster, SystemSettings("time-shared", "fcfs"))
-    while not (instant := system.advance()).done:
-        ...  # answer what the instant asks: system.apply(actions)
+    while not (point := system.advance()).done:
+        ...  # answer what it asks: system.apply(actions)
 
 A job's n processes are fixed when it starts, and all run at the pace of the slowest one
 (`rtsched.simulator.sharing`). The queue is served first come first served; its head holds
@@ -22,26 +22,27 @@ from rtsched.kernels.delays import migration_pause
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Action, Admit, Cancel, Hold, Move, Place, Reject, Release
 from rtsched.model.events import EventKind
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.simulator.arrivals import ENDED, GONE, REJECTED, RUNNING, Arrivals
+from rtsched.simulator.event_log import EventLog
 from rtsched.simulator.given import check_lengths, check_node_events, check_order
-from rtsched.simulator.happenings import Happenings
-from rtsched.simulator.intake import ENDED, GONE, REJECTED, RUNNING, Intake
 from rtsched.simulator.interface import (
-    Asks,
-    Course,
+    DecisionPoint,
     HookCalls,
-    Instant,
+    JobOutcomes,
     NodeEvent,
     Outcome,
     StaticAnswers,
+    StopConditions,
     SystemSettings,
 )
 from rtsched.simulator.ledger import Ledger
+from rtsched.simulator.placement_requests import PlacementRequests
 from rtsched.simulator.rows import RowsById
 from rtsched.simulator.sharing import SLACK, Sharing
-from rtsched.simulator.wishes import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +63,8 @@ class TimeSharedNodes:
 
     Parameters
     ----------
-    jobs, run_time, cluster, settings, accounts, edges, asks, static
-        As `ExclusiveNodes` takes them; `asks.passes` also asks when nobody waits, since running
+    jobs, run_time, cluster, settings, accounts, edges, stop_at, static
+        As `ExclusiveNodes` takes them; `stop_at.passes` also asks when nobody waits, since running
         jobs may move.
     compiled : mapping
         Not used: no plug-in orders the queue.
@@ -101,7 +102,7 @@ class TimeSharedNodes:
         *,
         accounts: Accounts | None = None,
         edges: Edges | None = None,
-        asks: Asks = Asks(),  # noqa: B008 - immutable
+        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - one signature for all
         node_events: Sequence[NodeEvent] = (),
@@ -111,7 +112,7 @@ class TimeSharedNodes:
         check_lengths(jobs, {"run times": run_time})
         check_order(jobs)
         check_node_events(node_events, len(cluster))
-        self.jobs, self.cluster, self.settings, self._asks = jobs, cluster, settings, asks
+        self.jobs, self.cluster, self.settings, self._stop_at = jobs, cluster, settings, stop_at
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges
         self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
@@ -120,11 +121,11 @@ class TimeSharedNodes:
         self._sharing = Sharing(cluster, run_time * jobs.size / fastest, jobs.id)
         self._spare_work = (jobs.wall_time - run_time) * jobs.size / fastest
         self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
-        self._happenings = Happenings(jobs, self.origin, record_events)
+        self._event_log = EventLog(jobs, self.origin, record_events)
         rejected = np.zeros(n, np.bool_) if static.reject is None else static.reject
-        self._wishes = Wishes(jobs, cluster, static.placement)
-        fits = self._wishes.can_be_met(asks.passes)
-        self._intake = Intake(jobs, self._happenings, rejected, fits, asks.arrivals)
+        self._requests = PlacementRequests(jobs, cluster, static.placement)
+        fits = self._requests.can_be_met(stop_at.passes)
+        self._arrivals = Arrivals(jobs, self._event_log, rejected, fits, stop_at.arrivals)
         self._node_events = sorted(node_events, key=lambda event: event.time)
         self._start, self._end = np.full(n, np.nan), np.full(n, np.nan)
         self._size, self._first = np.zeros(n, np.int32), np.full(n, -1, np.int32)
@@ -137,40 +138,40 @@ class TimeSharedNodes:
         """Return the present instant, seconds since the epoch."""
         return self.origin + self._now
 
-    def advance(self, most: int | None = None) -> Instant:
+    def advance(self, most: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `most` more arrivals."""
-        intake = self._intake
-        pause = len(self.jobs) + 1 if most is None else intake.arrived + most
-        self._note_head(intake.head, intake.answered)
+        arrivals = self._arrivals
+        pause = len(self.jobs) + 1 if most is None else arrivals.arrived + most
+        self._note_head(arrivals.head, arrivals.answered)
         if self._open:
             self._serve()
         while True:
             if self._stirred:
                 self._stirred = False
-                if not self._asks.passes:
+                if not self._stop_at.passes:
                     self._serve()
-                elif intake.queue or len(self._sharing):
+                elif arrivals.queue or len(self._sharing):
                     self._open = True
                     return self._instant(passes=True)
-            if intake.arrived >= pause:
+            if arrivals.arrived >= pause:
                 return self._instant()
             if not self._next():
                 return self._instant(done=True)
-            if len(intake.asked):
+            if len(arrivals.asked):
                 return self._instant()
 
-    def _instant(self, passes: bool = False, done: bool = False) -> Instant:
-        intake = self._intake
-        return Instant(self.now, intake.asked, passes, False, False, intake.arrived, done)
+    def _instant(self, passes: bool = False, done: bool = False) -> DecisionPoint:
+        arrivals = self._arrivals
+        return DecisionPoint(self.now, arrivals.asked, passes, False, False, arrivals.arrived, done)
 
     def _note_head(self, before: int, then: Callable[[float], object]) -> None:
         """Do something to the queue; a new head is asked about."""
         then(self._now)
-        self._stirred |= self._intake.head not in (before, -1)
+        self._stirred |= self._arrivals.head not in (before, -1)
 
     def _next(self) -> bool:
         """Let happen what happens next; return whether anything did."""
-        ends, comes = self._sharing.next_end(), self._intake.next_time()
+        ends, comes = self._sharing.next_end(), self._arrivals.next_time()
         changes = self._node_events[0].time - self.origin if self._node_events else np.inf
         others = min(changes, comes)
         if min(ends, others) == np.inf:
@@ -181,14 +182,14 @@ class TimeSharedNodes:
         else:
             self._now = max(self._now, others)
             self._change_nodes()
-            self._note_head(self._intake.head, self._intake.take)
+            self._note_head(self._arrivals.head, self._arrivals.take)
         return True
 
     def _finish(self, row: int) -> None:
         self._end[row] = self._now
-        self._intake.status[row] = ENDED
+        self._arrivals.status[row] = ENDED
         self._sharing.finish(row, self._now)
-        self._happenings.add(self._now, EventKind.ENDED, row, int(self._size[row]))
+        self._event_log.add(self._now, EventKind.ENDED, row, int(self._size[row]))
         self._stirred = True
 
     def _change_nodes(self) -> None:
@@ -201,8 +202,8 @@ class TimeSharedNodes:
             )
             for kind, rows in ((EventKind.SUSPENDED, halted), (EventKind.RESUMED, resumed)):
                 for row in rows.tolist():
-                    self._happenings.add(self._now, kind, row, int(self._size[row]))
-            self._happenings.add(self._now, EventKind.NODE_CHANGED, -1, 0, event.node)
+                    self._event_log.add(self._now, kind, row, int(self._size[row]))
+            self._event_log.add(self._now, EventKind.NODE_CHANGED, -1, 0, event.node)
             changed = True
         if changed:
             state, foreign = self._sharing.nodes()
@@ -212,18 +213,18 @@ class TimeSharedNodes:
 
     def _serve(self) -> None:
         """Start jobs, head first, as they were placed, until one must wait."""
-        self._open, intake = False, self._intake
-        while intake.queue:
-            size, wanted = self._wishes.of(intake.head)
+        self._open, arrivals = False, self._arrivals
+        while arrivals.queue:
+            size, wanted = self._requests.of(arrivals.head)
             nodes = self._sharing.choose(wanted, size)
             if nodes is None:
                 break
-            self._begin(intake.start(), nodes)
+            self._begin(arrivals.start(), nodes)
 
     def _begin(self, row: int, nodes: Nodes) -> None:
         self._start[row], self._size[row] = self._now, len(nodes)
         self._sharing.start(row, nodes, self._now)
-        self._happenings.add(self._now, EventKind.STARTED, row, len(nodes))
+        self._event_log.add(self._now, EventKind.STARTED, row, len(nodes))
         self._stirred = True
         self._note_nodes(row, nodes)
 
@@ -239,11 +240,11 @@ class TimeSharedNodes:
         held = Schedule.build(
             self.jobs.id[rows], start + self.origin, end + self.origin, indptr, nodes
         )
-        alive = self._intake.status[self._ledger.open_rows] < ENDED
+        alive = self._arrivals.status[self._ledger.open_rows] < ENDED
         return Snapshot(
             now=self.now,
             cluster=self.cluster,
-            queued=self.jobs.take(self._intake.waiting()),
+            queued=self.jobs.take(self._arrivals.waiting()),
             running=self.jobs.take(rows),
             allocations=held,
             accounts=self.accounts,
@@ -255,14 +256,14 @@ class TimeSharedNodes:
 
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
-        return self._happenings.take()
+        return self._event_log.take()
 
-    def course(self) -> Course:
+    def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        fate = np.full(len(self.jobs), 2, np.int8)
-        fate[self._intake.status == ENDED] = 0
-        fate[self._intake.status == REJECTED] = 1
-        return Course(
+        fate = np.full(len(self.jobs), FinalState.UNFINISHED, np.int8)
+        fate[self._arrivals.status == ENDED] = FinalState.FINISHED
+        fate[self._arrivals.status == REJECTED] = FinalState.REJECTED
+        return JobOutcomes(
             start=self._start + self.origin,
             end=self._end + self.origin,
             size=self._size.copy(),
@@ -300,32 +301,32 @@ class TimeSharedNodes:
         handlers: dict[type[Action], Callable[[Any, Rows], int]] = {
             Admit: self._admit,
             Reject: self._reject,
-            Hold: lambda hold, rows: self._intake.hold(rows, hold.until - self.origin, self._now),
-            Release: lambda _, rows: self._intake.release(rows, self._now),
-            Cancel: lambda _, rows: len(rows) - len(self._intake.remove(rows, GONE)),
+            Hold: lambda hold, rows: self._arrivals.hold(rows, hold.until - self.origin, self._now),
+            Release: lambda _, rows: self._arrivals.release(rows, self._now),
+            Cancel: lambda _, rows: len(rows) - len(self._arrivals.remove(rows, GONE)),
             Place: self._place,
             Move: self._move,
         }
         handler = handlers.get(type(action))
         if handler is None:
             return Outcome.UNSUPPORTED
-        rows, head = self._rows.find(action.job), self._intake.head
+        rows, head = self._rows.find(action.job), self._arrivals.head
         left = handler(action, rows)
-        self._stirred |= self._intake.head not in (head, -1)
+        self._stirred |= self._arrivals.head not in (head, -1)
         return Outcome.PARTLY if left else Outcome.DONE
 
     def _admit(self, action: Admit, rows: Rows) -> int:
         self.version += self._ledger.promise(rows, action.promise, self.now)
-        return self._intake.admit(rows, self._now)
+        return self._arrivals.admit(rows, self._now)
 
     def _reject(self, action: Reject, rows: Rows) -> int:
         self._ledger.offer(rows, action.offer)
-        return self._intake.reject(rows, self._now)
+        return self._arrivals.reject(rows, self._now)
 
     def _place(self, action: Place, rows: Rows) -> int:
         """Note sizes and node sets of waiting jobs, and start those that can."""
-        late = int((self._intake.status[rows] >= RUNNING).sum())
-        self._wishes.place(rows, action.placement)
+        late = int((self._arrivals.status[rows] >= RUNNING).sum())
+        self._requests.place(rows, action.placement)
         self._serve()
         return late
 
@@ -354,7 +355,7 @@ class TimeSharedNodes:
         fell = self._sharing.adapt(row, self._now)
         if fell != 0:
             self.upgrades[row] += fell > 0
-            self._happenings.add(self._now, EventKind.MOVED, row, int(self._size[row]))
+            self._event_log.add(self._now, EventKind.MOVED, row, int(self._size[row]))
             self._stirred = True
 
     def _migrate(self, row: int, nodes: Nodes, moved: int) -> None:
@@ -364,7 +365,7 @@ class TimeSharedNodes:
         self._sharing.move(row, nodes, self._now, pause)
         self.migrations[row] += 1
         self._note_nodes(row, nodes)
-        self._happenings.add(self._now, EventKind.MOVED, row, size)
+        self._event_log.add(self._now, EventKind.MOVED, row, size)
         if stood:
-            self._happenings.add(self._now, EventKind.RESUMED, row, size)
+            self._event_log.add(self._now, EventKind.RESUMED, row, size)
         self._stirred = True

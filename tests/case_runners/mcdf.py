@@ -9,16 +9,17 @@ import numpy as np
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Fate, Workload
+from rtsched.replay.results import Workload
 from rtsched_plugins.kernels.admission import task_table
 from rtsched_plugins.kernels.admission_fast import plan as build_plan
-from rtsched_plugins.ledger import Rules
 from rtsched_plugins.mcdf import NODE_RULES, ORDERS
+from rtsched_plugins.planning import Rules
 from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def run_sim(case: Case) -> Case:
         measures = measure(workload, run.results)
         outcome: Case = {"arrived": len(workload.jobs), "missed": measures["missed"]}
         if not serial:
-            accepted = np.flatnonzero(run.results.fate != Fate.REJECTED)
+            accepted = np.flatnonzero(run.results.fate != FinalState.REJECTED)
             ids = workload.jobs.id
             outcome["accepted_ids"] = ids[accepted].tolist()
             outcome["rejected"] = measures["rejected"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rtsched.cli.explain_replay import after, clock, facts, sentence
-from rtsched.replay.results import Fate
+from rtsched.model.final_state import FinalState
 from rtsched.replay.why import Met, Why
 
 NAN, INF = np.nan, np.inf
@@ -17,7 +17,7 @@ NONE = np.empty(0, np.int64)
 
 WAITED = Why(
     row=7,
-    fate=Fate.FINISHED,
+    fate=FinalState.FINISHED,
     submit=DAY,
     begin=-INF,
     deadline=INF,
@@ -74,19 +74,19 @@ def said(**changes):
             "started at once on 8 nodes; it ended 2h 33m before its deadline",
         ),
         (
-            {"fate": Fate.REJECTED, "start": NAN, "end": NAN, "decisions": [NO_ROOM]},
+            {"fate": FinalState.REJECTED, "start": NAN, "end": NAN, "decisions": [NO_ROOM]},
             "rejected at submission by mcdf: no plan ends it in time; 60 s are left",
         ),
         (
-            {"fate": Fate.UNFINISHED, "start": NAN, "end": NAN, "asked": 11},
+            {"fate": FinalState.UNFINISHED, "start": NAN, "end": NAN, "asked": 11},
             "never started: the machine has 10 nodes, it asks for 11",
         ),
         (
-            {"fate": Fate.UNFINISHED, "start": NAN, "end": NAN},
+            {"fate": FinalState.UNFINISHED, "start": NAN, "end": NAN},
             "never started by the end of the replay",
         ),
         (
-            {"fate": Fate.UNFINISHED, "end": NAN},
+            {"fate": FinalState.UNFINISHED, "end": NAN},
             "started after 2h 00m and was lost when a node went down",
         ),
     ],
@@ -108,7 +108,7 @@ def test_facts_of_a_rejection():
     """Plug-in, reason, numbers, and the counter-offer in local time and in seconds."""
     why = dataclasses.replace(
         WAITED,
-        fate=Fate.REJECTED,
+        fate=FinalState.REJECTED,
         start=NAN,
         end=NAN,
         deadline=DAY + 60,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Jobs
-from rtsched.replay.results import Fate, Results
+from rtsched.replay.results import Results
 from rtsched.replay.why import close_matches, explain, find
 
 INF, NAN = np.inf, np.nan
@@ -32,8 +33,8 @@ def small():
     )
     start = [0.0, 100, 10, NAN, 150, 40, 150, NAN]
     end = [100.0, 150, 30, NAN, 170, 50, 170, NAN]
-    fate = [Fate.FINISHED] * n
-    fate[3], fate[7] = Fate.REJECTED, Fate.UNFINISHED
+    fate = [FinalState.FINISHED] * n
+    fate[3], fate[7] = FinalState.REJECTED, FinalState.UNFINISHED
     size = np.where(np.isfinite(start), jobs.size, 0).astype(np.int32)
     return jobs, Results.build(n, start=start, end=end, size=size, fate=np.array(fate, np.int8))
 
@@ -71,7 +72,7 @@ def test_rejected_job():
     """Nobody passes a job that was turned away, and it passes nobody."""
     jobs, results = small()
     why = explain(jobs, results, 3, 10, [{"plugin": "p"}])
-    assert why.fate is Fate.REJECTED
+    assert why.fate is FinalState.REJECTED
     assert not len(why.overtook)
     assert why.decisions == [{"plugin": "p"}]
     assert 3 not in explain(jobs, results, 1, 10).overtook
@@ -109,7 +110,7 @@ def test_counts_agree_with_a_plain_loop(data):
     start = [s + w for s, w in zip(submit, data.draw(draw), strict=True)]
     end = [s + r for s, r in zip(start, data.draw(draw), strict=True)]
     never = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
-    fate = [Fate.REJECTED if gone else Fate.FINISHED for gone in never]
+    fate = [FinalState.REJECTED if gone else FinalState.FINISHED for gone in never]
     row = data.draw(st.integers(0, n - 1))
     jobs = Jobs.build(n, id=np.arange(n), submit=np.array(submit, float), wall_time=1.0)
     results = Results.build(

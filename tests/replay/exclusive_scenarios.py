@@ -17,10 +17,10 @@ from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import (
-    Asks,
     ExclusiveNodes,
     NodeEvent,
     StaticAnswers,
+    StopConditions,
     SystemSettings,
 )
 
@@ -84,23 +84,23 @@ def random_jobs(seed: int, n: int, nodes: int, **columns: Any) -> tuple[Jobs, ND
 def answer(system: ExclusiveNodes, rng: np.random.Generator) -> None:
     """Drive a system to its end: reject, hold, plan, rank and place at random."""
     planned = Schedule.empty()
-    while not (instant := system.advance()).done:
-        ids = system.jobs.id[instant.arrivals]
+    while not (point := system.advance()).done:
+        ids = system.jobs.id[point.arrivals]
         draw = rng.integers(0, 6, len(ids))
         system.apply(
             [
                 Reject(ids[draw == 0], np.full((draw == 0).sum(), np.inf), ()),
-                Hold(ids[draw == 1], np.full((draw == 1).sum(), instant.time + 30.0)),
+                Hold(ids[draw == 1], np.full((draw == 1).sum(), point.time + 30.0)),
                 Admit(ids[draw > 1], np.full((draw > 1).sum(), np.inf)),
             ]
         )
         snapshot = system.snapshot()
         planned = snapshot.plan
-        for row in instant.arrivals[draw == 2]:
+        for row in point.arrivals[draw == 2]:
             planned = Schedule.joined([planned, appended(system, planned, int(row))])
         if (draw == 2).any():
             system.apply([Reserve(planned.entries.job, planned)])
-        if instant.passes:
+        if point.passes:
             queued = system.snapshot().queued
             values = rng.integers(0, 4, len(queued)).astype(np.float64)
             system.apply([SetPriority(queued.id, values)])
@@ -125,20 +125,20 @@ def assert_no_overlap(system: ExclusiveNodes) -> None:
 
     Of jobs that were killed and never started again nothing is known.
     """
-    course = system.course()
+    outcomes = system.job_outcomes()
     offsets, nodes = system.node_rows()
-    ran = np.isfinite(course.start)
-    assert (np.diff(offsets)[ran] == course.size[ran]).all()
+    ran = np.isfinite(outcomes.start)
+    assert (np.diff(offsets)[ran] == outcomes.size[ran]).all()
     owner = np.repeat(np.arange(len(ran)), np.diff(offsets))
     nodes, owner = nodes[ran[owner]], owner[ran[owner]]
-    order = np.lexsort((course.start[owner], nodes))
+    order = np.lexsort((outcomes.start[owner], nodes))
     same = nodes[order][1:] == nodes[order][:-1]
     before, after = owner[order][:-1][same], owner[order][1:][same]
-    assert (course.end[before] <= course.start[after]).all()
+    assert (outcomes.end[before] <= outcomes.start[after]).all()
     for row in np.flatnonzero(ran):
         mine = nodes[owner == row]
         assert len(set(mine.tolist())) == len(mine)
-        assert course.first_node[row] == mine.min()
+        assert outcomes.first_node[row] == mine.min()
 
 
 def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
@@ -166,7 +166,7 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
             run,
             cluster,
             settings,
-            asks=Asks(True, True, True, True),
+            stop_at=StopConditions(True, True, True, True),
             node_events=events,
             record_nodes=True,
             record_events=True,
@@ -203,7 +203,7 @@ def on_sets(loop: str) -> ExclusiveNodes:
         cluster,
         settings,
         static=StaticAnswers(placement=placement),
-        asks=Asks(passes=True),
+        stop_at=StopConditions(passes=True),
         record_nodes=True,
     )
     while not system.advance().done:
@@ -216,14 +216,14 @@ def on_sets(loop: str) -> ExclusiveNodes:
 
 def report(system: ExclusiveNodes) -> dict[str, Any]:
     """Return what happened in a run, in plain numbers."""
-    course = system.course()
+    outcomes = system.job_outcomes()
     offsets, nodes = system.node_rows()
     return {
-        "start": np.nan_to_num(course.start, nan=-1.0).tolist(),
-        "end": np.nan_to_num(course.end, nan=-1.0).tolist(),
-        "fate": course.fate.tolist(),
-        "first": course.first_node.tolist(),
-        "restarts": course.restarts.tolist(),
+        "start": np.nan_to_num(outcomes.start, nan=-1.0).tolist(),
+        "end": np.nan_to_num(outcomes.end, nan=-1.0).tolist(),
+        "fate": outcomes.fate.tolist(),
+        "first": outcomes.first_node.tolist(),
+        "restarts": outcomes.restarts.tolist(),
         "offsets": offsets.tolist(),
         "nodes": nodes.tolist(),
         "events": system.events().rows.kind.tolist(),

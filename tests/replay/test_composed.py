@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from rtsched.logs.readers import ReadOptions, read_logs
+from rtsched.model.final_state import FinalState
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import load_site, presets
-from rtsched.replay.results import Fate, PolicyRun, Workload
+from rtsched.replay.results import PolicyRun, Workload
 from rtsched.replay.workload import prepare
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -49,7 +50,7 @@ def test_every_promise_is_kept(workload: Workload, run: PolicyRun) -> None:
     assert promised.sum() > 50
     late = run.results.end[promised] - run.results.promise[promised]
     assert late.max() <= 1e-6
-    assert (run.results.fate[promised] == Fate.FINISHED).all()
+    assert (run.results.fate[promised] == FinalState.FINISHED).all()
     assert measure(workload, run.results)["missed"] == 0
 
 

@@ -15,6 +15,7 @@ from rtsched.core.plugins import Found, discover
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
@@ -22,7 +23,7 @@ from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets
-from rtsched.replay.results import Fate, PolicyRun, Workload
+from rtsched.replay.results import PolicyRun, Workload
 from rtsched_plugins.multifactor import Multifactor
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def test_rejections_take_effect_with_reason_and_books(plugin: type) -> None:
     work = workload()
     done = run(work, PluginTable("wide"), wide=plugin)
     wide = work.jobs.size > 4
-    assert ((done.results.fate == Fate.REJECTED) == wide).all()
+    assert ((done.results.fate == FinalState.REJECTED) == wide).all()
     assert set(done.results.texts("reason")) == {None, "test.wide"}
     assert np.isnan(done.results.start[wide]).all()
     book = done.hooks["admit"]["wide"]
@@ -218,7 +219,7 @@ def test_failing_plugin_is_counted_and_the_others_go_on() -> None:
 def test_failing_plugin_can_hold_jobs_back() -> None:
     """With on_error = defer nothing starts while it fails, and the reason says so."""
     done = run(workload(30), PluginTable("bad", on_error="defer"), bad=Failing)
-    assert (done.results.fate == Fate.UNFINISHED).all()
+    assert (done.results.fate == FinalState.UNFINISHED).all()
     assert set(done.results.texts("reason")) == {"plugin.failed"}
 
 
@@ -226,7 +227,7 @@ def test_deferred_jobs_are_asked_again_when_they_said() -> None:
     """No job starts within the hour for which it is put off."""
     work = workload(60)
     done = run(work, PluginTable("later"), later=Later)
-    assert (done.results.fate == Fate.FINISHED).all()
+    assert (done.results.fate == FinalState.FINISHED).all()
     assert (done.results.start >= work.jobs.submit + 3600).all()
     assert done.hooks["admit"]["later"].judged >= 2 * len(work.jobs)
 
@@ -378,7 +379,7 @@ class Offering:
 def test_static_failure_holds_jobs_back_too() -> None:
     """A static plug-in that fails and defers does not fail open."""
     done = run(workload(30), PluginTable("bad", on_error="defer"), bad=StaticFailing)
-    assert (done.results.fate == Fate.UNFINISHED).all()
+    assert (done.results.fate == FinalState.UNFINISHED).all()
     assert done.hooks["admit"]["bad"].errors == done.hooks["admit"]["bad"].calls
 
 
@@ -386,7 +387,7 @@ def test_static_counter_offers_reach_the_results() -> None:
     """The offer of a rejection that was known before the run is in the job's row."""
     work = workload(50)
     done = run(work, PluginTable("offering"), offering=Offering)
-    rejected = done.results.fate == Fate.REJECTED
+    rejected = done.results.fate == FinalState.REJECTED
     assert rejected.any()
     assert (done.results.offer[rejected] == work.jobs.submit[rejected] + 86400.0).all()
     assert np.isinf(done.results.offer[~rejected]).all()
@@ -411,9 +412,11 @@ def test_no_promise_is_broken_beside_best_effort_jobs(policy: str, seed: int) ->
     promised = np.isfinite(done.promise)
     assert promised.any()
     assert (done.end[promised] <= done.promise[promised] + 1e-6).all()
-    assert (promised == (np.isfinite(work.jobs.deadline) & (done.fate != Fate.REJECTED))).all()
+    assert (
+        promised == (np.isfinite(work.jobs.deadline) & (done.fate != FinalState.REJECTED))
+    ).all()
     best_effort = ~np.isfinite(work.jobs.deadline)
-    assert (done.fate[best_effort] == Fate.FINISHED).all()
+    assert (done.fate[best_effort] == FinalState.FINISHED).all()
 
 
 def test_counter_offer_is_accepted_when_asked_for_instead() -> None:
@@ -428,7 +431,7 @@ def test_counter_offer_is_accepted_when_asked_for_instead() -> None:
     deadline[job] = before.offer[job]
     resubmitted = replace(work, jobs=work.jobs.replace(deadline=deadline))
     after = replay(resubmitted, "mcdf", presets()["mcdf"]).results
-    assert after.fate[job] == Fate.FINISHED
+    assert after.fate[job] == FinalState.FINISHED
     assert after.end[job] <= before.offer[job] + 1e-6
 
 
@@ -439,7 +442,7 @@ def test_the_reason_of_a_rejection_is_not_that_of_an_earlier_deferral() -> None:
         begin=work.jobs.submit + 60, deadline=work.jobs.submit + 61, wall_time=100.0
     )
     done = replay(replace(work, jobs=jobs), "mcdf", presets()["mcdf"])
-    assert (done.results.fate == Fate.REJECTED).all()
+    assert (done.results.fate == FinalState.REJECTED).all()
     assert set(done.results.texts("reason")) == {"mcdf.impossible"}
     assert {found["reason"] for found in done.decisions} == {"mcdf.not-yet", "mcdf.impossible"}
 

@@ -43,11 +43,11 @@ from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import (
-    Asks,
     ExclusiveNodes,
     NodeEvent,
     Outcome,
     StaticAnswers,
+    StopConditions,
     SystemSettings,
 )
 
@@ -96,7 +96,7 @@ def run(work: list[Work], loop: str = "easy", nodes: int = NODES, **more: Any) -
 
 def starts(system: ExclusiveNodes) -> list[float]:
     """Return when each job started, relative to the origin."""
-    return (system.course().start - ORIGIN).tolist()
+    return (system.job_outcomes().start - ORIGIN).tolist()
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy"])
@@ -157,13 +157,16 @@ def test_planned_jobs_start_on_time_on_their_nodes(work: list[Work], seed: int) 
     """Whatever else runs, a planned job starts at its planned start on its planned nodes."""
     chosen = np.random.default_rng(seed).random(len(work)) < 0.4
     system = ExclusiveNodes(
-        *table(work), Cluster.uniform(NODES), asks=Asks(arrivals=True), record_nodes=True
+        *table(work),
+        Cluster.uniform(NODES),
+        stop_at=StopConditions(arrivals=True),
+        record_nodes=True,
     )
     plan: dict[int, tuple[float, list[int]]] = {}
-    while not (instant := system.advance()).done:
-        ids = system.jobs.id[instant.arrivals]
+    while not (point := system.advance()).done:
+        ids = system.jobs.id[point.arrivals]
         system.apply([Admit(ids, np.full(len(ids), np.inf))])
-        for row in instant.arrivals[chosen[instant.arrivals]].tolist():
+        for row in point.arrivals[chosen[point.arrivals]].tolist():
             left = system.snapshot().plan
             entry = appended(system, left, row)
             joined = Schedule.joined([left, entry])
@@ -171,12 +174,12 @@ def test_planned_jobs_start_on_time_on_their_nodes(work: list[Work], seed: int) 
             assert len(system.snapshot().planned) == len(joined)
             plan[row] = (float(entry.entries.start[0]), sorted(entry.nodes.tolist()))
     assert_no_overlap(system)
-    course = system.course()
+    outcomes = system.job_outcomes()
     offsets, nodes = system.node_rows()
     for row, (start, wanted) in plan.items():
-        assert course.start[row] == start
+        assert outcomes.start[row] == start
         assert sorted(nodes[offsets[row] : offsets[row + 1]].tolist()) == wanted
-    assert (course.fate == 0).all()
+    assert (outcomes.fate == 0).all()
 
 
 def test_compiled_and_plain_source_do_the_same() -> None:
@@ -204,7 +207,7 @@ def test_same_run_twice_is_the_same_run() -> None:
             run_time,
             Cluster.uniform(16),
             SystemSettings(order="priority"),
-            asks=Asks(True, True, True, True),
+            stop_at=StopConditions(True, True, True, True),
             record_events=True,
         )
         answer(system, np.random.default_rng(6))
@@ -216,11 +219,11 @@ def test_a_run_asks_what_it_was_told_to_ask() -> None:
     """One stop an instant holds its arrivals in order, and whether a pass is due."""
     work = [Work(0, 5, 9, 8), Work(2, 5, 9, 8), Work(2, 5, 9, 1), Work(5, 1, 1, 1)]
     system = ExclusiveNodes(
-        *table(work), Cluster.uniform(NODES), asks=Asks(arrivals=True, passes=True)
+        *table(work), Cluster.uniform(NODES), stop_at=StopConditions(arrivals=True, passes=True)
     )
     seen = []
-    while not (instant := system.advance()).done:
-        seen.append((instant.time - ORIGIN, instant.arrivals.tolist(), instant.passes))
+    while not (point := system.advance()).done:
+        seen.append((point.time - ORIGIN, point.arrivals.tolist(), point.passes))
     assert seen == [
         (0, [0], True),
         (2, [1, 2], False),  # no node is free
@@ -235,13 +238,13 @@ def test_static_rejections_are_not_asked_about() -> None:
     system = ExclusiveNodes(
         *table(work),
         Cluster.uniform(1),
-        asks=Asks(arrivals=True),
+        stop_at=StopConditions(arrivals=True),
         static=StaticAnswers(reject=np.array([True, False])),
         record_events=True,
     )
     assert system.advance().arrivals.tolist() == [1]
     assert system.advance().done
-    assert system.course().fate.tolist() == [1, 0]
+    assert system.job_outcomes().fate.tolist() == [1, 0]
     assert system.events().rows.kind.tolist() == [0, 1, 0, 2, 3]
 
 
@@ -263,7 +266,10 @@ def test_actions_do_what_they_say() -> None:
     """Reject, hold, release, cancel and priorities act on waiting jobs; the rest is reported."""
     work = [Work(0, 10, 10, 1)] * 6
     system = ExclusiveNodes(
-        *table(work), Cluster.uniform(1), SystemSettings(order="priority"), asks=Asks(arrivals=True)
+        *table(work),
+        Cluster.uniform(1),
+        SystemSettings(order="priority"),
+        stop_at=StopConditions(arrivals=True),
     )
     ids = system.jobs.id[system.advance().arrivals]
     one = [ids[k : k + 1] for k in range(6)]
@@ -280,23 +286,23 @@ def test_actions_do_what_they_say() -> None:
         ]
     ) == (*[Outcome.DONE] * 6, Outcome.UNSUPPORTED, Outcome.PARTLY)
     assert system.snapshot().promises.job.tolist() == [one[3][0]]
-    instant = system.advance()
-    assert (instant.time - ORIGIN, instant.arrivals.tolist()) == (25, [1])
+    point = system.advance()
+    assert (point.time - ORIGIN, point.arrivals.tolist()) == (25, [1])
     assert system.apply([Release(ids[1:3])]) == (Outcome.DONE,)
     assert system.advance().done
-    course = system.course()
-    assert course.fate.tolist() == [1, 0, 0, 0, 2, 0]
+    outcomes = system.job_outcomes()
+    assert outcomes.fate.tolist() == [1, 0, 0, 0, 2, 0]
     assert starts(system)[5] == 0
     assert starts(system)[3] == 10
     assert starts(system)[1:3] == [25, 35]
-    assert course.offer[0] == ORIGIN + 99.0
-    assert course.promise[3] == ORIGIN + 50.0
+    assert outcomes.offer[0] == ORIGIN + 99.0
+    assert outcomes.promise[3] == ORIGIN + 50.0
 
 
 def test_a_planned_job_that_is_held_leaves_the_plan() -> None:
     """Its nodes are no longer kept, and the rest of the plan stands."""
     system = ExclusiveNodes(
-        *table([Work(0, 5, 5, 1)] * 3), Cluster.uniform(2), asks=Asks(arrivals=True)
+        *table([Work(0, 5, 5, 1)] * 3), Cluster.uniform(2), stop_at=StopConditions(arrivals=True)
     )
     now = system.advance().time
     plan = Schedule.build(
@@ -310,7 +316,7 @@ def test_a_planned_job_that_is_held_leaves_the_plan() -> None:
     assert system.snapshot().planned.id.tolist() == [8]
     assert system.advance().done
     assert starts(system)[1:] == [2, 0]
-    assert system.course().fate.tolist() == [2, 0, 0]
+    assert system.job_outcomes().fate.tolist() == [2, 0, 0]
 
 
 def test_an_unknown_job_is_an_error() -> None:
@@ -322,7 +328,9 @@ def test_an_unknown_job_is_an_error() -> None:
 
 def test_priorities_without_effect_are_reported() -> None:
     """A system that queues by arrival says that it does not take priorities."""
-    system = ExclusiveNodes(*table([Work(0, 1, 1, 1)]), Cluster.uniform(1), asks=Asks(passes=True))
+    system = ExclusiveNodes(
+        *table([Work(0, 1, 1, 1)]), Cluster.uniform(1), stop_at=StopConditions(passes=True)
+    )
     system.advance()
     assert system.apply([SetPriority(np.array([7]), np.ones(1))]) == (Outcome.UNSUPPORTED,)
 
@@ -341,11 +349,11 @@ def test_a_dead_node_kills_its_job(requeue: bool, fate: int) -> None:
     """The job is queued again at its old place, or lost; the node comes back when it is up."""
     work = [Work(0, 10, 10, 2), Work(1, 10, 10, 2), Work(2, 1, 1, 1)]
     system = run_with_events(work, requeue, [(4, 0, NodeState.DOWN), (20, 0, NodeState.UP)])
-    course = system.course()
-    assert course.fate.tolist() == [fate, 0, 0]
-    assert course.restarts[0] == requeue
+    outcomes = system.job_outcomes()
+    assert outcomes.fate.tolist() == [fate, 0, 0]
+    assert outcomes.restarts[0] == requeue
     assert starts(system) == ([20, 30, 4] if requeue else [0, 20, 4])
-    assert np.isnan(course.end[0]) or course.end[0] - ORIGIN == (30 if requeue else 4)
+    assert np.isnan(outcomes.end[0]) or outcomes.end[0] - ORIGIN == (30 if requeue else 4)
 
 
 def run_with_events(
@@ -356,13 +364,13 @@ def run_with_events(
         *table(work),
         Cluster.uniform(2),
         SystemSettings(requeue=requeue),
-        asks=Asks(nodes=True),
+        stop_at=StopConditions(nodes=True),
         node_events=[NodeEvent(ORIGIN + time, node, state) for time, node, state in events],
     )
-    while not (instant := system.advance()).done:
-        assert instant.nodes_changed
+    while not (point := system.advance()).done:
+        assert point.nodes_changed
         states = system.snapshot().cluster.nodes.state
-        time = instant.time - ORIGIN
+        time = point.time - ORIGIN
         assert states.tolist() == [next(s for t, _, s in reversed(events) if t <= time), 0]
     return system
 
@@ -386,17 +394,17 @@ def test_a_planned_job_whose_node_died_waits_in_the_queue() -> None:
     system = ExclusiveNodes(
         *table([Work(0, 5, 5, 1)]),
         Cluster.uniform(2),
-        asks=Asks(arrivals=True),
+        stop_at=StopConditions(arrivals=True),
         node_events=[NodeEvent(ORIGIN + 1.0, 0, NodeState.DOWN)],
     )
-    instant = system.advance()
+    point = system.advance()
     plan = Schedule.build(
-        [7], [instant.time + 3.0], [instant.time + 8.0], np.array([0, 1]), np.array([0], np.int32)
+        [7], [point.time + 3.0], [point.time + 8.0], np.array([0, 1]), np.array([0], np.int32)
     )
     system.apply([Reserve(plan.entries.job, plan)])
     assert system.advance().done
     assert starts(system) == [3]
-    assert system.course().first_node.tolist() == [1]
+    assert system.job_outcomes().first_node.tolist() == [1]
 
 
 def test_the_slowest_node_sets_the_pace_within_the_wall_time() -> None:
@@ -405,7 +413,7 @@ def test_the_slowest_node_sets_the_pace_within_the_wall_time() -> None:
     cluster = Cluster(Nodes.build(4, speed=np.array([1.0, 0.5, 0.5, 1.0])))
     system = ExclusiveNodes(jobs, run_time, cluster)
     system.advance()
-    assert (system.course().end - ORIGIN).tolist() == [20, 15]
+    assert (system.job_outcomes().end - ORIGIN).tolist() == [20, 15]
 
 
 def test_moldable_and_divisible_jobs_run_by_their_size() -> None:
@@ -418,7 +426,7 @@ def test_moldable_and_divisible_jobs_run_by_their_size() -> None:
         jobs,
         run_time,
         Cluster.uniform(NODES),
-        asks=Asks(arrivals=True),
+        stop_at=StopConditions(arrivals=True),
         static=StaticAnswers(placement=sizes),
     )
     system.advance()
@@ -427,9 +435,9 @@ def test_moldable_and_divisible_jobs_run_by_their_size() -> None:
     )
     system.apply([Reserve(plan.entries.job, plan)])
     assert system.advance().done
-    course = system.course()
-    assert (course.end - course.start).tolist() == [4, 8, 3.5]
-    assert course.size.tolist() == [4, 2, 3]
+    outcomes = system.job_outcomes()
+    assert (outcomes.end - outcomes.start).tolist() == [4, 8, 3.5]
+    assert outcomes.size.tolist() == [4, 2, 3]
 
 
 def test_serial_runs_one_job_at_a_time_at_its_fastest_size() -> None:
@@ -440,24 +448,26 @@ def test_serial_runs_one_job_at_a_time_at_its_fastest_size() -> None:
     )
     system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), SystemSettings(loop="serial"))
     system.advance()
-    course = system.course()
-    assert course.size.tolist() == [2, NODES]
+    outcomes = system.job_outcomes()
+    assert outcomes.size.tolist() == [2, NODES]
     assert starts(system) == [0, 8]
     beta = 0.5
-    assert course.end[1] - course.start[1] == pytest.approx(200 * (1 - beta) / (1 - beta**NODES))
+    assert outcomes.end[1] - outcomes.start[1] == pytest.approx(
+        200 * (1 - beta) / (1 - beta**NODES)
+    )
 
 
 def test_placements_bind_waiting_jobs_to_nodes() -> None:
     """A job starts on the first free nodes of its set only."""
     jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1)])
-    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(4), asks=Asks(passes=True))
-    instant = system.advance()
-    assert instant.passes
+    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(4), stop_at=StopConditions(passes=True))
+    point = system.advance()
+    assert point.passes
     on_three = Placement(np.zeros(2, np.int32), np.zeros(2, np.int32), (np.array([3], np.int32),))
     assert system.apply([Place(jobs.id, on_three)]) == (Outcome.DONE,)
     while not system.advance().done:
         pass
-    assert system.course().first_node.tolist() == [3, 3]
+    assert system.job_outcomes().first_node.tolist() == [3, 3]
     assert starts(system) == [0, 5]
 
 
@@ -509,7 +519,7 @@ def test_partitions_and_pins_bind_jobs() -> None:
     cluster = Cluster(Nodes.build(3), {"low": np.array([False, False, True])})
     system = ExclusiveNodes(jobs, run_time, cluster)
     system.advance()
-    assert system.course().first_node.tolist() == [2, 1, 0]
+    assert system.job_outcomes().first_node.tolist() == [2, 1, 0]
 
 
 def test_compiled_hooks_are_counted() -> None:
@@ -571,7 +581,11 @@ def test_events_tell_every_start_and_end_once() -> None:
             )
         )
     assert [time for time, _, _ in told] == sorted(time for time, _, _ in told)
-    for kind, column in ((0, jobs.submit), (2, system.course().start), (3, system.course().end)):
+    for kind, column in (
+        (0, jobs.submit),
+        (2, system.job_outcomes().start),
+        (3, system.job_outcomes().end),
+    ):
         assert sorted((job, time) for time, k, job in told if k == kind) == sorted(
             zip(jobs.id.tolist(), column.tolist(), strict=True)
         )
@@ -580,9 +594,9 @@ def test_events_tell_every_start_and_end_once() -> None:
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative", "serial", "negotiator"])
 def test_nothing_to_do_is_done_at_once(loop: str) -> None:
     """An empty workload, and jobs that no machine holds, come to an end."""
-    assert run([], loop).course().start.tolist() == []
-    assert run([Work(0, 1, 1, NODES + 1)], loop).course().fate.tolist() == [2]
-    assert run([Work(0, 1, 1, 1)], loop, nodes=0).course().fate.tolist() == [2]
+    assert run([], loop).job_outcomes().start.tolist() == []
+    assert run([Work(0, 1, 1, NODES + 1)], loop).job_outcomes().fate.tolist() == [2]
+    assert run([Work(0, 1, 1, 1)], loop, nodes=0).job_outcomes().fate.tolist() == [2]
 
 
 def test_jobs_out_of_order_are_refused() -> None:

@@ -13,11 +13,12 @@ from rtsched.kernels.compiling import plain
 from rtsched.kernels.service_error import service_error
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Outcomes, Skipped
 from rtsched.replay.fairness import errors, fairness, fairness_course
 from rtsched.replay.measures import MEASURES, is_late, logged, measure
-from rtsched.replay.results import Fate, Results, Workload
+from rtsched.replay.results import Results, Workload
 
 EPOCH = 1_700_000_000.0
 
@@ -67,7 +68,10 @@ def test_every_measure_by_hand():
         start=EPOCH + np.array([0.0, 100, np.nan, np.nan]),
         end=EPOCH + np.array([100.0, 150, np.nan, np.nan]),
         size=[2, 4, 0, 0],
-        fate=np.array([Fate.FINISHED, Fate.FINISHED, Fate.REJECTED, Fate.UNFINISHED], np.int8),
+        fate=np.array(
+            [FinalState.FINISHED, FinalState.FINISHED, FinalState.REJECTED, FinalState.UNFINISHED],
+            np.int8,
+        ),
         promise=EPOCH + np.array([200.0, 140, np.inf, np.inf]),
     )
     found = measure(work, results)
@@ -108,7 +112,7 @@ def test_short_runs_count_as_ten_seconds_in_the_slowdown():
 def test_nothing_ran():
     """Where nothing ran times are None, counts are not."""
     work = workload([0.0, 1.0], deadline=[5.0, np.inf])
-    results = Results.build(2, fate=np.full(2, Fate.REJECTED, np.int8))
+    results = Results.build(2, fate=np.full(2, FinalState.REJECTED, np.int8))
     found = measure(work, results)
     assert found["rejected"] == 2
     assert found["missed"] == 0
@@ -287,7 +291,7 @@ def test_errors_agree_with_stepping_through_time(seed, n, compiled):
         error = found.error
         assert found.rows.tolist() == list(range(len(table)))
     else:
-        let_in = results.fate != Fate.REJECTED
+        let_in = results.fate != FinalState.REJECTED
         known = [let_in & np.isfinite(time) for time in (jobs.submit, results.start, results.end)]
         rows = [
             np.flatnonzero(mask)[np.argsort(time[mask], kind="stable")]
@@ -306,7 +310,7 @@ def test_errors_agree_with_stepping_through_time(seed, n, compiled):
     # Served is what was due: at every instant errors add up to nothing.
     assert error.course.sum(axis=1) == pytest.approx(np.zeros(len(grid)), abs=1e-6)
     for user in np.flatnonzero(error.instants):
-        mine = (jobs.association == user) & (results.fate != Fate.REJECTED)
+        mine = (jobs.association == user) & (results.fate != FinalState.REJECTED)
         own = np.concatenate([time[mine & np.isfinite(time)] for time in times]).astype(int)
         assert error.least[user] == pytest.approx(expected[own, user].min(), abs=1e-6)
         assert error.most[user] == pytest.approx(expected[own, user].max(), abs=1e-6)
@@ -342,10 +346,12 @@ def _random_replay(random: np.random.Generator, n: int) -> tuple[Workload, Resul
     submit = np.sort(random.integers(0, 60, n)).astype(float)
     start = submit + random.integers(0, 30, n)
     end = start + random.integers(1, 40, n)
-    fate = random.choice([Fate.FINISHED, Fate.REJECTED, Fate.UNFINISHED], n, p=[0.8, 0.1, 0.1])
-    start[fate == Fate.REJECTED] = end[fate == Fate.REJECTED] = np.nan
-    end[fate == Fate.UNFINISHED] = np.nan
-    start[(fate == Fate.UNFINISHED) & (random.random(n) < 0.5)] = np.nan
+    fate = random.choice(
+        [FinalState.FINISHED, FinalState.REJECTED, FinalState.UNFINISHED], n, p=[0.8, 0.1, 0.1]
+    )
+    start[fate == FinalState.REJECTED] = end[fate == FinalState.REJECTED] = np.nan
+    end[fate == FinalState.UNFINISHED] = np.nan
+    start[(fate == FinalState.UNFINISHED) & (random.random(n) < 0.5)] = np.nan
     size = random.integers(1, 5, n)
     work = users(
         [1.0, 2.0, 5.0],
@@ -367,7 +373,7 @@ def _stepped(work: Workload, results: Results, last: int) -> np.ndarray:
     """Return float64[last + 1, users]: errors at whole seconds, by the definition."""
     jobs, share = work.jobs, work.accounts.share()
     start, end = (np.nan_to_num(time, nan=np.inf) for time in (results.start, results.end))
-    let_in = results.fate != Fate.REJECTED
+    let_in = results.fate != FinalState.REJECTED
     error = np.zeros((last + 1, len(share)))
     for now in range(last):
         active, served = np.zeros(len(share), bool), np.zeros(len(share))

@@ -28,9 +28,9 @@ from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import (
-    Asks,
     NegotiatorSettings,
     NodeEvent,
+    StopConditions,
     SystemSettings,
 )
 from rtsched.simulator.submitters import _slots
@@ -110,7 +110,7 @@ def begun(
 
 def starts(made: ExclusiveNodes) -> list[float]:
     """Return when each job started, relative to the origin."""
-    return (made.course().start - ORIGIN).tolist()
+    return (made.job_outcomes().start - ORIGIN).tolist()
 
 
 @st.composite
@@ -219,7 +219,7 @@ def test_books_agree_whenever_one_looks(
         assert_books_agree(made)
     assert_books_agree(made)
     assert_no_overlap(made)
-    if (made.course().fate == 0).all():
+    if (made.job_outcomes().fate == 0).all():
         assert (made._pool.claims["owner"] < 0).all()
 
 
@@ -257,7 +257,7 @@ def test_books_agree_whatever_is_asked_of_the_system(
         run,
         cluster,
         settings,
-        asks=Asks(True, True, True, True),
+        stop_at=StopConditions(True, True, True, True),
         node_events=events,
         record_nodes=True,
     )
@@ -323,9 +323,9 @@ def test_long_run_shares_go_with_one_over_the_root_of_the_factor(
     work = [Ask(0.0, float(t), user="ab"[k % 2]) for k, t in enumerate(run)]
     rules = Rules(half_life=3600.0, factors={"a": 1000.0, "b": 1000.0 * factor})
     made = system(work, machine([(1, 1.0)] * cpus), rules)
-    course = made.course()
+    outcomes = made.job_outcomes()
     first, last = ORIGIN + 12 * 3600.0, ORIGIN + hours * 3600.0
-    span = np.clip(course.end, first, last) - np.clip(course.start, first, last)
+    span = np.clip(outcomes.end, first, last) - np.clip(outcomes.start, first, last)
     of_a = np.arange(len(work)) % 2 == 0
     assert span.sum() == pytest.approx(cpus * (last - first), rel=0.1)
     assert span[of_a].sum() / span[~of_a].sum() == pytest.approx(ratio, rel=0.05)
@@ -373,7 +373,7 @@ def test_a_job_that_fits_nowhere_holds_up_nobody() -> None:
     """One whose memory no slot has waits for ever; later ones of the same user start."""
     work = [Ask(0.0, 5.0, memory=9.0), Ask(0.0, 5.0, memory=1.0)]
     made = system(work, machine([(1, 4.0)]))
-    assert made.course().fate.tolist() == [2, 0]
+    assert made.job_outcomes().fate.tolist() == [2, 0]
 
 
 def test_a_job_that_no_slot_holds_is_named_with_what_there_is() -> None:
@@ -411,7 +411,7 @@ def test_the_fastest_slot_is_taken_first() -> None:
     """Of slots with room the fastest one is the best, then the first."""
     cluster = machine([(1, 1.0)] * 4, speed=np.array([1.0, 2.0, 1.0, 2.0]))
     made = system([Ask(0.0, 50.0, user=user) for user in "abc"], cluster)
-    assert made.course().first_node.tolist() == [1, 3, 0]
+    assert made.job_outcomes().first_node.tolist() == [1, 3, 0]
 
 
 def test_a_user_orders_the_own_jobs() -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtsched.model.final_state import FinalState
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Fate
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched_plugins.kernels.admission_rows import exec_of
 from rtsched_plugins.kernels.portfolio_plan import rows_of
-from rtsched_plugins.ledger import tasks_of
+from rtsched_plugins.planning import tasks_of
 from rtsched_reproductions.fluid_bound import most_value
 from rtsched_reproductions.portfolio import BOUND, PORTFOLIO, RUNS, Portfolio, least_rejected
 
@@ -113,7 +113,7 @@ def test_portfolio_best_schedule_and_bound_are_in_order(seed: int, rounds: int) 
     preset = presets()["portfolio"]
     table = msgspec.structs.replace(preset.plugin[0], settings={"rounds": rounds})
     run = replay(workload, "portfolio", msgspec.structs.replace(preset, plugin=[table]))  # type: ignore[arg-type]
-    finished = int(np.equal(run.results.fate, Fate.FINISHED).sum())
+    finished = int(np.equal(run.results.fate, FinalState.FINISHED).sum())
     best = most_tasks(arrival, deadline, times)
     bound = 5 * (1.0 - least_rejected(workload.jobs, 3)[0])  # type: ignore[attr-defined]
     assert 1 <= finished <= best <= bound + 1e-9

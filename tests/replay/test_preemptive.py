@@ -23,7 +23,7 @@ from rtsched.replay.periodic import periodic_work
 from rtsched.replay.policies import load_site, presets
 from rtsched.replay.results import Workload
 from rtsched.replay.workload import WorkloadOptions
-from rtsched.simulator.interface import Asks, Instant, SystemSettings
+from rtsched.simulator.interface import DecisionPoint, StopConditions, SystemSettings
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring import called, check_apart, occurrences, without_gap
@@ -58,11 +58,11 @@ def workload(jobs: Jobs, periodic: Periodic, nodes: int, **columns: Any) -> Work
     )
 
 
-def run_to_end(system: Any) -> Instant:
+def run_to_end(system: Any) -> DecisionPoint:
     """Let the system run without answering anything."""
-    while not (instant := system.advance()).done:
+    while not (point := system.advance()).done:
         pass
-    return instant
+    return point
 
 
 def test_background_jobs_take_what_is_left() -> None:
@@ -72,9 +72,9 @@ def test_background_jobs_take_what_is_left() -> None:
         jobs, jobs.wall_time, make_cluster(1), periodic=PAIR, record_events=True
     )
     run_to_end(system)
-    course = system.course()
-    assert course.start.tolist() == [7.0, 18.0, 28.0]
-    assert course.end.tolist() == [18.0, 28.0, 30.0]
+    outcomes = system.job_outcomes()
+    assert outcomes.start.tolist() == [7.0, 18.0, 28.0]
+    assert outcomes.end.tolist() == [18.0, 28.0, 30.0]
     told = system.events()
     steps = zip(
         told.rows.time.tolist(), told.rows.kind.tolist(), told.jobs.id.tolist(), strict=True
@@ -93,24 +93,24 @@ def test_a_planned_task_ends_at_its_planned_end() -> None:
     """4 slots reserved at 0 with the worked deadline 11 end at 11; a background job until 18."""
     jobs = make_jobs(2, submit=0.0, wall_time=[4.0, 1.0])
     system = PreemptiveNodes(
-        jobs, jobs.wall_time, make_cluster(1), periodic=PAIR, asks=Asks(arrivals=True)
+        jobs, jobs.wall_time, make_cluster(1), periodic=PAIR, stop_at=StopConditions(arrivals=True)
     )
-    instant = system.advance()
-    assert instant.arrivals.tolist() == [0, 1]
+    point = system.advance()
+    assert point.arrivals.tolist() == [0, 1]
     plan = Schedule.build([0], [0.0], [11.0], np.array([0, 1]), np.zeros(1, np.int32))
     system.apply([Admit(np.array([0]), np.array([20.0])), Reserve(np.array([0]), plan)])
     seen = system.snapshot()
     assert seen.plan.entries.job.tolist() == [0]
     assert seen.promises.deadline.tolist() == [20.0]
     run_to_end(system)
-    assert system.course().end.tolist() == [11.0, 19.0]
+    assert system.job_outcomes().end.tolist() == [11.0, 19.0]
 
 
 def test_snapshot_says_what_periodic_work_still_needs() -> None:
     """At 3 the first instance of (2, 5) is done and 2 slots of (3, 10) are left."""
     jobs = make_jobs(2, submit=[0.0, 3.0], wall_time=1.0)
     system = PreemptiveNodes(
-        jobs, jobs.wall_time, make_cluster(1), periodic=PAIR, asks=Asks(arrivals=True)
+        jobs, jobs.wall_time, make_cluster(1), periodic=PAIR, stop_at=StopConditions(arrivals=True)
     )
     system.advance()
     system.advance()
@@ -120,7 +120,9 @@ def test_snapshot_says_what_periodic_work_still_needs() -> None:
 def test_actions_that_it_takes() -> None:
     """Jobs can be held, released and cancelled; priorities are not for this machine."""
     jobs = make_jobs(3, submit=0.0, wall_time=2.0)
-    system = PreemptiveNodes(jobs, jobs.wall_time, make_cluster(1), asks=Asks(arrivals=True))
+    system = PreemptiveNodes(
+        jobs, jobs.wall_time, make_cluster(1), stop_at=StopConditions(arrivals=True)
+    )
     system.advance()
     outcomes = system.apply(
         [
@@ -134,8 +136,8 @@ def test_actions_that_it_takes() -> None:
     assert [outcome.value for outcome in outcomes] == ["done"] * 4 + ["unsupported"]
     assert system.advance().arrivals.tolist() == [0]
     run_to_end(system)
-    assert system.course().end.tolist()[:2] == [7.0, 2.0]
-    assert system.course().fate.tolist() == [0, 0, 2]
+    assert system.job_outcomes().end.tolist()[:2] == [7.0, 2.0]
+    assert system.job_outcomes().fate.tolist() == [0, 0, 2]
 
 
 @pytest.mark.parametrize("policy", ["spare-rf-edf", "spare-uf-edf"])
@@ -231,14 +233,14 @@ def test_occurrences_are_those_that_touch_the_interval(begin: float, length: flo
 
 def never_overlap(system: RecurringNodes, periodic: Periodic, jobs: Jobs) -> None:
     """Check that no job of a finished run stood in the way of an occurrence."""
-    course = system.course()
+    outcomes = system.job_outcomes()
     offsets, nodes = system.node_rows()
     for row in range(len(jobs)):
-        if np.isnan(course.start[row]):
+        if np.isnan(outcomes.start[row]):
             continue
-        at, start, end = occurrences(periodic, float(course.start[row]), float(course.end[row]))
+        at, start, end = occurrences(periodic, float(outcomes.start[row]), float(outcomes.end[row]))
         mine = np.isin(at, nodes[offsets[row] : offsets[row + 1]])
-        assert not (mine & (start < course.end[row]) & (end > course.start[row])).any()
+        assert not (mine & (start < outcomes.end[row]) & (end > outcomes.start[row])).any()
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["fcfs", "easy", "conservative"]))
@@ -271,7 +273,7 @@ def test_occurrences_keep_their_time_on_exclusive_nodes(seed: int, loop: str) ->
     )
     assert isinstance(system, RecurringNodes)
     run_to_end(system)
-    assert (system.course().fate == 0).all()
+    assert (system.job_outcomes().fate == 0).all()
     never_overlap(system, periodic, jobs)
 
 

@@ -9,11 +9,12 @@ import pytest
 from rtsched.core.config import PluginTable
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets
-from rtsched.replay.results import Fate, PolicyRun, Workload
+from rtsched.replay.results import PolicyRun, Workload
 
 
 def workload(widest: int = 8, seed: int = 3) -> Workload:
@@ -52,7 +53,7 @@ def test_all_jobs_run_to_their_end(binding: str, widest: int) -> None:
     """Nobody starves, wide or narrow; every row asked about gets an opinion; nothing fails."""
     work = workload(widest)
     done = run(work, binding=binding, comm_step=0.0, comp_step=0.0, least_imbalance=0.0)
-    assert (done.results.fate == Fate.FINISHED).all()
+    assert (done.results.fate == FinalState.FINISHED).all()
     book = done.hooks["partition"]["psts"]
     assert book.judged > 0
     assert book.abstained == 0

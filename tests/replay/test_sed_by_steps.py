@@ -103,7 +103,7 @@ def test_no_running_job_is_ever_slowed(
 
     system.advance = watched
     run.run()
-    assert (system.course().fate == 0).all()
+    assert (system.job_outcomes().fate == 0).all()
     assert not any(book["sed"].errors for book in run.chain.books.values() if "sed" in book)
 
 
@@ -117,7 +117,7 @@ def test_time_served_is_what_the_nodes_gave() -> None:
     policy = presets()["sed"]
     run = Replay("x", workload, Chain.load(policy.plugin), policy)
     run.run()
-    service = run.system.course().service
+    service = run.system.job_outcomes().service
     assert service is not None
     assert service.tolist() == pytest.approx([800 * (25 + 5 / 4), 800 * 5 / 2 + 800 * 5])
 
@@ -136,5 +136,5 @@ def test_cost_of_a_migration_is_a_setting_of_the_machine() -> None:
         policy = msgspec.structs.replace(policy, system=system)
         run = Replay("x", workload, Chain.load(policy.plugin), policy)
         run.run()
-        ends[cost] = float(run.system.course().end[1])
+        ends[cost] = float(run.system.job_outcomes().end[1])
     assert ends == pytest.approx({"serial": 962.0, "parallel": 847.7, "none": 825.0})

@@ -22,14 +22,21 @@ from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Cancel, Hold, Reject
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.verdicts import Verdicts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import Policy, presets
-from rtsched.replay.results import Fate, Workload
-from rtsched.simulator.interface import Asks, NodeEvent, Outcome, StaticAnswers, SystemSettings
+from rtsched.replay.results import Workload
+from rtsched.simulator.interface import (
+    NodeEvent,
+    Outcome,
+    StaticAnswers,
+    StopConditions,
+    SystemSettings,
+)
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.sliced import LOOPS as MACHINE_LOOPS
 from rtsched.simulator.sliced import deal, shares_of
@@ -92,11 +99,11 @@ def test_a_wide_job_is_one_task() -> None:
         jobs, np.full(2, 4.0), make_cluster(2, speed=[1.0, 2.0]), settings=sliced("round-robin")
     )
     assert system.advance().done
-    course = system.course()
-    assert course.end.tolist() == [12.0, 6.0]
-    assert course.size.tolist() == [1, 1]
-    assert course.service is not None
-    assert course.service.tolist() == [12.0, 6.0]
+    outcomes = system.job_outcomes()
+    assert outcomes.end.tolist() == [12.0, 6.0]
+    assert outcomes.size.tolist() == [1, 1]
+    assert outcomes.service is not None
+    assert outcomes.service.tolist() == [12.0, 6.0]
     assert [rows.tolist() for rows in system.node_rows()] == [[0, 1, 2], [0, 1]]
 
 
@@ -107,11 +114,11 @@ def test_stops_change_nothing(loop: str) -> None:
     once, often = machine(work, sliced(loop)), machine(work, sliced(loop))
     once.advance()
     arrived = 0
-    while not (instant := often.advance(3)).done:
-        assert instant.arrived > arrived
-        arrived = instant.arrived
+    while not (point := often.advance(3)).done:
+        assert point.arrived > arrived
+        arrived = point.arrived
         assert len(often.snapshot().running) <= len(work.cluster)
-    for one, two in zip(once.course(), often.course(), strict=True):
+    for one, two in zip(once.job_outcomes(), often.job_outcomes(), strict=True):
         np.testing.assert_array_equal(one, two)
 
 
@@ -134,10 +141,10 @@ def test_events_tell_what_was_served(loop: str, seed: int, step: int) -> None:
         if done:
             break
     assert [time for time, _, _ in seen] == sorted(time for time, _, _ in seen)
-    course, n = system.course(), len(work.jobs)
+    outcomes, n = system.job_outcomes(), len(work.jobs)
     on = {EventKind.STARTED, EventKind.RESUMED}
     off = {EventKind.SUSPENDED, EventKind.ENDED}
-    served, since, node_of = np.zeros(n), np.full(n, np.nan), course.first_node
+    served, since, node_of = np.zeros(n), np.full(n, np.nan), outcomes.first_node
     busy = np.zeros(len(work.cluster), int)
     for time, kind, row in seen:
         if kind in on:
@@ -147,22 +154,22 @@ def test_events_tell_what_was_served(loop: str, seed: int, step: int) -> None:
         elif kind in off:
             served[row] += time - since[row]
             busy[node_of[row]] -= 1
-    np.testing.assert_allclose(served, course.service, atol=1e-6)
-    for kind, times in [(EventKind.STARTED, course.start), (EventKind.ENDED, course.end)]:
+    np.testing.assert_allclose(served, outcomes.service, atol=1e-6)
+    for kind, times in [(EventKind.STARTED, outcomes.start), (EventKind.ENDED, outcomes.end)]:
         told = {row: time for time, what, row in seen if what == kind}
         assert [told[row] for row in range(n)] == times.tolist()
     assert sorted(row for _, kind, row in seen if kind == EventKind.ARRIVED) == list(range(n))
 
 
 def test_verdicts_take_effect_at_arrival() -> None:
-    """One is rejected, one put off to an instant and one to the next hearing; one just enters."""
+    """One is rejected, one put off to an instant and one to when jobs are judged next; one just enters."""
     jobs = make_jobs(4, submit=[0.0, 0.0, 0.0, 5.0])
     system: Any = simulate(
         jobs,
         np.full(4, 2.0),
         make_cluster(1),
         settings=sliced("fcfs"),
-        asks=Asks(arrivals=True),
+        stop_at=StopConditions(arrivals=True),
         record_events=True,
     )
     assert system.advance().arrivals.tolist() == [0, 1, 2]
@@ -182,9 +189,9 @@ def test_verdicts_take_effect_at_arrival() -> None:
     system.apply([Hold(np.array([2]), none)])
     assert system.advance().arrivals.tolist() == [2, 3]
     assert system.advance().done
-    course = system.course()
-    assert course.start[1:].tolist() == [3.0, 5.0, 7.0]
-    assert course.fate.tolist() == [1, 0, 0, 0]
+    outcomes = system.job_outcomes()
+    assert outcomes.start[1:].tolist() == [3.0, 5.0, 7.0]
+    assert outcomes.fate.tolist() == [1, 0, 0, 0]
     told = [EventKind(kind).name for kind in system.events().rows.kind]
     assert told.count("REJECTED") == 1
     assert told.count("ENDED") == 3
@@ -208,9 +215,9 @@ def test_a_policy_with_admission_runs_on_it() -> None:
     plugins = discover() | {"picky": Found("picky", "test", "1", Picky)}
     run = replay(work, "x", Policy(system=sliced(), plugin=[PluginTable("picky")]), found=plugins)
     fate, size = run.results.fate, work.jobs.size
-    assert (fate[size == 1] == Fate.FINISHED).all()
-    assert (fate[size == 2] == Fate.REJECTED).all()
-    assert (fate[size == 3] == Fate.UNFINISHED).all()
+    assert (fate[size == 1] == FinalState.FINISHED).all()
+    assert (fate[size == 2] == FinalState.REJECTED).all()
+    assert (fate[size == 3] == FinalState.UNFINISHED).all()
 
 
 def test_static_rejections_and_nodes_that_are_down() -> None:
@@ -222,13 +229,13 @@ def test_static_rejections_and_nodes_that_are_down() -> None:
         work.jobs, work.run_time, down, settings=sliced(), static=StaticAnswers(reject=turned)
     )
     system.advance()
-    course = system.course()
-    assert (course.fate == turned).all()
-    assert set(course.first_node.tolist()) == {-1, 0}
+    outcomes = system.job_outcomes()
+    assert (outcomes.fate == turned).all()
+    assert set(outcomes.first_node.tolist()) == {-1, 0}
     none = make_cluster(1, state=np.array([NodeState.DOWN], np.int8))
     system = simulate(work.jobs, work.run_time, none, settings=sliced())
     assert system.advance().done
-    assert (system.course().fate == 2).all()
+    assert (system.job_outcomes().fate == 2).all()
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Fate, Workload
+from rtsched.replay.results import Workload
 from rtsched.simulator.exclusive import (
-    Asks,
     ExclusiveNodes,
     NodeEvent,
     Outcome,
+    StopConditions,
     SystemSettings,
 )
 
@@ -47,7 +48,7 @@ def system_of(
         size=size.astype(np.int32),
         kind=kind.astype(np.int8),
     )
-    more = {"asks": Asks(arrivals=True), "record_nodes": True} | more
+    more = {"stop_at": StopConditions(arrivals=True), "record_nodes": True} | more
     return ExclusiveNodes(jobs, run.astype(np.float64), Cluster.uniform(nodes), **more)
 
 
@@ -80,12 +81,12 @@ def test_a_node_joins_a_job_when_it_is_free() -> None:
     held = snapshot.allocations
     assert (held.starts()[held.indptr[1] :] - ORIGIN).tolist() == [0.0, 6.0]
     assert system.advance().done
-    course = system.course()
-    assert (course.start - ORIGIN).tolist() == [0.0, 0.0, 8.0]
-    assert (course.end - ORIGIN).tolist() == [6.0, 8.0, 9.0]
-    assert course.size.tolist() == [1, 2, 1]
-    assert course.service is not None
-    assert course.service.tolist() == [6.0, 8.0 + 2.0, 1.0]
+    outcomes = system.job_outcomes()
+    assert (outcomes.start - ORIGIN).tolist() == [0.0, 0.0, 8.0]
+    assert (outcomes.end - ORIGIN).tolist() == [6.0, 8.0, 9.0]
+    assert outcomes.size.tolist() == [1, 2, 1]
+    assert outcomes.service is not None
+    assert outcomes.service.tolist() == [6.0, 8.0 + 2.0, 1.0]
     offsets, nodes = system.node_rows()
     assert sorted(nodes[offsets[1] : offsets[2]].tolist()) == [0, 1]
 
@@ -99,9 +100,9 @@ def test_a_node_that_is_to_join_stays_reserved_under_a_new_plan() -> None:
     reserve(system, entry(10, [9.0], [1], 18.0))
     assert len(system.snapshot().plan) == 1
     assert system.advance().done
-    course = system.course()
-    assert (course.start - ORIGIN).tolist() == [0.0, 0.0, 8.0, 9.0]
-    assert course.size.tolist() == [1, 2, 1, 1]
+    outcomes = system.job_outcomes()
+    assert (outcomes.start - ORIGIN).tolist() == [0.0, 0.0, 8.0, 9.0]
+    assert outcomes.size.tolist() == [1, 2, 1, 1]
 
 
 @pytest.mark.parametrize(("died", "restarted"), [(1.0, 20.0), (7.0, 20.0)])
@@ -113,10 +114,10 @@ def test_a_job_whose_later_node_is_dead_dies_with_it(died: float, restarted: flo
     reserve(system, entry(7, [0.0, 6.0], [1, 0], 8.0))
     while not system.advance().done:
         pass
-    course = system.course()
-    assert course.restarts.tolist() == [1]
-    assert course.size.tolist() == [2]
-    assert (course.start - ORIGIN).tolist() == [restarted]
+    outcomes = system.job_outcomes()
+    assert outcomes.restarts.tolist() == [1]
+    assert outcomes.size.tolist() == [2]
+    assert (outcomes.start - ORIGIN).tolist() == [restarted]
 
 
 def test_a_job_that_loses_its_place_takes_its_later_nodes_with_it() -> None:
@@ -128,8 +129,8 @@ def test_a_job_that_loses_its_place_takes_its_later_nodes_with_it() -> None:
     reserve(system, entry(7, [2.0, 6.0], [1, 0], 10.0))
     while not system.advance().done:
         pass
-    course = system.course()
-    assert (course.start - ORIGIN).tolist() == [30.0, 9.0]
+    outcomes = system.job_outcomes()
+    assert (outcomes.start - ORIGIN).tolist() == [30.0, 9.0]
 
 
 works = st.lists(
@@ -151,10 +152,10 @@ def test_joined_nodes_serve_one_job_at_a_time(work: Any, loop: str, seed: int) -
         return
     system = system_of(rows, 5, settings=SystemSettings(loop=loop))
     plans: dict[int, Schedule] = {}
-    while not (instant := system.advance()).done:
-        ids = system.jobs.id[instant.arrivals]
+    while not (point := system.advance()).done:
+        ids = system.jobs.id[point.arrivals]
         system.apply([Admit(ids, np.full(len(ids), np.inf))])
-        for row in instant.arrivals[system.jobs.kind[instant.arrivals] == Kind.DIVISIBLE].tolist():
+        for row in point.arrivals[system.jobs.kind[point.arrivals] == Kind.DIVISIBLE].tolist():
             snapshot = system.snapshot()
             left = snapshot.plan
             free = snapshot.free_in + snapshot.now - ORIGIN
@@ -166,18 +167,18 @@ def test_joined_nodes_serve_one_job_at_a_time(work: Any, loop: str, seed: int) -
             plan = entry(int(system.jobs.id[row]), begin.tolist(), nodes.tolist(), end)
             plans[row] = plan
             reserve(system, Schedule.joined([left, plan]))
-    course = system.course()
+    outcomes = system.job_outcomes()
     offsets, nodes = system.node_rows()
     taken: list[tuple[int, float, float]] = []
     for row in range(len(rows)):
         mine = nodes[offsets[row] : offsets[row + 1]].tolist()
-        start = dict.fromkeys(mine, float(course.start[row]))
+        start = dict.fromkeys(mine, float(outcomes.start[row]))
         if row in plans:
-            assert course.start[row] == plans[row].entries.start[0]
-            assert course.end[row] == plans[row].entries.end[0]
+            assert outcomes.start[row] == plans[row].entries.start[0]
+            assert outcomes.end[row] == plans[row].entries.end[0]
             start = dict(zip(plans[row].nodes.tolist(), plans[row].starts().tolist(), strict=True))
             assert sorted(start) == sorted(mine)
-        taken += [(node, start[node], float(course.end[row])) for node in mine]
+        taken += [(node, start[node], float(outcomes.end[row])) for node in mine]
     taken.sort()
     for (a, _, end), (b, start, _) in itertools.pairwise(taken):
         assert a != b or end <= start
@@ -221,6 +222,6 @@ def test_replays_keep_every_promise(order: str, setting: dict[str, Any]) -> None
     run = replay(workload, "mcdf", preset)
     measures = measure(workload, run.results)
     assert measures["missed"] == 0
-    admitted = run.results.fate != Fate.REJECTED
+    admitted = run.results.fate != FinalState.REJECTED
     assert 10 < admitted.sum() < n
     assert (run.results.end[admitted] <= jobs.deadline[admitted] + 1e-3).all()

@@ -18,7 +18,13 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-from rtsched.simulator.interface import Asks, NodeEvent, Outcome, StaticAnswers, SystemSettings
+from rtsched.simulator.interface import (
+    NodeEvent,
+    Outcome,
+    StaticAnswers,
+    StopConditions,
+    SystemSettings,
+)
 from rtsched.simulator.time_shared import TimeSharedNodes
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.sed import Sed
@@ -41,7 +47,7 @@ def driven(jobs: Any, run_time: list[float], cluster: Any, **options: Any) -> Ti
         jobs,
         np.array(run_time, np.float64),
         cluster,
-        asks=Asks(passes=True),
+        stop_at=StopConditions(passes=True),
         record_events=True,
         **options,
     )
@@ -65,16 +71,16 @@ def test_without_a_plugin_jobs_share_the_least_delayed_nodes() -> None:
     """The second goes to the fast node, too (2 = 2), and slows the first; the third to the slow."""
     cluster = make_cluster(2, speed=[2.0, 1.0])
     system = ran(make_jobs(3, submit=[0.0, 10.0, 20.0]), [200.0, 200.0, 200.0], cluster)
-    course = system.course()
-    assert course.start.tolist() == [0.0, 10.0, 20.0]
-    assert course.end.tolist() == [10 + 180.0, 10 + 200.0, 20 + 200.0]
-    assert course.first_node.tolist() == [0, 0, 1]
+    outcomes = system.job_outcomes()
+    assert outcomes.start.tolist() == [0.0, 10.0, 20.0]
+    assert outcomes.end.tolist() == [10 + 180.0, 10 + 200.0, 20 + 200.0]
+    assert outcomes.first_node.tolist() == [0, 0, 1]
 
 
 def test_only_a_move_lowers_a_recorded_delay() -> None:
     """The third was mapped at delay 2 and keeps it when it is alone: 100 s of work take 200."""
     system = ran(make_jobs(2, submit=[0.0, 20.0]), [100.0, 100.0], make_cluster(1))
-    assert system.course().end.tolist() == [180.0, 220.0]
+    assert system.job_outcomes().end.tolist() == [180.0, 220.0]
     assert system.upgrades.tolist() == [0, 0]
 
 
@@ -88,31 +94,35 @@ def test_static_sizes_and_node_sets_hold() -> None:
     system = ran(jobs, [100.0, 30.0], make_cluster(4), static=static, record_nodes=True)
     offsets, nodes = system.node_rows()
     assert (offsets.tolist(), sorted(nodes[:2].tolist()), nodes[2]) == ([0, 2, 3], [1, 3], 3)
-    assert system.course().size.tolist() == [2, 1]
+    assert system.job_outcomes().size.tolist() == [2, 1]
 
 
 def test_who_cannot_start_and_who_is_turned_away() -> None:
     """A job wider than the machine never starts and holds up nobody."""
     jobs = make_jobs(3, size=[3, 1, 1])
     static = StaticAnswers(reject=np.array([False, True, False]))
-    course = ran(jobs, [10.0] * 3, make_cluster(2), static=static).course()
-    assert course.fate.tolist() == [2, 1, 0]
+    outcomes = ran(jobs, [10.0] * 3, make_cluster(2), static=static).job_outcomes()
+    assert outcomes.fate.tolist() == [2, 1, 0]
 
 
 def test_begin_times_are_kept() -> None:
     """A job waits until it may begin; others pass it."""
     jobs = make_jobs(2, begin=[500.0, -np.inf])
-    assert ran(jobs, [10.0, 10.0], make_cluster(2)).course().start.tolist() == [500.0, 60.0]
+    assert ran(jobs, [10.0, 10.0], make_cluster(2)).job_outcomes().start.tolist() == [500.0, 60.0]
 
 
 def test_arrivals_are_judged() -> None:
     """Admitted, rejected, put off and asked again, cancelled, and never released."""
     jobs = make_jobs(5, submit=0.0)
     system = TimeSharedNodes(
-        jobs, np.full(5, 10.0), make_cluster(9), asks=Asks(arrivals=True), record_events=True
+        jobs,
+        np.full(5, 10.0),
+        make_cluster(9),
+        stop_at=StopConditions(arrivals=True),
+        record_events=True,
     )
-    instant = system.advance()
-    assert instant.arrivals.tolist() == [0, 1, 2, 3, 4]
+    point = system.advance()
+    assert point.arrivals.tolist() == [0, 1, 2, 3, 4]
     one = [np.array([job]) for job in range(5)]
     done = system.apply(
         [
@@ -133,9 +143,9 @@ def test_arrivals_are_judged() -> None:
         Outcome.PARTLY,
     )
     assert system.advance().done
-    course = system.course()
-    assert course.fate.tolist() == [0, 1, 0, 0, 2]
-    assert course.start[[0, 2, 3]].tolist() == [0.0, 50.0, 50.0]
+    outcomes = system.job_outcomes()
+    assert outcomes.fate.tolist() == [0, 1, 0, 0, 2]
+    assert outcomes.start[[0, 2, 3]].tolist() == [0.0, 50.0, 50.0]
     kinds = system.events().rows.kind.tolist()
     assert kinds.count(EventKind.REJECTED) == 1
     assert kinds.count(EventKind.STARTED) == 3
@@ -145,12 +155,12 @@ def test_each_end_is_asked_about_before_arrivals_at_the_same_instant() -> None:
     """Ends by id first, then the arrival; an answer that starts jobs is followed by a question."""
     jobs = make_jobs(3, id=[5, 3, 9], submit=[0.0, 1.0, 101.0])
     system = TimeSharedNodes(
-        jobs, np.array([101.0, 100.0, 1.0]), make_cluster(3), asks=Asks(passes=True)
+        jobs, np.array([101.0, 100.0, 1.0]), make_cluster(3), stop_at=StopConditions(passes=True)
     )
     seen = []
-    while not (instant := system.advance()).done:
+    while not (point := system.advance()).done:
         look = system.snapshot()
-        seen.append((instant.time, look.queued.id.tolist(), look.running.id.tolist()))
+        seen.append((point.time, look.queued.id.tolist(), look.running.id.tolist()))
         system.apply([Place(look.queued.id, Placement.abstain(len(look.queued)))])
     assert seen == [
         (0.0, [5], []),
@@ -175,7 +185,7 @@ def test_moves_that_cannot_be_done() -> None:
     assert system.apply([Move(moves.entries.job, moves)]) == (Outcome.DONE,)
     while not system.advance().done:
         pass
-    assert system.course().end[0] == pytest.approx(500.0 + 22.7)
+    assert system.job_outcomes().end[0] == pytest.approx(500.0 + 22.7)
     assert system.migrations.tolist() == [1, 0]
 
 
@@ -194,7 +204,7 @@ def test_foreign_load_comes_and_goes() -> None:
     """100 s of work: 20 alone, 60 s beside one stranger (30 done), the rest alone."""
     events = [NodeEvent(20.0, 0, UP, 1.0), NodeEvent(80.0, 0, UP, 0.0)]
     system = ran(make_jobs(1), [100.0], make_cluster(1), node_events=events, record_events=True)
-    assert system.course().end.tolist() == [130.0]
+    assert system.job_outcomes().end.tolist() == [130.0]
     assert system.cluster.version == 2
     kinds = system.events().rows.kind.tolist()
     assert kinds.count(EventKind.NODE_CHANGED) == 2
@@ -205,8 +215,8 @@ def test_a_job_leaves_a_node_that_strangers_use() -> None:
     events = [NodeEvent(20.0, 0, UP, 1.0)]
     cluster = make_cluster(3, speed=[1.0, 1.0, 0.5])
     system = driven(make_jobs(1), [100.0], cluster, node_events=events)
-    assert system.course().end[0] == pytest.approx(122.7)
-    assert system.course().first_node.tolist() == [1]
+    assert system.job_outcomes().end[0] == pytest.approx(122.7)
+    assert system.job_outcomes().first_node.tolist() == [1]
 
 
 def test_a_job_stands_still_while_a_node_of_it_is_down() -> None:
@@ -214,7 +224,7 @@ def test_a_job_stands_still_while_a_node_of_it_is_down() -> None:
     events = [NodeEvent(20.0, 1, DOWN), NodeEvent(80.0, 1, UP)]
     for run in (ran, driven):
         system = run(make_jobs(1, size=2), [100.0], make_cluster(2), node_events=events)
-        assert system.course().end.tolist() == [160.0]
+        assert system.job_outcomes().end.tolist() == [160.0]
     system = ran(
         make_jobs(1, size=2), [100.0], make_cluster(2), node_events=events, record_events=True
     )
@@ -226,14 +236,14 @@ def test_a_job_leaves_a_node_that_is_shut_down() -> None:
     """It goes to the slow node, though it is slower there: 20 s, 22.7 s, 80 s at delay 2."""
     events = [NodeEvent(20.0, 0, DOWN)]
     system = driven(make_jobs(1), [100.0], make_cluster(2, speed=[1.0, 0.5]), node_events=events)
-    assert system.course().end[0] == pytest.approx(20 + 22.7 + 160)
+    assert system.job_outcomes().end[0] == pytest.approx(20 + 22.7 + 160)
     assert system.migrations.tolist() == [1]
 
 
 def test_a_job_on_a_lost_node_is_unfinished() -> None:
     """Nothing moves it, and the node never comes back."""
     system = ran(make_jobs(1), [100.0], make_cluster(1), node_events=[NodeEvent(20.0, 0, DOWN)])
-    assert system.course().fate.tolist() == [2]
+    assert system.job_outcomes().fate.tolist() == [2]
 
 
 def test_wrong_input_is_refused() -> None:

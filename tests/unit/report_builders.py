@@ -9,9 +9,10 @@ import numpy as np
 from rtsched.core.chain import HookUse
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Outcomes, Skipped
-from rtsched.replay.results import Fate, PolicyRun, Results, Workload
+from rtsched.replay.results import PolicyRun, Results, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,7 @@ def run(work: Workload, policy: str = "fcfs", *, rejects: float = 0.0, seed: int
             start=starts,
             end=starts + work.run_time,
             size=np.where(ran, jobs.size, 0).astype(np.int32),
-            fate=np.where(ran, Fate.FINISHED, Fate.REJECTED).astype(np.int8),
+            fate=np.where(ran, FinalState.FINISHED, FinalState.REJECTED).astype(np.int8),
             first_node=np.where(ran, rows[np.minimum(indptr[:-1], len(rows) - 1)], -1),
             promise=np.where(ran & (rejects > 0), jobs.deadline, np.inf),
             offer=np.where(rejected, jobs.deadline + 3600.0, np.inf),

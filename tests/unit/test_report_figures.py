@@ -10,8 +10,9 @@ import report_builders as build
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.model.final_state import FinalState
 from rtsched.model.log import Outcomes
-from rtsched.replay.results import Fate, PolicyRun, Results
+from rtsched.replay.results import PolicyRun, Results
 from rtsched.report import gantt, series
 from rtsched.report.axes import TimeAxis, literal, span_axis
 from rtsched.report.figures import groups, occupancy_figure
@@ -45,7 +46,7 @@ def test_hours_count_rejects_and_misses_of_their_own_submissions():
     for hour in range(24):
         mine = submitted == hour
         assert hours.jobs[hour] == mine.sum()
-        rejected = results.fate[mine] == Fate.REJECTED
+        rejected = results.fate[mine] == FinalState.REJECTED
         late = ~rejected & (results.end[mine] > work.jobs.deadline[mine])
         assert hours.rejected[hour] == pytest.approx(rejected.mean())
         assert hours.missed[hour] == pytest.approx(late.mean())
@@ -110,7 +111,7 @@ def test_odd_logs_can_be_drawn(n, start):
     """One job, no dates, no outcomes, everything rejected: still a report."""
     work = build.workload(n=n, start=start, users=("one", "two"))
     blank = dataclasses.replace(work, outcomes=Outcomes.build(n))
-    results = Results.build(n, fate=np.full(n, Fate.REJECTED, np.int8))
+    results = Results.build(n, fate=np.full(n, FinalState.REJECTED, np.int8))
     nowhere = PolicyRun("none", results, (np.zeros(n + 1, np.int64), np.empty(0, np.int32)))
     assert "fig-waits" in keys(work, [build.run(work)])
     assert "fig-nodes" not in keys(work, [nowhere])

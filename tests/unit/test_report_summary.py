@@ -11,8 +11,9 @@ import report_builders as build
 
 import rtsched
 from rtsched.core.chain import HookUse
+from rtsched.model.final_state import FinalState
 from rtsched.replay.measures import MEASURES
-from rtsched.replay.results import Fate, PolicyRun, Results
+from rtsched.replay.results import PolicyRun, Results
 from rtsched.report.assumed import ASSUMPTIONS, name_of, named
 from rtsched.report.summary import summarise
 
@@ -94,7 +95,7 @@ def test_a_setting_named_seconds_is_no_timing():
 def test_nothing_ran_gives_null_and_no_nan():
     """JSON knows neither nan nor infinity."""
     work = build.workload(n=4)
-    results = Results.build(4, fate=np.full(4, Fate.REJECTED, np.int8))
+    results = Results.build(4, fate=np.full(4, FinalState.REJECTED, np.int8))
     nowhere = (np.zeros(5, np.int64), np.empty(0, np.int32))
     text = summarise(work, [PolicyRun("none", results, nowhere)]).encode().decode()
     assert json.loads(text)["policies"]["none"]["mean_wait_s"] is None

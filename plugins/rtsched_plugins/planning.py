@@ -170,7 +170,7 @@ class Rules(NamedTuple):
         return plan_fractions(plan.indptr, tasks, self.rounds)
 
 
-class Standing:
+class PreparedPlan:
     """What is promised and planned in a snapshot, by pool of nodes; holds until that changes.
 
     Times are relative to an origin that many snapshots share: the last multiple of 1024 s before
@@ -312,7 +312,7 @@ def _source(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 @dataclass
-class Ledger:
+class PlanningSession:
     """Promises given and the new jobs of one batch; grows as they are admitted.
 
     Attributes
@@ -321,31 +321,31 @@ class Ledger:
         The state that the batch is judged against.
     jobs : Jobs
         The new jobs.
-    standing : Standing
+    prepared : PreparedPlan
         What the snapshot says of promises and plan.
     """
 
     snapshot: Snapshot
     jobs: Jobs
-    standing: Standing
+    prepared: PreparedPlan
     _pools: dict[int, _Pool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._origin = self.standing.origin
+        self._origin = self.prepared.origin
         self._now = self.snapshot.now - self._origin
         self._new = tasks_of(self.jobs, self._origin)
-        self._pool_of_new = self.standing.pool_of(self.jobs)
+        self._pool_of_new = self.prepared.pool_of(self.jobs)
 
     def _task(self, row: int) -> Tasks:
         """Return the batch's job `row` as it is planned in its pool."""
-        spare = self.standing.spare[int(self._pool_of_new[row])]
+        spare = self.prepared.spare[int(self._pool_of_new[row])]
         one = _rows(self._new, slice(row, row + 1))
-        return insured(one, spare, self.standing.insurance.recovery)
+        return insured(one, spare, self.prepared.insurance.recovery)
 
     def _pool(self, index: int) -> _Pool:
         """Return a pool; what other pools have planned on its nodes counts as busy until then."""
         if index not in self._pools:
-            pool = self._pools[index] = self.standing.pool(index)
+            pool = self._pools[index] = self.prepared.pool(index)
             if any(other.plan is not None for other in self._pools.values()):
                 pool.see(self._free(index)[pool.nodes])
         return self._pools[index]
@@ -353,7 +353,7 @@ class Ledger:
     def _free(self, index: int) -> NDArray[np.float64]:
         """Return when each node is free of running jobs and of all other pools' plans."""
         anew = [other for other, pool in self._pools.items() if pool.plan is not None]
-        return self.standing.free_but_for([index, *anew], self._parts(without=index, held=True))
+        return self.prepared.free_but_for([index, *anew], self._parts(without=index, held=True))
 
     def _parts(self, without: int = -1, held: bool = False) -> list[Schedule]:
         """Return the plans of the pools that were planned anew, but for one.
@@ -401,7 +401,7 @@ class Ledger:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
         pool = self._pool(int(self._pool_of_new[row]))
         found = pool.planner.offer(pool.prepared(), self._task(row), self._now, max_tests)
-        return found + self._origin + math.ceil(pool.spare * self.standing.insurance.recovery)
+        return found + self._origin + math.ceil(pool.spare * self.prepared.insurance.recovery)
 
     def instead(self, row: int) -> tuple[int, int, int]:
         """Return what the job, which was not admitted, could ask for with the same deadline.
@@ -444,9 +444,9 @@ class Ledger:
         old = self.snapshot.plan
         up = np.isfinite(self.snapshot.free_in)
         better = False
-        for index in np.unique(self.standing.pool_of_planned).tolist():
+        for index in np.unique(self.prepared.pool_of_planned).tolist():
             pool = self._pool(index)
-            mine = self.standing.pool_of_planned == index
+            mine = self.prepared.pool_of_planned == index
             lost = not up[old.nodes[np.repeat(mine, np.diff(old.indptr))]].all()
             plan = pool.planner.admit(pool.prepared(), None, self._now)
             while lost and not plan.accepted:
@@ -463,9 +463,9 @@ class Ledger:
     def schedule(self) -> Schedule:
         """Return the plan of all promises: new in the pools that changed, the old one elsewhere."""
         changed = [index for index, pool in self._pools.items() if pool.plan is not None]
-        stands = np.ones(len(self.standing.masks), np.bool_)
+        stands = np.ones(len(self.prepared.masks), np.bool_)
         stands[changed] = False
-        kept = np.flatnonzero(stands[self.standing.pool_of_planned])
+        kept = np.flatnonzero(stands[self.prepared.pool_of_planned])
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
         return Schedule.joined([*old, *self._parts()])
 

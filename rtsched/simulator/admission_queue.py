@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
-class Hearings:
+class AdmissionQueue:
     """The instants at which jobs must be judged, in order of time.
 
     Parameters
@@ -32,12 +32,12 @@ class Hearings:
 
     @property
     def next_time(self) -> float:
-        """The next hearing, seconds since the epoch; inf: there is none."""
+        """When jobs are judged next, seconds since the epoch; inf: there is none."""
         time = float(self._submit[self._at]) if self._at < len(self._submit) else np.inf
         return min(time, self._again[0][0]) if self._again else time
 
     def take(self) -> Rows:
-        """Return the rows of the jobs to be judged at the next hearing, ascending."""
+        """Return the rows of the jobs to be judged next, ascending."""
         time = self.next_time
         last = int(np.searchsorted(self._submit, time, "right"))
         rows = self._rows[self._at : last].tolist()
@@ -49,7 +49,7 @@ class Hearings:
     def put_off(self, rows: Rows, until: NDArray[np.float64], now: float) -> NDArray[np.float64]:
         """Note that jobs are judged again, and return when, float64[k].
 
-        That is at `until`, or at the next hearing where it has passed; inf where none will be.
+        That is at `until`, or when jobs are judged next where it has passed; inf where none will be.
         """
         times = np.where(until > now, until, self.next_time)
         for row, time in zip(rows.tolist(), times.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""The pieces in which pre-empted jobs run: when each began and ended, and the events of that."""
+"""The segments in which pre-empted jobs run: when each began and ended, and the events of that."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from rtsched.model.events import EventKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.simulator.happenings import Happenings
+    from rtsched.simulator.event_log import EventLog
 
 ROOM = 4096
 
 
-class Pieces:
+class Segments:
     """What the nodes' log says of `n` jobs. Times are seconds since the epoch.
 
     Attributes
     ----------
     log : int64[l, 3]
-        Filled by `rtsched.kernels.edf.run_nodes`: job, first slot and end of each piece.
+        Filled by `rtsched.kernels.edf.run_nodes`: job, first slot and end of each segment.
     start, end : float64[n]
         When each job began and ended; nan: not yet.
     """
 
-    def __init__(self, n: int, happenings: Happenings, slot: float, origin: float) -> None:
+    def __init__(self, n: int, event_log: EventLog, slot: float, origin: float) -> None:
         self.log = np.zeros((ROOM, 3), np.int64)
         self.start, self.end = np.full(n, np.nan), np.full(n, np.nan)
-        self._happenings, self._slot, self._origin = happenings, slot, origin
+        self._event_log, self._slot, self._origin = event_log, slot, origin
         self._reached: dict[int, int] = {}
         self._found: list[tuple[int, int, int]] = []
 
@@ -63,5 +63,5 @@ class Pieces:
                 self._found.append((end, int(EventKind.SUSPENDED), row))
                 del self._reached[row]
         for slot, kind, row in sorted(self._found, key=lambda event: event[0]):
-            self._happenings.add(slot * self._slot - self._origin, kind, row, 1)
+            self._event_log.add(slot * self._slot - self._origin, kind, row, 1)
         self._found = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Nodes = NDArray[np.int32]
 
 
-class Wishes:
+class PlacementRequests:
     """Sizes and node sets of the jobs of a workload.
 
     Parameters

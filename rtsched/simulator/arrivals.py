@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.events import EventKind
-from rtsched.simulator.hearings import Hearings
+from rtsched.simulator.admission_queue import AdmissionQueue
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.happenings import Happenings
+    from rtsched.simulator.event_log import EventLog
 
     Rows = NDArray[np.int64]
 
@@ -23,14 +23,14 @@ FUTURE, ASKED, HELD, SLEEPING, QUEUED, RUNNING, ENDED, REJECTED, GONE = range(9)
 """How far a job has come. GONE: cancelled, or wider than the machine."""
 
 
-class Intake:
+class Arrivals:
     """The jobs of a workload that have not started. Times are seconds from the first submission.
 
     Parameters
     ----------
     jobs : Jobs
         `n` rows in order of (submit, id).
-    happenings : Happenings
+    event_log : EventLog
         Where arrivals and rejections are noted.
     rejected : bool[n]
         Who is turned away on arrival.
@@ -54,18 +54,18 @@ class Intake:
     def __init__(
         self,
         jobs: Jobs,
-        happenings: Happenings,
+        event_log: EventLog,
         rejected: NDArray[np.bool_],
         fits: NDArray[np.bool_],
         asks: bool,
     ) -> None:
-        self._happenings, self._asks, self._fits = happenings, asks, fits
+        self._event_log, self._asks, self._fits = event_log, asks, fits
         self._size = jobs.size
         origin = jobs.submit[0] if len(jobs) else 0.0
         self._submit, self._begin = jobs.submit - origin, jobs.begin - origin
         self.status = np.where(rejected, REJECTED, FUTURE).astype(np.int8)
         heard = rejected if asks else np.ones(len(jobs), np.bool_)
-        self._hearings = Hearings(self._submit, heard)
+        self._admission_queue = AdmissionQueue(self._submit, heard)
         self._sleepers: list[tuple[float, int]] = []
         self.queue: list[int] = []
         self.asked = np.zeros(0, np.int64)
@@ -78,7 +78,7 @@ class Intake:
 
     def next_time(self) -> float:
         """Return when the next job arrives, may begin or must be judged, inf if none will."""
-        time = self._hearings.next_time
+        time = self._admission_queue.next_time
         if self.arrived < len(self._submit):
             time = min(time, float(self._submit[self.arrived]))
         return min(time, self._sleepers[0][0]) if self._sleepers else time
@@ -91,13 +91,13 @@ class Intake:
                 self._enqueue(row)
         while self.arrived < len(self._submit) and self._submit[self.arrived] <= now:
             row, self.arrived = self.arrived, self.arrived + 1
-            self._happenings.add(now, EventKind.ARRIVED, row, int(self._size[row]))
+            self._event_log.add(now, EventKind.ARRIVED, row, int(self._size[row]))
             if self.status[row] == REJECTED:
-                self._happenings.add(now, EventKind.REJECTED, row, 0)
+                self._event_log.add(now, EventKind.REJECTED, row, 0)
             elif not self._asks:
                 self._come_in(row, now)
-        if self._hearings.next_time <= now:
-            rows = self._hearings.take()
+        if self._admission_queue.next_time <= now:
+            rows = self._admission_queue.take()
             self.asked = rows[(self.status[rows] == FUTURE) | (self.status[rows] == HELD)]
             self.status[self.asked] = ASKED
 
@@ -117,14 +117,14 @@ class Intake:
         """Turn jobs away; return for how many it is too late."""
         removed = self.remove(rows, REJECTED)
         for row in removed.tolist():
-            self._happenings.add(now, EventKind.REJECTED, row, 0)
+            self._event_log.add(now, EventKind.REJECTED, row, 0)
         return len(rows) - len(removed)
 
     def hold(self, rows: Rows, until: NDArray[np.float64], now: float) -> int:
         """Have jobs judged again at `until`; return for how many it is too late."""
         waits = self.status[rows] < RUNNING
         self.remove(rows, HELD)
-        self._hearings.put_off(rows[waits], until[waits], now)
+        self._admission_queue.put_off(rows[waits], until[waits], now)
         return int((~waits).sum())
 
     def release(self, rows: Rows, now: float) -> int:

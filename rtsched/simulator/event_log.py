@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
 
 
-class Happenings:
+class EventLog:
     """Events of a workload in the order in which they are added; none are kept unless `wanted`."""
 
     def __init__(self, jobs: Jobs, origin: float, wanted: bool) -> None:

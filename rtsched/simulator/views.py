@@ -1,4 +1,4 @@
-"""Look into a pool: who waits, who runs where, what happened, what became of each job."""
+"""Views of the exclusive machine: who waits, who runs where, what happened, what became of each job."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from rtsched.kernels import pool as kernel
 from rtsched.kernels import pool_commands as command
 from rtsched.model.events import EventRows, Events
+from rtsched.model.final_state import FinalState
 from rtsched.model.schedule import Schedule
-from rtsched.simulator.interface import Course, HookCalls
+from rtsched.simulator.interface import HookCalls, JobOutcomes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,20 +103,20 @@ def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
     return Events(rows, jobs.take(np.maximum(table["row"], 0)))
 
 
-def course(pool: kernel.Pool, ledger: Ledger, origin: float) -> Course:
+def job_outcomes(pool: kernel.Pool, ledger: Ledger, origin: float) -> JobOutcomes:
     """Return what happened to each job so far."""
     table, n = pool.jobs, len(pool.jobs)
     status = table["status"]
     ended = (status == kernel.ENDED) | (status == kernel.LOST)
-    fate = np.full(n, 2, np.int8)
-    fate[status == kernel.ENDED] = 0
-    fate[status == kernel.REJECTED] = 1
+    fate = np.full(n, FinalState.UNFINISHED, np.int8)
+    fate[status == kernel.ENDED] = FinalState.FINISHED
+    fate[status == kernel.REJECTED] = FinalState.REJECTED
     restarts = np.broadcast_to(np.int32(0), n)
     if kernel.scalars(pool)["extended"]:
         restarts = pool.more["restarts"][:n].copy()
     end = table["end"] + origin
     end[~ended] = np.nan
-    return Course(
+    return JobOutcomes(
         start=table["start"] + origin,
         end=end,
         size=np.where(np.isfinite(table["start"]), table["width"], np.int32(0)),

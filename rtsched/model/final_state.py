@@ -1,0 +1,15 @@
+"""What a simulated system made of a job in the end."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class FinalState(IntEnum):
+    """What a policy made of a job."""
+
+    FINISHED = 0
+    REJECTED = 1
+    """Turned away at submission."""
+    UNFINISHED = 2
+    """Never started, or lost: more nodes than the machine has up, or a node that died."""
