@@ -46,10 +46,15 @@ class Known:
         return {standing: standings.count(standing) for standing in sorted(set(standings))}
 
 
+def closed(store: Store) -> tuple[Record, ...]:
+    """Return the records of promises and offers that are no longer open."""
+    return store._records("WHERE standing NOT IN ('offered', 'provisional', 'firm')")
+
+
 def found(store: Store) -> Known:
     """Return what is in a database; its counts must be right."""
     kept = store.load()
-    records = {record.token: record for record in (*kept.records, *store.history())}
+    records = {record.token: record for record in (*kept.records, *closed(store))}
     known = Known(
         records,
         None if kept.plan is None else encode_schedule(kept.plan),

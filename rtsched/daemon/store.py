@@ -13,7 +13,6 @@ however much was closed.
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import time
@@ -259,12 +258,6 @@ class Store:
     def open_records(self) -> tuple[Record, ...]:
         """Return offers and promises that are open, oldest first."""
         return self._records(f"WHERE {_IS_OPEN} ORDER BY made_at, token")
-
-    def history(self, since: float = -math.inf) -> tuple[Record, ...]:
-        """Return the records that were closed since then, oldest first."""
-        return self._records(
-            f"WHERE NOT {_IS_OPEN} AND changed_at >= ? ORDER BY changed_at, token", since
-        )
 
     def find(self, job: int) -> tuple[Record, ...]:
         """Return the records of one job id, latest first."""

@@ -103,16 +103,6 @@ class Move(Action):
 
 
 @dataclass(frozen=True)
-class Suspend(Action):
-    """Stop running jobs, keeping them in memory."""
-
-
-@dataclass(frozen=True)
-class Resume(Action):
-    """Let suspended jobs go on."""
-
-
-@dataclass(frozen=True)
 class Tell(Action):
     """Tell the jobs' users something; one `text` per job."""
 

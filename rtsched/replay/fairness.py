@@ -1,4 +1,4 @@
-"""Fairness: the service-time error of users and accounts, and its course."""
+"""Fairness: the service-time error of users and accounts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 LEVELS = ("user", "account")
 
 _NO_TIMES, _NOBODY = np.empty(0), np.empty(0, np.int64)
-
-
-class Course(NamedTuple):
-    """The error of some users or accounts over time."""
-
-    time: NDArray[np.float64]
-    """float64[g], seconds since the epoch."""
-    error: NDArray[np.float64]
-    """float64[g, k], node-seconds; positive: more than the share."""
-    names: tuple[str, ...]
-    """The `k` users or accounts, the ones with the largest errors first."""
 
 
 class Errors(NamedTuple):
@@ -142,24 +131,3 @@ def fairness(workload: Workload, results: Results) -> dict[str, float | int | No
         for what, value in zip(("min", "max", "rms"), values, strict=True):
             found[f"{level}_error_{what}_node_s"] = value
     return found
-
-
-def fairness_course(
-    workload: Workload, results: Results, level: str = "user", most: int = 8, points: int = 300
-) -> Course | None:
-    """Return the errors over time of the `most` users or accounts whose errors are largest.
-
-    None where no job has such a name or none ended.
-    """
-    ended = results.end[np.isfinite(results.end)]
-    order = in_order(workload, results)
-    found = errors(workload, results, level, order)
-    if found is None or not len(ended):
-        return None
-    error = found.error
-    extent = np.where(error.instants > 0, np.maximum(-error.least, error.most), -1.0)
-    chosen = np.argsort(-extent, kind="stable")[:most]
-    grid = np.linspace(float(workload.jobs.submit.min()), float(ended.max()), points)
-    again = errors(workload, results, level, order, grid, chosen)
-    names = tuple(found.names[k] for k in chosen.tolist())
-    return None if again is None else Course(grid, again.error.course, names)

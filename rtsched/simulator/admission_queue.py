@@ -49,7 +49,7 @@ class AdmissionQueue:
     def put_off(self, rows: Rows, until: NDArray[np.float64], now: float) -> NDArray[np.float64]:
         """Note that jobs are judged again, and return when, float64[k].
 
-        That is at `until`, or when jobs are judged next where it has passed; inf where none will be.
+        That is at `until`; where it has passed, when jobs are judged next, inf if never.
         """
         times = np.where(until > now, until, self.next_time)
         for row, time in zip(rows.tolist(), times.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Views of the exclusive machine: who waits, who runs where, what happened, what became of each job."""
+"""Views of the exclusive machine: who waits, who runs where, what became of each job."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from rtsched.model.actions import (
     Reserve,
     SetNodeWeight,
     SetPriority,
-    Suspend,
     Tell,
 )
 from rtsched.model.cluster import NodeState
@@ -476,7 +475,6 @@ def test_what_slurm_refuses(slurm: Cluster, remote: Remote) -> None:
         assert "Invalid user id" in dones[0].text
     running = slurm.sbatch(["-N1", "-t1"], script="sleep 60")
     slurm.wait_job(running, "RUNNING")
-    assert outcomes(remote.apply(Suspend(single(running)))) == ["unsupported"]
     moves = plan_of((running, time.time(), time.time() + 60, [3])).plan
     assert outcomes(remote.apply(Move(single(running), moves))) == ["unsupported"]
     remote.poll()

@@ -16,7 +16,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Outcomes, Skipped
-from rtsched.replay.fairness import errors, fairness, fairness_course
+from rtsched.replay.fairness import errors, fairness
 from rtsched.replay.measures import MEASURES, is_late, logged, measure
 from rtsched.replay.results import Results, Workload
 
@@ -315,21 +315,6 @@ def test_errors_agree_with_stepping_through_time(seed, n, compiled):
         assert error.least[user] == pytest.approx(expected[own, user].min(), abs=1e-6)
         assert error.most[user] == pytest.approx(expected[own, user].max(), abs=1e-6)
         assert error.squares[user] == pytest.approx((expected[own, user] ** 2).sum(), abs=1e-4)
-
-
-def test_course_is_that_of_those_with_the_largest_errors():
-    """Names come with the largest extent first; unknown names, no course."""
-    random = np.random.default_rng(5)
-    work, results = _random_replay(random, 40)
-    course = fairness_course(work, results, most=2, points=7)
-    error = errors(work, results, "user").error
-    extent = np.maximum(-error.least, error.most)
-    assert course.names == tuple(f"u{k}" for k in np.argsort(-extent, kind="stable")[:2])
-    assert course.error.shape == (7, 2)
-    assert course.time[0] == work.jobs.submit.min()
-    nobody = workload([0.0])
-    ran = Results.build(1, start=[0.0], end=[1.0], size=1)
-    assert fairness_course(nobody, ran) is None
 
 
 def test_every_measure_is_described():

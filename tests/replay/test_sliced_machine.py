@@ -162,7 +162,7 @@ def test_events_tell_what_was_served(loop: str, seed: int, step: int) -> None:
 
 
 def test_verdicts_take_effect_at_arrival() -> None:
-    """One is rejected, one put off to an instant and one to when jobs are judged next; one just enters."""
+    """One is rejected, one put off to an instant and one to the next arrival; one just enters."""
     jobs = make_jobs(4, submit=[0.0, 0.0, 0.0, 5.0])
     system: Any = simulate(
         jobs,

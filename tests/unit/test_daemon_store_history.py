@@ -90,8 +90,6 @@ def course(path: Path, work: Work) -> dict[str, int]:
         store.save_states({"ste": b"x" * 1000})
         store.tidy(NOW)
         taken["tidying"] = work.taken()
-        store.history(NOW + 2 * CLOSED)
-        taken["history"] = work.taken()
     return taken
 
 
@@ -173,9 +171,8 @@ def test_damage_in_a_large_file(long: Path, tmp_path: Path) -> None:
     [
         lambda store: store.journal(uid=1000),
         lambda store: store.find(7),
-        lambda store: store.history(NOW),
     ],
-    ids=["journal", "find", "history"],
+    ids=["journal", "find"],
 )
 def test_no_commit_waits_for_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: Callable[[Store], object]
