@@ -1,4 +1,4 @@
-"""One scheduling pass over a pool in which every free node is as good as another.
+"""One scheduling pass over a machine in which every free node is as good as another.
 
 FCFS starts jobs in queue order until one does not fit. EASY then gives that job, the head, the
 earliest time at which the requested ends of the running jobs leave it enough nodes (its shadow
@@ -13,36 +13,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtsched.kernels.pool import GONE, Pool, start_job, take_lowest
-from rtsched.kernels.pool_compiling import part, spliced
-from rtsched.kernels.pool_queue import close_up, leave
+from rtsched.kernels.machine import GONE, MachineState, start_job, take_lowest
+from rtsched.kernels.machine_compiling import inlined, part
+from rtsched.kernels.machine_queue import close_up, leave
 
 
 @part
-def launch(pool: Pool, at: int) -> None:
+def launch(machine: MachineState, at: int) -> None:
     """Start the job at one place of the queue on the lowest free nodes."""
-    slot = pool.queue[at]
+    slot = machine.queue[at]
     row = slot.row
-    first = take_lowest(pool.nodes, pool.words, pool.top, row, slot.width)
-    leave(pool, at)
-    start_job(pool, row, first)
+    first = take_lowest(machine.nodes, machine.words, machine.top, row, slot.width)
+    leave(machine, at)
+    start_job(machine, row, first)
 
 
 @part
-def start_heads(pool: Pool) -> None:
+def start_heads(machine: MachineState) -> None:
     """Start jobs in queue order until one does not fit or none waits."""
-    state = pool.state[0]
-    while state.waiting > 0 and pool.queue[state.head].width <= state.free:
-        launch(pool, state.head)
+    state = machine.state[0]
+    while state.waiting > 0 and machine.queue[state.head].width <= state.free:
+        launch(machine, state.head)
 
 
-@spliced
-def find_shadow(pool: Pool, size: int) -> None:
+@inlined
+def find_shadow(machine: MachineState, size: int) -> None:
     """Find when the head can start by the requested ends, and how many nodes it leaves over then.
 
     Jobs that end at one instant all count; `extra` is what is free then less `width`.
     """
-    state, running = pool.state[0], pool.running
+    state, running = machine.state[0], machine.running
     free, i = state.free, 0
     while i < state.running and free < size:
         state.shadow = running[i].time
@@ -55,12 +55,12 @@ def find_shadow(pool: Pool, size: int) -> None:
 
 
 @part
-def backfill(pool: Pool, first: int) -> None:
+def backfill(machine: MachineState, first: int) -> None:
     """Start the jobs from place `first` on that do not delay the head."""
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     at = first
     while at < state.tail and state.free > 0:
-        block = pool.blocks[at >> 6]
+        block = machine.blocks[at >> 6]
         stop = min(state.tail, ((at >> 6) + 1) << 6)
         if block.width > state.free or (
             state.now + block.time > state.shadow and block.width > state.extra
@@ -74,7 +74,7 @@ def backfill(pool: Pool, first: int) -> None:
             if size <= state.free:
                 in_time = state.now + wall <= state.shadow
                 if in_time or size <= state.extra:
-                    launch(pool, at)
+                    launch(machine, at)
                     if not in_time:
                         state.extra -= size
                     at += 1
@@ -87,10 +87,10 @@ def backfill(pool: Pool, first: int) -> None:
             block.time = shortest
 
 
-@spliced
-def backfill_within(pool: Pool, depth: int) -> None:
+@inlined
+def backfill_within(machine: MachineState, depth: int) -> None:
     """Start those of the first `depth` jobs behind the head that do not delay it."""
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     at, looked = state.head + 1, 0
     while at < state.tail and state.free > 0 and looked < depth:
         size = queue[at].width
@@ -98,31 +98,31 @@ def backfill_within(pool: Pool, depth: int) -> None:
             looked += 1
             in_time = state.now + queue[at].wall <= state.shadow
             if size <= state.free and (in_time or size <= state.extra):
-                launch(pool, at)
+                launch(machine, at)
                 if not in_time:
                     state.extra -= size
         at += 1
 
 
-@spliced
-def easy_pass(pool: Pool) -> None:
+@inlined
+def easy_pass(machine: MachineState) -> None:
     """Start what EASY lets start now.
 
     As long as no job ended and the head is the same, jobs that did not fit at the last pass do not
     fit now: only those that came since are looked at.
     """
-    state = pool.state[0]
+    state = machine.state[0]
     if not state.settled:
         if state.tail - state.head > 2 * state.waiting + 64:
-            close_up(pool)
-        start_heads(pool)
+            close_up(machine)
+        start_heads(machine)
         if state.waiting == 0 or state.free == 0:
             return
-        find_shadow(pool, pool.queue[state.head].width)
+        find_shadow(machine, machine.queue[state.head].width)
         if state.depth > 0:
-            backfill_within(pool, state.depth)
+            backfill_within(machine, state.depth)
             return
         state.seen = state.head + 1
         state.settled = 1
-    backfill(pool, state.seen)
+    backfill(machine, state.seen)
     state.seen = state.tail

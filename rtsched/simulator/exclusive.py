@@ -6,7 +6,7 @@
     system.job_outcomes().start
 
 It takes the same actions as a live batch system would. Between two questions it runs in compiled
-code (`rtsched.kernels.pool_loop`), so a log that asks nothing is one call.
+code (`rtsched.kernels.machine_scheduler`), so a log that asks nothing is one call.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rtsched.kernels import pool as kernel
-from rtsched.kernels import pool_commands as command
+from rtsched.kernels import machine as kernel
+from rtsched.kernels import machine_commands as command
 from rtsched.kernels.hooks import job_arrays
-from rtsched.kernels.pool_loop import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
-from rtsched.kernels.pool_negotiation import negotiate, negotiation_pass
+from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
+from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import (
     Action,
@@ -144,14 +144,16 @@ class ExclusiveNodes:
         self.version = 0
         self._run_time, self._rows = run_time, RowsById(jobs.id)
         self._sets = NodeSets(len(cluster))
-        self._pool = lay_out(
+        self._machine = lay_out(
             jobs, run_time, cluster, settings, stop_at, static, node_events, self._sets, self.origin
         )
         self._found: tuple[Finding, ...] = ()
         if settings.loop == "negotiator":
-            self._pool = with_claims(self._pool, jobs, cluster, self.accounts, settings.negotiator)
-            self._found = never_matched(self._pool, jobs)
-        self._state: Any = kernel.scalars(self._pool)
+            self._machine = with_claims(
+                self._machine, jobs, cluster, self.accounts, settings.negotiator
+            )
+            self._found = never_matched(self._machine, jobs)
+        self._state: Any = kernel.scalars(self._machine)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
         self._ledger = Ledger(jobs.id)
         self._prepare_records(record_events, record_nodes, compiled or {})
@@ -164,19 +166,19 @@ class ExclusiveNodes:
         state["keeping"], state["recording"] = events, events or state["observing"]
         state["logging"] = nodes
         if nodes:
-            self._pool = self._pool._replace(log_at=np.full(len(self.jobs), -1, np.int64))
-        if state["ranking"] and len(self._pool.more) != len(self.jobs):
+            self._machine = self._machine._replace(log_at=np.full(len(self.jobs), -1, np.int64))
+        if state["ranking"] and len(self._machine.more) != len(self.jobs):
             self._extend()
         negotiates = self.settings.loop == "negotiator"
         self._loop: Callable[..., int] = negotiate if negotiates else advance
         self._hooks: tuple[Any, ...] = ()
         if hooks:
-            self._loop = hooked_loop(self._pool)
+            self._loop = hooked_loop(self._machine)
             columns = job_arrays(self.jobs, self.origin)
             self._hooks = (
                 *hooks.get("fair_share", NO_PRIORITY),
                 *hooks.get("observe", NO_OBSERVER),
-                *columns._replace(submit=self._pool.jobs["submit"]),
+                *columns._replace(submit=self._machine.jobs["submit"]),
             )
 
     @property
@@ -188,16 +190,16 @@ class ExclusiveNodes:
         """Run until something must be answered, or after about `most` more arrivals."""
         state = self._state
         state["pause_at"] = len(self.jobs) + 1 if most is None else state["upcoming"] + most
-        while (asks := self._loop(self._pool, *self._hooks)) in (kernel.FULL, DEAL):
+        while (asks := self._loop(self._machine, *self._hooks)) in (kernel.FULL, DEAL):
             if asks == DEAL:
-                negotiation_pass(self._pool)
+                negotiation_pass(self._machine)
             else:
                 self._grow()
         if state["changed"]:
             self._take_node_states()
         return DecisionPoint(
             time=self.now,
-            arrivals=self._pool.asked[: state["asked"]].copy(),
+            arrivals=self._machine.asked[: state["asked"]].copy(),
             passes=bool(asks & kernel.ASK_PASS),
             early_end=bool(asks & kernel.ASK_EARLY_END),
             nodes_changed=bool(asks & kernel.ASK_NODES),
@@ -207,36 +209,36 @@ class ExclusiveNodes:
 
     def _grow(self) -> None:
         """Make room in the records of events and nodes."""
-        room = 16 * len(self.cluster) + len(self._pool.plan_nodes) + 4096
-        events, log = self._pool.events, self._pool.log_nodes
+        room = 16 * len(self.cluster) + len(self._machine.plan_nodes) + 4096
+        events, log = self._machine.events, self._machine.log_nodes
         if self._state["recording"]:
             events = np.concatenate([events, np.zeros(len(events) + room, events.dtype)])
         if self._state["logging"]:
             log = np.concatenate([log, np.zeros(len(log) + room, log.dtype)])
-        self._pool = self._pool._replace(events=events, log_nodes=log)
+        self._machine = self._machine._replace(events=events, log_nodes=log)
 
     def _extend(self) -> None:
         """Keep for each job what only some runs need: key, begin time, node set, restarts."""
         more = np.zeros(len(self.jobs), kernel.MORE)
         more["begin"], more["group"] = self.jobs.begin - self.origin, -1
-        self._pool = self._pool._replace(more=more)
+        self._machine = self._machine._replace(more=more)
         self._state["extended"] = 1
 
     def _take_node_states(self) -> None:
         """Let the cluster in snapshots show the nodes' present states."""
-        states = self._pool.nodes["state"][: len(self.cluster)].copy()
+        states = self._machine.nodes["state"][: len(self.cluster)].copy()
         if (states != self.cluster.nodes.state).any():
             nodes = self.cluster.nodes.replace(state=states)
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now. Jobs just asked about, and held ones, are not in it."""
-        running, allocations = views.allocations(self._pool, self.jobs, self.origin)
-        alive = self._pool.jobs["status"][self._ledger.open_rows] < kernel.ENDED
+        running, allocations = views.allocations(self._machine, self.jobs, self.origin)
+        alive = self._machine.jobs["status"][self._ledger.open_rows] < kernel.ENDED
         return Snapshot(
             now=self.now,
             cluster=self.cluster,
-            queued=self.jobs.take(views.waiting(self._pool)),
+            queued=self.jobs.take(views.waiting(self._machine)),
             running=self.jobs.take(running),
             allocations=allocations,
             accounts=self.accounts,
@@ -251,16 +253,16 @@ class ExclusiveNodes:
         """Return the entries of the plan that have not started."""
         if not self._state["plan_left"]:
             return Schedule.empty()
-        left = np.sort(self._plan_order[views.unstarted(self._pool)])
+        left = np.sort(self._plan_order[views.unstarted(self._machine)])
         return self._plan if len(left) == len(self._plan) else self._plan.take(left)
 
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
-        return views.take_events(self._pool, self.jobs, self.origin)
+        return views.take_events(self._machine, self.jobs, self.origin)
 
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        return views.job_outcomes(self._pool, self._ledger, self.origin)._replace(
+        return views.job_outcomes(self._machine, self._ledger, self.origin)._replace(
             findings=self._found
         )
 
@@ -269,11 +271,11 @@ class ExclusiveNodes:
 
         No job has any unless `record_nodes` was asked for.
         """
-        return views.node_rows(self._pool)
+        return views.node_rows(self._machine)
 
     def hook_calls(self) -> HookCalls:
         """Return how often the compiled hooks were called."""
-        return views.hook_calls(self._pool)
+        return views.hook_calls(self._machine)
 
     def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Carry out actions in order and return an outcome for each.
@@ -309,7 +311,7 @@ class ExclusiveNodes:
 
     def _change(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something to jobs and return for how many it could not be done."""
-        return len(rows) - int(command.change(self._pool, what, rows, values))
+        return len(rows) - int(command.change(self._machine, what, rows, values))
 
     def _admit(self, action: Admit, rows: Rows) -> int:
         self.version += self._ledger.promise(rows, action.promise, self.now)
@@ -320,16 +322,16 @@ class ExclusiveNodes:
         return self._set_aside(command.REJECT, rows)
 
     def _hold(self, action: Hold, rows: Rows) -> int:
-        sleepers = self._pool.sleepers
+        sleepers = self._machine.sleepers
         need = int(self._state["sleeping"]) + len(rows) + len(self.jobs) + 1
         if len(sleepers) < need:
             more = np.zeros(2 * need - len(sleepers), sleepers.dtype)
-            self._pool = self._pool._replace(sleepers=np.concatenate([sleepers, more]))
+            self._machine = self._machine._replace(sleepers=np.concatenate([sleepers, more]))
         return self._set_aside(command.HOLD, rows, action.until - self.origin)
 
     def _set_aside(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something that keeps jobs from starting; planned ones lose their place in the plan."""
-        planned = rows[self._pool.jobs["status"][rows] == kernel.PLANNED]
+        planned = rows[self._machine.jobs["status"][rows] == kernel.PLANNED]
         left = self._change(what, rows, values)
         if len(planned):
             plan = self._plan_left()
@@ -340,21 +342,21 @@ class ExclusiveNodes:
     def _prioritise(self, action: SetPriority, rows: Rows) -> int:
         if self.settings.order != "priority":
             return -1
-        command.prioritise(self._pool, rows, np.array(action.value))
+        command.prioritise(self._machine, rows, np.array(action.value))
         return 0
 
     def _place(self, action: Place, rows: Rows) -> int:
         """Give waiting jobs sizes and node sets; those that the plan owns keep theirs."""
         codes = self._sets.of_placement(action.placement)
         some = (action.placement.size > 0) | (codes >= 0)
-        free = some & (self._pool.jobs["status"][rows] < kernel.PLANNED)
+        free = some & (self._machine.jobs["status"][rows] < kernel.PLANNED)
         left = int((some & ~free).sum())
         rows, codes, size = rows[free], codes[free], action.placement.size[free]
         if not len(rows):
             return left
         if not self._state["extended"]:
             self._extend()
-        table, group = self._pool.jobs, self._pool.more["group"]
+        table, group = self._machine.jobs, self._machine.more["group"]
         size = np.where(size > 0, size, table["width"][rows])
         codes = np.where(codes >= 0, codes, group[rows])
         new = sizes.scaled(self.jobs.take(rows), self._run_time[rows], size)
@@ -362,7 +364,7 @@ class ExclusiveNodes:
         table["width"][rows], table["run"][rows], table["wall"][rows] = new
         group[rows] = codes
         group_of, group_nodes = self._sets.arrays()
-        self._pool = self._pool._replace(group_of=group_of, group_nodes=group_nodes)
+        self._machine = self._machine._replace(group_of=group_of, group_nodes=group_nodes)
         self._state["node_level"] |= len(self._sets) > 0
         return left + self._change(command.RESIZE, rows[changed])
 
@@ -371,11 +373,11 @@ class ExclusiveNodes:
         if plan.preemptive:
             return -1
         rows = self._rows.find(plan.entries.job)
-        waits = self._pool.jobs["status"][rows] <= kernel.PLANNED
+        waits = self._machine.jobs["status"][rows] <= kernel.PLANNED
         left = int((~waits).sum())
         if left:
             plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
-        before = self._pool.plan["row"][views.unstarted(self._pool)]
+        before = self._machine.plan["row"][views.unstarted(self._machine)]
         dropped = np.setdiff1d(before, rows).astype(np.int64)
         self._lay_plan(plan)
         return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)
@@ -383,8 +385,8 @@ class ExclusiveNodes:
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one; its jobs' standing is the caller's matter."""
         rows = self._rows.find(plan.entries.job)
-        self._pool, self._plan_order = lay_out_plan(
-            self._pool, rows, plan, self.jobs.take(rows), self._run_time[rows], self.origin
+        self._machine, self._plan_order = lay_out_plan(
+            self._machine, rows, plan, self.jobs.take(rows), self._run_time[rows], self.origin
         )
         self._plan = plan
         self.version += 1

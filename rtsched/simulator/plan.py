@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.kernels import pool as kernel
+from rtsched.kernels import machine as kernel
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def planned_times(
 
 
 class _Slots(NamedTuple):
-    """Entries of the pool's plan with their nodes, and whose they are."""
+    """Entries of the machine's plan with their nodes, and whose they are."""
 
     table: NDArray[Any]
     """PLANNED_START."""
@@ -58,7 +58,7 @@ class _Slots(NamedTuple):
 
 
 def _entries(
-    pool: kernel.Pool,
+    machine: kernel.MachineState,
     rows: NDArray[np.int64],
     plan: Schedule,
     jobs: Jobs,
@@ -74,8 +74,10 @@ def _entries(
     nodes, begin, late = plan.nodes[order], plan.starts()[order] - origin, late[order]
     start = plan.entries.start - origin
     end = (start + wall)[owner]
-    if kernel.scalars(pool)["uneven"]:  # how fast the nodes are is in the plan's run time already
-        speed = np.where(late, np.inf, pool.nodes["speed"][nodes])
+    if kernel.scalars(machine)[
+        "uneven"
+    ]:  # how fast the nodes are is in the plan's run time already
+        speed = np.where(late, np.inf, machine.nodes["speed"][nodes])
         pace = np.minimum.reduceat(speed, plan.indptr[:-1]) if n else run
         run = np.where(jobs.kind == Kind.DIVISIBLE, run * pace, run)
     joins = np.flatnonzero(late)
@@ -92,13 +94,13 @@ def _entries(
     return _Slots(table, source, np.array(nodes, np.int32), begin, end)
 
 
-def _with_open_joins(pool: kernel.Pool, slots: _Slots) -> _Slots:
+def _with_open_joins(machine: kernel.MachineState, slots: _Slots) -> _Slots:
     """Return the entries with those of the present plan that are to join jobs which run."""
-    if not kernel.scalars(pool)["joining"]:
+    if not kernel.scalars(machine)["joining"]:
         return slots
-    old = pool.plan[(pool.plan["row"] >= 0) & (pool.plan["joins"] == kernel.JOINS)]
-    old = old[pool.jobs["status"][old["row"]] == kernel.RUNNING].copy()
-    nodes = pool.plan_nodes[old["at"]]
+    old = machine.plan[(machine.plan["row"] >= 0) & (machine.plan["joins"] == kernel.JOINS)]
+    old = old[machine.jobs["status"][old["row"]] == kernel.RUNNING].copy()
+    nodes = machine.plan_nodes[old["at"]]
     old["at"] = len(slots.nodes) + np.arange(len(old))
     return _Slots(
         np.concatenate([slots.table, old]),
@@ -110,21 +112,21 @@ def _with_open_joins(pool: kernel.Pool, slots: _Slots) -> _Slots:
 
 
 def lay_out_plan(
-    pool: kernel.Pool,
+    machine: kernel.MachineState,
     rows: NDArray[np.int64],
     plan: Schedule,
     jobs: Jobs,
     run_time: NDArray[np.float64],
     origin: float,
-) -> tuple[kernel.Pool, NDArray[np.int64]]:
-    """Return the pool with a new plan, and for each entry in it that of `plan` which it starts.
+) -> tuple[kernel.MachineState, NDArray[np.int64]]:
+    """Return the machine with a new plan, and for each entry in it that of `plan` which it starts.
 
     Where an entry only gives a running job a node more, that is -1. Nodes that are still to join
     jobs which run stay reserved for them.
 
     Parameters
     ----------
-    pool : Pool
+    machine : MachineState
         Its nodes' next reservations are set anew.
     rows : int64[k]
         Rows of the planned jobs, row by row with `plan`.
@@ -133,7 +135,7 @@ def lay_out_plan(
     run_time : float64[k]
         Their run times at `jobs.size`, seconds.
     origin : float
-        The pool's time 0, seconds since the epoch.
+        The machine's time 0, seconds since the epoch.
 
     Raises
     ------
@@ -141,10 +143,10 @@ def lay_out_plan(
         If an entry has no node, or one that does not exist.
     """
     sizes = np.diff(plan.indptr)
-    m = len(pool.picks)
+    m = len(machine.picks)
     if (sizes < 1).any() or (len(plan.nodes) and not 0 <= plan.nodes.min() <= plan.nodes.max() < m):
         raise ShapeError("the plan has an entry without nodes, or a node that does not exist")
-    slots = _with_open_joins(pool, _entries(pool, rows, plan, jobs, run_time, origin))
+    slots = _with_open_joins(machine, _entries(machine, rows, plan, jobs, run_time, origin))
     order = np.lexsort((slots.table["row"], slots.table["start"]))
     table = slots.table[order]
 
@@ -153,23 +155,23 @@ def lay_out_plan(
     spans["start"], spans["end"] = slots.start[place], slots.end[place]
     span_of = np.zeros(m + 1, np.int64)
     np.cumsum(np.bincount(slots.nodes, minlength=m), out=span_of[1:])
-    nodes = pool.nodes[:m]
+    nodes = machine.nodes[:m]
     nodes["span"] = span_of[:-1]
     nodes["window"] = np.inf
     reserved = span_of[:-1] < span_of[1:]
     nodes["window"][reserved] = spans["start"][span_of[:-1][reserved]]
 
-    state = kernel.scalars(pool)
+    state = kernel.scalars(machine)
     state["planned"], state["plan_left"] = 0, len(table)
     state["joining"] = int((table["joins"] == kernel.JOINS).sum())
     state["settled"], state["rebuild"] = 0, 1
-    pool = pool._replace(plan=table, plan_nodes=slots.nodes, span_of=span_of, spans=spans)
-    if state["joining"] and not len(pool.awaited):
-        pool = pool._replace(awaited=np.zeros(len(pool.jobs)))
-    steps = 2 * (len(pool.jobs) + m + len(table)) + 8
-    if len(pool.sweep) < 2 * (m + len(spans)):
-        pool = pool._replace(sweep=np.zeros(4 * (m + len(spans)), kernel.TIMED))
-    if state["loop"] == kernel.CONSERVATIVE and len(pool.profile) < steps:
+    machine = machine._replace(plan=table, plan_nodes=slots.nodes, span_of=span_of, spans=spans)
+    if state["joining"] and not len(machine.awaited):
+        machine = machine._replace(awaited=np.zeros(len(machine.jobs)))
+    steps = 2 * (len(machine.jobs) + m + len(table)) + 8
+    if len(machine.sweep) < 2 * (m + len(spans)):
+        machine = machine._replace(sweep=np.zeros(4 * (m + len(spans)), kernel.TIMED))
+    if state["loop"] == kernel.CONSERVATIVE and len(machine.profile) < steps:
         profile = np.zeros(2 * steps, kernel.TIMED)
-        pool = pool._replace(profile=profile)
-    return pool, slots.source[order]
+        machine = machine._replace(profile=profile)
+    return machine, slots.source[order]

@@ -1,6 +1,6 @@
 """Exclusive nodes that do periodic work: each occurrence has its node to itself at a fixed time.
 
-An occurrence is a planned start like that of a promised job, in rows of the pool behind those of
+An occurrence is a planned start like that of a promised job, in rows of the machine behind those of
 the workload. So queued jobs start around it, and EASY counts with it. Occurrences are laid out as
 far ahead as the longest job asks for time, and further, before that is used up. A plan must leave
 them their time: one that does not delays them. A rigid job that fits between no two occurrences is
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.kernels import pool as kernel
-from rtsched.kernels import pool_commands as command
+from rtsched.kernels import machine as kernel
+from rtsched.kernels import machine_commands as command
 from rtsched.model.events import Events
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
@@ -90,12 +90,12 @@ class RecurringNodes(ExclusiveNodes):
             **others,
         )
         if n:
-            self._pool.jobs["submit"][n:] = np.inf
+            self._machine.jobs["submit"][n:] = np.inf
             self._lay_out(self.origin)
 
     def _lay_out(self, now: float) -> None:
         """Lay out the occurrences of the next stretch, and have the loop stop before its end."""
-        tick, status = self._count, self._pool.jobs["status"]
+        tick, status = self._count, self._machine.jobs["status"]
         until = now + self._ahead + self._stretch
         begun = self._until if np.isfinite(self._until) else now - self._stretch
         node, start, end = occurrences(self._work, begun, until)
@@ -141,7 +141,9 @@ class RecurringNodes(ExclusiveNodes):
 
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one, beside the occurrences to come."""
-        waits = self._pool.jobs["status"][self._rows.find(self._laid.entries.job)] == kernel.FUTURE
+        waits = (
+            self._machine.jobs["status"][self._rows.find(self._laid.entries.job)] == kernel.FUTURE
+        )
         self._laid = self._laid.take(np.flatnonzero(waits))
         super()._lay_plan(Schedule.joined([self._of_jobs(plan), self._laid]))
 
@@ -200,7 +202,7 @@ class RecurringNodes(ExclusiveNodes):
 
     def occupied(self) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
         """Return node, start and end of the occurrences that hold their nodes or did so last."""
-        table = self._pool.jobs[self._count + 1 :]
+        table = self._machine.jobs[self._count + 1 :]
         known = np.isfinite(table["start"])
         start = table["start"][known] + self.origin
         return table["first"][known].copy(), start, table["end"][known] + self.origin

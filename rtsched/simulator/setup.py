@@ -1,4 +1,4 @@
-"""Lay out the arrays of a pool of exclusive nodes for one workload."""
+"""Lay out the arrays of the exclusive machine for one workload."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.kernels import pool as kernel
-from rtsched.kernels.pool_claims import CLAIM, OFFER, REQUEST, SUBMITTER
+from rtsched.kernels import machine as kernel
+from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.model.cluster import NodeState
 from rtsched.simulator.given import check_lengths, check_node_events, check_order
 from rtsched.simulator.sizes import fastest, scaled
@@ -42,8 +42,8 @@ def lay_out(
     node_events: Sequence[NodeEvent],
     sets: NodeSets,
     origin: float,
-) -> kernel.Pool:
-    """Return the pool before its first instant.
+) -> kernel.MachineState:
+    """Return the machine before its first instant.
 
     Raises
     ------
@@ -63,16 +63,16 @@ def lay_out(
         or len(node_events)
         or (len(jobs) and (jobs.begin > jobs.submit).any())
     )
-    pool = _blank(len(jobs), len(cluster), extended, settings.loop == "conservative")
-    _fill_jobs(pool, jobs, run_time, static)
-    _resize(pool, jobs, run_time, settings, static, len(cluster))
+    machine = _blank(len(jobs), len(cluster), extended, settings.loop == "conservative")
+    _fill_jobs(machine, jobs, run_time, static)
+    _resize(machine, jobs, run_time, settings, static, len(cluster))
     if extended:
-        _fill_more(pool, jobs, settings, static, group, origin)
-    _fill_nodes(pool, cluster)
-    _fill_state(pool, settings, stop_at, extended)
-    pool.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
+        _fill_more(machine, jobs, settings, static, group, origin)
+    _fill_nodes(machine, cluster)
+    _fill_state(machine, settings, stop_at, extended)
+    machine.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
     group_of, group_nodes = sets.arrays()
-    return pool._replace(
+    return machine._replace(
         group_of=group_of, group_nodes=group_nodes, node_events=_events(node_events, origin)
     )
 
@@ -103,10 +103,10 @@ def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
     return np.zeros(max(n, 1), kind)
 
 
-def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
-    """Return a pool of `n` jobs and `m` nodes with nothing filled in."""
+def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.MachineState:
+    """Return a machine of `n` jobs and `m` nodes with nothing filled in."""
     words = -(-m // 32)
-    return kernel.Pool(
+    return kernel.MachineState(
         state=_zeros(1, kernel.STATE),
         jobs=np.zeros(n, kernel.JOB),
         more=_zeros(n if extended else 1, kernel.MORE),
@@ -144,9 +144,9 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Pool:
 
 
 def _fill_jobs(
-    pool: kernel.Pool, jobs: Jobs, run_time: NDArray[np.float64], static: StaticAnswers
+    machine: kernel.MachineState, jobs: Jobs, run_time: NDArray[np.float64], static: StaticAnswers
 ) -> None:
-    table = pool.jobs
+    table = machine.jobs
     table["submit"] = jobs.submit
     if len(jobs):
         table["submit"] -= jobs.submit[0]
@@ -160,7 +160,7 @@ def _fill_jobs(
 
 
 def _resize(
-    pool: kernel.Pool,
+    machine: kernel.MachineState,
     jobs: Jobs,
     run_time: NDArray[np.float64],
     settings: SystemSettings,
@@ -173,19 +173,19 @@ def _resize(
         best = fastest(jobs, nodes)
         size = best if size is None else np.where(size > 0, size, best)
     if size is not None and size.any():
-        table = pool.jobs
+        table = machine.jobs
         table["width"], table["run"], table["wall"] = scaled(jobs, run_time, size)
 
 
 def _fill_more(
-    pool: kernel.Pool,
+    machine: kernel.MachineState,
     jobs: Jobs,
     settings: SystemSettings,
     static: StaticAnswers,
     group: NDArray[np.int32],
     origin: float,
 ) -> None:
-    more = pool.more[: len(jobs)]
+    more = machine.more[: len(jobs)]
     more["begin"] = jobs.begin - origin
     more["group"] = group
     if settings.order == "deadline":
@@ -196,25 +196,25 @@ def _fill_more(
         more["key"] = jobs.nice
 
 
-def _fill_nodes(pool: kernel.Pool, cluster: Cluster) -> None:
-    nodes, m = pool.nodes, len(cluster)
+def _fill_nodes(machine: kernel.MachineState, cluster: Cluster) -> None:
+    nodes, m = machine.nodes, len(cluster)
     nodes["row"] = nodes["next"] = -1
     nodes["window"] = np.inf
     nodes["state"] = NodeState.DOWN
     nodes["speed"][:m] = cluster.nodes.speed
     nodes["state"][:m] = cluster.nodes.state
     usable = np.flatnonzero(cluster.usable)
-    np.bitwise_or.at(pool.words, usable >> 5, np.int64(1) << (usable & 31))
-    filled = np.flatnonzero(pool.words)
-    np.bitwise_or.at(pool.top, filled >> 5, np.int64(1) << (filled & 31))
-    pool.state[0].free = len(usable)
-    pool.state[0].uneven = bool((cluster.nodes.speed != 1.0).any())
+    np.bitwise_or.at(machine.words, usable >> 5, np.int64(1) << (usable & 31))
+    filled = np.flatnonzero(machine.words)
+    np.bitwise_or.at(machine.top, filled >> 5, np.int64(1) << (filled & 31))
+    machine.state[0].free = len(usable)
+    machine.state[0].uneven = bool((cluster.nodes.speed != 1.0).any())
 
 
 def _fill_state(
-    pool: kernel.Pool, settings: SystemSettings, stop_at: StopConditions, extended: bool
+    machine: kernel.MachineState, settings: SystemSettings, stop_at: StopConditions, extended: bool
 ) -> None:
-    state = pool.state[0]
+    state = machine.state[0]
     state.loop = LOOPS[settings.loop]
     state.depth = settings.depth
     state.by_key = settings.order != "arrival" or settings.loop == "negotiator"
@@ -223,7 +223,7 @@ def _fill_state(
     state.keeps_shadow = settings.loop != "negotiator"
     state.now = -np.inf
     state.next_reserved = np.inf
-    state.pause_at = len(pool.jobs) + 1
+    state.pause_at = len(machine.jobs) + 1
     state.ask_arrivals, state.ask_passes = stop_at.arrivals, stop_at.passes
     state.ask_early, state.ask_nodes = stop_at.early_ends, stop_at.nodes
 

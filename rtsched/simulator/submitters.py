@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.kernels import pool as kernel
-from rtsched.kernels.pool_claims import CLAIM, OFFER, REQUEST, SUBMITTER
+from rtsched.kernels import machine as kernel
+from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ NO_SLOTS = Reason(
 
 
 def with_claims(
-    pool: kernel.Pool,
+    machine: kernel.MachineState,
     jobs: Jobs,
     cluster: Cluster,
     accounts: Accounts,
     settings: NegotiatorSettings,
-) -> kernel.Pool:
-    """Return a pool that is laid out, with what loop `negotiator` needs.
+) -> kernel.MachineState:
+    """Return a machine that is laid out, with what loop `negotiator` needs.
 
     Parameters
     ----------
-    pool : Pool
+    machine : MachineState
         Before its first instant; its scalars are changed.
     jobs : Jobs
         Their `association` is the submitter; nobody's jobs have one together.
@@ -52,17 +52,17 @@ def with_claims(
     settings : NegotiatorSettings
         The loop's own settings.
     """
-    offers, slot_of = _slots(cluster.nodes, len(pool.nodes))
+    offers, slot_of = _slots(cluster.nodes, len(machine.nodes))
     users = max(len(accounts), int(jobs.association.max(initial=-1)) + 1)
-    state = kernel.scalars(pool)
+    state = kernel.scalars(machine)
     state["interval"] = max(settings.interval, settings.cycle_delay)
     state["cycle_delay"], state["half_life"] = settings.cycle_delay, settings.half_life
     state["least_priority"], state["worklife"] = settings.least_priority, settings.claim_worklife
     state["last_cycle"], state["next_cycle"] = -state["interval"], np.inf
     state["dedicated"], state["widest"] = users + 1, offers["count"].max(initial=1)
-    claims = np.zeros(len(pool.nodes), CLAIM)
+    claims = np.zeros(len(machine.nodes), CLAIM)
     claims["owner"], claims["slot"] = -1, slot_of
-    return pool._replace(
+    return machine._replace(
         requests=_requests(jobs, users),
         claims=claims,
         offers=offers,
@@ -70,28 +70,28 @@ def with_claims(
     )
 
 
-def never_matched(pool: kernel.Pool, jobs: Jobs) -> tuple[Finding, ...]:
+def never_matched(machine: kernel.MachineState, jobs: Jobs) -> tuple[Finding, ...]:
     """Return why jobs would wait for ever: no slot is large enough, or has enough memory.
 
     Parameters
     ----------
-    pool : Pool
+    machine : MachineState
         Laid out, before its first instant; such jobs are marked in it.
     jobs : Jobs
         `n` rows, at most as wide as the machine.
     """
-    memory, code = np.unique(pool.requests["memory"][: len(jobs)], return_inverse=True)
-    kinds, times = np.unique(pool.offers[["count", "memory"]], return_counts=True)
+    memory, code = np.unique(machine.requests["memory"][: len(jobs)], return_inverse=True)
+    kinds, times = np.unique(machine.offers[["count", "memory"]], return_counts=True)
     one, all_ = np.zeros(len(memory)), np.zeros(len(memory))
     for kind, number in zip(kinds, times, strict=True):
         room = np.full(len(memory), float(kind["count"]))
         some = memory > 0
         room[some] = np.minimum(room[some], np.floor(kind["memory"] / memory[some]))
         one, all_ = np.maximum(one, room), all_ + number * room
-    wide = jobs.size > kernel.scalars(pool)["widest"]
+    wide = jobs.size > kernel.scalars(machine)["widest"]
     fits = np.where(wide, all_[code], one[code])
     hopeless = jobs.size > fits
-    pool.requests["hopeless"][: len(jobs)] = hopeless
+    machine.requests["hopeless"][: len(jobs)] = hopeless
     return tuple(
         Finding.where(mask, reason, cpus=jobs.size, memory=memory[code] / 2**20, fits=fits)
         for mask, reason in ((hopeless & ~wide, NO_SLOT), (hopeless & wide, NO_SLOTS))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels import pool as kernel
-from rtsched.kernels import pool_commands as command
+from rtsched.kernels import machine as kernel
+from rtsched.kernels import machine_commands as command
 from rtsched.model.events import EventRows, Events
 from rtsched.model.final_state import FinalState
 from rtsched.model.schedule import Schedule
@@ -22,51 +22,53 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
-def waiting(pool: kernel.Pool) -> Rows:
+def waiting(machine: kernel.MachineState) -> Rows:
     """Return the rows of jobs that wait, planned ones included, in order of (submit, id)."""
-    state = kernel.scalars(pool)
-    places = pool.queue[state["head"] : state["tail"]] if state["waiting"] else pool.queue[:0]
+    state = kernel.scalars(machine)
+    places = machine.queue[state["head"] : state["tail"]] if state["waiting"] else machine.queue[:0]
     rows = places["row"][places["width"] != kernel.GONE].astype(np.int64)
     if state["plan_left"]:
-        rows = np.concatenate([rows, pool.plan["row"][unstarted(pool)]])
+        rows = np.concatenate([rows, machine.plan["row"][unstarted(machine)]])
     if state["sleeping"]:
-        asleep = np.unique(pool.sleepers["row"][: state["sleeping"]])
-        asleep = asleep[pool.jobs["status"][asleep] == kernel.SLEEPING]
+        asleep = np.unique(machine.sleepers["row"][: state["sleeping"]])
+        asleep = asleep[machine.jobs["status"][asleep] == kernel.SLEEPING]
         rows = np.concatenate([rows, asleep])
     return np.sort(rows)
 
 
-def unstarted(pool: kernel.Pool) -> NDArray[np.bool_]:
+def unstarted(machine: kernel.MachineState) -> NDArray[np.bool_]:
     """Return which entries of the plan are to start a job that waits."""
-    return np.asarray((pool.plan["row"] >= 0) & (pool.plan["joins"] == kernel.STARTS))
+    return np.asarray((machine.plan["row"] >= 0) & (machine.plan["joins"] == kernel.STARTS))
 
 
-def allocations(pool: kernel.Pool, jobs: Jobs, origin: float) -> tuple[Rows, Schedule]:
+def allocations(machine: kernel.MachineState, jobs: Jobs, origin: float) -> tuple[Rows, Schedule]:
     """Return the rows of running jobs, and their nodes, starts and latest ends.
 
     Nodes that are still to join a job are its own already.
     """
-    count = int(kernel.scalars(pool)["running"])
-    rows = np.sort(pool.ends["row"][:count]).astype(np.int64)
+    count = int(kernel.scalars(machine)["running"])
+    rows = np.sort(machine.ends["row"][:count]).astype(np.int64)
     if not count:
         return rows, Schedule.empty()
-    entries = pool.jobs[rows]
+    entries = machine.jobs[rows]
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(entries["width"], out=offsets[1:])
     nodes = np.empty(offsets[-1], np.int32)
-    command.list_nodes(pool, rows, nodes)
+    command.list_nodes(machine, rows, nodes)
     start = entries["start"] + origin
     end = entries["start"] + entries["wall"] + origin
     held = Schedule.build(jobs.id[rows], start, end, offsets, nodes)
-    return rows, _with_joins(pool, rows, held, origin)
+    return rows, _with_joins(machine, rows, held, origin)
 
 
-def _with_joins(pool: kernel.Pool, rows: Rows, held: Schedule, origin: float) -> Schedule:
+def _with_joins(
+    machine: kernel.MachineState, rows: Rows, held: Schedule, origin: float
+) -> Schedule:
     """Return what running jobs hold and the nodes that are still to join them."""
-    if not kernel.scalars(pool)["joining"]:
+    if not kernel.scalars(machine)["joining"]:
         return held
-    table = pool.plan[(pool.plan["row"] >= 0) & (pool.plan["joins"] == kernel.JOINS)]
-    table = table[pool.jobs["status"][table["row"]] == kernel.RUNNING]
+    table = machine.plan[(machine.plan["row"] >= 0) & (machine.plan["joins"] == kernel.JOINS)]
+    table = table[machine.jobs["status"][table["row"]] == kernel.RUNNING]
     owner = np.concatenate(
         [np.repeat(np.arange(len(rows)), np.diff(held.indptr)), np.searchsorted(rows, table["row"])]
     )
@@ -77,21 +79,21 @@ def _with_joins(pool: kernel.Pool, rows: Rows, held: Schedule, origin: float) ->
         held.entries.start,
         held.entries.end,
         offsets,
-        np.concatenate([held.nodes, pool.plan_nodes[table["at"]]])[order],
+        np.concatenate([held.nodes, machine.plan_nodes[table["at"]]])[order],
         node_start=np.concatenate([held.starts(), table["start"] + origin])[order],
     )
 
 
-def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
+def take_events(machine: kernel.MachineState, jobs: Jobs, origin: float) -> Events:
     """Return what happened since the last time, and forget it.
 
     Where a compiled hook observes, what it has not been told yet is left for the next time.
     """
-    state = kernel.scalars(pool)
+    state = kernel.scalars(machine)
     count = int(state["told"] if state["observing"] else state["events"])
     left = int(state["events"]) - count
-    table = pool.events[:count].copy()
-    pool.events[:left] = pool.events[count : count + left].copy()
+    table = machine.events[:count].copy()
+    machine.events[:left] = machine.events[count : count + left].copy()
     state["events"], state["told"] = left, 0
     rows = EventRows.build(
         count,
@@ -103,17 +105,17 @@ def take_events(pool: kernel.Pool, jobs: Jobs, origin: float) -> Events:
     return Events(rows, jobs.take(np.maximum(table["row"], 0)))
 
 
-def job_outcomes(pool: kernel.Pool, ledger: Ledger, origin: float) -> JobOutcomes:
+def job_outcomes(machine: kernel.MachineState, ledger: Ledger, origin: float) -> JobOutcomes:
     """Return what happened to each job so far."""
-    table, n = pool.jobs, len(pool.jobs)
+    table, n = machine.jobs, len(machine.jobs)
     status = table["status"]
     ended = (status == kernel.ENDED) | (status == kernel.LOST)
     fate = np.full(n, FinalState.UNFINISHED, np.int8)
     fate[status == kernel.ENDED] = FinalState.FINISHED
     fate[status == kernel.REJECTED] = FinalState.REJECTED
     restarts = np.broadcast_to(np.int32(0), n)
-    if kernel.scalars(pool)["extended"]:
-        restarts = pool.more["restarts"][:n].copy()
+    if kernel.scalars(machine)["extended"]:
+        restarts = machine.more["restarts"][:n].copy()
     end = table["end"] + origin
     end[~ended] = np.nan
     return JobOutcomes(
@@ -125,34 +127,34 @@ def job_outcomes(pool: kernel.Pool, ledger: Ledger, origin: float) -> JobOutcome
         promise=ledger.promises(),
         offer=ledger.offers(),
         restarts=restarts,
-        service=_service(pool),
+        service=_service(machine),
     )
 
 
-def _service(pool: kernel.Pool) -> NDArray[np.float64] | None:
+def _service(machine: kernel.MachineState) -> NDArray[np.float64] | None:
     """Return the node-seconds that jobs had, None where all had their nodes from start to end."""
-    if not len(pool.awaited):
+    if not len(machine.awaited):
         return None
-    table = pool.jobs
-    service = table["width"] * (table["end"] - table["start"]) - pool.awaited
+    table = machine.jobs
+    service = table["width"] * (table["end"] - table["start"]) - machine.awaited
     return np.where(table["status"] == kernel.ENDED, service, 0.0)
 
 
-def node_rows(pool: kernel.Pool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def node_rows(machine: kernel.MachineState) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return per job the nodes of its last start, as offsets and nodes; none where not recorded."""
-    at, n = pool.log_at, len(pool.jobs)
+    at, n = machine.log_at, len(machine.jobs)
     offsets = np.zeros(n + 1, np.int64)
     if not len(at):
         return offsets, np.zeros(0, np.int32)
-    size = np.where(at >= 0, pool.jobs["width"], 0)
+    size = np.where(at >= 0, machine.jobs["width"], 0)
     np.cumsum(size, out=offsets[1:])
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
-    return offsets, pool.log_nodes[np.repeat(at, size) + within]
+    return offsets, machine.log_nodes[np.repeat(at, size) + within]
 
 
-def hook_calls(pool: kernel.Pool) -> HookCalls:
+def hook_calls(machine: kernel.MachineState) -> HookCalls:
     """Return how often compiled hooks were called."""
-    state = kernel.scalars(pool)
+    state = kernel.scalars(machine)
     return HookCalls(
         int(state["calls"]),
         int(state["judged"]),

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_negotiator import Ask, Plain, Rules
 
-from rtsched.kernels import pool as kernel
+from rtsched.kernels import machine as kernel
 from rtsched.kernels.compiling import plain
-from rtsched.kernels.pool_claims import age
+from rtsched.kernels.machine_claims import age
 from rtsched.logs.readers import read_logs
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
@@ -163,19 +163,19 @@ def test_the_loop_starts_jobs_as_a_plainly_written_one_does(
 
 def assert_books_agree(made: ExclusiveNodes) -> None:
     """Check that claims, slots, submitters and lists of waiting jobs tell the same story."""
-    pool, m = made._pool, len(made.cluster)
-    state, claims = kernel.scalars(pool), pool.claims[:m]
-    owner, busy = claims["owner"], pool.nodes["row"][:m]
-    for who, submitter in enumerate(pool.submitters):
+    machine, m = made._machine, len(made.cluster)
+    state, claims = kernel.scalars(machine), machine.claims[:m]
+    owner, busy = claims["owner"], machine.nodes["row"][:m]
+    for who, submitter in enumerate(machine.submitters):
         assert submitter["used"] == np.count_nonzero((claims["payer"] == who) & (owner >= 0))
     whole = with_claims_of(made)
-    for place, offer in enumerate(pool.offers):
+    for place, offer in enumerate(machine.offers):
         mine = claims[(claims["slot"] == place) & (owner >= 0)]
         assert offer["free"] == offer["count"] - len(mine)
         assert offer["memory"] == whole[place]["memory"] - mine["memory"].sum()
         assert offer["memory"] >= 0
-    assert (owner[busy >= 0] == pool.requests["owner"][busy[busy >= 0]]).all()
-    assert (claims["payer"][busy >= 0] == pool.requests["user"][busy[busy >= 0]]).all()
+    assert (owner[busy >= 0] == machine.requests["owner"][busy[busy >= 0]]).all()
+    assert (claims["payer"][busy >= 0] == machine.requests["user"][busy[busy >= 0]]).all()
     held = claims["held"] == 1
     assert state["held"] == held.sum()
     assert (owner[held] == state["dedicated"]).all()
@@ -186,25 +186,25 @@ def assert_books_agree(made: ExclusiveNodes) -> None:
 
 def with_claims_of(made: ExclusiveNodes) -> np.ndarray[Any, Any]:
     """Return the slots of a pool as they were at the start."""
-    return _slots(made.cluster.nodes, len(made._pool.nodes))[0]
+    return _slots(made.cluster.nodes, len(made._machine.nodes))[0]
 
 
 def assert_lists_are_the_queue(made: ExclusiveNodes) -> None:
     """Check that each job that waits stands in one list, which is in order both ways."""
-    pool, listed = made._pool, []
-    for submitter in pool.submitters:
+    machine, listed = made._machine, []
+    for submitter in machine.submitters:
         row, mine = int(submitter["first"]), []
         while row >= 0:
             mine.append(row)
-            row = int(pool.requests["after"][row])
+            row = int(machine.requests["after"][row])
         back, row = [], int(submitter["last"])
         while row >= 0:
             back.append(row)
-            row = int(pool.requests["before"][row])
+            row = int(machine.requests["before"][row])
         assert back == mine[::-1]
-        assert mine == sorted(mine, key=lambda row: (pool.more["key"][row], row))
+        assert mine == sorted(mine, key=lambda row: (machine.more["key"][row], row))
         listed += mine
-    assert sorted(listed) == np.flatnonzero(pool.jobs["status"] == kernel.QUEUED).tolist()
+    assert sorted(listed) == np.flatnonzero(machine.jobs["status"] == kernel.QUEUED).tolist()
 
 
 @given(work=workloads(), slots=pools, rules=rules)
@@ -220,7 +220,7 @@ def test_books_agree_whenever_one_looks(
     assert_books_agree(made)
     assert_no_overlap(made)
     if (made.job_outcomes().fate == 0).all():
-        assert (made._pool.claims["owner"] < 0).all()
+        assert (made._machine.claims["owner"] < 0).all()
 
 
 @given(work=workloads(), slots=pools)
@@ -264,8 +264,8 @@ def test_books_agree_whatever_is_asked_of_the_system(
     answer(made, rng)
     assert_lists_are_the_queue(made)
     assert_no_overlap(made)
-    used = made._pool.submitters["used"]
-    claimed = made._pool.claims[made._pool.claims["owner"] >= 0]
+    used = made._machine.submitters["used"]
+    claimed = made._machine.claims[made._machine.claims["owner"] >= 0]
     assert used.tolist() == np.bincount(claimed["payer"], minlength=len(used)).tolist()
 
 
@@ -286,7 +286,7 @@ def test_real_priority_follows_the_cpus_in_use_with_a_half_life() -> None:
 
 def priority_of(made: ExclusiveNodes, user: str) -> float:
     """Return a user's real priority as of when it was last looked at."""
-    return float(made._pool.submitters["priority"][USERS.index(user)])
+    return float(made._machine.submitters["priority"][USERS.index(user)])
 
 
 @given(
@@ -299,14 +299,14 @@ def test_priority_does_not_depend_on_how_often_it_is_worked_out(
 ) -> None:
     """While usage stays the same, many small steps and one large step agree."""
     made = begun([Ask(0.0, 1.0)], machine([(1, 1.0)]))
-    state, submitter = kernel.scalars(made._pool), made._pool.submitters[:1]
+    state, submitter = kernel.scalars(made._machine), made._machine.submitters[:1]
     results = []
     for steps in (spans, [sum(spans)]):
         state["now"] = submitter["at"] = 0.0
         submitter["priority"], submitter["used"] = before, used
         for step in steps:
             state["now"] += step
-            plain(age)(made._pool, 0)
+            plain(age)(made._machine, 0)
         results.append(float(submitter["priority"][0]))
     assert results[0] == pytest.approx(results[1], rel=1e-9)
     assert 0.5 <= results[0] <= max(before, used) + 1e-9
@@ -434,7 +434,7 @@ def test_factors_are_found_by_group_and_user() -> None:
         SystemSettings(loop="negotiator", negotiator=NegotiatorSettings(factors=factors)),
         accounts=accounts,
     )
-    assert made._pool.submitters["factor"].tolist() == [5.0, 2.0, 5.0, 3.0, 1000.0, 7.0]
+    assert made._machine.submitters["factor"].tolist() == [5.0, 2.0, 5.0, 3.0, 1000.0, 7.0]
 
 
 def test_the_loops_settings_belong_to_it() -> None:

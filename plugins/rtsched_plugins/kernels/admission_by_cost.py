@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import DIVISIBLE, MOLDABLE
 from rtsched_plugins.kernels.admission_events import (
+    DeadlineSearch,
     Prepared,
-    Quest,
     Trace,
     accepted,
     empty_trace,
@@ -20,7 +20,6 @@ from rtsched_plugins.kernels.admission_events import (
     start_task,
 )
 from rtsched_plugins.kernels.admission_heap import Heap, empty_heap, pop, push
-from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     ARRIVAL,
     DEADLINE,
@@ -34,6 +33,7 @@ from rtsched_plugins.kernels.admission_rows import (
     least_time,
     safe_until,
 )
+from rtsched_plugins.kernels.no_refcount import no_refcount
 from rtsched_plugins.kernels.order_tree import (
     DERIVATIVE,
     SIZE,
@@ -57,14 +57,14 @@ PATIENCE: int = 64
 """Sizes tried one by one where the cost derivative falls in n, before settling for a bound."""
 
 
-@leaf
+@no_refcount
 def note_keys(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
     """Tell the tree, before it holds task i, that the task takes n nodes."""
     derivative = derivative_of(rows, i, n)
     set_keys(tree, i, n, derivative, rows.real[i, ARRIVAL], rows.whole[i, RANK])
 
 
-@leaf
+@no_refcount
 def _resize(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
     """Give task i, which is in the tree, another node count."""
     if n != tree.link[i, SIZE]:
@@ -74,7 +74,7 @@ def _resize(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
         insert(tree, i)
 
 
-@leaf
+@no_refcount
 def _grow(
     prepared: Prepared,
     tree: OrderTree,
@@ -106,7 +106,7 @@ def _grow(
         push(growing, max(t, safe_until(rows, i, n)), i)
 
 
-@leaf
+@no_refcount
 def _walk(
     rows: Rows,
     tree: OrderTree,
@@ -124,7 +124,7 @@ def _walk(
     return available
 
 
-@leaf
+@no_refcount
 def _room_before(
     tree: OrderTree, trace: Trace, first: int, final: int, new: int, derivative: float
 ) -> int:
@@ -144,7 +144,7 @@ def _room_before(
     return int(trace.before[low]) if low < count else final
 
 
-@leaf
+@no_refcount
 def _next_by_cost(
     rows: Rows, tree: OrderTree, trace: Trace, first: int, final: int, t: float, known: float
 ) -> float:
@@ -174,7 +174,7 @@ def _next_by_cost(
 
 
 @compiled
-def run_by_cost(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> Trace:
+def run_by_cost(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
     """Run the test in cost order (MCDF) over the waiting tasks and, if any, the new one."""
     rows, tree, release = prepared.rows, copy_tree(prepared.tree), prepared.release
     new = len(prepared.queue)
@@ -194,13 +194,13 @@ def run_by_cost(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> 
         if cursor < 0:
             return rejected(rows, trace, t, known, 1)
         if pending:
-            alive, known = keep_up(rows, new, t, known, quest)
+            alive, known = keep_up(rows, new, t, known, search)
             if not alive:
                 return rejected(rows, trace, t, known, 1)
             _resize(rows, tree, new, least_size(rows, new, rows.whole[new, LOW], t))
         first = trace.done[0]
         available = _walk(rows, tree, trace, ends, t, available)
-        if pending and quest.active:
+        if pending and search.active:
             known = _next_by_cost(rows, tree, trace, first, available, t, known)
         t = next_instant(release, released, ends)
     return accepted(trace, rows.real[new, DEADLINE], 1)

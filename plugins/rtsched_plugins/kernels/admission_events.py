@@ -6,7 +6,7 @@ dispatched work (sorted once), then also of tasks that it placed itself (a heap)
 only what changed: in cost order a tree gives the first task that fits and a heap the tasks whose
 node count grows; in the queue orders only the head matters. Nodes are counted, not named.
 
-The same walk serves the search for a counter-offer (`Quest`): it then also finds the least
+The same walk serves the search for a counter-offer (`DeadlineSearch`): it then also finds the least
 later deadline of the new task at which any of its steps could come out differently.
 """
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission_heap import Heap, pop, push
-from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     HIGH,
@@ -30,6 +29,7 @@ from rtsched_plugins.kernels.admission_rows import (
     least_deadline,
     meets,
 )
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Prepared(NamedTuple):
     """float64[n + 1], up to when every task from this place in the queue on can surely start."""
 
 
-class Quest(NamedTuple):
+class DeadlineSearch(NamedTuple):
     """A search for the new task's least deadline, on the grid base + k resolution (0: none)."""
 
     active: bool
@@ -87,11 +87,11 @@ class Trace(NamedTuple):
     failed: int
     failed_at: float
     deadline: float
-    """Of the new task: as given, or raised within this test by a quest."""
+    """Of the new task: as given, or raised within this test by a search."""
     next_deadline: float
     """No deadline between the given and this one does better (+inf: none at all)."""
     tests: int
-    """How many tests a quest made of this one."""
+    """How many tests a search made of this one."""
     start: Floats
     end: Floats
     size: Integers
@@ -104,7 +104,7 @@ class Trace(NamedTuple):
     placed: NDArray[np.bool_]
 
 
-@leaf
+@no_refcount
 def on_grid(instant: float, base: float, resolution: float) -> float:
     """Return the first instant base + k resolution that is not before `instant`."""
     if resolution <= 0.0 or math.isinf(instant):
@@ -117,7 +117,7 @@ def on_grid(instant: float, base: float, resolution: float) -> float:
     return base + k * resolution
 
 
-@leaf
+@no_refcount
 def first_unfit(rows: Rows, placed: NDArray[np.bool_], t: float) -> int:
     """Return the first task by (arrival, rank) that can no longer meet its deadline, or -1."""
     found = -1
@@ -131,11 +131,13 @@ def first_unfit(rows: Rows, placed: NDArray[np.bool_], t: float) -> int:
     return found
 
 
-@leaf
-def keep_up(rows: Rows, new: int, t: float, known: float, quest: Quest) -> tuple[bool, float]:
+@no_refcount
+def keep_up(
+    rows: Rows, new: int, t: float, known: float, search: DeadlineSearch
+) -> tuple[bool, float]:
     """Return whether the new task can still start at t, and the next deadline worth trying.
 
-    A quest raises a deadline that is too early to what starting at t needs, if that changes
+    A search raises a deadline that is too early to what starting at t needs, if that changes
     nothing up to now (that is, if it stays below `known`).
     """
     most = rows.whole[new, HIGH]
@@ -144,14 +146,14 @@ def keep_up(rows: Rows, new: int, t: float, known: float, quest: Quest) -> tuple
     if meets(rows, new, most, t):
         return True, known
     needed = least_deadline(rows, new, most, t)
-    offered = on_grid(needed, quest.base, quest.resolution)
-    if not quest.active or offered >= known:
+    offered = on_grid(needed, search.base, search.resolution)
+    if not search.active or offered >= known:
         return False, min(known, needed)
     rows.real[new, DEADLINE] = offered
     return True, known
 
 
-@leaf
+@no_refcount
 def release_nodes(release: Floats, released: int, ends: Heap, t: float) -> tuple[int, int]:
     """Return how many nodes of `release` are free by t, and how many more are free than before."""
     before = released
@@ -163,7 +165,7 @@ def release_nodes(release: Floats, released: int, ends: Heap, t: float) -> tuple
     return released, freed
 
 
-@leaf
+@no_refcount
 def next_instant(release: Floats, released: int, ends: Heap) -> float:
     """Return the next instant at which nodes become free, +inf if there is none."""
     if released < len(release):
@@ -171,7 +173,7 @@ def next_instant(release: Floats, released: int, ends: Heap) -> float:
     return float(ends.instant[0])
 
 
-@leaf
+@no_refcount
 def start_task(
     rows: Rows,
     trace: Trace,

@@ -23,9 +23,8 @@ from rtsched_plugins.kernels.admission import (
     uniform,
 )
 from rtsched_plugins.kernels.admission_by_cost import note_keys, run_by_cost
-from rtsched_plugins.kernels.admission_events import Prepared, Quest, Trace
+from rtsched_plugins.kernels.admission_events import DeadlineSearch, Prepared, Trace
 from rtsched_plugins.kernels.admission_in_queue import run_in_queue
-from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     HIGH,
     LOW,
@@ -34,6 +33,7 @@ from rtsched_plugins.kernels.admission_rows import (
     least_size,
     safe_until,
 )
+from rtsched_plugins.kernels.no_refcount import no_refcount
 from rtsched_plugins.kernels.node_choice import choose_nodes
 from rtsched_plugins.kernels.order_tree import DERIVATIVE, OrderTree, build, empty_tree
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
-NO_QUEST = Quest(False, 0.0, 0.0, 1)
+NO_SEARCH = DeadlineSearch(False, 0.0, 0.0, 1)
 
 
 @compiled
@@ -57,7 +57,7 @@ def _first_sizes(rows: Rows, due: Floats) -> OrderTree:
     return tree
 
 
-@leaf
+@no_refcount
 def _last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
     """Write until when every task from each place of the queue on can surely start."""
     latest[len(queue)] = math.inf
@@ -136,10 +136,10 @@ def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     return prepared._replace(rows=rows)
 
 
-def run(prepared: Prepared, has_new: bool, now: float, quest: Quest = NO_QUEST) -> Trace:
+def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch = NO_SEARCH) -> Trace:
     """Run one test in the order that was prepared for."""
     kernel = run_by_cost if prepared.order == BY_COST else run_in_queue
-    return kernel(prepared, has_new, float(now), quest)
+    return kernel(prepared, has_new, float(now), search)
 
 
 def admit(

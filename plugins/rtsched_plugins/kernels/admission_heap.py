@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission_leaf import leaf
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def empty_heap(most: int) -> Heap:
     return Heap(instant, np.empty(most + 1, np.int64), np.zeros(1, np.int64))
 
 
-@leaf
+@no_refcount
 def push(heap: Heap, instant: float, number: int) -> None:
     """Add a pair."""
     place = heap.used[0]
@@ -45,7 +45,7 @@ def push(heap: Heap, instant: float, number: int) -> None:
     heap.instant[place], heap.number[place] = instant, number
 
 
-@leaf
+@no_refcount
 def pop(heap: Heap) -> int:
     """Remove the earliest pair, which there must be, and return its number."""
     first = heap.number[0]

@@ -10,8 +10,8 @@ import numpy as np
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import BY_DEADLINE
 from rtsched_plugins.kernels.admission_events import (
+    DeadlineSearch,
     Prepared,
-    Quest,
     Trace,
     accepted,
     empty_trace,
@@ -24,7 +24,6 @@ from rtsched_plugins.kernels.admission_events import (
     start_task,
 )
 from rtsched_plugins.kernels.admission_heap import Heap, empty_heap, push
-from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     LOW,
@@ -32,6 +31,7 @@ from rtsched_plugins.kernels.admission_rows import (
     least_deadline,
     least_size,
 )
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ Moment: TypeAlias = tuple[float, float, int, int, int, int]
 and before anything started at it: releases, free nodes, place in the queue, placements."""
 
 
-@leaf
+@no_refcount
 def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
     """Return whether the new task comes before waiting task `other` in the queue."""
     real = prepared.rows.real
@@ -54,7 +54,7 @@ def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
     return earlier(prepared.rows, new, other)
 
 
-@leaf
+@no_refcount
 def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
     """Return the least deadline with which the new task no longer comes before `other`."""
     if prepared.order != BY_DEADLINE:
@@ -65,7 +65,7 @@ def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
     return deadline
 
 
-@leaf
+@no_refcount
 def _walk(
     prepared: Prepared,
     trace: Trace,
@@ -98,7 +98,7 @@ def _walk(
     return place, available, room, size
 
 
-@leaf
+@no_refcount
 def _next_in_queue(
     prepared: Prepared, place: int, started: bool, room: int, n: int, t: float
 ) -> float:
@@ -155,10 +155,10 @@ def _earliest(moments: list[Moment]) -> float:
 
 
 @compiled
-def run_in_queue(prepared: Prepared, has_new: bool, now: float, quest: Quest) -> Trace:
+def run_in_queue(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
     """Run the test in FIFO or EDF order over the waiting tasks and, if any, the new one.
 
-    A quest that is rejected goes on with the next deadline from where that makes a difference:
+    A search that is rejected goes on with the next deadline from where that makes a difference:
     most of the plan before the new task comes up need not be made again.
     """
     rows, release = prepared.rows, prepared.release
@@ -177,10 +177,10 @@ def run_in_queue(prepared: Prepared, has_new: bool, now: float, quest: Quest) ->
         if prepared.latest[place] < t:
             alive = first_unfit(rows, trace.placed[:new], t) < 0
         if alive and pending:
-            alive, following = keep_up(rows, new, t, known, quest)
+            alive, following = keep_up(rows, new, t, known, search)
         if not alive:
-            deadline = on_grid(following, quest.base, quest.resolution)
-            if not quest.active or deadline == math.inf or tests >= quest.max_tests:
+            deadline = on_grid(following, search.base, search.resolution)
+            if not search.active or deadline == math.inf or tests >= search.max_tests:
                 return rejected(rows, trace, t, following, tests)
             tests += 1
             rows.real[new, DEADLINE] = deadline
@@ -189,7 +189,7 @@ def run_in_queue(prepared: Prepared, has_new: bool, now: float, quest: Quest) ->
             continue
         moment = (t, released, available, place, trace.done[0])
         place, available, room, n = _walk(prepared, trace, ends, place, pending, t, available)
-        if room > 0 and quest.active:
+        if room > 0 and search.active:
             later = _next_in_queue(prepared, place, trace.placed[new], room, n, t)
             if later < math.inf:
                 moments.append((later, *moment))

@@ -27,7 +27,7 @@ from rtsched.kernels.dlt_variants import (
     uses_all,
 )
 from rtsched_plugins.kernels.admission import DIVISIBLE, FASTEST_NODES, MOLDABLE, RIGID, Tasks
-from rtsched_plugins.kernels.admission_leaf import leaf
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
     """Most rounds in which a divisible task is sent."""
 
 
-@leaf
+@no_refcount
 def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int) -> None:
     """Write `tasks` into `rows` from row `first` on, for a cluster of `usable` nodes."""
     for k in range(len(tasks.arrival)):
@@ -87,7 +87,7 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
         whole[KIND], whole[LOW], whole[HIGH], whole[RANK] = kind, low, high, tasks.rank[k]
 
 
-@leaf
+@no_refcount
 def exec_of(rows: Rows, i: int, n: int) -> float:
     """Return E(n) of task i, seconds."""
     real = rows.real
@@ -110,7 +110,7 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
     )
 
 
-@leaf
+@no_refcount
 def _in_rounds(rows: Rows, i: int, n: int) -> tuple[float, int]:
     """Return the run time of divisible task i on n nodes, and in how many rounds."""
     real = rows.real
@@ -125,7 +125,7 @@ def _in_rounds(rows: Rows, i: int, n: int) -> tuple[float, int]:
     )
 
 
-@leaf
+@no_refcount
 def _usable_time(rows: Rows, i: int, n: int) -> float:
     """Return E(n) of divisible task i, +inf if a node would get nothing to do."""
     real = rows.real
@@ -142,7 +142,7 @@ def _usable_time(rows: Rows, i: int, n: int) -> float:
     return time
 
 
-@leaf
+@no_refcount
 def _reach(rows: Rows, i: int, n: int) -> int:
     """Return up to how many nodes, at most n, task i can be sent in several rounds."""
     real = rows.real
@@ -151,7 +151,7 @@ def _reach(rows: Rows, i: int, n: int) -> int:
     return rounds_reach(n, real[i, RATIO], real[i, SETUP_LINK], real[i, SETUP_NODE])
 
 
-@leaf
+@no_refcount
 def least_time(rows: Rows, i: int, n: int) -> float:
     """Return the least run time of task i on LOW..n nodes: E(n), unless fewer need less time."""
     best = exec_of(rows, i, n)
@@ -162,7 +162,7 @@ def least_time(rows: Rows, i: int, n: int) -> float:
     return best
 
 
-@leaf
+@no_refcount
 def derivative_of(rows: Rows, i: int, n: int) -> float:
     """Return W(n + 1) - W(n) of task i, node-seconds; the run time where that is fixed."""
     kind = rows.whole[i, KIND]
@@ -187,14 +187,14 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
     )
 
 
-@leaf
+@no_refcount
 def meets(rows: Rows, i: int, n: int, t: float) -> bool:
     """Return whether task i, started at t on n nodes, ends by its deadline."""
     slack = rows.real[i, DEADLINE] - t
     return slack > rows.real[i, FLOOR] and at_most(exec_of(rows, i, n), slack)
 
 
-@leaf
+@no_refcount
 def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
     """Return n so that no fewer than n nodes can do, from E(n) without its set-up term."""
     scale, q = rows.real[i, SCALE], rows.real[i, RATIO]
@@ -212,7 +212,7 @@ def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
     return int(bound * (1.0 - 1e-9))
 
 
-@leaf
+@no_refcount
 def _least_in_rounds(rows: Rows, i: int, low: int, high: int, slack: float) -> int:
     """Return the fewest nodes in low..high on which divisible task i takes at most `slack`, or 0.
 
@@ -239,7 +239,7 @@ def _least_in_rounds(rows: Rows, i: int, low: int, high: int, slack: float) -> i
     return high
 
 
-@leaf
+@no_refcount
 def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     """Return the fewest nodes >= `low` with which task i meets its deadline from t on, or 0.
 
@@ -275,7 +275,7 @@ def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     return high
 
 
-@leaf
+@no_refcount
 def safe_until(rows: Rows, i: int, n: int) -> float:
     """Return an instant up to which n nodes surely do for task i, at most rounding too early."""
     deadline = rows.real[i, DEADLINE]
@@ -288,7 +288,7 @@ def safe_until(rows: Rows, i: int, n: int) -> float:
     return float(deadline - need - 1e-12 * max(1.0, abs(deadline), time))
 
 
-@leaf
+@no_refcount
 def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
     """Return the least float deadline that task i meets when started at t on LOW..n nodes."""
     time = least_time(rows, i, n)
@@ -303,7 +303,7 @@ def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
     return float(deadline)
 
 
-@leaf
+@no_refcount
 def earlier(rows: Rows, i: int, j: int) -> bool:
     """Return whether task i comes before task j by (arrival, rank)."""
     if rows.real[i, ARRIVAL] != rows.real[j, ARRIVAL]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched_plugins.kernels.admission_events import Prepared, Quest, on_grid
+from rtsched_plugins.kernels.admission_events import DeadlineSearch, Prepared, on_grid
 from rtsched_plugins.kernels.admission_fast import run, with_new
 from rtsched_plugins.kernels.admission_rows import DEADLINE, LOW, least_deadline
 
@@ -59,8 +59,8 @@ class _Search:
         Tests may go on, from where a later deadline makes a difference, up to `max_tests`.
         """
         self.state.rows.real[self.new, DEADLINE] = deadline
-        quest = Quest(True, self.base, self.resolution, max_tests)
-        trace = run(self.state, True, self.now, quest)
+        search = DeadlineSearch(True, self.base, self.resolution, max_tests)
+        trace = run(self.state, True, self.now, search)
         self.tests += trace.tests
         return (trace.deadline if trace.accepted else math.inf), trace.next_deadline
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission_heap import empty_heap, pop, push
-from rtsched_plugins.kernels.admission_leaf import leaf
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def choose_nodes(
     return indptr, nodes
 
 
-@leaf
+@no_refcount
 def _take_lowest(
     is_free: NDArray[np.bool_],
     free_in: Integers,

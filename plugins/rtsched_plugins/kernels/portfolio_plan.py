@@ -10,7 +10,6 @@ import numpy as np
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import LEAST_NODES, Plan, Tasks, rejection, uniform
 from rtsched_plugins.kernels.admission_events import Trace, on_grid
-from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     HIGH,
@@ -21,6 +20,7 @@ from rtsched_plugins.kernels.admission_rows import (
     least_size,
     safe_until,
 )
+from rtsched_plugins.kernels.no_refcount import no_refcount
 from rtsched_plugins.kernels.node_choice import choose_nodes
 from rtsched_plugins.kernels.portfolio_walk import Prepared, key_of, run_in_turn
 
@@ -51,7 +51,7 @@ def least_work(rows: Rows) -> Floats:
     return work
 
 
-@leaf
+@no_refcount
 def _first_counts(
     rows: Rows, orders: Integers, count: Integers, until: Floats, last: Floats, key: Floats
 ) -> None:

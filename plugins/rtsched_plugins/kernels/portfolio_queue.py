@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission_leaf import leaf
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ def queue_tree(counts: Integers) -> Integers:
     return tree
 
 
-@leaf
+@no_refcount
 def recount(tree: Integers, place: int, count: int) -> None:
     """Give a place another node count."""
     row = len(tree) // 2 + place
@@ -49,7 +49,7 @@ def recount(tree: Integers, place: int, count: int) -> None:
         row //= 2
 
 
-@leaf
+@no_refcount
 def first_within(tree: Integers, available: int) -> int:
     """Return the first place with a count of at most `available`, -1 if there is none."""
     if tree[1] > available:

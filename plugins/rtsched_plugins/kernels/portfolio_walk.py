@@ -27,7 +27,6 @@ from rtsched_plugins.kernels.admission_events import (
     start_task,
 )
 from rtsched_plugins.kernels.admission_heap import Heap, empty_heap
-from rtsched_plugins.kernels.admission_leaf import leaf
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     HIGH,
@@ -40,6 +39,7 @@ from rtsched_plugins.kernels.admission_rows import (
     meets,
     safe_until,
 )
+from rtsched_plugins.kernels.no_refcount import no_refcount
 from rtsched_plugins.kernels.portfolio_queue import GONE, first_within, queue_tree, recount
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Turn(NamedTuple):
     """float64[n + 1], per task an instant up to which that bound surely is the count."""
 
 
-@leaf
+@no_refcount
 def key_of(rows: Rows, i: int, order: int) -> float:
     """Return by what task i stands in an order; the least goes first."""
     low, high = rows.whole[i, LOW], rows.whole[i, HIGH]
@@ -109,7 +109,7 @@ def key_of(rows: Rows, i: int, order: int) -> float:
     return float(rows.real[i, DEADLINE])
 
 
-@leaf
+@no_refcount
 def overtaken_at(rows: Rows, new: int, key: float, order: int) -> float:
     """Return a deadline, at most rounding too early, that puts the new task behind `key`."""
     deadline = key + (rows.real[new, DEADLINE] - key_of(rows, new, order))
@@ -118,7 +118,7 @@ def overtaken_at(rows: Rows, new: int, key: float, order: int) -> float:
     return float(deadline)
 
 
-@leaf
+@no_refcount
 def thrifty_count(rows: Rows, i: int, few: int, most: int, generosity: float) -> int:
     """Return the largest n of few..most with n E(n) <= (1 + generosity) few E(few).
 
@@ -168,14 +168,14 @@ def _turn(prepared: Prepared, which: int, has_new: bool) -> Turn:
     return Turn(order, task, low, queue_tree(count), until)
 
 
-@leaf
+@no_refcount
 def _hopeless(rows: Rows, i: int, t: float) -> bool:
     """Return whether task i can no longer meet its deadline at t with any number of nodes."""
     most = rows.whole[i, HIGH]
     return rows.whole[i, LOW] > most or not meets(rows, i, most, t)
 
 
-@leaf
+@no_refcount
 def _all_alive(prepared: Prepared, trace: Trace, cursor: int, t: float) -> tuple[bool, int]:
     """Return whether every waiting task that is left can still start at t, and the new cursor.
 
@@ -195,7 +195,7 @@ def _all_alive(prepared: Prepared, trace: Trace, cursor: int, t: float) -> tuple
     return True, cursor
 
 
-@leaf
+@no_refcount
 def _size_at(rows: Rows, i: int, few: int, available: int, generosity: float, t: float) -> int:
     """Return how many of the available nodes task i gets at t, where `few` are the fewest."""
     most = min(int(rows.whole[i, HIGH]), available)
@@ -205,7 +205,7 @@ def _size_at(rows: Rows, i: int, few: int, available: int, generosity: float, t:
     return n if least_size(rows, i, n, t) == n else few
 
 
-@leaf
+@no_refcount
 def _count_at(rows: Rows, turn: Turn, place: int, t: float) -> int:
     """Return the fewest nodes with which the task at a place meets its deadline from t on."""
     i = turn.task[place]
@@ -217,13 +217,13 @@ def _count_at(rows: Rows, turn: Turn, place: int, t: float) -> int:
     return int(few)
 
 
-@leaf
+@no_refcount
 def _reach(turn: Turn, available: int) -> int:
     """Return up to which node count a task is looked at: in turn, the next one is, however wide."""
     return GONE - 1 if turn.order == IN_TURN else available
 
 
-@leaf
+@no_refcount
 def _if_later(rows: Rows, turn: Turn, few: int, available: int, t: float) -> float:
     """Return the least later deadline that may change how the new task starts at t.
 
@@ -239,7 +239,7 @@ def _if_later(rows: Rows, turn: Turn, few: int, available: int, t: float) -> flo
     return known
 
 
-@leaf
+@no_refcount
 def _if_waiting(rows: Rows, turn: Turn, room: int, t: float) -> float:
     """Return the least later deadline that may change that the new task does not start at t.
 
@@ -262,7 +262,7 @@ def _if_waiting(rows: Rows, turn: Turn, room: int, t: float) -> float:
     return known
 
 
-@leaf
+@no_refcount
 def _walk(
     prepared: Prepared, turn: Turn, trace: Trace, ends: Heap, t: float, available: int
 ) -> tuple[int, float]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def leaf(kernel: F) -> F:
+def no_refcount(kernel: F) -> F:
     """Return `kernel` as `compiled` does; it must not make arrays or lists, nor be given lists."""
     if numba is None:
         return kernel

@@ -1,4 +1,4 @@
-"""One scheduling pass, FCFS or EASY, over nodes that differ (see `pool_nodes`).
+"""One scheduling pass, FCFS or EASY, over nodes that differ (see `machine_nodes`).
 
 EASY's shadow time is the earliest time from which on enough of the head's nodes are free for its
 whole requested time, between the reservations. Of these nodes the head keeps those that become
@@ -16,65 +16,65 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.kernels.pool import EASY, GONE, UP, Pool, is_free
-from rtsched.kernels.pool_compiling import outline, part, spliced
-from rtsched.kernels.pool_nodes import choose, group_of, start_on_picks, usable_count
-from rtsched.kernels.pool_queue import close_up, leave
+from rtsched.kernels.machine import EASY, GONE, UP, MachineState, is_free
+from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_nodes import choose, group_of, start_on_picks, usable_count
+from rtsched.kernels.machine_queue import close_up, leave
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @part
-def launch_on_picks(pool: Pool, at: int) -> None:
+def launch_on_picks(machine: MachineState, at: int) -> None:
     """Start the job at one place of the queue on the nodes just chosen."""
-    row = int(pool.queue[at].row)
-    leave(pool, at)
-    start_on_picks(pool, row, pool.jobs[row].width)
+    row = int(machine.queue[at].row)
+    leave(machine, at)
+    start_on_picks(machine, row, machine.jobs[row].width)
 
 
-@spliced
-def start_first(pool: Pool) -> int:
+@inlined
+def start_first(machine: MachineState) -> int:
     """Start jobs in queue order and return the place of the first that must wait, -1 if none.
 
     A job with more nodes than are in service in its node set is passed over: it waits for them and
     holds up nobody.
     """
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     for at in range(state.head, state.tail):
         size = queue[at].width
         if size == GONE:
             continue
-        group = group_of(pool, queue[at].row)
-        if size <= state.free and choose(pool, size, queue[at].wall, group):
-            launch_on_picks(pool, at)
-        elif size <= usable_count(pool, group):
+        group = group_of(machine, queue[at].row)
+        if size <= state.free and choose(machine, size, queue[at].wall, group):
+            launch_on_picks(machine, at)
+        elif size <= usable_count(machine, group):
             return at
     return -1
 
 
-@spliced
-def want(pool: Pool, group: int) -> None:
+@inlined
+def want(machine: MachineState, group: int) -> None:
     """Mark the nodes in service that a node set (-1: everybody) may use, and when they are free."""
-    state, nodes = pool.state[0], pool.nodes
+    state, nodes = machine.state[0], machine.nodes
     for node in range(len(nodes)):
         nodes[node].wanted = group < 0 and nodes[node].state == UP
         nodes[node].until = state.now
     if group >= 0:
-        for i in range(pool.group_of[group], pool.group_of[group + 1]):
-            node = pool.group_nodes[i]
+        for i in range(machine.group_of[group], machine.group_of[group + 1]):
+            node = machine.group_nodes[i]
             nodes[node].wanted = nodes[node].state == UP
     for i in range(state.running):
-        node = pool.jobs[pool.running[i].row].first
+        node = machine.jobs[machine.running[i].row].first
         while node >= 0:
-            nodes[node].until = pool.running[i].time
+            nodes[node].until = machine.running[i].time
             node = nodes[node].next
 
 
-@spliced
-def shadow_by_ends(pool: Pool, size: int) -> float:
+@inlined
+def shadow_by_ends(machine: MachineState, size: int) -> float:
     """Return when `width` wanted nodes are free by the requested ends, without reservations."""
-    state, nodes = pool.state[0], pool.nodes
+    state, nodes = machine.state[0], machine.nodes
     count = 0
     for node in range(len(nodes)):
         count += nodes[node].wanted and nodes[node].row < 0
@@ -82,11 +82,11 @@ def shadow_by_ends(pool: Pool, size: int) -> float:
     for i in range(state.running):
         if count >= size:
             break
-        node = pool.jobs[pool.running[i].row].first
+        node = machine.jobs[machine.running[i].row].first
         while node >= 0:
             if nodes[node].wanted:
                 count += 1
-                shadow = pool.running[i].time
+                shadow = machine.running[i].time
             node = nodes[node].next
     return shadow if count >= size else np.inf
 
@@ -115,7 +115,7 @@ def sink_change(sweep: NDArray[Any], count: int, at: int) -> None:
     sweep[at].width = size
 
 
-@spliced
+@inlined
 def sort_changes(sweep: NDArray[Any], count: int) -> None:
     """Order changes by time, more nodes before fewer: heap sort, in place."""
     for at in range(count // 2 - 1, -1, -1):
@@ -141,14 +141,14 @@ def add_gap(sweep: NDArray[Any], count: int, start: float, end: float, wall: flo
 
 
 @part
-def shadow_by_gaps(pool: Pool, size: int, wall: float) -> float:
+def shadow_by_gaps(machine: MachineState, size: int, wall: float) -> float:
     """Return when `width` wanted nodes are free for `wall` seconds between reservations."""
-    nodes, sweep, spans = pool.nodes, pool.sweep, pool.spans
+    nodes, sweep, spans = machine.nodes, machine.sweep, machine.spans
     count = 0
     for node in range(len(nodes)):
         if nodes[node].wanted:
             start = nodes[node].until
-            for i in range(nodes[node].span, pool.span_of[node + 1]):
+            for i in range(nodes[node].span, machine.span_of[node + 1]):
                 count = add_gap(sweep, count, start, spans[i].start, wall)
                 start = max(start, spans[i].end)
             count = add_gap(sweep, count, start, np.inf, wall)
@@ -162,21 +162,23 @@ def shadow_by_gaps(pool: Pool, size: int, wall: float) -> float:
 
 
 @part
-def is_open(pool: Pool, node: int, start: float, end: float) -> bool:
+def is_open(machine: MachineState, node: int, start: float, end: float) -> bool:
     """Return whether a wanted node is free from `start` to `end` by requested ends and plan."""
-    if pool.nodes[node].until > start:
+    if machine.nodes[node].until > start:
         return False
-    for i in range(pool.nodes[node].span, pool.span_of[node + 1]):
-        if pool.spans[i].start < end and pool.spans[i].end > start:
+    for i in range(machine.nodes[node].span, machine.span_of[node + 1]):
+        if machine.spans[i].start < end and machine.spans[i].end > start:
             return False
     return True
 
 
 @part
-def keep(pool: Pool, node: int, end: float) -> bool:
+def keep(machine: MachineState, node: int, end: float) -> bool:
     """Keep a free node for the head, if the head can use it from its shadow time to `end`."""
-    state, entry = pool.state[0], pool.nodes[node]
-    if not (entry.wanted and is_free(pool.words, node) and is_open(pool, node, state.shadow, end)):
+    state, entry = machine.state[0], machine.nodes[node]
+    if not (
+        entry.wanted and is_free(machine.words, node) and is_open(machine, node, state.shadow, end)
+    ):
         return False
     entry.limit = min(entry.limit, state.shadow)
     entry.kept = 1
@@ -185,111 +187,115 @@ def keep(pool: Pool, node: int, end: float) -> bool:
 
 
 @outline
-def protect(pool: Pool, at: int) -> None:
+def protect(machine: MachineState, at: int) -> None:
     """Find the head's shadow time and let the nodes it must keep end their jobs by then.
 
     Those are the first free ones in the order in which jobs take nodes, so that short jobs, which
     may use them, do not use up the others.
     """
-    state, nodes = pool.state[0], pool.nodes
-    slot = pool.queue[at]
-    group = group_of(pool, slot.row)
-    want(pool, group)
+    state, nodes = machine.state[0], machine.nodes
+    slot = machine.queue[at]
+    group = group_of(machine, slot.row)
+    want(machine, group)
     state.extra = state.free
     if state.plan_left > 0:
-        state.shadow = shadow_by_gaps(pool, slot.width, slot.wall)
+        state.shadow = shadow_by_gaps(machine, slot.width, slot.wall)
     else:
-        state.shadow = shadow_by_ends(pool, slot.width)
+        state.shadow = shadow_by_ends(machine, slot.width)
     if state.shadow == np.inf:
         return
     end = state.shadow + slot.wall
     missing = int(slot.width)
     for node in range(len(nodes)):
-        if nodes[node].wanted and nodes[node].row >= 0 and is_open(pool, node, state.shadow, end):
+        if (
+            nodes[node].wanted
+            and nodes[node].row >= 0
+            and is_open(machine, node, state.shadow, end)
+        ):
             missing -= 1
     first, last = 0, len(nodes)
     if group >= 0:
-        first, last = pool.group_of[group], pool.group_of[group + 1]
+        first, last = machine.group_of[group], machine.group_of[group + 1]
     for i in range(first, last):
         if missing <= 0:
             break
-        node = i if group < 0 else int(pool.group_nodes[i])
-        missing -= keep(pool, node, end)
+        node = i if group < 0 else int(machine.group_nodes[i])
+        missing -= keep(machine, node, end)
 
 
 @part
-def fits_beside(pool: Pool, size: int, wall: float) -> bool:
+def fits_beside(machine: MachineState, size: int, wall: float) -> bool:
     """Return whether a job could start beside the head if all nodes were alike."""
-    state = pool.state[0]
+    state = machine.state[0]
     in_time = state.now + wall <= state.shadow
     return bool(size <= state.free and (in_time or size <= state.extra))
 
 
 @part
-def start_beside(pool: Pool, at: int) -> bool:
+def start_beside(machine: MachineState, at: int) -> bool:
     """Start the job at one place of the queue if that does not delay the head."""
-    slot = pool.queue[at]
-    if not fits_beside(pool, slot.width, slot.wall):
+    slot = machine.queue[at]
+    if not fits_beside(machine, slot.width, slot.wall):
         return False
     size = int(slot.width)
-    if not choose(pool, size, slot.wall, group_of(pool, slot.row)):
+    if not choose(machine, size, slot.wall, group_of(machine, slot.row)):
         return False
     for i in range(size):
-        pool.state[0].extra -= not pool.nodes[pool.picks[i]].kept
-    launch_on_picks(pool, at)
+        machine.state[0].extra -= not machine.nodes[machine.picks[i]].kept
+    launch_on_picks(machine, at)
     return True
 
 
 @part
-def backfill_windows(pool: Pool) -> None:
+def backfill_windows(machine: MachineState) -> None:
     """Start the jobs from place `seen` on, at most `depth`, that do not delay the head."""
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     at, looked = state.seen, 0
     while at < state.tail and state.free > 0 and (state.depth == 0 or looked < state.depth):
-        block = pool.blocks[at >> 6]
-        if state.depth == 0 and not fits_beside(pool, block.width, block.time):
+        block = machine.blocks[at >> 6]
+        if state.depth == 0 and not fits_beside(machine, block.width, block.time):
             at = ((at >> 6) + 1) << 6
             continue
         if queue[at].width != GONE:
             looked += 1
-            start_beside(pool, at)
+            start_beside(machine, at)
         at += 1
     state.seen = state.tail
 
 
 @outline
-def window_pass(pool: Pool) -> None:
+def window_pass(machine: MachineState) -> None:
     """Start what FCFS or EASY lets start now, on nodes that differ.
 
     Without a plan, jobs that did not fit at the last pass are not looked at again before a job
     ends, as in `easy_pass`; with one, what fits changes with time alone.
     """
-    state = pool.state[0]
+    state = machine.state[0]
     if not state.settled:
         if state.tail - state.head > 2 * state.waiting + 64:
-            close_up(pool)
-        for node in range(len(pool.nodes)):
-            pool.nodes[node].limit = pool.nodes[node].window
-            pool.nodes[node].kept = 0
-        first = start_first(pool)
+            close_up(machine)
+        for node in range(len(machine.nodes)):
+            machine.nodes[node].limit = machine.nodes[node].window
+            machine.nodes[node].kept = 0
+        first = start_first(machine)
         if first < 0 or state.loop != EASY or state.free == 0:
             return
-        protect(pool, first)
+        protect(machine, first)
         state.seen = first + 1
         state.settled = state.plan_left == 0 and state.depth == 0
-    backfill_windows(pool)
+    backfill_windows(machine)
 
 
 @outline
-def serial_pass(pool: Pool) -> None:
+def serial_pass(machine: MachineState) -> None:
     """Start the first job that fits, if none runs."""
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     if state.running > 0:
         return
-    for node in range(len(pool.nodes)):
-        pool.nodes[node].limit = pool.nodes[node].window
+    for node in range(len(machine.nodes)):
+        machine.nodes[node].limit = machine.nodes[node].window
     for at in range(state.head, state.tail):
-        size, group = queue[at].width, group_of(pool, queue[at].row)
-        if size <= state.free and choose(pool, size, queue[at].wall, group):
-            launch_on_picks(pool, at)
+        size, group = queue[at].width, group_of(machine, queue[at].row)
+        if size <= state.free and choose(machine, size, queue[at].wall, group):
+            launch_on_picks(machine, at)
             return

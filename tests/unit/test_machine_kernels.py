@@ -1,4 +1,4 @@
-"""The records of a pool: who takes which node, heaps, the queue."""
+"""The records of a machine: who takes which node, heaps, the queue."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import sys
 import numpy as np
 import pytest
 
-from rtsched.kernels import pool
+from rtsched.kernels import machine
 
 PLAIN = """
 import random
 import numpy as np
-from rtsched.kernels import pool, pool_heap, pool_queue
+from rtsched.kernels import machine, machine_heap, machine_queue
 from rtsched.simulator.exclusive import ExclusiveNodes, SystemSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 
 random.seed(1)
 m = 3000
-table = np.zeros(m, pool.NODE)
+table = np.zeros(m, machine.NODE)
 words, top = np.zeros(94, np.int64), np.zeros(3, np.int64)
 free = set(random.sample(range(m), 2000))
 for node in free:
-    pool.set_free(words, top, node)
-assert {node for node in range(m) if pool.is_free(words, node)} == free
+    machine.set_free(words, top, node)
+assert {node for node in range(m) if machine.is_free(words, node)} == free
 for row in range(300):
     count = random.randint(1, min(9, len(free)))
-    node, taken = pool.take_lowest(table, words, top, row, count), []
+    node, taken = machine.take_lowest(table, words, top, row, count), []
     while node >= 0:
         taken.append(int(node))
         assert table[node].row == row
@@ -37,43 +37,43 @@ for row in range(300):
     free -= set(taken)
     back = random.sample(taken, len(taken) // 2)
     for node in back:
-        pool.set_free(words, top, node)
+        machine.set_free(words, top, node)
     free |= set(back)
 for node in sorted(free):
-    pool.set_busy(words, top, node)
+    machine.set_busy(words, top, node)
 assert not words.any() and not top.any()
 
-heap, entries = np.zeros(200, pool.TIMED), []
+heap, entries = np.zeros(200, machine.TIMED), []
 for step in range(400):
     if entries and (random.random() < 0.4 or len(entries) == 200):
         entries.sort()
         assert heap[0].time == entries[0][0]
-        assert pool_heap.pop(heap, len(entries)) == entries.pop(0)[1]
+        assert machine_heap.pop(heap, len(entries)) == entries.pop(0)[1]
     else:
         entry = (float(random.randint(0, 9)), step)
-        pool_heap.push(heap, len(entries), *entry)
+        machine_heap.push(heap, len(entries), *entry)
         entries.append(entry)
 
 n = 400
 jobs = Jobs.build(n, id=np.arange(n), submit=np.zeros(n), wall_time=1.0, size=1)
 system = ExclusiveNodes(jobs, np.ones(n), Cluster.uniform(1), SystemSettings(order="deadline"))
-state, queue, waiting = system._pool.state[0], system._pool.queue, {}
+state, queue, waiting = system._machine.state[0], system._machine.queue, {}
 for row in random.sample(range(n), n):
     key = random.randint(0, 20)
-    system._pool.more[row].key = key
-    system._pool.jobs[row].width = 1 + row % 7
-    pool_queue.enqueue(system._pool, row)
+    system._machine.more[row].key = key
+    system._machine.jobs[row].width = 1 + row % 7
+    machine_queue.enqueue(system._machine, row)
     waiting[row] = key
     for gone in random.sample(sorted(waiting), len(waiting) // 5 if random.random() < 0.3 else 0):
-        assert pool_queue.withdraw(system._pool, gone)
-        assert not pool_queue.withdraw(system._pool, gone)
+        assert machine_queue.withdraw(system._machine, gone)
+        assert not machine_queue.withdraw(system._machine, gone)
         del waiting[gone]
-    places = [at for at in range(state.head, state.tail) if queue[at].width != pool.GONE]
+    places = [at for at in range(state.head, state.tail) if queue[at].width != machine.GONE]
     order = sorted(waiting, key=lambda row: (waiting[row], row))
     assert [queue[at].row for at in places] == order
     assert state.waiting == len(waiting)
     for at in places:
-        block = system._pool.blocks[at >> 6]
+        block = system._machine.blocks[at >> 6]
         assert block.width <= queue[at].width and block.time <= queue[at].wall
 """
 
@@ -90,10 +90,10 @@ def test_nodes_heap_and_queue_against_python_sets_and_lists() -> None:
 @pytest.mark.parametrize("name", ["JOB", "MORE", "NODE", "SLOT", "TIMED", "EVENT", "STATE"])
 def test_no_field_hides_behind_an_attribute_of_records(name: str) -> None:
     """`record.size` would be numpy's own attribute where kernels run uncompiled."""
-    fields = getattr(pool, name).names
+    fields = getattr(machine, name).names
     assert not [field for field in fields if hasattr(np.void, field)]
 
 
 def test_a_job_takes_few_bytes() -> None:
     """A million jobs must fit beside their log."""
-    assert pool.JOB.itemsize <= 60
+    assert machine.JOB.itemsize <= 60

@@ -1,4 +1,4 @@
-"""What the outside may change in a pool between two instants, and what it may look up."""
+"""What the outside may change in a machine between two instants, and what it may look up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.pool import (
+from rtsched.kernels.machine import (
     ASKED,
     CANCELLED,
     CONSERVATIVE,
@@ -17,14 +17,14 @@ from rtsched.kernels.pool import (
     REJECTED,
     SLEEPING,
     TURNED_AWAY,
-    Pool,
+    MachineState,
     record,
 )
-from rtsched.kernels.pool_compiling import entry, part, spliced
-from rtsched.kernels.pool_heap import push
-from rtsched.kernels.pool_loop import come_in
-from rtsched.kernels.pool_profile import unplace
-from rtsched.kernels.pool_queue import close_up, find, rerank, withdraw
+from rtsched.kernels.machine_compiling import entry, inlined, part
+from rtsched.kernels.machine_heap import push
+from rtsched.kernels.machine_profile import unplace
+from rtsched.kernels.machine_queue import close_up, find, rerank, withdraw
+from rtsched.kernels.machine_scheduler import come_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,57 +34,59 @@ ADMIT, REJECT, HOLD, RELEASE, CANCEL, PLAN, UNPLAN, RESIZE = 0, 1, 2, 3, 4, 5, 6
 
 
 @part
-def take_out(pool: Pool, row: int) -> None:
+def take_out(machine: MachineState, row: int) -> None:
     """Take a job out of the queue, and its reservation out of the profile."""
-    state = pool.state[0]
+    state = machine.state[0]
     if state.loop == CONSERVATIVE and state.steps > 0:
-        at = find(pool, row)
+        at = find(machine, row)
         if at >= 0:
-            unplace(pool, at)
+            unplace(machine, at)
             state.tighten = 1
-    withdraw(pool, row)
+    withdraw(machine, row)
 
 
 @part
-def set_aside(pool: Pool, row: int, status: int) -> bool:
+def set_aside(machine: MachineState, row: int, status: int) -> bool:
     """Give a job that waits in any way another status; return whether it did wait."""
-    was = pool.jobs[row].status
+    was = machine.jobs[row].status
     if was not in (FUTURE, ASKED, QUEUED, SLEEPING, HELD, PLANNED):
         return False
     if was == QUEUED:
-        take_out(pool, row)
-    pool.jobs[row].status = status
+        take_out(machine, row)
+    machine.jobs[row].status = status
     return True
 
 
 @part
-def hold(pool: Pool, row: int, until: float) -> bool:
+def hold(machine: MachineState, row: int, until: float) -> bool:
     """Hold a job; it is asked about again at `until`, or at the next instant if that is past."""
-    state = pool.state[0]
-    if not set_aside(pool, row, HELD):
+    state = machine.state[0]
+    if not set_aside(machine, row, HELD):
         return False
     if until <= state.now:
-        if state.again < len(pool.again):
-            pool.again[state.again] = row
+        if state.again < len(machine.again):
+            machine.again[state.again] = row
             state.again += 1
     elif until < np.inf:
-        push(pool.sleepers, state.sleeping, until, row)
+        push(machine.sleepers, state.sleeping, until, row)
         state.sleeping += 1
     return True
 
 
-@spliced
-def resize(pool: Pool, row: int) -> bool:
+@inlined
+def resize(machine: MachineState, row: int) -> bool:
     """Let a waiting job's new size, wall time and node set count in the queue."""
-    status = pool.jobs[row].status
+    status = machine.jobs[row].status
     if status == QUEUED:
-        take_out(pool, row)
-        come_in(pool, row)
+        take_out(machine, row)
+        come_in(machine, row)
     return bool(status in (FUTURE, ASKED, QUEUED, SLEEPING, HELD))
 
 
 @entry
-def change(pool: Pool, what: int, rows: NDArray[np.int64], values: NDArray[np.float64]) -> int:
+def change(
+    machine: MachineState, what: int, rows: NDArray[np.int64], values: NDArray[np.float64]
+) -> int:
     """Do one thing to many jobs and return for how many it could be done.
 
     Parameters
@@ -96,59 +98,59 @@ def change(pool: Pool, what: int, rows: NDArray[np.int64], values: NDArray[np.fl
     values : float64[k]
         For `HOLD` until when, relative to the origin; else not read.
     """
-    state, done = pool.state[0], 0
+    state, done = machine.state[0], 0
     for i in range(len(rows)):
         row = rows[i]
-        status = pool.jobs[row].status
+        status = machine.jobs[row].status
         changed = False
         if what == ADMIT:
             changed = status in (ASKED, HELD, SLEEPING, QUEUED, PLANNED)
             if status in (ASKED, HELD):
-                come_in(pool, row)
+                come_in(machine, row)
         elif what == REJECT:
-            changed = set_aside(pool, row, REJECTED)
+            changed = set_aside(machine, row, REJECTED)
             if changed and state.recording:
-                record(pool, TURNED_AWAY, row, pool.jobs[row].width, -1)
+                record(machine, TURNED_AWAY, row, machine.jobs[row].width, -1)
         elif what == HOLD:
-            changed = hold(pool, row, values[i])
+            changed = hold(machine, row, values[i])
         elif what == RELEASE:
             changed = status in (ASKED, HELD, SLEEPING, QUEUED, PLANNED)
             if status in (ASKED, HELD):
-                come_in(pool, row)
+                come_in(machine, row)
         elif what == CANCEL:
-            changed = set_aside(pool, row, CANCELLED)
+            changed = set_aside(machine, row, CANCELLED)
         elif what == PLAN:
-            changed = set_aside(pool, row, PLANNED)
+            changed = set_aside(machine, row, PLANNED)
         elif what == UNPLAN:
             changed = status == PLANNED
             if changed:
-                come_in(pool, row)
+                come_in(machine, row)
         elif what == RESIZE:
-            changed = resize(pool, row)
+            changed = resize(machine, row)
         done += changed
     return done
 
 
 @entry
-def prioritise(pool: Pool, rows: NDArray[np.int64], values: NDArray[np.float64]) -> int:
+def prioritise(machine: MachineState, rows: NDArray[np.int64], values: NDArray[np.float64]) -> int:
     """Give jobs new priorities, higher is sooner; return how many places in the queue changed."""
-    state, queue = pool.state[0], pool.queue
-    close_up(pool)
+    state, queue = machine.state[0], machine.queue
+    close_up(machine)
     for i in range(len(rows)):
-        pool.more[rows[i]].key = -values[i]
+        machine.more[rows[i]].key = -values[i]
     for at in range(state.tail):
-        pool.values[at] = -pool.more[queue[at].row].key
-    return rerank(pool, pool.values)
+        machine.values[at] = -machine.more[queue[at].row].key
+    return rerank(machine, machine.values)
 
 
 @entry
-def list_nodes(pool: Pool, rows: NDArray[np.int64], out: NDArray[np.int32]) -> int:
+def list_nodes(machine: MachineState, rows: NDArray[np.int64], out: NDArray[np.int32]) -> int:
     """Write down the nodes of running jobs, one job after the other; return how many they are."""
     count = 0
     for i in range(len(rows)):
-        node = pool.jobs[rows[i]].first
+        node = machine.jobs[rows[i]].first
         while node >= 0:
             out[count] = node
             count += 1
-            node = pool.nodes[node].next
+            node = machine.nodes[node].next
     return count

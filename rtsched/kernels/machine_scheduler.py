@@ -1,4 +1,4 @@
-"""The event loop of a pool of exclusive nodes: from instant to instant until something is asked.
+"""The event loop of the exclusive machine: from instant to instant until something is asked.
 
 At one instant, in this order: ends; node events; planned starts that are due; arrivals and jobs
 that come back; the stop, if something must be answered; planned starts of the new plan; one
@@ -15,7 +15,7 @@ import numpy as np
 from rtsched.kernels.backfill import easy_pass, start_heads
 from rtsched.kernels.compiling import numba
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, JobColumns, compiled_hook
-from rtsched.kernels.pool import (
+from rtsched.kernels.machine import (
     ARRIVED,
     ASK_ARRIVALS,
     ASK_EARLY_END,
@@ -35,16 +35,16 @@ from rtsched.kernels.pool import (
     SLEEPING,
     TOO_WIDE,
     TURNED_AWAY,
-    Pool,
+    MachineState,
     record,
     release,
 )
-from rtsched.kernels.pool_compiling import entry, part, spliced
-from rtsched.kernels.pool_heap import pop, push
-from rtsched.kernels.pool_nodes import change_nodes, group_of, start_planned
-from rtsched.kernels.pool_profile import conservative_pass, give_back
-from rtsched.kernels.pool_queue import enqueue, list_queue, rerank
-from rtsched.kernels.pool_windows import serial_pass, window_pass
+from rtsched.kernels.machine_compiling import entry, inlined, part
+from rtsched.kernels.machine_heap import pop, push
+from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
+from rtsched.kernels.machine_profile import conservative_pass, give_back
+from rtsched.kernels.machine_queue import enqueue, list_queue, rerank
+from rtsched.kernels.machine_windows import serial_pass, window_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,136 +58,136 @@ TELL, RANK, DEAL = 64, 128, 256
 """Stops at which hooks are called; at which HTCondor's loop makes its pass."""
 
 
-@spliced
-def next_time(pool: Pool) -> float:
+@inlined
+def next_time(machine: MachineState) -> float:
     """Return the next instant at which something happens, inf if nothing will."""
-    state = pool.state[0]
+    state = machine.state[0]
     time = np.inf
-    if state.upcoming < len(pool.jobs):
-        time = pool.jobs[state.upcoming].submit
+    if state.upcoming < len(machine.jobs):
+        time = machine.jobs[state.upcoming].submit
     if state.running > 0:
-        time = min(time, pool.ends[0].time)
+        time = min(time, machine.ends[0].time)
     if state.sleeping > 0:
-        time = min(time, pool.sleepers[0].time)
-    if state.node_event < len(pool.node_events):
-        time = min(time, pool.node_events[state.node_event].time)
+        time = min(time, machine.sleepers[0].time)
+    if state.node_event < len(machine.node_events):
+        time = min(time, machine.node_events[state.node_event].time)
     if state.loop == CONSERVATIVE:
         time = min(time, max(state.next_reserved, state.now))
     elif state.loop == NEGOTIATOR:
         time = min(time, state.next_cycle)
-    for i in range(state.planned, len(pool.plan)):
-        if pool.plan[i].row >= 0 and pool.plan[i].start > state.now:
-            time = min(time, pool.plan[i].start)
+    for i in range(state.planned, len(machine.plan)):
+        if machine.plan[i].row >= 0 and machine.plan[i].start > state.now:
+            time = min(time, machine.plan[i].start)
             break
     return float(time)
 
 
-@spliced
-def has_room(pool: Pool, time: float) -> bool:
+@inlined
+def has_room(machine: MachineState, time: float) -> bool:
     """Return whether the records hold all that can happen at one instant."""
-    state, m = pool.state[0], len(pool.nodes)
-    needed = 3 * m + (len(pool.plan_nodes) if state.joining > 0 else 0)
-    if state.logging and len(pool.log_nodes) - state.logged < needed:
+    state, m = machine.state[0], len(machine.nodes)
+    needed = 3 * m + (len(machine.plan_nodes) if state.joining > 0 else 0)
+    if state.logging and len(machine.log_nodes) - state.logged < needed:
         return False
     if not state.recording:
         return True
     arrivals = state.upcoming
-    while arrivals < len(pool.jobs) and pool.jobs[arrivals].submit <= time:
+    while arrivals < len(machine.jobs) and machine.jobs[arrivals].submit <= time:
         arrivals += 1
-    most = 2 * (arrivals - state.upcoming) + 8 * m + len(pool.node_events) + 16
-    return bool(len(pool.events) - state.events >= most)
+    most = 2 * (arrivals - state.upcoming) + 8 * m + len(machine.node_events) + 16
+    return bool(len(machine.events) - state.events >= most)
 
 
-@spliced
-def end_jobs(pool: Pool) -> None:
+@inlined
+def end_jobs(machine: MachineState) -> None:
     """End the jobs whose time has come and free their nodes."""
-    state = pool.state[0]
-    while state.running > 0 and pool.ends[0].time <= state.now:
-        row = pop(pool.ends, state.running)
-        job = pool.jobs[row]
-        release(pool, row)
+    state = machine.state[0]
+    while state.running > 0 and machine.ends[0].time <= state.now:
+        row = pop(machine.ends, state.running)
+        job = machine.jobs[row]
+        release(machine, row)
         job.status = ENDED
         until = job.start + job.wall
         if until > state.now:
             state.early = 1
             if state.loop == CONSERVATIVE:
-                give_back(pool, until, job.width)
+                give_back(machine, until, job.width)
 
 
 @part
-def come_in(pool: Pool, row: int) -> None:
+def come_in(machine: MachineState, row: int) -> None:
     """Let a job into the queue, or have it wait for its begin time."""
-    state = pool.state[0]
-    if state.extended and pool.more[row].begin > state.now:
-        pool.jobs[row].status = SLEEPING
-        push(pool.sleepers, state.sleeping, pool.more[row].begin, row)
+    state = machine.state[0]
+    if state.extended and machine.more[row].begin > state.now:
+        machine.jobs[row].status = SLEEPING
+        push(machine.sleepers, state.sleeping, machine.more[row].begin, row)
         state.sleeping += 1
     else:
-        admit_to_queue(pool, row)
+        admit_to_queue(machine, row)
 
 
 @part
-def admit_to_queue(pool: Pool, row: int) -> None:
+def admit_to_queue(machine: MachineState, row: int) -> None:
     """Let a job into the queue, unless it can never start."""
-    group = group_of(pool, row)
-    most = len(pool.nodes)
+    group = group_of(machine, row)
+    most = len(machine.nodes)
     if group >= 0:
-        most = pool.group_of[group + 1] - pool.group_of[group]
-    if pool.jobs[row].width > most:
-        pool.jobs[row].status = TOO_WIDE
+        most = machine.group_of[group + 1] - machine.group_of[group]
+    if machine.jobs[row].width > most:
+        machine.jobs[row].status = TOO_WIDE
     else:
-        enqueue(pool, row)
+        enqueue(machine, row)
 
 
 @part
-def ask_about(pool: Pool, row: int) -> None:
+def ask_about(machine: MachineState, row: int) -> None:
     """Put a job on the list of those to be judged at this instant."""
-    state = pool.state[0]
-    pool.jobs[row].status = ASKED
-    pool.asked[state.asked] = row
+    state = machine.state[0]
+    machine.jobs[row].status = ASKED
+    machine.asked[state.asked] = row
     state.asked += 1
 
 
 @part
-def come_back(pool: Pool) -> None:
+def come_back(machine: MachineState) -> None:
     """Wake the jobs whose begin time or next hearing has come."""
-    state = pool.state[0]
+    state = machine.state[0]
     for i in range(state.again):
-        if pool.jobs[pool.again[i]].status == HELD:
-            ask_about(pool, pool.again[i])
+        if machine.jobs[machine.again[i]].status == HELD:
+            ask_about(machine, machine.again[i])
     state.again = 0
-    while state.sleeping > 0 and pool.sleepers[0].time <= state.now:
-        row = pop(pool.sleepers, state.sleeping)
+    while state.sleeping > 0 and machine.sleepers[0].time <= state.now:
+        row = pop(machine.sleepers, state.sleeping)
         state.sleeping -= 1
-        status = pool.jobs[row].status
+        status = machine.jobs[row].status
         if status == SLEEPING:
-            admit_to_queue(pool, row)
+            admit_to_queue(machine, row)
         elif status == HELD:
-            ask_about(pool, row)
+            ask_about(machine, row)
 
 
-@spliced
-def arrive(pool: Pool) -> None:
+@inlined
+def arrive(machine: MachineState) -> None:
     """Take in the jobs submitted at this instant."""
-    state, jobs = pool.state[0], pool.jobs
+    state, jobs = machine.state[0], machine.jobs
     while state.upcoming < len(jobs) and jobs[state.upcoming].submit <= state.now:
         row = state.upcoming
         state.upcoming += 1
         if state.recording:
-            record(pool, ARRIVED, row, jobs[row].width, -1)
+            record(machine, ARRIVED, row, jobs[row].width, -1)
         if jobs[row].status == FUTURE:
             if state.ask_arrivals:
-                ask_about(pool, row)
+                ask_about(machine, row)
             else:
-                come_in(pool, row)
+                come_in(machine, row)
         elif jobs[row].status == REJECTED and state.recording:
-            record(pool, TURNED_AWAY, row, jobs[row].width, -1)
+            record(machine, TURNED_AWAY, row, jobs[row].width, -1)
 
 
-@spliced
-def questions(pool: Pool) -> int:
+@inlined
+def questions(machine: MachineState) -> int:
     """Return what must be answered at this instant before jobs are started."""
-    state = pool.state[0]
+    state = machine.state[0]
     asks = 0
     if state.asked > 0:
         asks |= ASK_ARRIVALS
@@ -201,68 +201,68 @@ def questions(pool: Pool) -> int:
     return asks
 
 
-@spliced
-def settle_asked(pool: Pool) -> None:
+@inlined
+def settle_asked(machine: MachineState) -> None:
     """Let in the jobs that were asked about and of which nothing was said."""
-    state = pool.state[0]
+    state = machine.state[0]
     for i in range(state.asked):
-        if pool.jobs[pool.asked[i]].status == ASKED:
-            come_in(pool, pool.asked[i])
+        if machine.jobs[machine.asked[i]].status == ASKED:
+            come_in(machine, machine.asked[i])
     state.asked = 0
 
 
-@spliced
-def start_waiting(pool: Pool) -> None:
+@inlined
+def start_waiting(machine: MachineState) -> None:
     """Make one scheduling pass of the system's own loop."""
-    state = pool.state[0]
+    state = machine.state[0]
     if state.loop == CONSERVATIVE:
-        conservative_pass(pool)
+        conservative_pass(machine)
     elif state.loop == SERIAL:
-        serial_pass(pool)
+        serial_pass(machine)
     elif state.node_level or state.plan_left > 0:
-        window_pass(pool)
+        window_pass(machine)
     elif state.loop == EASY:
-        easy_pass(pool)
+        easy_pass(machine)
     else:
-        start_heads(pool)
+        start_heads(machine)
 
 
-@spliced
-def next_instant(pool: Pool) -> int:
+@inlined
+def next_instant(machine: MachineState) -> int:
     """Go to the next instant and let happen what needs no answer; return 0, FULL, PAUSED or -1."""
-    state = pool.state[0]
-    time = next_time(pool)
+    state = machine.state[0]
+    time = next_time(machine)
     if time == np.inf:
         return -1
     if state.upcoming >= state.pause_at:
         return PAUSED
-    if not has_room(pool, time):
+    if not has_room(machine, time):
         return FULL
     state.now = time
     state.early = 0
     state.changed = 0
-    end_jobs(pool)
-    if state.node_event < len(pool.node_events):
-        change_nodes(pool)
+    end_jobs(machine)
+    if state.node_event < len(machine.node_events):
+        change_nodes(machine)
     if state.plan_left > 0:
-        start_planned(pool)
+        start_planned(machine)
     if state.again or state.sleeping:
-        come_back(pool)
-    arrive(pool)
+        come_back(machine)
+    arrive(machine)
     return 0
 
 
 @entry
-def advance(pool: Pool) -> int:
+def advance(machine: MachineState) -> int:
     """Run until something must be answered; return the questions as bits, 0 at the end.
 
     `TELL` and `RANK` are for `advance_with_hooks`: events wait for the observing hook, waiting jobs
-    for their priorities. `DEAL` is for `rtsched.kernels.pool_negotiation`.
+    for their priorities. `DEAL` is for `rtsched.kernels.machine_negotiation`.
     """
-    state = pool.state[0]
+    state = machine.state[0]
     while True:
         if state.phase == NEXT:
-            stop = next_instant(pool)
+            stop = next_instant(machine)
             if stop != 0:
                 return max(stop, 0)
             state.phase = ASK
@@ -270,13 +270,13 @@ def advance(pool: Pool) -> int:
             return TELL
         if state.phase == ASK:
             state.phase = ACT
-            asks = questions(pool)
+            asks = questions(machine)
             if asks:
                 return asks
         if state.phase == ACT:
-            settle_asked(pool)
+            settle_asked(machine)
             if state.plan_left > 0:
-                start_planned(pool)
+                start_planned(machine)
             state.phase = NEXT
             if state.waiting == 0 and state.loop != NEGOTIATOR:
                 state.next_reserved = np.inf
@@ -289,11 +289,11 @@ def advance(pool: Pool) -> int:
         state.phase = NEXT
         if state.loop == NEGOTIATOR:
             return DEAL
-        start_waiting(pool)
+        start_waiting(machine)
 
 
 def advance_with_hooks(
-    pool: Pool,
+    machine: MachineState,
     fair_share: Callable[..., Any],
     fair_params: NDArray[np.float64],
     fair_tables: NDArray[np.float64],
@@ -315,7 +315,7 @@ def advance_with_hooks(
 
     Parameters
     ----------
-    pool : Pool
+    machine : MachineState
         The system, changed in place.
     fair_share, observe : callable
         Compiled hooks (`rtsched.kernels.hooks`), called where `state.ranking` and
@@ -324,12 +324,12 @@ def advance_with_hooks(
         What the hooks see of the jobs (`JobColumns`).
     """
     columns = JobColumns(submit, wall_time, deadline, nice, size, association, partition, qos)
-    state = pool.state[0]
+    state = machine.state[0]
     while True:
-        stop = advance(pool)
+        stop = advance(machine)
         if stop == TELL:
             for i in range(state.told, state.events):
-                event = pool.events[i]
+                event = machine.events[i]
                 if event.row >= 0:
                     observe(
                         event.time,
@@ -345,19 +345,19 @@ def advance_with_hooks(
             state.events = state.events if state.keeping else 0
             state.told = state.events
         elif stop == RANK:
-            count = list_queue(pool)
+            count = list_queue(machine)
             state.abstained += fair_share(
                 state.now,
-                pool.rows[:count],
+                machine.rows[:count],
                 columns,
                 fair_params,
                 fair_tables,
                 fair_state,
-                pool.values[:count],
+                machine.values[:count],
             )
             state.calls += 1
             state.judged += count
-            state.moved += rerank(pool, pool.values)
+            state.moved += rerank(machine, machine.values)
         else:
             return stop
 
@@ -378,14 +378,14 @@ NO_OBSERVER = CompiledHook(_no_observer, np.zeros(1), np.zeros((1, 1)), np.zeros
 
 
 @cache
-def _compiled_with_hooks(pool: Any) -> Callable[..., int]:
+def _compiled_with_hooks(machine: Any) -> Callable[..., int]:
     hooks = (FAIR_SHARE, *FAIR_SHARE.signature.args[3:6], OBSERVE, *OBSERVE.signature.args[5:8])
     kernel: Any = entry(advance_with_hooks)
-    kernel.compile((pool, *hooks, *OBSERVE.signature.args[4].types))
+    kernel.compile((machine, *hooks, *OBSERVE.signature.args[4].types))
     kernel.disable_compile()
     return cast("Callable[..., int]", kernel)
 
 
-def hooked_loop(pool: Pool) -> Callable[..., int]:
-    """Return `advance_with_hooks`, compiled for pools such as `pool` where numba is installed."""
-    return advance_with_hooks if numba is None else _compiled_with_hooks(numba.typeof(pool))
+def hooked_loop(machine: MachineState) -> Callable[..., int]:
+    """Return `advance_with_hooks`, compiled for such states where numba is installed."""
+    return advance_with_hooks if numba is None else _compiled_with_hooks(numba.typeof(machine))

@@ -1,4 +1,4 @@
-"""Nodes of a pool that differ: reserved for later, in a job's node set, down or drained.
+"""Nodes of a machine that differ: reserved for later, in a job's node set, down or drained.
 
 Which nodes a job may use now follows from each node's *limit*: a job started now must end by then.
 It is the start of the node's next reservation, and on nodes that the head of the queue needs, the
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.kernels.pool import (
+from rtsched.kernels.machine import (
     DOWN,
     DROPPED,
     JOINS,
@@ -22,7 +22,7 @@ from rtsched.kernels.pool import (
     RUNNING,
     STARTS,
     UP,
-    Pool,
+    MachineState,
     bit_index,
     is_free,
     place_of,
@@ -33,31 +33,31 @@ from rtsched.kernels.pool import (
     start_job,
     take_picks,
 )
-from rtsched.kernels.pool_claims import take_over
-from rtsched.kernels.pool_compiling import outline, part, spliced
-from rtsched.kernels.pool_heap import sift
-from rtsched.kernels.pool_queue import enqueue
+from rtsched.kernels.machine_claims import take_over
+from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_heap import sift
+from rtsched.kernels.machine_queue import enqueue
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @part
-def group_of(pool: Pool, row: int) -> int:
+def group_of(machine: MachineState, row: int) -> int:
     """Return the node set a job is bound to, -1 if to none."""
-    return int(pool.more[row].group) if pool.state[0].extended else -1
+    return int(machine.more[row].group) if machine.state[0].extended else -1
 
 
 @part
-def usable_count(pool: Pool, group: int) -> int:
+def usable_count(machine: MachineState, group: int) -> int:
     """Return how many nodes of a node set (-1: of all) take new jobs, now or when they are free."""
-    nodes, count = pool.nodes, 0
+    nodes, count = machine.nodes, 0
     if group < 0:
         for node in range(len(nodes)):
             count += nodes[node].state == UP
     else:
-        for i in range(pool.group_of[group], pool.group_of[group + 1]):
-            count += nodes[pool.group_nodes[i]].state == UP
+        for i in range(machine.group_of[group], machine.group_of[group + 1]):
+            count += nodes[machine.group_nodes[i]].state == UP
     return count
 
 
@@ -95,25 +95,25 @@ def sink(nodes: NDArray[Any], picks: NDArray[np.int64], count: int, at: int) -> 
 
 
 @outline
-def choose(pool: Pool, size: int, wall: float, group: int) -> bool:
+def choose(machine: MachineState, size: int, wall: float, group: int) -> bool:
     """Choose `width` free nodes for a job of `wall` seconds; return whether there are as many.
 
     In a node set, its first ones; else those of the tightest limit, then of the lowest index.
     """
-    state, nodes, picks = pool.state[0], pool.nodes, pool.picks
+    state, nodes, picks = machine.state[0], machine.nodes, machine.picks
     end, count = state.now + wall, 0
     if group >= 0:
-        for i in range(pool.group_of[group], pool.group_of[group + 1]):
-            node = pool.group_nodes[i]
-            if is_free(pool.words, node) and end <= nodes[node].limit:
+        for i in range(machine.group_of[group], machine.group_of[group + 1]):
+            node = machine.group_nodes[i]
+            if is_free(machine.words, node) and end <= nodes[node].limit:
                 picks[count] = node
                 count += 1
                 if count == size:
                     return True
         return False
     same = True
-    for word in range(len(pool.words)):
-        bits = pool.words[word]
+    for word in range(len(machine.words)):
+        bits = machine.words[word]
         while bits != 0:
             low = bits & -bits
             bits ^= low
@@ -130,31 +130,31 @@ def choose(pool: Pool, size: int, wall: float, group: int) -> bool:
 
 
 @part
-def start_on_picks(pool: Pool, row: int, size: int) -> None:
+def start_on_picks(machine: MachineState, row: int, size: int) -> None:
     """Start a job on the nodes just chosen."""
-    start_job(pool, row, take_picks(pool, row, size))
+    start_job(machine, row, take_picks(machine, row, size))
 
 
 @part
-def next_span(pool: Pool, node: int) -> None:
+def next_span(machine: MachineState, node: int) -> None:
     """Let a node go on to its next reservation."""
-    entry = pool.nodes[node]
+    entry = machine.nodes[node]
     entry.span += 1
     entry.window = np.inf
-    if entry.span < pool.span_of[node + 1]:
-        entry.window = pool.spans[entry.span].start
+    if entry.span < machine.span_of[node + 1]:
+        entry.window = machine.spans[entry.span].start
 
 
 @part
-def count_joins(pool: Pool, row: int, drop: bool) -> int:
+def count_joins(machine: MachineState, row: int, drop: bool) -> int:
     """Return how many nodes are still to join a job; `drop`: they no longer are."""
     count = 0
-    if pool.state[0].joining > 0:
-        for i in range(pool.state[0].planned, len(pool.plan)):
-            if pool.plan[i].row == row and pool.plan[i].joins == JOINS:
+    if machine.state[0].joining > 0:
+        for i in range(machine.state[0].planned, len(machine.plan)):
+            if machine.plan[i].row == row and machine.plan[i].joins == JOINS:
                 count += 1
                 if drop:
-                    pool.plan[i].joins = DROPPED
+                    machine.plan[i].joins = DROPPED
     return count
 
 
@@ -169,70 +169,72 @@ def remove_end(ends: NDArray[Any], count: int, row: int) -> None:
         sift(ends, count - 1, k, ends[k].time, ends[k].row)
 
 
-@spliced
-def kill(pool: Pool, row: int) -> None:
+@inlined
+def kill(machine: MachineState, row: int) -> None:
     """Stop a job whose node died; it is queued again at its old place, or lost."""
-    state, job = pool.state[0], pool.jobs[row]
-    missing = count_joins(pool, row, True)
-    remove_end(pool.ends, state.running, row)
-    release(pool, row)
+    state, job = machine.state[0], machine.jobs[row]
+    missing = count_joins(machine, row, True)
+    remove_end(machine.ends, state.running, row)
+    release(machine, row)
     if state.requeue:
         job.width += missing
         job.start = np.nan
         job.end = np.nan
         job.first = -1
-        pool.more[row].restarts += 1
-        enqueue(pool, row)
+        machine.more[row].restarts += 1
+        enqueue(machine, row)
     else:
         job.end = state.now
         job.status = LOST
 
 
 @outline
-def join(pool: Pool, i: int) -> None:
+def join(machine: MachineState, i: int) -> None:
     """Give a running job the node that it has been waiting for, if the node is idle.
 
     If the node is dead by then, so is the job, as if the node had died under it.
     """
-    state, entry = pool.state[0], pool.plan[i]
-    row, node = int(entry.row), int(pool.plan_nodes[entry.at])
-    job, status = pool.jobs[row], pool.jobs[row].status
+    state, entry = machine.state[0], machine.plan[i]
+    row, node = int(entry.row), int(machine.plan_nodes[entry.at])
+    job, status = machine.jobs[row], machine.jobs[row].status
     here = entry.joins == JOINS and status == RUNNING
-    if entry.joins == JOINS and (status == PLANNED or (here and pool.nodes[node].row >= 0)):
+    if entry.joins == JOINS and (status == PLANNED or (here and machine.nodes[node].row >= 0)):
         return
-    dead = here and pool.nodes[node].state == DOWN
+    dead = here and machine.nodes[node].state == DOWN
     if dead:
-        kill(pool, row)
-    next_span(pool, node)
+        kill(machine, row)
+    next_span(machine, node)
     entry.row = -1
     state.plan_left -= 1
     state.joining -= 1
     if dead or not here:
         return
-    if is_free(pool.words, node):
-        set_busy(pool.words, pool.top, node)
+    if is_free(machine.words, node):
+        set_busy(machine.words, machine.top, node)
         state.free -= 1
     if state.logging:
-        pool.log_nodes[pool.log_at[row] + job.width] = node
-    pool.nodes[node].row = row
-    pool.nodes[node].next = job.first
+        machine.log_nodes[machine.log_at[row] + job.width] = node
+    machine.nodes[node].row = row
+    machine.nodes[node].next = job.first
     job.first = node
     job.width += 1
-    pool.awaited[row] += state.now - job.start
+    machine.awaited[row] += state.now - job.start
     if state.loop == NEGOTIATOR:
-        take_over(pool, row, node)
+        take_over(machine, row, node)
     if state.keeps_shadow:
-        pool.running[place_of(pool.running, state.running, job.start + job.wall, row)].width += 1
+        machine.running[
+            place_of(machine.running, state.running, job.start + job.wall, row)
+        ].width += 1
 
 
 @outline
-def start_planned(pool: Pool) -> None:
+def start_planned(machine: MachineState) -> None:
     """Start the planned jobs that are due on their nodes.
 
     One whose nodes are still busy starts when they are free; one of whose nodes is out of service
     loses its place in the plan and waits in the queue.
     """
-    state, plan, picks = pool.state[0], pool.plan, pool.picks
+    state, plan, picks = machine.state[0], machine.plan, machine.picks
     for i in range(state.planned, len(plan)):
         entry = plan[i]
         if entry.start > state.now:
@@ -241,51 +243,51 @@ def start_planned(pool: Pool) -> None:
             continue
         ready, in_service = True, True
         if entry.joins != STARTS:
-            join(pool, i)
+            join(machine, i)
             continue
         for k in range(entry.width):
-            node = pool.plan_nodes[entry.at + k]
+            node = machine.plan_nodes[entry.at + k]
             picks[k] = node
-            ready = ready and is_free(pool.words, node)
-            in_service = in_service and pool.nodes[node].state == UP
+            ready = ready and is_free(machine.words, node)
+            in_service = in_service and machine.nodes[node].state == UP
         if in_service and not ready:
             continue
         row = int(entry.row)
         for k in range(entry.width):
-            next_span(pool, picks[k])
+            next_span(machine, picks[k])
         entry.row = -1
         state.plan_left -= 1
         if in_service:
-            job = pool.jobs[row]
+            job = machine.jobs[row]
             job.width, job.run, job.wall = entry.width, entry.run, entry.wall
-            start_on_picks(pool, row, job.width)
+            start_on_picks(machine, row, job.width)
             if state.logging and state.joining > 0:
-                state.logged += count_joins(pool, row, False)
+                state.logged += count_joins(machine, row, False)
         else:
-            count_joins(pool, row, True)
-            enqueue(pool, row)
+            count_joins(machine, row, True)
+            enqueue(machine, row)
     while state.planned < len(plan) and plan[state.planned].row < 0:
         state.planned += 1
 
 
 @outline
-def change_nodes(pool: Pool) -> None:
+def change_nodes(machine: MachineState) -> None:
     """Let the node events happen that are due."""
-    state, events = pool.state[0], pool.node_events
+    state, events = machine.state[0], machine.node_events
     while state.node_event < len(events) and events[state.node_event].time <= state.now:
         node = int(events[state.node_event].row)
-        entry = pool.nodes[node]
+        entry = machine.nodes[node]
         if entry.state == UP and entry.row < 0:
-            set_busy(pool.words, pool.top, node)
+            set_busy(machine.words, machine.top, node)
             state.free -= 1
         entry.state = events[state.node_event].width
         if entry.state == DOWN and entry.row >= 0:
-            kill(pool, int(entry.row))
+            kill(machine, int(entry.row))
         if entry.state == UP and entry.row < 0:
-            set_free(pool.words, pool.top, node)
+            set_free(machine.words, machine.top, node)
             state.free += 1
         if state.recording:
-            record(pool, NODE_CHANGED, -1, 0, node)
+            record(machine, NODE_CHANGED, -1, 0, node)
         state.node_event += 1
         state.changed = 1
         state.settled = 0

@@ -1,4 +1,4 @@
-"""Claims of a pool: who has which CPU of which slot, what users are charged, whose jobs wait.
+"""Claims of a machine: who has which CPU of which slot, what users are charged, whose jobs wait.
 
 A submitter's *real priority* follows the CPUs that it has claimed, with a half-life; less is
 better. It is worked out when its claims change and when it is looked at. Between two changes the
@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rtsched.kernels.pool_compiling import outline, part
+from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:
-    from rtsched.kernels.pool import Pool
+    from rtsched.kernels.machine import MachineState
 
 NEVER = 2**31
 """More CPUs than any job asks for."""
@@ -92,9 +92,9 @@ submitter: entry k is the k-th of those who negotiate (`STATE.active` of them); 
 
 
 @part
-def age(pool: Pool, who: int) -> None:
+def age(machine: MachineState, who: int) -> None:
     """Bring a submitter's real priority up to now."""
-    state, submitter = pool.state[0], pool.submitters[who]
+    state, submitter = machine.state[0], machine.submitters[who]
     passed = state.now - submitter.at
     if passed > 0.0:
         beta = 0.5 ** (passed / state.half_life)
@@ -104,18 +104,18 @@ def age(pool: Pool, who: int) -> None:
 
 
 @part
-def charge(pool: Pool, who: int, cpus: int) -> None:
+def charge(machine: MachineState, who: int, cpus: int) -> None:
     """Charge a user for so many CPUs more from now on."""
-    age(pool, who)
-    pool.submitters[who].used += cpus
+    age(machine, who)
+    machine.submitters[who].used += cpus
 
 
 @outline
-def claim(pool: Pool, node: int, row: int) -> None:
+def claim(machine: MachineState, node: int, row: int) -> None:
     """Give an unclaimed CPU to the owner of a job, with the memory that the job asks for."""
-    state, request, mine = pool.state[0], pool.requests[row], pool.claims[node]
-    charge(pool, request.user, 1)
-    offer = pool.offers[mine.slot]
+    state, request, mine = machine.state[0], machine.requests[row], machine.claims[node]
+    charge(machine, request.user, 1)
+    offer = machine.offers[mine.slot]
     offer.free -= 1
     offer.memory -= request.memory
     mine.owner = request.owner
@@ -125,11 +125,11 @@ def claim(pool: Pool, node: int, row: int) -> None:
 
 
 @outline
-def give_up(pool: Pool, node: int) -> None:
+def give_up(machine: MachineState, node: int) -> None:
     """Take a claimed CPU away from its owner."""
-    state, mine = pool.state[0], pool.claims[node]
-    charge(pool, mine.payer, -1)
-    offer = pool.offers[mine.slot]
+    state, mine = machine.state[0], machine.claims[node]
+    charge(machine, mine.payer, -1)
+    offer = machine.offers[mine.slot]
     offer.free += 1
     offer.memory += mine.memory
     state.held -= mine.held
@@ -140,79 +140,79 @@ def give_up(pool: Pool, node: int) -> None:
 
 
 @outline
-def take_over(pool: Pool, row: int, first: int) -> None:
+def take_over(machine: MachineState, row: int, first: int) -> None:
     """Have the CPUs on which a job starts claimed by its owner, if they are not so yet."""
-    state, node = pool.state[0], first
-    request = pool.requests[row]
+    state, node = machine.state[0], first
+    request = machine.requests[row]
     while node >= 0:
-        mine = pool.claims[node]
+        mine = machine.claims[node]
         if mine.owner >= 0 and mine.owner != request.owner:
-            give_up(pool, node)
+            give_up(machine, node)
         if mine.owner < 0:
-            claim(pool, node, row)
+            claim(machine, node, row)
         if mine.payer != request.user:
-            charge(pool, mine.payer, -1)
-            charge(pool, request.user, 1)
+            charge(machine, mine.payer, -1)
+            charge(machine, request.user, 1)
             mine.payer = request.user
         state.held -= mine.held
         mine.held = 0
-        node = pool.nodes[node].next
+        node = machine.nodes[node].next
 
 
 @outline
-def vacate(pool: Pool, row: int) -> None:
+def vacate(machine: MachineState, row: int) -> None:
     """Note the CPUs of a job that stops; they stay claimed for now."""
-    state, job = pool.state[0], pool.jobs[row]
+    state, job = machine.state[0], machine.jobs[row]
     head, node = state.vacated, job.first
     while node >= 0:
-        entry = pool.claims[state.vacated]
+        entry = machine.claims[state.vacated]
         entry.vacated = node
         entry.part = 0
         state.vacated += 1
-        node = pool.nodes[node].next
-    pool.claims[head].part = state.vacated - head
+        node = machine.nodes[node].next
+    machine.claims[head].part = state.vacated - head
 
 
 @outline
-def link(pool: Pool, row: int) -> None:
+def link(machine: MachineState, row: int) -> None:
     """Put a job into its owner's list, in order of (key, row)."""
-    state, request = pool.state[0], pool.requests[row]
+    state, request = machine.state[0], machine.requests[row]
     request.owner = request.user
-    if pool.jobs[row].width > state.widest:
+    if machine.jobs[row].width > state.widest:
         request.owner = state.dedicated
-    owner = pool.submitters[request.owner]
+    owner = machine.submitters[request.owner]
     if not owner.listed:
-        pool.submitters[state.active].rank = request.owner
+        machine.submitters[state.active].rank = request.owner
         owner.listed = 1
         state.active += 1
-    key = pool.more[row].key
+    key = machine.more[row].key
     before, after = owner.last, -1
     while before >= 0 and (
-        pool.more[before].key > key or (pool.more[before].key == key and before > row)
+        machine.more[before].key > key or (machine.more[before].key == key and before > row)
     ):
-        before, after = pool.requests[before].before, before
+        before, after = machine.requests[before].before, before
     request.before, request.after = before, after
-    join(pool, owner, before, row)
-    join(pool, owner, row, after)
+    join(machine, owner, before, row)
+    join(machine, owner, row, after)
     state.fresh = 1
     state.calm = 0
 
 
 @part
-def join(pool: Pool, owner: Any, before: int, after: int) -> None:
+def join(machine: MachineState, owner: Any, before: int, after: int) -> None:
     """Let two jobs (-1: an end of the list) be neighbours."""
     if before >= 0:
-        pool.requests[before].after = after
+        machine.requests[before].after = after
     else:
         owner.first = after
     if after >= 0:
-        pool.requests[after].before = before
+        machine.requests[after].before = before
     else:
         owner.last = before
 
 
 @outline
-def unlink(pool: Pool, row: int) -> None:
+def unlink(machine: MachineState, row: int) -> None:
     """Take a job out of its owner's list."""
-    request = pool.requests[row]
-    join(pool, pool.submitters[request.owner], request.before, request.after)
+    request = machine.requests[row]
+    join(machine, machine.submitters[request.owner], request.before, request.after)

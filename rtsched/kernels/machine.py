@@ -1,7 +1,8 @@
-"""A pool of nodes, each given to one job at a time: its state as records, and who takes which node.
+"""The exclusive machine: its state as records, and who takes which node.
 
-The records are rows of structured arrays, so that compiled code touches one place per job and the
-same source runs plainly. Times are float64 seconds relative to the first submission.
+Each node is given to one job at a time. The records are rows of structured arrays, so that compiled
+code touches one place per job and the same source runs plainly. Times are float64 seconds relative
+to the first submission.
 
 Which nodes: the free ones are bits of 32-bit words under one summary level, and the nodes of a
 running job form a linked list through `NODE.next`, so starting a job allocates nothing.
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.pool_claims import take_over, vacate
-from rtsched.kernels.pool_compiling import part
-from rtsched.kernels.pool_heap import push
+from rtsched.kernels.machine_claims import take_over, vacate
+from rtsched.kernels.machine_compiling import part
+from rtsched.kernels.machine_heap import push
 from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:
@@ -105,31 +106,104 @@ PLANNED_START = record_type(
 SPAN = record_type(("start", "f8"), ("end", "f8"))
 """One interval reserved on one node."""
 
-_TIMES = """
-    now shadow next_reserved
-    last_cycle next_cycle interval cycle_delay half_life least_priority worklife
-    asked_memory asked_wall
-"""
-_COUNTS = """
-    loop depth by_key extended uneven requeue keeps_shadow node_level
-    ask_arrivals ask_passes ask_early ask_nodes pause_at phase
-    free extra settled head tail seen waiting upcoming running sleeping again asked
-    planned plan_left joining node_event early changed
-    steps past tighten rebuild
-    dedicated widest active fresh calm held dealt vacated marked cursor asked_size asked_group
-    recording keeping events told logging logged
-    ranking calls judged abstained moved observing observed
-"""
-STATE = record_type(
-    *((name, "f8") for name in _TIMES.split()), *((name, "i8") for name in _COUNTS.split())
+STATE_FIELDS = (
+    # The clock, and when something is due.
+    ("now", "f8", "The present time."),
+    ("shadow", "f8", "When the head of the queue can start by the requested ends; inf: never."),
+    ("next_reserved", "f8", "Conservative: the earliest reservation of a queued job; inf: none."),
+    ("last_cycle", "f8", "Negotiator: time of the last negotiation cycle."),
+    ("next_cycle", "f8", "Negotiator: time of the next one; inf: none is due."),
+    ("interval", "f8", "Negotiator: seconds between cycles."),
+    ("cycle_delay", "f8", "Negotiator: seconds after a cycle before a submission causes another."),
+    ("half_life", "f8", "Negotiator: seconds in which a real priority halves."),
+    ("least_priority", "f8", "Negotiator: best real priority, that of a new user."),
+    (
+        "worklife",
+        "f8",
+        "Negotiator: seconds for which a claim takes further jobs; below 0: no end.",
+    ),
+    ("asked_memory", "f8", "Negotiator: memory of the last request that searched the slots, MB."),
+    ("asked_wall", "f8", "Negotiator: requested time of that request."),
+    # Settings.
+    ("loop", "i8", "The scheduler: FCFS, EASY, CONSERVATIVE, SERIAL or NEGOTIATOR."),
+    ("depth", "i8", "Queued jobs that backfilling looks at; 0: all."),
+    ("by_key", "i8", "Whether the queue is in order of `more.key`, not of arrival."),
+    ("extended", "i8", "Whether `more` has a row per job."),
+    ("uneven", "i8", "Whether nodes differ in speed."),
+    ("requeue", "i8", "Whether a job whose node died is queued again, not lost."),
+    ("keeps_shadow", "i8", "Whether the running list is kept, which `shadow` is found by."),
+    ("node_level", "i8", "Whether passes must look at each node: node sets, or nodes not up."),
+    ("ask_arrivals", "i8", "Whether to stop for jobs that arrived."),
+    ("ask_passes", "i8", "Whether to stop before a pass."),
+    ("ask_early", "i8", "Whether to stop when a job ended early while a plan exists."),
+    ("ask_nodes", "i8", "Whether to stop when a node changed its state."),
+    ("pause_at", "i8", "Value of `upcoming` at which to pause."),
+    ("phase", "i8", "Where the event loop goes on: NEXT, ASK, ACT or PASS."),
+    # The queue, the running jobs and the plan.
+    ("free", "i8", "Free nodes that are up."),
+    ("extra", "i8", "Free nodes that the head of the queue leaves over at `shadow`."),
+    (
+        "settled",
+        "i8",
+        "Whether nothing came free since the last pass: before `seen` none can start.",
+    ),
+    ("head", "i8", "First place of the queue in use."),
+    ("tail", "i8", "First place behind the queue."),
+    ("seen", "i8", "First place of the queue that no pass has looked at."),
+    ("waiting", "i8", "Jobs in the queue."),
+    ("upcoming", "i8", "Row of the next job to arrive; jobs that have arrived."),
+    ("running", "i8", "Running jobs: length of `ends` and `running`."),
+    ("sleeping", "i8", "Length of `sleepers`."),
+    ("again", "i8", "Length of `again`."),
+    ("asked", "i8", "Length of `asked`."),
+    ("planned", "i8", "First entry of the plan whose job still waits."),
+    ("plan_left", "i8", "Entries of the plan that are still to come."),
+    ("joining", "i8", "Entries of the plan that are to give a node to a running job."),
+    ("node_event", "i8", "Next entry of `node_events`."),
+    ("early", "i8", "Whether a job ended before its requested end at this instant."),
+    ("changed", "i8", "Whether a node changed its state at this instant."),
+    # The profile (conservative).
+    ("steps", "i8", "Length of `profile`."),
+    ("past", "i8", "Its step in which the present lies."),
+    ("tighten", "i8", "Whether the next pass compresses the reservations: a job ended early."),
+    ("rebuild", "i8", "Whether the next pass makes the profile anew: nodes or plan changed."),
+    # The negotiator.
+    ("dedicated", "i8", "Submitter to whom parallel jobs belong."),
+    ("widest", "i8", "CPUs of the largest slot; wider jobs are parallel ones."),
+    ("active", "i8", "Submitters with a job in the queue."),
+    ("fresh", "i8", "Whether a job was submitted since the last cycle."),
+    ("calm", "i8", "Whether another cycle would match nothing, as nothing changed."),
+    ("held", "i8", "Claimed CPUs that are kept idle for a parallel job."),
+    ("dealt", "i8", "CPUs given to parallel jobs in this cycle."),
+    ("vacated", "i8", "CPUs whose jobs stopped, noted in `claims`."),
+    ("marked", "i8", "Node set that is marked in the nodes."),
+    ("cursor", "i8", "Where the last search of the slots ended."),
+    ("asked_size", "i8", "CPUs that this search asked for; above all: it says nothing any more."),
+    ("asked_group", "i8", "Node set that it asked for."),
+    # Records of what happened.
+    ("recording", "i8", "Whether events are written down."),
+    ("keeping", "i8", "Whether they are kept for Python after the observing hook was told."),
+    ("events", "i8", "Length of `events`."),
+    ("told", "i8", "How many of them the observing hook was told."),
+    ("logging", "i8", "Whether the nodes of each start are written down."),
+    ("logged", "i8", "Length of `log_nodes`."),
+    # Compiled hooks: whether there are any, and how often they were called.
+    ("ranking", "i8", "Whether a compiled hook gives priorities."),
+    ("calls", "i8", "Calls of it."),
+    ("judged", "i8", "Rows handed over in these."),
+    ("abstained", "i8", "Rows on which it had no opinion."),
+    ("moved", "i8", "Rows that passed one that stood ahead of them."),
+    ("observing", "i8", "Whether a compiled hook observes."),
+    ("observed", "i8", "Calls of it."),
 )
-"""The scalars of the whole system."""
+STATE = record_type(*((name, kind) for name, kind, _ in STATE_FIELDS))
+"""The scalars of the whole system, by `STATE_FIELDS`: name, type and meaning of each."""
 
 _BARE_STATE = np.dtype((np.void, STATE))
 
 
-class Pool(NamedTuple):
-    """The state of a pool of exclusive nodes; the arrays are changed in place."""
+class MachineState(NamedTuple):
+    """The state of the exclusive machine; the arrays are changed in place."""
 
     state: NDArray[Any]
     """STATE[1]."""
@@ -268,12 +342,12 @@ def take_lowest(
 
 
 @part
-def take_picks(pool: Pool, row: int, count: int) -> int:
-    """Give the nodes `pool.picks[:count]` to a job, in that order, and return the first."""
-    nodes, picks = pool.nodes, pool.picks
+def take_picks(machine: MachineState, row: int, count: int) -> int:
+    """Give the nodes `machine.picks[:count]` to a job, in that order, and return the first."""
+    nodes, picks = machine.nodes, machine.picks
     for i in range(count):
         node = picks[i]
-        set_busy(pool.words, pool.top, node)
+        set_busy(machine.words, machine.top, node)
         nodes[node].row = row
         nodes[node].next = picks[i + 1] if i + 1 < count else -1
     return int(picks[0])
@@ -294,10 +368,10 @@ def place_of(running: NDArray[Any], count: int, time: float, row: int) -> int:
 
 
 @part
-def record(pool: Pool, kind: int, row: int, size: int, node: int) -> None:
+def record(machine: MachineState, kind: int, row: int, size: int, node: int) -> None:
     """Write down one event at the present time."""
-    state = pool.state[0]
-    event = pool.events[state.events]
+    state = machine.state[0]
+    event = machine.events[state.events]
     event.time = state.now
     event.kind = kind
     event.row = row
@@ -317,21 +391,21 @@ def slowest(nodes: NDArray[Any], first: int) -> float:
 
 
 @part
-def start_job(pool: Pool, row: int, first: int) -> None:
+def start_job(machine: MachineState, row: int, first: int) -> None:
     """Start a job on the linked nodes from `first` on, which it has been given."""
-    state, job = pool.state[0], pool.jobs[row]
+    state, job = machine.state[0], machine.jobs[row]
     run = job.run
     if state.uneven:
-        run = run / slowest(pool.nodes, first)
+        run = run / slowest(machine.nodes, first)
     job.start = state.now
     job.end = state.now + min(run, job.wall)
     job.first = first
     job.status = RUNNING
     state.free -= job.width
-    push(pool.ends, state.running, job.end, row)
+    push(machine.ends, state.running, job.end, row)
     if state.keeps_shadow:
         until = state.now + job.wall
-        running = pool.running
+        running = machine.running
         at = state.running
         while at > 0 and (
             running[at - 1].time > until
@@ -344,48 +418,48 @@ def start_job(pool: Pool, row: int, first: int) -> None:
         running[at].width = job.width
     state.running += 1
     if state.loop == NEGOTIATOR:
-        take_over(pool, row, first)
+        take_over(machine, row, first)
     if state.logging:
-        pool.log_at[row] = state.logged
+        machine.log_at[row] = state.logged
         node = first
         while node >= 0:
-            pool.log_nodes[state.logged] = node
+            machine.log_nodes[state.logged] = node
             state.logged += 1
-            node = pool.nodes[node].next
+            node = machine.nodes[node].next
     if state.recording:
-        record(pool, STARTED, row, job.width, -1)
+        record(machine, STARTED, row, job.width, -1)
 
 
 @part
-def release(pool: Pool, row: int) -> None:
+def release(machine: MachineState, row: int) -> None:
     """Free the nodes of a job that stops and forget it in the running list (not in the heap)."""
-    state, job = pool.state[0], pool.jobs[row]
-    nodes = pool.nodes
+    state, job = machine.state[0], machine.jobs[row]
+    nodes = machine.nodes
     if state.loop == NEGOTIATOR:
-        vacate(pool, row)
+        vacate(machine, row)
     node = lowest = job.first
     while node >= 0:
         lowest = min(lowest, node)
         nodes[node].row = -1
         if nodes[node].state == UP:
-            set_free(pool.words, pool.top, node)
+            set_free(machine.words, machine.top, node)
             state.free += 1
         node = nodes[node].next
     job.first = lowest
     if state.keeps_shadow:
-        running = pool.running
+        running = machine.running
         at = place_of(running, state.running, job.start + job.wall, row)
         for i in range(at, state.running - 1):
             running[i] = running[i + 1]
     state.running -= 1
     state.settled = 0
     if state.recording:
-        record(pool, STOPPED, row, job.width, -1)
+        record(machine, STOPPED, row, job.width, -1)
 
 
-def scalars(pool: Pool) -> Any:
+def scalars(machine: MachineState) -> Any:
     """Return the state as Python code outside kernels reads and writes it, `scalars["now"]`.
 
     Attributes of records are convenient where they are compiled and slow where they are not.
     """
-    return pool.state.view(_BARE_STATE)[0]
+    return machine.state.view(_BARE_STATE)[0]

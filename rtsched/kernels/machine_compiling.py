@@ -1,8 +1,8 @@
-"""Compile the parts of a pool's event loop: without reference counting, inlined into the loop.
+"""Compile the parts of a machine's event loop: without reference counting, inlined into the loop.
 
-A pool is a tuple of two dozen arrays. Handing it from function to function would count references
-and copy the tuple at each call, several times the cost of the work itself. The loop allocates
-nothing, so neither is needed.
+A machine's state is a tuple of two dozen arrays. Handing it from function to function would count
+references and copy the tuple at each call, several times the cost of the work itself. The loop
+allocates nothing, so neither is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def part(kernel: F) -> F:
     return _compiled(kernel, forceinline=True, **_INSIDE)
 
 
-def spliced(kernel: F) -> F:
+def inlined(kernel: F) -> F:
     """Return `kernel` as a part whose source is put where it is called, once; or as it is."""
     return _compiled(kernel, inline="always", **_INSIDE)
 

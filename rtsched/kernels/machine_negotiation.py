@@ -1,4 +1,4 @@
-"""HTCondor's own loop over a pool: negotiation cycles, claims that are used again, wide jobs.
+"""HTCondor's own loop over a machine: negotiation cycles, claims that are used again, wide jobs.
 
 At every instant, vacated CPUs first go to the next job of their submitter that fits, without
 negotiation, as long as the claim may take jobs; what nobody takes over is unclaimed. When a cycle
@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.pool_claims import NEVER, age, claim, give_up
-from rtsched.kernels.pool_compiling import entry, outline, part, spliced
-from rtsched.kernels.pool_loop import DEAL, advance
-from rtsched.kernels.pool_matching import (
+from rtsched.kernels.machine_claims import NEVER, age, claim, give_up
+from rtsched.kernels.machine_compiling import entry, inlined, outline, part
+from rtsched.kernels.machine_matching import (
     EVERYBODY,
     NOBODY,
     hand_on,
@@ -34,129 +33,130 @@ from rtsched.kernels.pool_matching import (
     pick,
     usable,
 )
-from rtsched.kernels.pool_nodes import group_of, usable_count
+from rtsched.kernels.machine_nodes import group_of, usable_count
+from rtsched.kernels.machine_scheduler import DEAL, advance
 
 if TYPE_CHECKING:
-    from rtsched.kernels.pool import Pool
+    from rtsched.kernels.machine import MachineState
 
 SLACK = 1e-9
 """CPUs by which rounding may make a slice too small."""
 
 
 @part
-def possible(pool: Pool, row: int) -> bool:
+def possible(machine: MachineState, row: int) -> bool:
     """Return whether a job could start if nothing else ran."""
-    enough = pool.jobs[row].width <= usable_count(pool, group_of(pool, row))
-    return bool(enough and not pool.requests[row].hopeless)
+    enough = machine.jobs[row].width <= usable_count(machine, group_of(machine, row))
+    return bool(enough and not machine.requests[row].hopeless)
 
 
 @part
-def first_wide(pool: Pool) -> int:
+def first_wide(machine: MachineState) -> int:
     """Return the first wide job that may ever start, -1 if none waits."""
-    row = int(pool.submitters[pool.state[0].dedicated].first)
-    while row >= 0 and not possible(pool, row):
-        row = int(pool.requests[row].after)
+    row = int(machine.submitters[machine.state[0].dedicated].first)
+    while row >= 0 and not possible(machine, row):
+        row = int(machine.requests[row].after)
     return row
 
 
 @outline
-def keep_held(pool: Pool, row: int) -> int:
+def keep_held(machine: MachineState, row: int) -> int:
     """Give up held CPUs that a wide job (-1: none) cannot use; pick the others, and count them."""
-    state, count = pool.state[0], 0
+    state, count = machine.state[0], 0
     if state.held == 0:
         return 0
     group, end = EVERYBODY, np.inf
     if row >= 0:
-        group, end = group_of(pool, row), state.now + pool.jobs[row].wall
-        mark(pool, group)
-    for at in range(len(pool.offers)):
-        offer = pool.offers[at]
+        group, end = group_of(machine, row), state.now + machine.jobs[row].wall
+        mark(machine, group)
+    for at in range(len(machine.offers)):
+        offer = machine.offers[at]
         for node in range(offer.first, offer.first + offer.count):
-            if not pool.claims[node].held:
+            if not machine.claims[node].held:
                 continue
-            fits = row >= 0 and pool.requests[row].memory <= pool.claims[node].memory
-            if fits and usable(pool, node, group, end):
-                pool.picks[count] = node
+            fits = row >= 0 and machine.requests[row].memory <= machine.claims[node].memory
+            if fits and usable(machine, node, group, end):
+                machine.picks[count] = node
                 count += 1
             else:
-                give_up(pool, node)
+                give_up(machine, node)
     return count
 
 
 @part
-def start_held(pool: Pool) -> None:
+def start_held(machine: MachineState) -> None:
     """Start wide jobs, first come first served, that the held CPUs suffice for."""
-    state = pool.state[0]
+    state = machine.state[0]
     while state.held > 0:
-        row = first_wide(pool)
-        size = pool.jobs[row].width if row >= 0 else NEVER
+        row = first_wide(machine)
+        size = machine.jobs[row].width if row >= 0 else NEVER
         if row >= 0 and state.held < size:
             return
-        if keep_held(pool, row) < size:
+        if keep_held(machine, row) < size:
             return
-        launch(pool, row)
+        launch(machine, row)
 
 
 @outline
-def serve_wide(pool: Pool, limit: float) -> float:
+def serve_wide(machine: MachineState, limit: float) -> float:
     """Claim CPUs for wide jobs, up to the dedicated scheduler's slice; return how many.
 
     As many as the first one lacks; once it has them, it starts, and the next one is the first.
     """
-    state, claims = pool.state[0], pool.claims
-    who = pool.submitters[state.dedicated]
+    state, claims = machine.state[0], machine.claims
+    who = machine.submitters[state.dedicated]
     taken = 0.0
-    row = first_wide(pool)
+    row = first_wide(machine)
     while row >= 0:
-        size = int(pool.jobs[row].width)
-        keep_held(pool, row)
+        size = int(machine.jobs[row].width)
+        keep_held(machine, row)
         while state.held < size:
-            if not pick(pool, row, 1):
+            if not pick(machine, row, 1):
                 who.done = 1
                 return taken
             if taken > 0.0 and taken + 1.0 > limit + SLACK:
                 return taken
-            node = pool.picks[0]
-            claim(pool, node, row)
+            node = machine.picks[0]
+            claim(machine, node, row)
             claims[node].held = 1
             state.held += 1
             state.dealt += 1
             taken += 1.0
-        keep_held(pool, row)
-        launch(pool, row)
-        row = first_wide(pool)
+        keep_held(machine, row)
+        launch(machine, row)
+        row = first_wide(machine)
     who.done = 1
     return taken
 
 
 @outline
-def serve(pool: Pool, who: int, limit: float) -> float:
+def serve(machine: MachineState, who: int, limit: float) -> float:
     """Start a submitter's jobs in order, up to its slice, passing over those that do not fit.
 
     Returns the CPUs they take. The first job may be larger than the slice. A submitter whose jobs
     have all been looked at is done; one that comes to the end of its slice is not.
     """
-    state, taken = pool.state[0], 0.0
-    row = int(pool.submitters[who].first)
+    state, taken = machine.state[0], 0.0
+    row = int(machine.submitters[who].first)
     while row >= 0:
         if state.free <= state.held:
             return taken
-        after = int(pool.requests[row].after)
-        size = int(pool.jobs[row].width)
-        if pick(pool, row, size):
+        after = int(machine.requests[row].after)
+        size = int(machine.jobs[row].width)
+        if pick(machine, row, size):
             if taken > 0.0 and taken + size > limit + SLACK:
                 return taken
-            launch(pool, row)
+            launch(machine, row)
             taken += size
         row = after
-    pool.submitters[who].done = 1
+    machine.submitters[who].done = 1
     return taken
 
 
-@spliced
-def rank_submitters(pool: Pool) -> None:
+@inlined
+def rank_submitters(machine: MachineState) -> None:
     """Order the submitters whose jobs wait by effective priority, best first; ties by row."""
-    state, submitters = pool.state[0], pool.submitters
+    state, submitters = machine.state[0], machine.submitters
     count = 0
     for k in range(state.active):
         who = submitters[k].rank
@@ -164,11 +164,11 @@ def rank_submitters(pool: Pool) -> None:
         if submitter.first < 0:
             submitter.listed = 0
             continue
-        age(pool, who)
+        age(machine, who)
         submitter.effective = submitter.priority * submitter.factor
         submitter.done = 0
         at = count
-        while at > 0 and comes_after(pool, submitters[at - 1].rank, who):
+        while at > 0 and comes_after(machine, submitters[at - 1].rank, who):
             submitters[at].rank = submitters[at - 1].rank
             at -= 1
         submitters[at].rank = who
@@ -177,20 +177,20 @@ def rank_submitters(pool: Pool) -> None:
 
 
 @part
-def comes_after(pool: Pool, a: int, b: int) -> bool:
+def comes_after(machine: MachineState, a: int, b: int) -> bool:
     """Return whether submitter `a` is served after `b`."""
-    mine, other = pool.submitters[a].effective, pool.submitters[b].effective
+    mine, other = machine.submitters[a].effective, machine.submitters[b].effective
     return bool(mine > other or (mine == other and a > b))
 
 
-@spliced
-def slice_pie(pool: Pool, total: int) -> float:
+@inlined
+def slice_pie(machine: MachineState, total: int) -> float:
     """Set the slices of the submitters that are not done, and return their sum.
 
     Everybody's slice of all `total` CPUs goes with 1 / effective priority, less what is claimed.
     Of the dedicated scheduler's claims, which others pay for, only those of this cycle count.
     """
-    state, submitters = pool.state[0], pool.submitters
+    state, submitters = machine.state[0], machine.submitters
     worst, parts, pie = 0.0, 0.0, 0.0
     for k in range(state.active):
         if not submitters[submitters[k].rank].done:
@@ -208,22 +208,22 @@ def slice_pie(pool: Pool, total: int) -> float:
     return pie
 
 
-@spliced
-def deal(pool: Pool) -> None:
+@inlined
+def deal(machine: MachineState) -> None:
     """Make one negotiation cycle: spin the pie until no more job fits or nothing is unclaimed.
 
     In each spin the submitters, best priority first, are served up to their slices. From the second
     spin on one whose slice is less than a CPU is passed over.
     """
-    state, submitters = pool.state[0], pool.submitters
+    state, submitters = machine.state[0], machine.submitters
     state.asked_size = NEVER
     state.dealt = 0
-    keep_held(pool, first_wide(pool))
-    rank_submitters(pool)
-    total = usable_count(pool, EVERYBODY)
+    keep_held(machine, first_wide(machine))
+    rank_submitters(machine)
+    total = usable_count(machine, EVERYBODY)
     least, left, went_on = 0.0, int(state.active), True
     while left > 0 and went_on and state.free > state.held:
-        pie = slice_pie(pool, total)
+        pie = slice_pie(machine, total)
         went_on = False
         for k in range(state.active):
             who = submitters[k].rank
@@ -233,7 +233,7 @@ def deal(pool: Pool) -> None:
             if state.free <= state.held:
                 break
             wide = who == state.dedicated
-            taken = serve_wide(pool, limit) if wide else serve(pool, who, limit)
+            taken = serve_wide(machine, limit) if wide else serve(machine, who, limit)
             pie -= taken
             left -= submitters[who].done
             went_on = went_on or taken > 0.0 or submitters[who].done
@@ -244,13 +244,13 @@ def deal(pool: Pool) -> None:
 
 
 @part
-def plan_cycle(pool: Pool) -> None:
+def plan_cycle(machine: MachineState) -> None:
     """Work out when the next cycle is due; those that would change nothing are left out.
 
     Cycles follow one another at the interval. A submission asks for one at once, though not before
     the delay since the last one has passed.
     """
-    state = pool.state[0]
+    state = machine.state[0]
     state.next_cycle = np.inf
     needless = state.waiting == 0 or state.calm or state.free == 0
     if needless and not state.fresh:
@@ -267,26 +267,26 @@ def plan_cycle(pool: Pool) -> None:
 
 
 @entry
-def negotiation_pass(pool: Pool) -> None:
+def negotiation_pass(machine: MachineState) -> None:
     """Start what HTCondor would start now."""
-    state = pool.state[0]
+    state = machine.state[0]
     state.marked = NOBODY
     if state.rebuild:
         state.rebuild = 0
         state.calm = 0
-    hand_on(pool)
-    start_held(pool)
-    plan_cycle(pool)
+    hand_on(machine)
+    start_held(machine)
+    plan_cycle(machine)
     if state.next_cycle <= state.now:
-        deal(pool)
-        plan_cycle(pool)
+        deal(machine)
+        plan_cycle(machine)
 
 
 @entry
-def negotiate(pool: Pool) -> int:
+def negotiate(machine: MachineState) -> int:
     """Run as `advance` does, with HTCondor's pass at each instant; return the questions as bits."""
     while True:
-        stop = advance(pool)
+        stop = advance(machine)
         if stop != DEAL:
             return int(stop)
-        negotiation_pass(pool)
+        negotiation_pass(machine)

@@ -1,10 +1,10 @@
-"""Binary heaps of (time, row) in records of a pool: who is due next, ties by row."""
+"""Binary heaps of (time, row) in records of a machine: who is due next, ties by row."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rtsched.kernels.pool_compiling import part
+from rtsched.kernels.machine_compiling import part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

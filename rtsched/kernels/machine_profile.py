@@ -16,17 +16,17 @@ from __future__ import annotations
 import numpy as np
 
 from rtsched.kernels.backfill import launch
-from rtsched.kernels.pool import GONE, UP, Pool
-from rtsched.kernels.pool_compiling import outline, part, spliced
-from rtsched.kernels.pool_nodes import choose, group_of
-from rtsched.kernels.pool_queue import close_up
-from rtsched.kernels.pool_windows import launch_on_picks
+from rtsched.kernels.machine import GONE, UP, MachineState
+from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_nodes import choose, group_of
+from rtsched.kernels.machine_queue import close_up
+from rtsched.kernels.machine_windows import launch_on_picks
 
 
 @part
-def step_at(pool: Pool, time: float) -> int:
+def step_at(machine: MachineState, time: float) -> int:
     """Return the step of the profile in which a time lies (the present one for earlier times)."""
-    state, profile = pool.state[0], pool.profile
+    state, profile = machine.state[0], machine.profile
     low, high = state.past, state.steps
     while high - low > 1:
         middle = (low + high) >> 1
@@ -38,10 +38,10 @@ def step_at(pool: Pool, time: float) -> int:
 
 
 @part
-def cut(pool: Pool, time: float) -> int:
+def cut(machine: MachineState, time: float) -> int:
     """Return the step that begins at a time, made if there is none."""
-    state, profile = pool.state[0], pool.profile
-    at = step_at(pool, time)
+    state, profile = machine.state[0], machine.profile
+    at = step_at(machine, time)
     if profile[at].time >= time:
         return at
     at += 1
@@ -54,9 +54,9 @@ def cut(pool: Pool, time: float) -> int:
 
 
 @part
-def drop_if_flat(pool: Pool, at: int) -> None:
+def drop_if_flat(machine: MachineState, at: int) -> None:
     """Drop a step that is as high as the one before it."""
-    state, profile = pool.state[0], pool.profile
+    state, profile = machine.state[0], machine.profile
     if state.past < at < state.steps and profile[at].width == profile[at - 1].width:
         for i in range(at, state.steps - 1):
             profile[i] = profile[i + 1]
@@ -64,21 +64,23 @@ def drop_if_flat(pool: Pool, at: int) -> None:
 
 
 @outline
-def occupy(pool: Pool, start: float, end: float, size: int) -> None:
+def occupy(machine: MachineState, start: float, end: float, size: int) -> None:
     """Take `width` nodes (negative: give them back) from `start` to `end`."""
     if start >= end:
         return
-    first = cut(pool, start)
-    last = cut(pool, end) if end < np.inf else pool.state[0].steps
+    first = cut(machine, start)
+    last = cut(machine, end) if end < np.inf else machine.state[0].steps
     for i in range(first, last):
-        pool.profile[i].width -= size
+        machine.profile[i].width -= size
     if end < np.inf:
-        drop_if_flat(pool, last)
-    drop_if_flat(pool, first)
+        drop_if_flat(machine, last)
+    drop_if_flat(machine, first)
 
 
 @outline
-def earliest(pool: Pool, size: int, wall: float, start: float, own: float, before: float) -> float:
+def earliest(
+    machine: MachineState, size: int, wall: float, start: float, own: float, before: float
+) -> float:
     """Return when `width` nodes are first free for `wall` seconds, from `start` on.
 
     Parameters
@@ -89,8 +91,8 @@ def earliest(pool: Pool, size: int, wall: float, start: float, own: float, befor
     before : float
         The search ends here: inf is returned if the job cannot start earlier.
     """
-    state, profile = pool.state[0], pool.profile
-    at = step_at(pool, start)
+    state, profile = machine.state[0], machine.profile
+    at = step_at(machine, start)
     time = start
     while time < before:
         if at == state.steps or profile[at].time >= time + wall:
@@ -111,59 +113,59 @@ def earliest(pool: Pool, size: int, wall: float, start: float, own: float, befor
 
 
 @part
-def place(pool: Pool, at: int, start: float) -> None:
+def place(machine: MachineState, at: int, start: float) -> None:
     """Give the job at one place of the queue its earliest reservation from `start` on."""
-    slot = pool.queue[at]
-    slot.reserved = earliest(pool, slot.width, slot.wall, start, np.inf, np.inf)
+    slot = machine.queue[at]
+    slot.reserved = earliest(machine, slot.width, slot.wall, start, np.inf, np.inf)
     if slot.reserved < np.inf:
-        occupy(pool, slot.reserved, slot.reserved + slot.wall, slot.width)
+        occupy(machine, slot.reserved, slot.reserved + slot.wall, slot.width)
 
 
 @part
-def unplace(pool: Pool, at: int) -> None:
+def unplace(machine: MachineState, at: int) -> None:
     """Take the reservation of the job at one place of the queue out of the profile."""
-    slot = pool.queue[at]
+    slot = machine.queue[at]
     if slot.reserved < np.inf:
-        occupy(pool, slot.reserved, slot.reserved + slot.wall, -slot.width)
+        occupy(machine, slot.reserved, slot.reserved + slot.wall, -slot.width)
         slot.reserved = np.inf
 
 
-@spliced
-def move_up(pool: Pool, at: int) -> None:
+@inlined
+def move_up(machine: MachineState, at: int) -> None:
     """Put the reservation at one place of the queue to its earliest time, not later than it is."""
-    state, slot = pool.state[0], pool.queue[at]
+    state, slot = machine.state[0], machine.queue[at]
     now, was = state.now, slot.reserved
-    if was <= now or earliest(pool, slot.width, slot.wall, now, was, was) == np.inf:
+    if was <= now or earliest(machine, slot.width, slot.wall, now, was, was) == np.inf:
         return
-    unplace(pool, at)
-    slot.reserved = min(was, earliest(pool, slot.width, slot.wall, now, np.inf, was))
-    occupy(pool, slot.reserved, slot.reserved + slot.wall, slot.width)
+    unplace(machine, at)
+    slot.reserved = min(was, earliest(machine, slot.width, slot.wall, now, np.inf, was))
+    occupy(machine, slot.reserved, slot.reserved + slot.wall, slot.width)
 
 
 @outline
-def rebuild(pool: Pool) -> None:
+def rebuild(machine: MachineState) -> None:
     """Make the profile anew: what runs, what the plan owns, then the queue in its order."""
-    state, nodes = pool.state[0], pool.nodes
+    state, nodes = machine.state[0], machine.nodes
     state.past = 0
     state.steps = 1
-    pool.profile[0].time = state.now
-    pool.profile[0].width = 0
+    machine.profile[0].time = state.now
+    machine.profile[0].width = 0
     for node in range(len(nodes)):
-        pool.profile[0].width += nodes[node].state == UP
+        machine.profile[0].width += nodes[node].state == UP
     for i in range(state.running):
-        entry, size = pool.running[i], 0
-        node = pool.jobs[entry.row].first
+        entry, size = machine.running[i], 0
+        node = machine.jobs[entry.row].first
         while node >= 0:
             size += nodes[node].state == UP
             node = nodes[node].next
-        occupy(pool, state.now, entry.time, size)
-    for i in range(state.planned, len(pool.plan)):
-        planned = pool.plan[i]
+        occupy(machine, state.now, entry.time, size)
+    for i in range(state.planned, len(machine.plan)):
+        planned = machine.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)
-            occupy(pool, begin, begin + planned.wall, planned.width)
+            occupy(machine, begin, begin + planned.wall, planned.width)
     for at in range(state.head, state.tail):
-        pool.queue[at].reserved = np.inf
+        machine.queue[at].reserved = np.inf
     state.next_reserved = np.inf
     state.rebuild = 0
     state.tighten = 0
@@ -171,10 +173,10 @@ def rebuild(pool: Pool) -> None:
 
 
 @part
-def forget_past(pool: Pool) -> None:
+def forget_past(machine: MachineState) -> None:
     """Let the profile begin at the step in which the present lies."""
-    state, profile = pool.state[0], pool.profile
-    state.past = step_at(pool, state.now)
+    state, profile = machine.state[0], machine.profile
+    state.past = step_at(machine, state.now)
     if state.past > state.steps - state.past + 64:
         for i in range(state.past, state.steps):
             profile[i - state.past] = profile[i]
@@ -182,10 +184,10 @@ def forget_past(pool: Pool) -> None:
         state.past = 0
 
 
-@spliced
-def reserve_all(pool: Pool) -> None:
+@inlined
+def reserve_all(machine: MachineState) -> None:
     """Compress the reservations if a job ended early, and give one to each job without."""
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     looked = 0
     first = state.seen if state.settled and not state.tighten and state.depth == 0 else state.head
     for at in range(first, state.tail):
@@ -195,23 +197,23 @@ def reserve_all(pool: Pool) -> None:
             break
         looked += 1
         if queue[at].reserved == np.inf:
-            place(pool, at, state.now)
+            place(machine, at, state.now)
         elif state.tighten:
-            move_up(pool, at)
+            move_up(machine, at)
         state.next_reserved = min(state.next_reserved, queue[at].reserved)
     state.seen = state.tail
     state.settled = 1
     state.tighten = 0
 
 
-@spliced
-def start_reserved(pool: Pool) -> None:
+@inlined
+def start_reserved(machine: MachineState) -> None:
     """Start the jobs whose reserved time has come, and find the next such time.
 
     On nodes that differ a job may find too few that it can use: it then gets another reservation,
     after the next change of the profile.
     """
-    state, queue = pool.state[0], pool.queue
+    state, queue = machine.state[0], machine.queue
     if state.next_reserved > state.now:
         return
     state.next_reserved = np.inf
@@ -220,42 +222,42 @@ def start_reserved(pool: Pool) -> None:
             continue
         if queue[at].reserved <= state.now:
             if state.node_level or state.plan_left > 0:
-                group = group_of(pool, queue[at].row)
-                if choose(pool, queue[at].width, queue[at].wall, group):
-                    launch_on_picks(pool, at)
+                group = group_of(machine, queue[at].row)
+                if choose(machine, queue[at].width, queue[at].wall, group):
+                    launch_on_picks(machine, at)
                     continue
-                unplace(pool, at)
-                step = step_at(pool, state.now) + 1
+                unplace(machine, at)
+                step = step_at(machine, state.now) + 1
                 if step < state.steps:
-                    place(pool, at, pool.profile[step].time)
+                    place(machine, at, machine.profile[step].time)
             else:
-                launch(pool, at)
+                launch(machine, at)
                 continue
         state.next_reserved = min(state.next_reserved, queue[at].reserved)
 
 
 @outline
-def conservative_pass(pool: Pool) -> None:
+def conservative_pass(machine: MachineState) -> None:
     """Start what conservative backfilling lets start now."""
-    state = pool.state[0]
+    state = machine.state[0]
     if state.rebuild or state.steps == 0:
-        rebuild(pool)
-    forget_past(pool)
+        rebuild(machine)
+    forget_past(machine)
     if state.node_level or state.plan_left > 0:
-        for node in range(len(pool.nodes)):
-            pool.nodes[node].limit = pool.nodes[node].window
+        for node in range(len(machine.nodes)):
+            machine.nodes[node].limit = machine.nodes[node].window
     if state.waiting > 0:
         if state.tail - state.head > 2 * state.waiting + 64:
-            close_up(pool)
-        reserve_all(pool)
-        start_reserved(pool)
+            close_up(machine)
+        reserve_all(machine)
+        start_reserved(machine)
 
 
 @part
-def give_back(pool: Pool, until: float, size: int) -> None:
+def give_back(machine: MachineState, until: float, size: int) -> None:
     """Take the rest of an early ended job's requested time out of the profile."""
-    state = pool.state[0]
+    state = machine.state[0]
     if state.steps > 0 and not state.rebuild:
-        forget_past(pool)
-        occupy(pool, state.now, until, -size)
+        forget_past(machine)
+        occupy(machine, state.now, until, -size)
         state.tighten = 1
