@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.dlt import TOLERANCE, at_most, chain_time, fastest_of, fractions, split_ratio
+from rtsched.kernels.dlt import TOLERANCE, chain_time, fastest_of, fractions, split_ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ def unequal_fractions(
     Returns
     -------
     alpha : float64[n]
-        May be <= 0: such a node should be dropped (see `worthwhile_nodes`).
+        May be <= 0: such a node should be dropped.
     end : float
         Seconds after the first transmission began.
 
@@ -59,44 +59,6 @@ def unequal_fractions(
     first = (1.0 - v.sum()) / u.sum()
     end = setup_link[0] + setup_node[0] + first * sigma * (cms[0] + cps[0])
     return u * first + v, end
-
-
-def worthwhile_nodes(
-    sigma: float, cms: Floats, cps: Floats, setup_link: Floats, setup_node: Floats
-) -> NDArray[np.intp]:
-    """Return the indices of the nodes that get a positive fraction, in sending order.
-
-    Nodes with a fraction <= 0 are dropped, the last such first, until none is left.
-    """
-    kept = np.arange(len(cms))
-    while len(kept) > 1:
-        alpha, _ = unequal_fractions(
-            sigma, cms[kept], cps[kept], setup_link[kept], setup_node[kept]
-        )
-        useless = np.flatnonzero(alpha <= 0.0)
-        if not len(useless):
-            break
-        kept = np.delete(kept, useless[-1])
-    return kept
-
-
-def least_prefix(
-    slack: float,
-    sigma: float,
-    cms: Floats,
-    cps: Floats,
-    setup_link: Floats,
-    setup_node: Floats,
-) -> int:
-    """Return n_min of unequal nodes: the shortest prefix that ends within `slack`, or 0.
-
-    Only prefixes whose fractions are all positive count.
-    """
-    for n in range(1, len(cms) + 1):
-        alpha, end = unequal_fractions(sigma, cms[:n], cps[:n], setup_link[:n], setup_node[:n])
-        if (alpha > 0.0).all() and at_most(end, slack):
-            return n
-    return 0
 
 
 @compiled
@@ -127,7 +89,20 @@ def _fill_until(
 def common_end(
     release: Floats, sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
 ) -> tuple[float, Floats, Floats]:
-    """Return the common end, fractions and send starts when every node of `release` is used."""
+    """Return the common end, fractions and send starts when every node of `release` is used.
+
+    Parameters
+    ----------
+    release : float64[n]
+        When each node becomes free, ascending, seconds.
+
+    Notes
+    -----
+    Early nodes start early (inserted idle times). Node j is sent its chunk from
+    s_j = max(r_j, s_{j-1} + ST + alpha_{j-1} sigma cms) on, and
+    alpha_j = (C - s_j - ST - SC)/(sigma (cms + cps)). The sum of the fractions rises with the
+    end C, so C is bisected.
+    """
     n = len(release)
     alpha = np.empty(n)
     send = np.empty(n)
@@ -144,48 +119,6 @@ def common_end(
             high = end
     total = _fill_until(high, release, sigma, cms, cps, setup_link, setup_node, alpha, send)
     return high, alpha / total, send
-
-
-class Staggered(NamedTuple):
-    """A load on nodes that become free at different times."""
-
-    end: float
-    """Common end, seconds, on the clock of the release times."""
-    alpha: Floats
-    """float64[n], fractions of the first n nodes, each > 0."""
-    send: Floats
-    """float64[n], when each node's transmission starts."""
-
-
-def staggered(
-    release: Floats,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> Staggered:
-    """Return the earliest common end when early nodes start early (inserted idle times).
-
-    Parameters
-    ----------
-    release : float64[N]
-        When each node becomes free, ascending, seconds.
-
-    Notes
-    -----
-    Node j is sent its chunk from s_j = max(r_j, s_{j-1} + ST + alpha_{j-1} sigma cms) on, and
-    alpha_j = (C - s_j - ST - SC)/(sigma (cms + cps)). The sum of the fractions rises with the
-    end C, so C is bisected for each prefix of the nodes, and the least valid one is kept.
-    """
-    best = Staggered(math.inf, np.empty(0), np.empty(0))
-    for n in range(1, len(release) + 1):
-        if release[n - 1] >= best.end:
-            break
-        end, alpha, send = common_end(release[:n], sigma, cms, cps, setup_link, setup_node)
-        if end < best.end and (alpha > 0.0).all():
-            best = Staggered(end, alpha, send)
-    return best
 
 
 @compiled
@@ -223,7 +156,7 @@ def earliest_end(
 ) -> tuple[float, int]:
     """Return the earliest common end on nodes free from `release` on, and how many are used.
 
-    As `staggered`, by one bisection in which each trial uses as many nodes as get something.
+    By one bisection in which each trial uses as many nodes as get something.
     """
     work = sigma * (cms + cps)
     low, high = release[0], release[0] + work + setup_link + setup_node

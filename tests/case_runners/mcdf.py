@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import dlt_reference
 import numpy as np
 
 from rtsched.kernels import dlt, dlt_variants
@@ -170,7 +171,7 @@ def agree_with_hook(sigma: float, nodes: Nodes, alphas: NDArray[np.float64], end
 def run_avail(case: Case) -> Case:
     """Earliest common end on nodes that become free at different times."""
     release = np.array(case["release_times"], np.float64)
-    found = dlt_variants.staggered(release, case["sigma_units"], **_load(case))
+    found = dlt_reference.staggered(release, case["sigma_units"], **_load(case))
     task = task_table(1, kind=Kind.DIVISIBLE, sigma=case["sigma_units"], **_load(case))
     rules = Rules(ORDERS["arrival"], NODE_RULES["fastest"], 1.0)
     planner = Varied(rules, staggered=True).on(Nodes.build(len(release)), np.ones(len(release)))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from admission_reference import plan_reference
 from admission_states import (
     State,
     Stream,
@@ -35,7 +36,6 @@ from rtsched_plugins.kernels.admission import (
     MOLDABLE,
     RIGID,
     Plan,
-    plan_reference,
     task_table,
 )
 from rtsched_plugins.kernels.admission_fast import admit, plan
@@ -313,7 +313,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from admission_states import random_state
 from rtsched.kernels.compiling import COMPILING
-from rtsched_plugins.kernels.admission import plan_reference
+from admission_reference import plan_reference
 from rtsched_plugins.kernels.admission_fast import plan
 assert not COMPILING
 for seed in range(60):

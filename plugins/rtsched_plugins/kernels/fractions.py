@@ -65,7 +65,7 @@ def staggered_fractions(
 ) -> NDArray[np.float64]:
     """Return as `plan_fractions` does, where nodes start a load one after the other.
 
-    `node_start` is float64[indptr[-1]], ascending within a task; see `dlt_variants.staggered`.
+    `node_start` is float64[indptr[-1]], ascending within a task; see `dlt_variants.common_end`.
     """
     shares = np.empty(indptr[-1])
     for i in range(len(indptr) - 1):
