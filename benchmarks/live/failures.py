@@ -13,17 +13,17 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import measure
-from playing import FAVOURED, Setup
 from promises import figures, play_side, site
 from stream import Extent
 from testbed import TestbedError
+from workload_driver import FAVOURED, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playing import Live
     from promises import Side
+    from workload_driver import Live
 
 PLANNER = "mcdf"
 INSURED = "settings = {{ spare_nodes = 1, recovery = {recovery:g} }}"

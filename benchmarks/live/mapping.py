@@ -9,14 +9,14 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import measure
-import playing
-from playing import USERS, Setup
+import workload_driver
 from stream import Work
+from workload_driver import USERS, Setup
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playing import Live
+    from workload_driver import Live
 
 SEED = 5
 COUNT = {"slurm": {False: 60, True: 20}, "condor": {False: 40, True: 20}}
@@ -26,7 +26,7 @@ SED = f"""
 [[plugin]]
 name = "sed"
 settings = {{ migrate = false }}
-{playing.DAEMON}
+{workload_driver.DAEMON}
 """
 SLOW = {"slurm": 3.0, "condor": 2.0}
 """How many times as long a slow node takes."""
@@ -81,7 +81,9 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
 
 def _side(system: type[Live], setup: Setup, count: int, keep: Path | None) -> dict[str, Any]:
     with system.up(setup) as live:
-        book = playing.play(live, works(count, SLOW[system.name], GAP[system.name]), offers=False)
+        book = workload_driver.play(
+            live, works(count, SLOW[system.name], GAP[system.name]), offers=False
+        )
         limit = time.time() + 600
         while time.time() < limit and live.busy():
             time.sleep(1)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from playing import Book
     from testbed import Box
+    from workload_driver import Book
 
 NODES = 30
 DATABASE = "/var/lib/rtsched/rtsched.db"

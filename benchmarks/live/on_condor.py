@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import playing
+import workload_driver
 from measure import CANCELLED, DATABASE, MET, OWN_LIMIT, Row
-from playing import FAVOURED, Live, Said, Setup
 from stream import HOUR, Extent, recurring
 from testbed import Pool, PoolOptions
+from workload_driver import FAVOURED, Live, Said, Setup
 
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of
 
@@ -301,7 +301,7 @@ class Condor(Live):
         directory.mkdir(parents=True, exist_ok=True)
         logs = [f"/var/log/condor/{name}Log" for name in ("Sched", "Negotiator", "Match", "Start")]
         logs += ["/var/log/testbed/rtsched.log", DATABASE, f"{DATABASE}-wal", "/run/rtsched/slots"]
-        for name, text in playing.texts(self, logs):
+        for name, text in workload_driver.texts(self, logs):
             (directory / name).write_bytes(text)
         done = self.box.run(["condor_q", "-allusers", "-long"], check=False, timeout=120)
         (directory / "queue.txt").write_text(done.stdout)

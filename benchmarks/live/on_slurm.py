@@ -8,11 +8,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import playing
+import workload_driver
 from measure import DATABASE, Row
-from playing import FAVOURED, Live, Said, Setup
 from stream import Extent, recurring
 from testbed import Cluster, SlurmOptions
+from workload_driver import FAVOURED, Live, Said, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -197,7 +197,7 @@ class Slurm(Live):
         """Keep the daemons' logs and what the controller still knows."""
         directory.mkdir(parents=True, exist_ok=True)
         logs = ("/var/log/slurm/slurmctld.log", "/var/log/testbed/rtsched.log")
-        for name, text in playing.texts(self, (*logs, DATABASE, f"{DATABASE}-wal")):
+        for name, text in workload_driver.texts(self, (*logs, DATABASE, f"{DATABASE}-wal")):
             (directory / name).write_bytes(text)
         for words in (["show", "job"], ["show", "res"], ["show", "node", "-o"]):
             done = self.box.run(["scontrol", *words], check=False)

@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import measure
-import playing
 import replayed
-from playing import FAVOURED, USERS, Setup
+import workload_driver
 from stream import deadline_stream, flood, recurring
+from workload_driver import FAVOURED, USERS, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from playing import Book, Live
     from stream import Extent
+    from workload_driver import Book, Live
 
 SEED = 7
 
@@ -59,7 +59,7 @@ def site(planner: str, settings: str = "") -> str:
     name = "mcdf" if planner == "edf" else planner
     given = settings or SETTINGS.get(planner, "")
     lines = [f'planner = "{name}"', "[[plugin]]", f'name = "{name}"', given]
-    return "\n".join([*lines, playing.DAEMON])
+    return "\n".join([*lines, workload_driver.DAEMON])
 
 
 def play_side(
@@ -88,11 +88,11 @@ def _played(
     if planner == "spare":
         live.recur(extent, begun)
     best_effort = flood(SEED + 1, extent, USERS, live.slow, wide=live.wide)
-    flooding = playing.submit_all(live, best_effort, begun)
+    flooding = workload_driver.submit_all(live, best_effort, begun)
     time.sleep(3)
     with ThreadPoolExecutor(1) as pool:
         going = pool.submit(meanwhile, live, time.time()) if meanwhile is not None else None
-        book = playing.play(live, works, offers=live.setup.steered)
+        book = workload_driver.play(live, works, offers=live.setup.steered)
     if going is not None:
         going.result()
     ended = book.begun + max(work.at + work.deadline for work in works)

@@ -26,7 +26,7 @@ from rtsched.replay.results import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from playing import Said
+    from workload_driver import Said
 
 
 def admitted(

@@ -35,7 +35,7 @@ from on_slurm import Slurm  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from playing import Live
+    from workload_driver import Live
 
 SYSTEMS: Mapping[str, type[Live]] = {"slurm": Slurm, "condor": Condor}
 PLAYED: Mapping[str, Any] = {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import measure
 import numpy as np
-import playing
-from playing import USERS, Setup
+import workload_driver
 from stream import Work
+from workload_driver import USERS, Setup
 
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster as Machine
@@ -26,7 +26,7 @@ from rtsched.replay.results import Results, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playing import Live
+    from workload_driver import Live
 
 SHARES = {"alice": 1.0, "bob": 2.0, "carol": 3.0}
 SEED = 11
@@ -36,7 +36,7 @@ STE = f"""
 [[plugin]]
 name = "ste"
 settings = {{ scale = 60.0 }}
-{playing.DAEMON}
+{workload_driver.DAEMON}
 """
 """Jobs last half a minute, so an error of one node's minute counts as one of a day's does else."""
 
@@ -92,7 +92,7 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
 def _side(system: type[Live], setup: Setup, seconds: float, keep: Path | None) -> dict[str, Any]:
     with system.up(setup) as live:
         begun = time.time()
-        playing.submit_all(live, works(seconds, live.slow, wide=live.wide), begun)
+        workload_driver.submit_all(live, works(seconds, live.slow, wide=live.wide), begun)
         time.sleep(max(0.0, begun + seconds - time.time()))
         ended = time.time()
         waiting = live.waiting()

@@ -61,8 +61,8 @@ def _course(hook: str, value: Any, n: int) -> tuple[int, int]:
         if value.per_account or n < 2:
             return 0, 0
         total = value.total()
-        least_ahead = np.minimum.accumulate(total[:-1])
-        return int(np.count_nonzero(total[1:] > least_ahead)), 0
+        min_ahead = np.minimum.accumulate(total[:-1])
+        return int(np.count_nonzero(total[1:] > min_ahead)), 0
     if hook == "partition":
         steers = (value.size > 0) | (value.node_set >= 0)
         changed = int(np.count_nonzero(steers))

@@ -211,10 +211,10 @@ def _known(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _grown(array: NDArray[T], least: int) -> NDArray[T]:
+def _grown(array: NDArray[T], min_length: int) -> NDArray[T]:
     """Return an array of at least this length: the same one, or a copy with room to grow."""
-    if len(array) >= least:
+    if len(array) >= min_length:
         return array
-    grown = np.zeros(max(least, 2 * len(array)), array.dtype)
+    grown = np.zeros(max(min_length, 2 * len(array)), array.dtype)
     grown[: len(array)] = array
     return grown

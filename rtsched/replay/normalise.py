@@ -102,7 +102,9 @@ def sizes(jobs: Jobs, outcomes: Outcomes) -> NDArray[np.int32]:
     return np.where(jobs.size > 0, jobs.size, outcomes.size)
 
 
-def _flaws(jobs: Jobs, outcomes: Outcomes, most: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _flaws(
+    jobs: Jobs, outcomes: Outcomes, max_size: int
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield each reason for which a job cannot be replayed, and the jobs it holds for."""
     run, start = run_times(outcomes), outcomes.start
     yield "its submit time is missing or negative", ~((jobs.submit >= 0) & (jobs.submit < np.inf))
@@ -117,23 +119,23 @@ def _flaws(jobs: Jobs, outcomes: Outcomes, most: int) -> Iterator[tuple[str, NDA
     yield "its run time is infinite", np.isinf(run)
     size = sizes(jobs, outcomes)
     yield "it asks for no processors", size <= 0
-    yield "it asks for more processors than the machine has", size > most
+    yield "it asks for more processors than the machine has", size > max_size
 
 
-def replayable(log: Log, most: int, skipped: Skipped) -> Rows:
+def replayable(log: Log, max_size: int, skipped: Skipped) -> Rows:
     """Return the rows of jobs that can be replayed; the others are counted in `skipped`.
 
     Parameters
     ----------
     log : Log
         As read.
-    most : int
+    max_size : int
         Units that the machine has.
     skipped : Skipped
         Grows.
     """
     jobs, keep = log.jobs, None
-    for reason, fails in _flaws(jobs, log.outcomes, most):
+    for reason, fails in _flaws(jobs, log.outcomes, max_size):
         if not fails.any():
             continue
         if keep is None:

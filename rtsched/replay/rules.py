@@ -261,14 +261,14 @@ def relative_deadlines(
     if rule.name == "slowdown":
         return np.asarray(wall * rule.factor)
     kind = jobs.kind[rows]
-    least, most = wall.copy(), wall * rule.factor
+    shortest, longest = wall.copy(), wall * rule.factor
     molded = np.flatnonzero(kind == Kind.MOLDABLE)
     if len(molded):
         size = jobs.size[rows][molded]
         sizes = [jobs.column(name)[rows][molded] for name in ("size_max", "size_min")]
         high, low = (np.where(given > 0, given, size) for given in sizes)
         work = wall[molded] * size
-        least[molded], most[molded] = work / high, work / low
+        shortest[molded], longest[molded] = work / high, work / low
     cut = np.flatnonzero(kind == Kind.DIVISIBLE)
     if len(cut):
         loads = ("sigma", "cms", "cps", "setup_link", "setup_node")
@@ -278,6 +278,6 @@ def relative_deadlines(
         high = np.where(bounds[1] > 0, np.minimum(bounds[1], machine), machine).astype(np.int64)
         from rtsched.kernels.execution_range import execution_ranges  # loads numba
 
-        least[cut], most[cut] = execution_ranges(low, np.maximum(high, low), *columns)
+        shortest[cut], longest[cut] = execution_ranges(low, np.maximum(high, low), *columns)
     share = draw(jobs.id[rows], seed, DEADLINE_DRAW)
-    return np.asarray(least + share * (most - least))
+    return np.asarray(shortest + share * (longest - shortest))

@@ -152,9 +152,9 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
             sigma[rows] = random.normal(self.mean_size, self.mean_size, len(rows))
         loads = (sigma, *(np.full(n, value) for value in (cms, cps, self.setup, self.setup)))
         ones = np.ones(n, np.int64)
-        least, most = execution_ranges(ones, ones * self.nodes, *loads)
+        shortest, longest = execution_ranges(ones, ones * self.nodes, *loads)
         burst = np.repeat(np.arange(n), random.integers(1, 11, n))[:n]
-        gap = least.mean() / self.load * (5.5 if self.mode == "normalised" else 1.0)
+        gap = shortest.mean() / self.load * (5.5 if self.mode == "normalised" else 1.0)
         submit = np.cumsum(random.exponential(gap, n))[burst]
         columns: dict[str, Any] = dict(
             zip(("sigma", "cms", "cps", "setup_link", "setup_node"), loads, strict=True)
@@ -163,7 +163,7 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
             n,
             id=np.arange(1, n + 1),
             submit=submit,
-            wall_time=most,
+            wall_time=longest,
             kind=Kind.DIVISIBLE,
             size=1,
             size_min=1,
@@ -172,7 +172,7 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
         )
         due = relative_deadlines(jobs, DeadlineRule("uniform"), self.nodes, self.seed, slice(None))
         jobs = jobs.replace(deadline=submit + due)
-        return self._made(jobs, most)
+        return self._made(jobs, longest)
 
     def header(self) -> dict[str, str]:
         """Return header lines with the rules that give sizes and deadlines back."""

@@ -231,16 +231,16 @@ def find(jobs: Jobs, name: str) -> list[int]:
     return []
 
 
-def close_matches(jobs: Jobs, name: str, most: int = 3) -> list[str]:
+def close_matches(jobs: Jobs, name: str, max_count: int = 3) -> list[str]:
     """Return names of jobs that look like `name`, best first: those that `find` would find."""
     shown = list(dict.fromkeys(jobs.labels()))
     alike = [each for each in shown if each.startswith(name) or each.partition("_")[0] == name]
     if (number := _number(name)) is not None:
         numbered = [(abs(n - number), each) for each in shown if (n := _number(each)) is not None]
-        alike += [each for _, each in nsmallest(most, numbered, key=itemgetter(0))]
+        alike += [each for _, each in nsmallest(max_count, numbered, key=itemgetter(0))]
     elif not alike and len(shown) <= _MOST_COMPARED:
-        alike = difflib.get_close_matches(name, shown, most)
-    return list(dict.fromkeys(alike))[:most]
+        alike = difflib.get_close_matches(name, shown, max_count)
+    return list(dict.fromkeys(alike))[:max_count]
 
 
 def _number(name: str) -> int | None:

@@ -273,12 +273,12 @@ def _machine(log: Log, known: Cluster | None, said: list[str]) -> Cluster:
     outcomes = log.outcomes if rows is None else log.outcomes.take(rows)
     size = sizes(log.jobs, log.outcomes)
     size = size if rows is None else size[rows]
-    most = peak_use(outcomes, np.where(outcomes.size > 0, outcomes.size, size))
+    in_use = peak_use(outcomes, np.where(outcomes.size > 0, outcomes.size, size))
     said.append(
-        f"The log does not describe the machine: {most} processors, the most that its jobs held "
+        f"The log does not describe the machine: {in_use} processors, the most that its jobs held "
         "at once, are taken."
     )
-    return Cluster.uniform(most)
+    return Cluster.uniform(in_use)
 
 
 def _why(skipped: Skipped) -> str:

@@ -186,10 +186,12 @@ class ExclusiveNodes:
         """Return the present instant, seconds since the epoch."""
         return self.origin + float(self._state["now"])
 
-    def advance(self, most: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `most` more arrivals."""
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
         state = self._state
-        state["pause_at"] = len(self.jobs) + 1 if most is None else state["upcoming"] + most
+        state["pause_at"] = (
+            len(self.jobs) + 1 if max_arrivals is None else state["upcoming"] + max_arrivals
+        )
         while (asks := self._loop(self._machine, *self._hooks)) in (kernel.FULL, DEAL):
             if asks == DEAL:
                 negotiation_pass(self._machine)

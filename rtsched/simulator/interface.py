@@ -308,8 +308,8 @@ class System(Protocol):
     def cluster(self) -> Cluster:
         """The machine, with the nodes' present states."""
 
-    def advance(self, most: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `most` more arrivals."""
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now."""

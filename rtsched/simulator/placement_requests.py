@@ -48,10 +48,10 @@ class PlacementRequests:
 
     def can_be_met(self, chosen: bool) -> NDArray[np.bool_]:
         """Return bool[n]: who could start on idle nodes; `chosen`: sizes are chosen later."""
-        least, jobs = self._size, self._jobs
+        min_size, jobs = self._size, self._jobs
         if chosen:
-            least = np.where(~self._rigid & (jobs.size_min > 0), jobs.size_min, least)
-        return np.asarray(least <= np.array([len(nodes) for nodes in self._sets])[self._group])
+            min_size = np.where(~self._rigid & (jobs.size_min > 0), jobs.size_min, min_size)
+        return np.asarray(min_size <= np.array([len(nodes) for nodes in self._sets])[self._group])
 
     def place(self, rows: NDArray[np.int64], placement: Placement) -> None:
         """Note an answer about waiting jobs, in place of the last one."""

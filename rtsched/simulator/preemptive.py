@@ -158,10 +158,10 @@ class PreemptiveNodes:
         """Return the first slot boundary at or after a time."""
         return math.ceil((self.origin + time) / self.settings.slot - 1e-6)
 
-    def advance(self, most: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `most` more arrivals."""
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
         arrivals = self._arrivals
-        pause = len(self.jobs) + 1 if most is None else arrivals.arrived + most
+        pause = len(self.jobs) + 1 if max_arrivals is None else arrivals.arrived + max_arrivals
         arrivals.answered(self._now)
         while True:
             self._to_background()

@@ -151,10 +151,10 @@ class RecurringNodes(ExclusiveNodes):
         rows = self._rows.find(plan.entries.job)
         return plan.take(np.flatnonzero(rows < self._count))
 
-    def advance(self, most: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `most` more arrivals."""
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
         while True:
-            point = super().advance(most)
+            point = super().advance(max_arrivals)
             ticks = point.arrivals == self._count
             if not ticks.any():
                 break

@@ -156,10 +156,10 @@ class SlicedServers:
             slices=4 * count + 1024 if record else 0,
         )
 
-    def advance(self, most: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `most` more arrivals."""
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
         submit, judging = self.jobs.submit, self._admission_queue.next_time
-        pause = len(submit) if most is None else self._arrived + most
+        pause = len(submit) if max_arrivals is None else self._arrived + max_arrivals
         time = min(judging, float(submit[pause]) if pause < len(submit) else np.inf)
         self._asked = self._admission_queue.take() if time == judging < np.inf else self._asked[:0]
         self._run(time)

@@ -138,10 +138,10 @@ class TimeSharedNodes:
         """Return the present instant, seconds since the epoch."""
         return self.origin + self._now
 
-    def advance(self, most: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `most` more arrivals."""
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
         arrivals = self._arrivals
-        pause = len(self.jobs) + 1 if most is None else arrivals.arrived + most
+        pause = len(self.jobs) + 1 if max_arrivals is None else arrivals.arrived + max_arrivals
         self._note_head(arrivals.head, arrivals.answered)
         if self._open:
             self._serve()

@@ -97,3 +97,10 @@ def test_no_field_hides_behind_an_attribute_of_records(name: str) -> None:
 def test_a_job_takes_few_bytes() -> None:
     """A million jobs must fit beside their log."""
     assert machine.JOB.itemsize <= 60
+
+
+def test_every_scalar_says_what_it_is() -> None:
+    """No name stands twice, and each has a sentence."""
+    names = [name for name, _, _ in machine.STATE_FIELDS]
+    assert len(set(names)) == len(names) == len(machine.STATE.names)
+    assert all(meaning.endswith(".") for _, _, meaning in machine.STATE_FIELDS)
