@@ -45,7 +45,8 @@ class DeadlineAdmission:
     offer_tests : int
         Admission tests that one counter-offer may cost; 0: no counter-offer.
     capabilities : Capabilities
-        With `replay_only`: why no live system can follow its plans; empty: it can.
+        With `replay_only`, why no live system can follow its plans (empty: one can), and
+        `spare_nodes`.
     insurance : Insurance
         How many lost nodes promises survive.
     """
@@ -72,7 +73,7 @@ class DeadlineAdmission:
     ) -> None:
         self.planner = planner
         self.offer_tests = offer_tests
-        self.capabilities = Capabilities(replay_only=replay_only)
+        self.capabilities = Capabilities(replay_only=replay_only, spare_nodes=insurance.max_nodes)
         self.insurance = insurance
         self._prepared_plan: PreparedPlan | None = None
 
@@ -82,13 +83,13 @@ class DeadlineAdmission:
         Jobs that are promised something already are to be planned anew: they are kept with as much
         insurance as can be had.
         """
-        most = self.insurance.most
+        max_nodes = self.insurance.max_nodes
         if not len(jobs):
-            return self._restored(snapshot) if most else self._improve(snapshot)
-        if not most or not np.isin(jobs.id, snapshot.promises.job).all():
+            return self._restored(snapshot) if max_nodes else self._improve(snapshot)
+        if not max_nodes or not np.isin(jobs.id, snapshot.promises.job).all():
             return self._judged(jobs, snapshot, self.insurance)
         found = None
-        for nodes in range(most, -1, -1):
+        for nodes in range(max_nodes, -1, -1):
             found = self._judged(jobs, snapshot, self.insurance.at_most(nodes))
             if found is None or (found.code == Verdict.ADMIT).all():
                 break
@@ -164,7 +165,7 @@ class DeadlineAdmission:
             anew = anew.with_column("deadline", promises.deadline[place])
         if not len(snapshot.plan) and not len(anew):
             return None
-        for nodes in range(self.insurance.most, -1, -1):
+        for nodes in range(self.insurance.max_nodes, -1, -1):
             session = self._session(snapshot, anew, self.insurance.at_most(nodes))
             better = session.improve(leave_out=False)
             if better is not None and all(session.admit(k) is None for k in range(len(anew))):

@@ -59,14 +59,14 @@ class Insurance(NamedTuple):
     recovery: float = 0.0
 
     @property
-    def most(self) -> int:
+    def max_nodes(self) -> int:
         """The largest number of any partition."""
         return max(self.everywhere, *self.partitions.values(), 0)
 
     def at_most(self, nodes: int) -> Insurance:
         """Return the insurance against the loss of so many nodes, or fewer where it is fewer."""
-        least = {name: min(nodes, many) for name, many in self.partitions.items()}
-        return Insurance(min(nodes, self.everywhere), least, self.recovery)
+        fewer = {name: min(nodes, many) for name, many in self.partitions.items()}
+        return Insurance(min(nodes, self.everywhere), fewer, self.recovery)
 
     def of(self, names: Iterable[str]) -> int:
         """Return how many nodes a set of nodes may lose that is a partition by these names."""

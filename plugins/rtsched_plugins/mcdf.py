@@ -180,11 +180,6 @@ class Mcdf(DeadlineAdmission):
         only = AT_ONCE if config.staggered else IN_ROUNDS if config.rounds > 1 else ""
         super().__init__(planner, config.offer_tests, only, _insurance(config))
 
-    @property
-    def spare_nodes(self) -> int:
-        """Return how many lost nodes promises survive, in the partition where it is most."""
-        return self.insurance.most
-
     @hookimpl
     def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
         """Admit what a plan keeps beside all promises; see `DeadlineAdmission.judge`."""

@@ -217,7 +217,7 @@ class PreparedPlan:
             insurance.of(name for name, at in self._index.items() if at == index)
             for index in range(len(self.masks))
         ]
-        if insurance.most:
+        if insurance.max_nodes:
             self._free = held_longer(snapshot, self._free, self._spare_of_nodes(), self.origin)
         self._pools: dict[int, _Pool] = {}
 
@@ -289,7 +289,7 @@ class PreparedPlan:
     def _held(self, rows: NDArray[np.int64]) -> Schedule:
         """Return entries of the plan, as long as their nodes are kept for them."""
         part = self._plan.take(rows)
-        if not self.insurance.most:
+        if not self.insurance.max_nodes:
             return part
         losses = np.array(self.spare)[self.pool_of_planned[rows]]
         end = part.entries.end + losses * (part.entries.end - part.entries.start)

@@ -23,29 +23,29 @@ class Requests:
     ----------
     order : int64[n]
         Rows by (submit, id).
-    least, most : int32[n]
+    min_size, max_size : int32[n]
         Fewest and most nodes; `size` for rigid jobs and where nothing else is said.
     group : int64[n]
         Jobs of one group may use the same nodes.
     nodes : tuple of bool[m]
         The nodes of each group: those of its partition, or the one that its jobs are pinned to.
     fits : bool[n]
-        Whether the job's group has `least` nodes.
+        Whether the job's group has `min_size` nodes.
     """
 
     def __init__(self, jobs: Jobs, cluster: Cluster) -> None:
         self.order = np.lexsort((jobs.id, jobs.submit))
         bends = jobs.kind != Kind.RIGID
-        self.least = np.where(bends & (jobs.size_min > 0), jobs.size_min, jobs.size)
-        self.most = np.where(bends & (jobs.size_max > 0), jobs.size_max, jobs.size)
-        self.most = np.maximum(self.most, self.least)
+        self.min_size = np.where(bends & (jobs.size_min > 0), jobs.size_min, jobs.size)
+        self.max_size = np.where(bends & (jobs.size_max > 0), jobs.size_max, jobs.size)
+        self.max_size = np.maximum(self.max_size, self.min_size)
         keys, self.group = _groups(jobs)
         names = (*jobs.names("partition"), None)
         self.nodes = tuple(
             _members(cluster, names[partition], pinned) for partition, pinned in keys
         )
         counts = np.array([mask.sum() for mask in self.nodes], np.int64)
-        self.fits = self.least <= counts[self.group]
+        self.fits = self.min_size <= counts[self.group]
 
     def allowed(self, row: int) -> Mask:
         """Return bool[m]: the nodes that a job may use."""

@@ -31,7 +31,7 @@ def placed(mapping: Mapping, requests: Requests, moves: Schedule | None) -> Plac
     sets: list[Nodes] = []
     for row in requests.order[requests.fits[requests.order]].tolist():
         nodes = mapping.place(
-            int(requests.least[row]), int(requests.most[row]), requests.allowed(row)
+            int(requests.min_size[row]), int(requests.max_size[row]), requests.allowed(row)
         )
         node_set[row] = len(sets)
         sets.append(NOWHERE if nodes is None else nodes)
@@ -61,15 +61,15 @@ def preferred(
     size = np.zeros(n, np.int32)
     sets = tuple(_ranked(mapping, allowed) for allowed in requests.nodes)
     widest = np.array([len(nodes) for nodes in sets], np.int64)[requests.group]
-    fits = requests.least <= widest
+    fits = requests.min_size <= widest
     bends = fits & (jobs.kind != Kind.RIGID)
-    size[bends] = requests.least[bends]
+    size[bends] = requests.min_size[bends]
     left = int(mapping.usable().sum())
     for row in requests.order[bends[requests.order]].tolist():
-        if left < requests.least[row]:
+        if left < requests.min_size[row]:
             continue
-        most = min(int(requests.most[row]), int(widest[row]))
-        nodes = mapping.place(int(requests.least[row]), most, requests.allowed(row))
+        most = min(int(requests.max_size[row]), int(widest[row]))
+        nodes = mapping.place(int(requests.min_size[row]), most, requests.allowed(row))
         if nodes is not None:
             size[row] = len(nodes)
             left -= len(nodes)

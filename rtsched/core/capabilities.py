@@ -42,6 +42,8 @@ class Capabilities:
     replay_only : str
         Planner: why no live system can follow its plans, and which setting to change; empty: one
         can.
+    spare_nodes : int
+        Planner: how many lost nodes its promises survive, in the partition where it is most.
     shares_nodes : bool or None
         Whether it chooses nodes for a machine whose nodes run several jobs at a time; None: for
         either kind.
@@ -63,6 +65,7 @@ class Capabilities:
     follows_dependencies: bool = False
     suspends_every: float | None = None
     replay_only: str = ""
+    spare_nodes: int = 0
     shares_nodes: bool | None = None
     static_hooks: Callable[[Jobs, Cluster], Collection[str]] | None = None
     compiled_hooks: (
@@ -73,12 +76,15 @@ class Capabilities:
         """Refuse values of the wrong type."""
         every = self.suspends_every
         seconds = isinstance(every, Real) and not isinstance(every, bool) and every > 0
+        spare = self.spare_nodes
+        count = isinstance(spare, int) and not isinstance(spare, bool) and spare >= 0
         optional_bool = self.shares_nodes is None or isinstance(self.shares_nodes, bool)
         right = {
             "keeps_periodic": (isinstance(self.keeps_periodic, bool), "True or False"),
             "follows_dependencies": (isinstance(self.follows_dependencies, bool), "True or False"),
             "suspends_every": (every is None or seconds, "a number of seconds above 0 or None"),
             "replay_only": (isinstance(self.replay_only, str), "text"),
+            "spare_nodes": (count, "a number of nodes, 0 or more"),
             "shares_nodes": (optional_bool, "True, False or None"),
             "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
             "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),
@@ -95,6 +101,7 @@ REPLACED = {
     "follows_edges": "follows_dependencies=True",
     "suspends_every": "suspends_every=...",
     "only_replayed": 'replay_only="..."',
+    "spare_nodes": "spare_nodes=...",
     "shares_nodes": "shares_nodes=...",
     "settled_hooks": "static_hooks=...",
     "compiled_hooks": "compiled_hooks=...",

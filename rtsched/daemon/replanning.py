@@ -165,7 +165,7 @@ def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> R
         If the planner raised or answered wrongly.
     """
     name = planner.planner
-    if name is None or not getattr(planner.member(name).plugin, "spare_nodes", 0):
+    if name is None or not planner.member(name).capabilities.spare_nodes:
         return None
     if (found := _whole(site, snapshot, planner)) is not None:
         return Replanned(found)

@@ -56,6 +56,7 @@ def test_members_hold_what_is_declared() -> None:
     assert (slots.suspends_every, slots.keeps_periodic) == (60.0, True)
     assert Member("sed", Sed(Sed.Config(time_sharing=True))).capabilities.shares_nodes is True
     assert "rounds" in Member("mcdf", Mcdf(Mcdf.Config(rounds=2))).capabilities.replay_only
+    assert Member("mcdf", Mcdf(Mcdf.Config(spare_nodes=2))).capabilities.spare_nodes == 2
     assert Member("m", Multifactor(Multifactor.Config())).capabilities.compiled_hooks is not None
 
 
@@ -75,6 +76,8 @@ def test_classes_are_known_before_they_are_made() -> None:
         ("suspends_every", 0.0),
         ("suspends_every", True),
         ("replay_only", None),
+        ("spare_nodes", -1),
+        ("spare_nodes", True),
         ("shares_nodes", "no"),
         ("static_hooks", {"partition"}),
         ("compiled_hooks", {}),
