@@ -96,7 +96,7 @@ def run(workload: Workload, variant: str, cost: MigrationCost = "serial") -> Any
     chain = Chain.load(policy.plugin)
     replayed = Replay(variant, workload, chain, policy, record_nodes=False)
     replayed.run()
-    failed = [use.first_error for hook in chain.books.values() for use in hook.values()]
+    failed = [use.first_error for hook in chain.hook_metrics.values() for use in hook.values()]
     if any(failed):
         raise RuntimeError("; ".join(filter(None, failed)))
     return replayed.system

@@ -7,6 +7,7 @@ exception, so the chain walks the implementations itself and yields one `Answer`
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -19,7 +20,7 @@ from rtsched.core import hookspecs
 from rtsched.core.capabilities import capabilities_of
 from rtsched.core.checks import CHECKS, check_no_promises
 from rtsched.core.combine import first_classes, first_opinion, strictest, weighted_sum
-from rtsched.core.hook_metrics import HookUse
+from rtsched.core.hook_metrics import HookMetrics
 from rtsched.core.plugins import discover, instantiate
 from rtsched.errors import ConfigError, PluginError, ShapeError
 from rtsched.model.verdicts import Finding, Placement, Reason, Verdict, Verdicts
@@ -47,7 +48,7 @@ __all__ = [
     "HOOKS",
     "Answer",
     "Chain",
-    "HookUse",
+    "HookMetrics",
     "Judgement",
     "Member",
     "Priorities",
@@ -164,24 +165,30 @@ class Chain:
         In order; members whose mode is `off` are left out.
     planner : str or None
         The member that owns the plan; asked to admit last, on the rows that survived.
-    books : dict of hook to dict of plug-in to HookUse
+    hook_metrics : dict of hook to dict of plug-in to HookMetrics
         Counted while the chain is used.
     """
 
     members: Sequence[Member]
     planner: str | None = None
-    books: dict[str, dict[str, HookUse]] = field(default_factory=dict)
+    hook_metrics: dict[str, dict[str, HookMetrics]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.members = [member for member in self.members if member.mode != "off"]
         self._hooks = _resolve(self.members)
         for hook, implementations in self._hooks.items():
             for implementation in implementations:
-                self.books.setdefault(hook, {})[implementation.member.name] = HookUse()
+                self.hook_metrics.setdefault(hook, {})[implementation.member.name] = HookMetrics()
         if self.planner is not None and not any(
             implementation.member.name == self.planner for implementation in self._hooks["admit"]
         ):
             raise ConfigError([f"planner: {self.planner!r} is not among the admission plug-ins"])
+
+    @property
+    def books(self) -> dict[str, dict[str, HookMetrics]]:
+        """Return `hook_metrics`, by its former name."""
+        warnings.warn("`books` is called `hook_metrics`", DeprecationWarning, stacklevel=2)
+        return self.hook_metrics
 
     @classmethod
     def load(
@@ -248,9 +255,9 @@ class Chain:
                         entries[at] = replace(entry, declared_static=hook in declared)
 
     def forget(self, hook: str) -> None:
-        """Begin a hook's books anew."""
-        for name in self.books.get(hook, {}):
-            self.books[hook][name] = HookUse()
+        """Begin a hook's metrics anew."""
+        for name in self.hook_metrics.get(hook, {}):
+            self.hook_metrics[hook][name] = HookMetrics()
 
     def member(self, name: str) -> Member:
         """Return a member by name."""
@@ -351,7 +358,7 @@ class Chain:
             name = entry.member.name
             if name == leave_out or only not in {None, name} or not _in_stage(entry, stage):
                 continue
-            book = self.books[hook][name]
+            metrics = self.hook_metrics[hook][name]
             given["state"] = snapshot.states.get(name)
             value, error, begun = None, "", time.perf_counter()
             try:
@@ -365,11 +372,11 @@ class Chain:
             except (Exception, SystemExit) as cause:  # whatever it raises; the others go on
                 value, error = None, f"{type(cause).__name__}: {cause}"
             seconds = time.perf_counter() - begun
-            if error and not book.errors:
+            if error and not metrics.errors:
                 log.warning("plugin_failed", plugin=name, hook=hook, error=error)
             if error and hook == "admit" and entry.member.on_error == "defer":
                 value = _deferred(n)
-            book.enter(hook, value, n, seconds, error)
+            metrics.enter(hook, value, n, seconds, error)
             answers.append(Answer(name, entry.member.mode, value, error))
         return answers
 

@@ -1,4 +1,4 @@
-"""The chain's books: how often each plug-in was asked, and what came of it."""
+"""Hook metrics: how often each plug-in was asked, and what came of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rtsched.model.verdicts import Verdict
 
 
 @dataclass
-class HookUse:
+class HookMetrics:
     """How often one plug-in was asked one hook, and what it said.
 
     Attributes

@@ -93,7 +93,7 @@ class Policy:
     queries: Chains
 
     def chains(self) -> list[Chain]:
-        """Return all chains, for their books."""
+        """Return all chains, for their hook metrics."""
         return [*self.submits.all(), *self.cycles.all(), *self.queries.all()]
 
 

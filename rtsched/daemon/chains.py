@@ -66,7 +66,7 @@ class Chains:
         return self._variants[modes]
 
     def all(self) -> list[Chain]:
-        """Return the chain and all its variants, for their books."""
+        """Return the chain and all its variants, for their hook metrics."""
         return [self.chain, *self._variants.values()]
 
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Done
     from rtsched.core.chain import Answer, Judgement
-    from rtsched.core.hook_metrics import HookUse
+    from rtsched.core.hook_metrics import HookMetrics
     from rtsched.daemon.records import Record
     from rtsched.daemon.site import Site
     from rtsched.model.verdicts import Verdicts
 
-    Books = Mapping[str, Mapping[str, HookUse]]
+    ByHook = Mapping[str, Mapping[str, HookMetrics]]
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +123,7 @@ class Metrics:
         self._made: dict[str, Any] = {}
         self._server: Any = None
         self._seen = -math.inf
-        self._books: list[Callable[[], Iterable[Books]]] = []
+        self._hook_metrics: list[Callable[[], Iterable[ByHook]]] = []
         if MISSING:
             return
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -131,7 +131,7 @@ class Metrics:
         for name, metric in METRICS.items():
             if not name.startswith("rtsched_hook_"):
                 self._made[name] = _made(name, metric, self._registry)
-        self._registry.register(_Hooks(self._books))
+        self._registry.register(_Hooks(self._hook_metrics))
         self._made["rtsched_look_age_seconds"].set_function(self._age)
 
     def listen(self, port: int) -> None:
@@ -168,9 +168,9 @@ class Metrics:
         """Return all metrics in Prometheus' text format; empty if nothing is counted."""
         return "" if MISSING else str(generate_latest(self._registry).decode())
 
-    def watch(self, books: Callable[[], Iterable[Books]]) -> None:
-        """Show what chains count of their hooks; `books` is called when the metrics are read."""
-        self._books[:] = [books]
+    def watch(self, hook_metrics: Callable[[], Iterable[ByHook]]) -> None:
+        """Show what chains count of their hooks; `hook_metrics` is called at each reading."""
+        self._hook_metrics[:] = [hook_metrics]
 
     def answered(self, kind: str, result: str, seconds: float) -> None:
         """Count a request of the submit filter."""
@@ -268,12 +268,12 @@ def _verdicts(answer: Answer[Verdicts]) -> Iterator[tuple[str, str]]:
 
 
 class _Hooks:
-    """Reads the chains' books when the metrics are read."""
+    """Reads the chains' hook metrics when the metrics are read."""
 
     FIELDS = ("calls", "seconds", "errors")
 
-    def __init__(self, books: list[Callable[[], Iterable[Books]]]) -> None:
-        self._books = books
+    def __init__(self, hook_metrics: list[Callable[[], Iterable[ByHook]]]) -> None:
+        self._hook_metrics = hook_metrics
 
     def describe(self) -> list[CounterMetricFamily]:
         """Return the metrics without values."""
@@ -282,7 +282,7 @@ class _Hooks:
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yield the metrics."""
         sums: dict[tuple[str, str], list[float]] = {}
-        for book in [book for give in self._books for book in give()]:
+        for book in [book for give in self._hook_metrics for book in give()]:
             for hook, uses in list(book.items()):
                 for plugin, use in list(uses.items()):
                     total = sums.setdefault((plugin, hook), [0.0] * len(self.FIELDS))

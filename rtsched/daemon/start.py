@@ -172,7 +172,7 @@ def _daemon(
         dry_run=dry_run,
         promised=_promised(policy.live) if not dry_run else None,
     )
-    metrics.watch(lambda: [chain.books for chain in daemon.policy.chains()])
+    metrics.watch(lambda: [chain.hook_metrics for chain in daemon.policy.chains()])
     return daemon
 
 

@@ -208,7 +208,7 @@ class Replay:
         return reject
 
     def outcome(self, seconds: float) -> PolicyRun:
-        """Return the results, with the chain's books completed by those of compiled hooks."""
+        """Return the results, and complete the chain's hook metrics by those of compiled hooks."""
         outcomes = self.system.job_outcomes()
         if outcomes.findings:
             self.decisions.add(_of_system(outcomes), np.arange(len(self.workload.jobs)))
@@ -231,7 +231,7 @@ class Replay:
             self.name,
             results,
             self.system.node_rows(),
-            self.chain.books,
+            self.chain.hook_metrics,
             self.decisions,
             msgspec.to_builtins(self.policy),
             seconds,
@@ -246,16 +246,16 @@ class Replay:
     def _count_compiled(self) -> None:
         calls = self.system.hook_calls()
         for name in self.chain.asks("fair_share", Stage.DYNAMIC) if self.compiled else ():
-            book = self.chain.books["fair_share"][name]
-            book.calls += calls.fair_share_calls
-            book.judged += calls.fair_share_judged
-            book.changed += calls.fair_share_changed
-            book.abstained += calls.fair_share_abstained
+            metrics = self.chain.hook_metrics["fair_share"][name]
+            metrics.calls += calls.fair_share_calls
+            metrics.judged += calls.fair_share_judged
+            metrics.changed += calls.fair_share_changed
+            metrics.abstained += calls.fair_share_abstained
         for name in self.chain.asks("observe") if self.compiled else ():
-            book = self.chain.books["observe"][name]
-            book.calls += calls.observe_calls
-            book.judged += calls.observe_calls
-            book.changed += calls.observe_calls
+            metrics = self.chain.hook_metrics["observe"][name]
+            metrics.calls += calls.observe_calls
+            metrics.judged += calls.observe_calls
+            metrics.changed += calls.observe_calls
 
 
 def _of_system(outcomes: JobOutcomes) -> Judgement:

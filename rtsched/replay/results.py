@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.core.chain import HookUse
+from rtsched.core.chain import HookMetrics
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Periodic
 from rtsched.model.table import Column, Table, Text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rtsched.model.log import Outcomes, Skipped
 
 
-__all__ = ["HookUse", "PolicyRun", "Results", "Workload"]
+__all__ = ["HookMetrics", "PolicyRun", "Results", "Workload"]
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class PolicyRun:
         Per job.
     node_rows : (int64[n + 1], int32[k])
         Per job the node rows it ran on: `rows[indptr[i]:indptr[i + 1]]`; empty when not recorded.
-    hooks : mapping of hook name to mapping of plug-in name to HookUse
-        The chain's books.
+    hooks : mapping of hook name to mapping of plug-in name to HookMetrics
+        The chain's hook metrics.
     decisions : iterable of mapping
         One record per finding of a plug-in: `job` (row), `plugin`, `verdict`, `reason` (code),
         `text`, `numbers`.
@@ -130,7 +130,7 @@ class PolicyRun:
     policy: str
     results: Results
     node_rows: tuple[NDArray[np.int64], NDArray[np.int32]]
-    hooks: Mapping[str, Mapping[str, HookUse]] = field(default_factory=dict)
+    hooks: Mapping[str, Mapping[str, HookMetrics]] = field(default_factory=dict)
     decisions: Iterable[Mapping[str, object]] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: float = 0.0

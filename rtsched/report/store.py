@@ -22,7 +22,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from rtsched.core.chain import HookUse
+from rtsched.core.chain import HookMetrics
 from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.accounts import Accounts
@@ -329,8 +329,8 @@ def _write_decisions(
         file.write(b"\n")
 
 
-def _book(book: Mapping[str, Any]) -> HookUse:
-    return HookUse(
+def _book(book: Mapping[str, Any]) -> HookMetrics:
+    return HookMetrics(
         calls=book["calls"],
         judged=book["judged"],
         changed=book["changed"],

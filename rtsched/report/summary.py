@@ -14,7 +14,7 @@ from rtsched.report.assumed import named
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.core.chain import HookUse
+    from rtsched.core.chain import HookMetrics
     from rtsched.replay.results import PolicyRun, Workload
 
 NOT_MEASURES = frozenset({"hooks", "settings", "seconds", "not_carried_out"})
@@ -126,7 +126,7 @@ def _distinct(codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:
     return int(np.count_nonzero(used >= 0))
 
 
-def _book(book: HookUse, timings: bool) -> dict[str, Any]:
+def _book(book: HookMetrics, timings: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "calls": book.calls,
         "judged": book.judged,

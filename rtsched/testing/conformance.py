@@ -350,8 +350,8 @@ class _Lone(Chain):
 
     def refuse_errors(self, hook: str) -> None:
         """Fail if the plug-in raised or answered wrongly."""
-        for book in self.books[hook].values():
-            claim(not book.errors, f"{hook}: {book.first_error}")
+        for metrics in self.hook_metrics[hook].values():
+            claim(not metrics.errors, f"{hook}: {metrics.first_error}")
 
 
 def _piece(events: Events, begin: int, end: int) -> Events:

@@ -523,7 +523,7 @@ def test_partitions_and_pins_bind_jobs() -> None:
 
 
 def test_compiled_hooks_are_counted() -> None:
-    """Calls and rows of hooks called from within the loop appear in its books."""
+    """Calls and rows of hooks called from within the loop appear in its metrics."""
     jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1)])
     jobs = jobs.replace(association=np.array([0, -1], np.int32))
     system = ExclusiveNodes(

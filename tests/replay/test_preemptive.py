@@ -191,7 +191,7 @@ def test_nothing_is_late_under_edf(policy: str, seed: int) -> None:
     assert ends == dict(
         zip(jobs.id[promised].tolist(), results.end[promised].tolist(), strict=True)
     )
-    assert not run.chain.books["admit"]["spare"].errors
+    assert not run.chain.hook_metrics["admit"]["spare"].errors
 
 
 def test_work_that_cannot_be_done_in_time_is_refused() -> None:
@@ -299,7 +299,7 @@ def test_promises_are_kept_between_occurrences(policy: str, seed: int) -> None:
     promised = np.isfinite(results.promise)
     assert (results.end[promised] <= results.promise[promised]).all()
     assert promised.any()
-    assert not run.chain.books["admit"]["spare"].errors
+    assert not run.chain.hook_metrics["admit"]["spare"].errors
     assert isinstance(run.system, RecurringNodes)
     never_overlap(run.system, periodic, jobs)
 

@@ -104,7 +104,7 @@ def test_no_running_job_is_ever_slowed(
     system.advance = watched
     run.run()
     assert (system.job_outcomes().fate == 0).all()
-    assert not any(book["sed"].errors for book in run.chain.books.values() if "sed" in book)
+    assert not any(book["sed"].errors for book in run.chain.hook_metrics.values() if "sed" in book)
 
 
 def test_time_served_is_what_the_nodes_gave() -> None:

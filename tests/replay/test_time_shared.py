@@ -57,7 +57,7 @@ def driven(jobs: Any, run_time: list[float], cluster: Any, **options: Any) -> Ti
             snapshot, states = observe(system.snapshot(states), chain, system.events())
             if steered:
                 system.apply(steer(snapshot, chain).actions)
-    assert not any(use.errors for book in chain.books.values() for use in book.values())
+    assert not any(use.errors for book in chain.hook_metrics.values() for use in book.values())
     return system
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.core.chain import HookUse
+from rtsched.core.chain import HookMetrics
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.final_state import FinalState
@@ -141,8 +141,8 @@ def run(work: Workload, policy: str = "fcfs", *, rejects: float = 0.0, seed: int
         ),
         node_rows=(indptr, rows),
         hooks={
-            "admit": {"mcdf": HookUse(n, n, int(rejected.sum()), 3, 0.25)},
-            "fair_share": {"multifactor": HookUse(n, 4 * n, n, 0, 0.5, 1, "ValueError: no")},
+            "admit": {"mcdf": HookMetrics(n, n, int(rejected.sum()), 3, 0.25)},
+            "fair_share": {"multifactor": HookMetrics(n, 4 * n, n, 0, 0.5, 1, "ValueError: no")},
         }
         if rejects
         else {},

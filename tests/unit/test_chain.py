@@ -95,15 +95,15 @@ def test_answers_are_attributed_in_configured_order() -> None:
 
 
 def test_a_failing_plug_in_leaves_the_others_alone() -> None:
-    """What raises abstains by default; its name and cause are in the answer and the books."""
+    """What raises abstains by default; its name and cause are in the answer and the metrics."""
     chain = Chain([member(Broken()), member(Wide())])
     judgement = chain.admit(JOBS, HERE)
     assert judgement.verdicts.code.tolist() == [0, 3, 3]
     assert judgement.answers[0].error == "ZeroDivisionError: no idea"
     assert judgement.answers[0].value is None
-    book = chain.books["admit"]["broken"]
-    assert (book.errors, book.first_error) == (1, "ZeroDivisionError: no idea")
-    assert (book.judged, book.changed, book.abstained) == (3, 0, 3)
+    metrics = chain.hook_metrics["admit"]["broken"]
+    assert (metrics.errors, metrics.first_error) == (1, "ZeroDivisionError: no idea")
+    assert (metrics.judged, metrics.changed, metrics.abstained) == (3, 0, 3)
 
 
 def test_a_failing_plug_in_may_defer_instead() -> None:
@@ -122,9 +122,9 @@ def test_a_wrong_answer_counts_as_none(hook: str, complaint: str) -> None:
     """Shapes and ranges are checked; a bad answer is its plug-in's error and is not used."""
     chain = Chain([member(Broken())])
     getattr(chain, hook)(JOBS, HERE)
-    book = chain.books[hook]["broken"]
-    assert book.errors == 1
-    assert complaint in book.first_error
+    metrics = chain.hook_metrics[hook]["broken"]
+    assert metrics.errors == 1
+    assert complaint in metrics.first_error
 
 
 def test_books_count_rows() -> None:
@@ -132,9 +132,9 @@ def test_books_count_rows() -> None:
     chain = Chain([member(Wide())])
     chain.admit(JOBS, HERE)
     chain.admit(JOBS.take([0]), HERE)
-    book = chain.books["admit"]["wide"]
-    assert (book.calls, book.judged, book.changed, book.abstained) == (2, 4, 2, 2)
-    assert book.seconds > 0.0
+    metrics = chain.hook_metrics["admit"]["wide"]
+    assert (metrics.calls, metrics.judged, metrics.changed, metrics.abstained) == (2, 4, 2, 2)
+    assert metrics.seconds > 0.0
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_books_count_jobs_that_pass_others(terms: list[float], passes: int) -> N
 
     chain = Chain([member(Given())])
     chain.fair_share(make_jobs(size=[1] * len(terms)), HERE)
-    assert chain.books["fair_share"]["given"].changed == passes
+    assert chain.hook_metrics["fair_share"]["given"].changed == passes
 
 
 @pytest.mark.parametrize("option", ["tryfirst", "trylast", "wrapper", "hookwrapper"])
@@ -318,7 +318,7 @@ def test_everybody_observes_and_keeps_a_state_of_its_own() -> None:
     states = chain.observe(events, make_snapshot(states=before))
     assert states == {"a": Seen(5), "b": Seen(2), "clumsy": Seen(9)}
     assert before == {"a": Seen(3), "clumsy": Seen(9)}
-    assert chain.books["observe"]["clumsy"].first_error == "OSError: disk"
+    assert chain.hook_metrics["observe"]["clumsy"].first_error == "OSError: disk"
 
 
 def found(name: str, plugin: type) -> Found:
@@ -377,7 +377,7 @@ def test_plans_on_nodes_that_are_not_there_are_refused() -> None:
     chain = Chain([member(Planner())], "planner")
     verdicts = chain.admit(JOBS, make_snapshot(cluster=make_cluster(2))).verdicts
     assert verdicts.plan is None
-    assert "does not have" in chain.books["admit"]["planner"].first_error
+    assert "does not have" in chain.hook_metrics["admit"]["planner"].first_error
 
 
 @pytest.mark.parametrize("planner", [None, "other"])
@@ -390,9 +390,9 @@ def test_only_the_planner_promises(planner: str | None) -> None:
         assert judgement.verdicts.plan is None
         assert judgement.verdicts.promise.tolist() == [np.inf]
         assert judgement.verdicts.code.tolist() == [code]
-        book = chain.books["admit"]["planner"]
-        assert book.errors == 1
-        assert "not the chain's planner" in book.first_error
+        metrics = chain.hook_metrics["admit"]["planner"]
+        assert metrics.errors == 1
+        assert "not the chain's planner" in metrics.first_error
 
 
 def test_a_plan_of_jobs_that_are_not_there_is_the_planner_s_error() -> None:
@@ -406,4 +406,4 @@ def test_a_plan_of_jobs_that_are_not_there_is_the_planner_s_error() -> None:
 
     chain = Chain([member(Dreamer())], "dreamer")
     assert chain.admit(JOBS, HERE).verdicts.plan is None
-    assert "job 99, which does not wait" in chain.books["admit"]["dreamer"].first_error
+    assert "job 99, which does not wait" in chain.hook_metrics["admit"]["dreamer"].first_error

@@ -13,7 +13,7 @@ import structlog
 
 from rtsched.adapters.live import Change, Done
 from rtsched.core.chain import Answer, Judgement
-from rtsched.core.hook_metrics import HookUse
+from rtsched.core.hook_metrics import HookMetrics
 from rtsched.daemon import metrics as module
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import METRICS, Metrics
@@ -69,7 +69,7 @@ def used() -> Metrics:
     metrics.cycle_failed()
     snapshot = Snapshot(0.0, Cluster.uniform(2), queued=Jobs.build(3))
     metrics.cycle_done(0.3, Site(snapshot, {7: record("firm")}, seen=1.0))
-    metrics.watch(lambda: [{"admit": {"limits": HookUse(calls=2, seconds=0.5)}}] * 2)
+    metrics.watch(lambda: [{"admit": {"limits": HookMetrics(calls=2, seconds=0.5)}}] * 2)
     return metrics
 
 

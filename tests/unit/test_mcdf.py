@@ -301,7 +301,7 @@ def test_what_was_asked_before_shows_in_no_answer(seed: int, order: str) -> None
         for asked in (jobs, jobs, jobs.take([])):
             old, new = used.admit(asked, snapshot), chain(order=order).admit(asked, snapshot)
             assert same_answers(old.verdicts, new.verdicts)
-            assert not used.books["admit"]["mcdf"].errors
+            assert not used.hook_metrics["admit"]["mcdf"].errors
         plan = used.admit(jobs, snapshot).verdicts.plan
         if plan is not None and rng.random() < 0.8:
             queued = snapshot.queued

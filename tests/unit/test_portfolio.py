@@ -239,7 +239,7 @@ def test_senseless_loads_are_refused_and_not_counted(wrong: dict[str, float]) ->
     asked = chain()
     found = asked.admit(job, snapshot).verdicts.findings
     assert [finding.reason.code for finding in found] == ["portfolio.no-load"]
-    assert not asked.books["admit"]["portfolio"].errors
+    assert not asked.hook_metrics["admit"]["portfolio"].errors
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import report_builders as build
 
 import rtsched
-from rtsched.core.chain import HookUse
+from rtsched.core.chain import HookMetrics
 from rtsched.model.final_state import FinalState
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.results import PolicyRun, Results
@@ -64,8 +64,8 @@ def test_names_do_not_depend_on_counts_and_are_told_apart():
 def test_a_compiled_hook_is_not_timed():
     """Calls from within the compiled loop take no measured time: null, not 0."""
     work = build.workload()
-    hooks = {"observe": {"fair": HookUse(60, 60, 60), "asked": HookUse(2, 2, 0, 0, 0.5)}}
-    hooks["admit"] = {"idle": HookUse()}
+    hooks = {"observe": {"fair": HookMetrics(60, 60, 60), "asked": HookMetrics(2, 2, 0, 0, 0.5)}}
+    hooks["admit"] = {"idle": HookMetrics()}
     summary = summarise(work, [dataclasses.replace(build.run(work), hooks=hooks)], timings=True)
     books = json.loads(summary.encode())["policies"]["fcfs"]["hooks"]
     assert books["observe"]["fair"]["seconds"] is None

@@ -11,7 +11,7 @@ import pytest
 import report_builders as build
 from rich.console import Console
 
-from rtsched.core.chain import HookUse
+from rtsched.core.chain import HookMetrics
 from rtsched.report.summary import summarise
 from rtsched.report.tables import show, undone
 
@@ -89,7 +89,7 @@ def test_times_are_shown_only_where_they_were_kept():
 def test_a_hook_that_is_not_timed_shows_a_dash():
     """A compiled hook has calls and no time; that is not 0 s."""
     work = build.workload()
-    hooks = {"observe": {"fair": HookUse(60, 60, 60)}}
+    hooks = {"observe": {"fair": HookMetrics(60, 60, 60)}}
     run = dataclasses.replace(build.run(work), hooks=hooks)
     text = printed(summarise(work, [run], timings=True), 100)
     (line,) = [line for line in text.splitlines() if " observe " in line]

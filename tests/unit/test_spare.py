@@ -29,7 +29,7 @@ def ask(jobs: Jobs, snapshot: Snapshot, **settings: Any) -> Verdicts:
     """Return the plug-in's verdicts as the chain checks them."""
     chain = Chain([Member("spare", Spare(Spare.Config(**settings)))], "spare")
     verdicts = chain.admit(jobs, snapshot).verdicts
-    assert not chain.books["admit"]["spare"].first_error
+    assert not chain.hook_metrics["admit"]["spare"].first_error
     return verdicts
 
 

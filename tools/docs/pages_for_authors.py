@@ -29,7 +29,7 @@ import rtsched_plugins
 from rtsched import errors
 from rtsched.cli import EPILOG
 from rtsched.core import checks, combine, hookspecs
-from rtsched.core.chain import FAILED, HOOKS, Chain, HookUse
+from rtsched.core.chain import FAILED, HOOKS, Chain, HookMetrics
 from rtsched.daemon.reasons import REASONS
 from rtsched.model import accounts, actions, cluster, events, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers
@@ -72,8 +72,8 @@ def hook_page() -> str:
         overview.sections["Answers"],
         *parts,
         "## What is counted per hook and plug-in",
-        doc_of(HookUse).summary,
-        _attributes(doc_of(HookUse).sections["Attributes"]),
+        doc_of(HookMetrics).summary,
+        _attributes(doc_of(HookMetrics).sections["Attributes"]),
     )
 
 
