@@ -39,7 +39,7 @@ import numpy as np
 from rtsched.adapters.live import Completions, Marks, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
-from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 from rtsched.core.config import PluginTable
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.answers import Answers
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rtsched.adapters.live import Change, Done
-    from rtsched.daemon.records import Record
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
     from rtsched.model.actions import Action
 
@@ -189,12 +189,12 @@ def _submitter(path: str, seconds: float, results: Any) -> None:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(10.0)
             line.connect(path)
-            line.sendall(encode(Kind.SUBMIT, [(Tag(tag), v) for tag, v in fields.items()]))
+            line.sendall(encode(MessageKind.SUBMIT, [(Tag(tag), v) for tag, v in fields.items()]))
             kind, length = read_header(line.recv(HEADER.size, socket.MSG_WAITALL))
             payload = line.recv(length, socket.MSG_WAITALL)
         took.append(time.perf_counter() - begun)
         said = decode_fields(payload)
-        given[kind.name if kind is Kind.ERROR else str(said[Tag.VERDICT])] += 1
+        given[kind.name if kind is MessageKind.ERROR else str(said[Tag.VERDICT])] += 1
     results.put(("submit", took, dict(given)))
 
 
@@ -261,7 +261,7 @@ class Spool:
     def __init__(self, directory: Path) -> None:
         self.directory, self.count, self.lines = directory, 0, list[tuple[str, Jobs]]()
 
-    def put(self, site: Site, changed: Sequence[Record]) -> None:
+    def put(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
         """Remember the jobs of new promises."""
         self.lines += [(r.token, site.row(r.id)) for r in changed if r.standing == "provisional"]
 
@@ -307,7 +307,7 @@ async def _measured(
         daemon = Daemon(policy, store, worker, SlurmTranslator(), metrics, reread=lambda: policy)
         spool, admit = Spool(directory), daemon.admit
 
-        async def admitted(site: Site, changed: Sequence[Record]) -> None:
+        async def admitted(site: Site, changed: Sequence[PromiseRecord]) -> None:
             await admit(site, changed)
             spool.put(site, changed)
 
@@ -315,9 +315,11 @@ async def _measured(
         await daemon.cycle()
         await _promise(daemon, promises)
         spool.write()
-        submits = SocketServer(directory / "submit.sock", (Kind.SUBMIT,), Answers(daemon).answer)
+        submits = SocketServer(
+            directory / "submit.sock", (MessageKind.SUBMIT,), Answers(daemon).answer
+        )
         queries = Queries(daemon, os.getuid())
-        users = SocketServer(directory / "query.sock", (Kind.QUERY,), queries.answer)
+        users = SocketServer(directory / "query.sock", (MessageKind.QUERY,), queries.answer)
         running = asyncio.create_task(daemon.run([(submits, None), (users, None)]))
         while not (directory / "query.sock").exists():
             await asyncio.sleep(0.1)

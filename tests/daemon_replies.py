@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.wire import HEADER, Kind, frame, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
 from rtsched.daemon.reports import read_question, report_payload
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def reported(report: Report) -> bytes:
     """Return the message that carries a report."""
-    return frame(Kind.REPORT, report_payload(report))
+    return frame(MessageKind.REPORT, report_payload(report))
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def answering(path: Path, answer: Callable[[Question], bytes]) -> Iterator[list[
                     return
                 with line:
                     kind, length = read_header(line.recv(HEADER.size, socket.MSG_WAITALL))
-                    assert kind is Kind.QUERY
+                    assert kind is MessageKind.QUERY
                     asked.append(read_question(line.recv(length, socket.MSG_WAITALL)))
                     with suppress(BrokenPipeError):
                         line.sendall(answer(asked[-1]))

@@ -8,14 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    Behaviour = Callable[[socket.socket, Kind, Mapping[int, int | str]], None]
+    Behaviour = Callable[[socket.socket, MessageKind, Mapping[int, int | str]], None]
 
 
 class FilterServer:
@@ -27,7 +27,7 @@ class FilterServer:
     def __init__(self, path: Path | str, behave: Behaviour, *, owner: int | None = None) -> None:
         self.path = str(path)
         self.behave = behave
-        self.asked: list[tuple[Kind, dict[int, int | str]]] = []
+        self.asked: list[tuple[MessageKind, dict[int, int | str]]] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(self.path)
         before = os.geteuid()
@@ -83,7 +83,7 @@ def received(connection: socket.socket, length: int) -> bytes:
     return bytes(parts)
 
 
-def answering(*fields: tuple[Tag, int | str], kind: Kind = Kind.ANSWER) -> Behaviour:
+def answering(*fields: tuple[Tag, int | str], kind: MessageKind = MessageKind.ANSWER) -> Behaviour:
     """Answer each request with these fields."""
     return sending(encode(kind, fields))
 
@@ -91,7 +91,9 @@ def answering(*fields: tuple[Tag, int | str], kind: Kind = Kind.ANSWER) -> Behav
 def sending(answer: bytes, *, hang_up: bool = True) -> Behaviour:
     """Send these bytes, then hang up or keep the line."""
 
-    def behave(connection: socket.socket, kind: Kind, fields: Mapping[int, int | str]) -> None:
+    def behave(
+        connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
+    ) -> None:
         connection.sendall(answer)
         if hang_up:
             connection.shutdown(socket.SHUT_RDWR)
@@ -102,7 +104,9 @@ def sending(answer: bytes, *, hang_up: bool = True) -> Behaviour:
 def dripping(answer: bytes, pause: float) -> Behaviour:
     """Send one byte after the other, so many seconds apart."""
 
-    def behave(connection: socket.socket, kind: Kind, fields: Mapping[int, int | str]) -> None:
+    def behave(
+        connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
+    ) -> None:
         for byte in answer:
             connection.sendall(bytes([byte]))
             time.sleep(pause)
@@ -110,7 +114,7 @@ def dripping(answer: bytes, pause: float) -> Behaviour:
     return behave
 
 
-def hanging(connection: socket.socket, kind: Kind, fields: Mapping[int, int | str]) -> None:
+def hanging(connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]) -> None:
     """Keep the line and say nothing."""
 
 

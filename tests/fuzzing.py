@@ -28,7 +28,16 @@ from rtsched.adapters.condor import CondorTranslator
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.submission import edges_of
-from rtsched.adapters.wire import HEADER, MAGIC, VERSION, Kind, Tag, decode_fields, encode, frame
+from rtsched.adapters.wire import (
+    HEADER,
+    MAGIC,
+    VERSION,
+    MessageKind,
+    Tag,
+    decode_fields,
+    encode,
+    frame,
+)
 from rtsched.adapters.wire import read_header as header_of
 from rtsched.core.plugins import discover
 from rtsched.daemon.reports import read_question
@@ -273,11 +282,11 @@ AD_WORDS = tuple(
 @cache
 def protocol_seeds() -> list[bytes]:
     """Return messages of all kinds."""
-    kinds = (Kind.SUBMIT, Kind.MODIFY)
+    kinds = (MessageKind.SUBMIT, MessageKind.MODIFY)
     found = [encode(kind, fields) for kind in kinds for fields in SUBMISSIONS]
     questions = (b'{"ask":"status"}', b'{"ask":"explain","job":"1","last":9}')
-    found += [frame(Kind.QUERY, text) for text in questions]
-    return [*found, encode(Kind.SUBMIT, [(Tag.AD, AD)])]
+    found += [frame(MessageKind.QUERY, text) for text in questions]
+    return [*found, encode(MessageKind.SUBMIT, [(Tag.AD, AD)])]
 
 
 def read_message(data: bytes) -> None:
@@ -318,9 +327,9 @@ QUESTIONS = (
 # --- a socket -------------------------------------------------------------------------------------
 
 
-async def _echo(kind: Kind, payload: bytes, client: Client) -> bytes:
+async def _echo(kind: MessageKind, payload: bytes, client: Client) -> bytes:
     del kind, client
-    return frame(Kind.REPORT, payload[:100])
+    return frame(MessageKind.REPORT, payload[:100])
 
 
 @dataclass
@@ -334,14 +343,14 @@ class Socket:
     def check(self, data: bytes) -> str:
         """Send a message in pieces; then a good one must be answered."""
         if self.server is None:
-            self.server = SocketServer(self.path, (Kind.QUERY, Kind.SUBMIT), _echo)
+            self.server = SocketServer(self.path, (MessageKind.QUERY, MessageKind.SUBMIT), _echo)
             self.loop.run_until_complete(self.server.listen())
         return self.loop.run_until_complete(self._ask(data))
 
     async def _ask(self, data: bytes) -> str:
         chance = random.Random(data)  # noqa: S311
         came = await self._sent(data, chance)
-        good = await self._sent(frame(Kind.QUERY, b"still there?"), None)
+        good = await self._sent(frame(MessageKind.QUERY, b"still there?"), None)
         if not good.endswith(b"still there?"):
             raise RuntimeError("after this input another client is not answered")
         return "taken" if came else "refused"
@@ -373,7 +382,11 @@ def _socket() -> Socket:
 def socket_seeds() -> list[bytes]:
     """Return messages whole and in a row."""
     found = protocol_seeds()
-    return [*found, found[0] + found[1], HEADER.pack(MAGIC, VERSION, Kind.QUERY, 1 << 30) + b"x"]
+    return [
+        *found,
+        found[0] + found[1],
+        HEADER.pack(MAGIC, VERSION, MessageKind.QUERY, 1 << 30) + b"x",
+    ]
 
 
 # --- files ----------------------------------------------------------------------------------------

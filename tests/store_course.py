@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rtsched.daemon.codec import encode_schedule
-from rtsched.daemon.records import OPEN, JournalEntry, Record
+from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord
 from rtsched.model.cluster import Nodes
 from rtsched.model.schedule import Schedule
 
@@ -32,7 +32,7 @@ TOKENS = 40
 class Known:
     """What is in a database: the model of a store, in plain values."""
 
-    records: Mapping[str, Record] = field(default_factory=dict)
+    records: Mapping[str, PromiseRecord] = field(default_factory=dict)
     plan: bytes | None = None
     version: int = 0
     nodes: tuple[str, ...] | None = None
@@ -46,7 +46,7 @@ class Known:
         return {standing: standings.count(standing) for standing in sorted(set(standings))}
 
 
-def closed(store: Store) -> tuple[Record, ...]:
+def closed(store: Store) -> tuple[PromiseRecord, ...]:
     """Return the records of promises and offers that are no longer open."""
     return store._records("WHERE standing NOT IN ('offered', 'provisional', 'firm')")
 
@@ -114,9 +114,9 @@ class Course:
         self._known = step.after
         return step
 
-    def _record(self) -> Record:
+    def _record(self) -> PromiseRecord:
         rng = self._rng
-        return Record(
+        return PromiseRecord(
             token=f"t{rng.randrange(TOKENS)}",
             id=rng.randrange(10**6),
             uid=rng.randrange(3),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import loading
 
-from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -203,7 +203,7 @@ def _job(number: int, nodes: int, deadline: int, minutes: int) -> bytes:
         Tag.TIME_LIMIT: minutes,
         Tag.BATCH: 1,
     }
-    return encode(Kind.SUBMIT, fields.items())
+    return encode(MessageKind.SUBMIT, fields.items())
 
 
 def _asked(path: Path, messages: Iterable[bytes]) -> tuple[list[float], list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import answers
 import condor_loading
 
-from rtsched.adapters.wire import Kind, Tag, encode
+from rtsched.adapters.wire import MessageKind, Tag, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,4 +99,4 @@ def _job(user: str, hosts: int, deadline: int, run_time: int) -> bytes:
     ad = {"ProcId": 0, "Owner": f'"{user}"', "JobUniverse": 11, "RequestCpus": 1}
     ad |= {"MinHosts": hosts, "MaxHosts": hosts, "RtDeadline": deadline, "RtRunTime": run_time}
     text = "".join(f"{name} = {value}\n" for name, value in ad.items())
-    return encode(Kind.SUBMIT, [(Tag.AD, text)])
+    return encode(MessageKind.SUBMIT, [(Tag.AD, text)])

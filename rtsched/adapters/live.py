@@ -293,7 +293,7 @@ class SubmitReply:
 
 
 @dataclass(frozen=True)
-class Question:
+class FeasibilityRequest:
     """What a user asks about a job that nobody submits; None: left open.
 
     Times in seconds; `deadline` since the epoch. The load's numbers are as in `Jobs`.
@@ -327,7 +327,7 @@ class Translator(Protocol):
     def number_of(self, name: str) -> int:
         """Return the id of the job of this name; -1: this is no job's name."""
 
-    def fields_of(self, question: Question) -> Mapping[int, str | int]:
+    def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
         """Return a question as a submit filter would describe the job."""
 
     def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:

@@ -16,7 +16,7 @@ SUBMIT_KEYS = {
 """Settings of a submit filter that all batch systems share."""
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """One thing that was looked at.
 
     Attributes
@@ -65,48 +65,48 @@ class Meeting(Protocol):
     def submit(self) -> Mapping[str, str]: ...  # noqa: D102
 
 
-def user_findings(setup: Meeting) -> Iterator[Finding]:
+def user_findings(setup: Meeting) -> Iterator[CheckResult]:
     """Tell of a daemon's user that is not there."""
     if not setup.user_exists:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"there is no user {setup.user} on this machine",
             f"`useradd --system {setup.user}`, or install the package's sysusers file",
         )
 
 
-def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[Finding]:
+def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[CheckResult]:
     """Tell whether daemon and filter name the same socket and user; `keys`: settings there are."""
     if not setup.run_owner:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{setup.run} is not there",
             "systemd makes it with the unit's RuntimeDirectory; start the daemon",
         )
     elif setup.run_owner != setup.user:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{setup.run} belongs to {setup.run_owner}",
             f"`chown {setup.user}: {setup.run}`",
         )
     else:
-        yield Finding("good", f"{setup.run} belongs to {setup.user}")
+        yield CheckResult("good", f"{setup.run} belongs to {setup.user}")
     wanted = str(setup.run / "submit.sock")
     asked = setup.submit.get("socket", "/run/rtsched/submit.sock")
     if asked != wanted:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the submit filter asks {asked}, the daemon listens on {wanted}",
             f"set socket = {wanted} in {setup.submit_path}",
         )
     if (user := setup.submit.get("daemon_user", "rtsched")) != setup.user:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the submit filter trusts {user}, the daemon runs as {setup.user}",
             f"set daemon_user = {setup.user} in {setup.submit_path}",
         )
     for key in sorted(set(setup.submit) - set(keys)):
-        yield Finding(
+        yield CheckResult(
             "wrong", f"{setup.submit_path}: {key!r} is not known", "correct or remove that line"
         )
 

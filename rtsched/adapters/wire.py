@@ -8,10 +8,10 @@ The payload of a submit filter's request, and of the answer to it, is a row of f
 
     tag u16 | type u8 (1: int64, 2: text) | zero u8 | length u32 | value
 
-The payload of `Kind.QUERY` and `Kind.REPORT` is JSON. `contrib/common/rtsched_wire.h` states the
-same numbers in C, and a test compares the two. Numbers are never given a second meaning: what is
-new gets a new tag, which an older reader skips; what an older reader must not skip gets a new
-version.
+The payload of `MessageKind.QUERY` and `MessageKind.REPORT` is JSON. `contrib/common/rtsched_wire.h`
+states the same numbers in C, and a test compares the two. Numbers are never given a second meaning:
+what is new gets a new tag, which an older reader skips; what an older reader must not skip gets a
+new version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMBER = struct.Struct("<q")
 _IS_NUMBER, _IS_TEXT = 1, 2
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message is."""
 
     SUBMIT = 1
@@ -54,12 +54,12 @@ class Kind(IntEnum):
 
 
 LIMIT = {
-    Kind.SUBMIT: 1 << 18,
-    Kind.MODIFY: 1 << 18,
-    Kind.QUERY: 1 << 18,
-    Kind.ANSWER: 1 << 16,
-    Kind.ERROR: 1 << 16,
-    Kind.REPORT: 1 << 24,
+    MessageKind.SUBMIT: 1 << 18,
+    MessageKind.MODIFY: 1 << 18,
+    MessageKind.QUERY: 1 << 18,
+    MessageKind.ANSWER: 1 << 16,
+    MessageKind.ERROR: 1 << 16,
+    MessageKind.REPORT: 1 << 24,
 }
 """Longest payload of each kind, bytes."""
 
@@ -68,7 +68,7 @@ class Tag(IntEnum):
     """What a field holds: names are those of Slurm's `job_desc_msg_t`; HTCondor sends one `AD`.
 
     A property that the user left open is not sent. Offsets that Slurm adds are taken off. -1 is
-    "unlimited" (`time_limit`, `max_nodes`) or "release" (`priority` in a `Kind.MODIFY`).
+    "unlimited" (`time_limit`, `max_nodes`) or "release" (`priority` in a `MessageKind.MODIFY`).
     """
 
     # who, and which job
@@ -78,9 +78,9 @@ class Tag(IntEnum):
     SUBMIT_UID = 3
     """Who sent the request to the batch system; the daemon trusts this one."""
     JOB_ID = 4
-    """`Kind.MODIFY` only; absent where the request names the job by `JOB_ID_STR`."""
+    """`MessageKind.MODIFY` only; absent where the request names the job by `JOB_ID_STR`."""
     JOB_ID_STR = 5
-    """`Kind.MODIFY` only: such as `12` or `12_[3-4]`."""
+    """`MessageKind.MODIFY` only: such as `12` or `12_[3-4]`."""
     # text
     NAME = 16
     ACCOUNT = 17
@@ -155,7 +155,7 @@ class Tag(IntEnum):
 ACCEPT, REJECT = 0, 1
 
 
-def frame(kind: Kind, payload: bytes) -> bytes:
+def frame(kind: MessageKind, payload: bytes) -> bytes:
     """Return a message with this payload.
 
     Raises
@@ -171,7 +171,7 @@ def frame(kind: Kind, payload: bytes) -> bytes:
     return HEADER.pack(MAGIC, VERSION, kind, len(payload)) + payload
 
 
-def encode(kind: Kind, fields: Iterable[tuple[Tag, int | str]]) -> bytes:
+def encode(kind: MessageKind, fields: Iterable[tuple[Tag, int | str]]) -> bytes:
     """Return a message made of fields, in their order.
 
     Raises
@@ -198,7 +198,7 @@ def _coded(tag: Tag, value: int | str) -> tuple[int, bytes]:
         raise ProtocolError(f"field {tag.name}: {value} is no 64-bit number") from error
 
 
-def read_header(header: bytes) -> tuple[Kind, int]:
+def read_header(header: bytes) -> tuple[MessageKind, int]:
     """Return the kind of a message, and how many bytes of payload follow.
 
     Parameters
@@ -222,7 +222,7 @@ def read_header(header: bytes) -> tuple[Kind, int]:
             "filter and the daemon from one release"
         )
     try:
-        kind = Kind(number)
+        kind = MessageKind(number)
     except ValueError as error:
         raise ProtocolError(f"messages of kind {number} are not known") from error
     if length > LIMIT[kind]:

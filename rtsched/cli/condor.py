@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rtsched.adapters.condor.setup import Setup
-    from rtsched.adapters.readiness import Finding
+    from rtsched.adapters.readiness import CheckResult
 
 TROUBLE = "docs/condor/operations.md"
 
@@ -128,11 +128,11 @@ def install(really: bool, **where: Any) -> None:
 @debug_option
 def uninstall(config_dir: Path | None, really: bool) -> None:
     """Take our files out of HTCondor's configuration again."""
-    from rtsched.adapters.condor.installed import Site, inspect_site
+    from rtsched.adapters.condor.installed import SiteSettings, inspect_site
     from rtsched.adapters.condor.setup import path_of
 
     both = ("access", "execute")
-    setup = inspect_site(None, Site(), directory=config_dir, roles=both)
+    setup = inspect_site(None, SiteSettings(), directory=config_dir, roles=both)
     present = {path_of(setup, name): text for name, text in setup.present.items()}
     change(present, dict.fromkeys(present, ""), AFTER_UNINSTALL if really else "")
 
@@ -143,24 +143,26 @@ def looked(
     submit_conf: Path,
     roles: tuple[str, ...],
     native: bool | None,
-) -> tuple[Setup, list[Finding]]:
+) -> tuple[Setup, list[CheckResult]]:
     """Return what there is, and what is wrong with the site's settings."""
     from msgspec.structs import replace
 
-    from rtsched.adapters.condor.installed import Site, inspect_site
+    from rtsched.adapters.condor.installed import SiteSettings, inspect_site
 
     site, found = site_settings(config)
     daemon = replace(site.daemon, system="condor")  # its defaults, whatever is not said
-    of_site = Site(Path(daemon.run), daemon.asking_users(), daemon.asking_group(), submit_conf)
+    of_site = SiteSettings(
+        Path(daemon.run), daemon.asking_users(), daemon.asking_group(), submit_conf
+    )
     table = None if found else site.condor
     setup = inspect_site(table, of_site, directory=config_dir, roles=roles, native=native)
     if found and not setup.queue:
         found = []  # only the daemon's machine has settings of ours
     elif not found and site.daemon.system != "condor":
-        from rtsched.adapters.readiness import Finding
+        from rtsched.adapters.readiness import CheckResult
 
         what = f'{config}: system is "{site.daemon.system}"'
-        found = [Finding("wrong", what, 'set system = "condor" in the [daemon] table')]
+        found = [CheckResult("wrong", what, 'set system = "condor" in the [daemon] table')]
     return setup, found
 
 

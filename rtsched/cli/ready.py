@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.adapters.readiness import Finding
+from rtsched.adapters.readiness import CheckResult
 from rtsched.cli.common import Exit, console, indented
 from rtsched.errors import OutputError, RtschedError
 
@@ -53,7 +53,7 @@ apply_option: Callable[[Any], Any] = click.option(
 # --- findings -------------------------------------------------------------------------------------
 
 
-def site_settings(config: Path) -> tuple[LiveSite, list[Finding]]:
+def site_settings(config: Path) -> tuple[LiveSite, list[CheckResult]]:
     """Return the site's settings, and what is wrong with them; then they are the defaults."""
     from rtsched.cli.check import load_checked
     from rtsched.core.plugins import discover
@@ -67,12 +67,12 @@ def site_settings(config: Path) -> tuple[LiveSite, list[Finding]]:
             policy_of(site, found)
             return site, []
     except RtschedError as error:
-        return LiveSite(), [Finding("wrong", str(error), "`rtsched check` tells more")]
+        return LiveSite(), [CheckResult("wrong", str(error), "`rtsched check` tells more")]
     what = f"{config} is not there: defaults hold, and no plug-in"
-    return LiveSite(), [Finding("wrong", what, "write one; `rtsched check` reads it")]
+    return LiveSite(), [CheckResult("wrong", what, "write one; `rtsched check` reads it")]
 
 
-def daemon_findings(path: Path, page: str) -> list[Finding]:
+def daemon_findings(path: Path, page: str) -> list[CheckResult]:
     """Return whether a daemon answers on a socket, and of what problems it tells.
 
     Parameters
@@ -88,16 +88,20 @@ def daemon_findings(path: Path, page: str) -> list[Finding]:
     try:
         report = ask(Status(), str(path))
     except RtschedError as error:
-        return [Finding("wrong", str(error), "`systemctl start rtsched`; its log says what fails")]
-    told = [Finding("wrong", f"the daemon tells: {problem}", page) for problem in report.problems]
-    dry = Finding("note", "the daemon is on a dry-run: it promises and changes nothing")
+        return [
+            CheckResult("wrong", str(error), "`systemctl start rtsched`; its log says what fails")
+        ]
+    told = [
+        CheckResult("wrong", f"the daemon tells: {problem}", page) for problem in report.problems
+    ]
+    dry = CheckResult("note", "the daemon is on a dry-run: it promises and changes nothing")
     others = ", ".join(f"{peer.host} {peer.state}" for peer in report.peers)
-    standby = Finding("good", f"the daemon is on standby ({others})")
+    standby = CheckResult("good", f"the daemon is on standby ({others})")
     state = {"dry-run": [dry], "standby": [standby]}.get(report.mode, [])
-    return [*state, *told] or [Finding("good", "the daemon answers, and tells of no problem")]
+    return [*state, *told] or [CheckResult("good", "the daemon answers, and tells of no problem")]
 
 
-def report(ctx: click.Context, found: Sequence[Finding], as_json: bool) -> None:
+def report(ctx: click.Context, found: Sequence[CheckResult], as_json: bool) -> None:
     """Print findings and end: status 1 if something is wrong."""
     if as_json:
         import msgspec
@@ -109,7 +113,7 @@ def report(ctx: click.Context, found: Sequence[Finding], as_json: bool) -> None:
     ctx.exit(Exit.FINDINGS if wrong else Exit.GOOD)
 
 
-def show(out: Console, found: Sequence[Finding]) -> None:
+def show(out: Console, found: Sequence[CheckResult]) -> None:
     """Print findings, each with its remedy."""
     for each in found:
         indented(out, each.what, 7, STYLES[each.state], lead=each.state)
@@ -117,7 +121,7 @@ def show(out: Console, found: Sequence[Finding]) -> None:
             indented(out, each.remedy, 7)
 
 
-def show_left(found: Sequence[Finding]) -> None:
+def show_left(found: Sequence[CheckResult]) -> None:
     """Print what is still wrong after an installation, if anything is."""
     if found:
         out = console()

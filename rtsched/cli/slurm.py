@@ -27,7 +27,7 @@ from rtsched.cli.ready import (
 from rtsched.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
-    from rtsched.adapters.readiness import Finding
+    from rtsched.adapters.readiness import CheckResult
     from rtsched.adapters.slurm.applied_file import AppliedFile
     from rtsched.adapters.slurm.node_probe import ProbeResult
     from rtsched.adapters.slurm.settings import SlurmSettings
@@ -301,7 +301,7 @@ def _answers(path: Path) -> bool:
 
 def looked(
     slurm_conf: Path, config: Path, submit_conf: Path
-) -> tuple[Setup, list[Finding], SlurmSettings]:
+) -> tuple[Setup, list[CheckResult], SlurmSettings]:
     """Return what there is, what is wrong with the site's settings, and those for Slurm."""
     from rtsched.adapters.slurm.control import controllers
     from rtsched.adapters.slurm.installed import inspect_site

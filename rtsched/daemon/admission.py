@@ -15,7 +15,7 @@ from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
 from rtsched.daemon.imminent import with_imminent_started
-from rtsched.daemon.records import Record
+from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
 from rtsched.errors import PlannerError
@@ -57,7 +57,7 @@ class AdmissionResult:
         The site after it; the same one if nothing was promised or offered.
     reply : SubmitReply
         For the user and the batch system.
-    changed : tuple of Record
+    changed : tuple of PromiseRecord
         To be written down before the user is answered.
     verdict : str
         `admit`, `reject`, `defer` or `pass`.
@@ -73,7 +73,7 @@ class AdmissionResult:
 
     site: Site
     reply: SubmitReply
-    changed: tuple[Record, ...] = ()
+    changed: tuple[PromiseRecord, ...] = ()
     verdict: str = "pass"
     codes: tuple[str, ...] = ()
     offer: float = math.inf
@@ -251,7 +251,7 @@ class AdmissionController:
     ) -> AdmissionResult:
         """Reject, with a counter-offer that is held for the user where that can be."""
         offer, held = float(judgement.verdicts.offer[0]), 0.0
-        after, changed = site, tuple[Record, ...]()
+        after, changed = site, tuple[PromiseRecord, ...]()
         if math.isfinite(offer) and self._may_hold(site, who[0], now):
             found = self._held(site, row, links, who, now, offer)
             if found is not None:
@@ -271,7 +271,7 @@ class AdmissionController:
 
     def _held(
         self, site: Site, row: Jobs, links: Edges, who: Who, now: float, offer: float
-    ) -> tuple[Site, Record] | None:
+    ) -> tuple[Site, PromiseRecord] | None:
         """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
         older = site.of_user(who[0], "offered")
         given_up = older[: max(len(older) + 1 - self.settings.offers_per_user, 0)]
@@ -289,7 +289,7 @@ class AdmissionController:
         return None
 
     def _redeem(
-        self, site: Site, offer: Record, row: Jobs, links: Edges, now: float
+        self, site: Site, offer: PromiseRecord, row: Jobs, links: Edges, now: float
     ) -> AdmissionResult:
         """Give the promise that was offered: the plan already holds its place."""
         new = int(row.id[0])
@@ -334,7 +334,7 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
-def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> Record | None:
+def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> PromiseRecord | None:
     """Return the offer that a submission takes: the same job by the offered deadline or later.
 
     It waits for the same jobs, of those that have not ended (`links`). An offer whose planned start
@@ -371,9 +371,9 @@ def _equal(one: Jobs, other: Jobs, name: str) -> bool:
 
 def record_of(
     row: Jobs, who: Who, deadline: float, standing: PromiseState, now: float, expires: float
-) -> Record:
+) -> PromiseRecord:
     """Return a record of a promise or an offer to the job in `row`, with a new token."""
-    return Record(
+    return PromiseRecord(
         token=secrets.token_hex(16),
         id=int(row.id[0]),
         uid=who[0],
@@ -388,7 +388,7 @@ def record_of(
     )
 
 
-def reply_of(record: Record, site: Site, now: float) -> SubmitReply:
+def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
     """Return what user and batch system are told of a promise that the site now holds."""
     plan, names = site.snapshot.plan, site.snapshot.cluster.nodes.texts("name")
     entry = entry_of(plan, record.id)
@@ -407,7 +407,7 @@ def reply_of(record: Record, site: Site, now: float) -> SubmitReply:
     )
 
 
-def _dropped(before: Site, after: Site, now: float) -> tuple[Record, ...]:
+def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
     return tuple(
         msgspec.structs.replace(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rtsched.adapters.users import NotKnownYetError, known, user_name
-from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag, decode_fields, encode
+from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
@@ -44,7 +44,7 @@ class Answers:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
 
-    async def answer(self, kind: Kind, payload: bytes, client: Client) -> bytes:
+    async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
 
         Raises
@@ -68,18 +68,18 @@ class Answers:
         return reply
 
     async def _answered(
-        self, kind: Kind, fields: dict[int, int | str], client: Client
+        self, kind: MessageKind, fields: dict[int, int | str], client: Client
     ) -> tuple[str, bytes]:
         """Answer, as soon as all users that matter are known."""
         while True:
             try:
-                if kind is Kind.MODIFY:
+                if kind is MessageKind.MODIFY:
                     return self._modification(fields)
                 return await self._submission(fields, client)
             except NotKnownYetError as missing:  # nothing has been done yet
                 await known(missing, NAMED)
 
-    def _count(self, kind: Kind, result: str, begun: float) -> None:
+    def _count(self, kind: MessageKind, result: str, begun: float) -> None:
         self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
 
     async def _submission(self, fields: dict[int, int | str], client: Client) -> tuple[str, bytes]:
@@ -90,7 +90,7 @@ class Answers:
             raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
         submission = daemon.translator.describe(fields, site.facts, now)
         if submission.job >= 0 and submission.job in site.marks.job:
-            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
+            return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
         chain = daemon.policy.submits.of(submission.jobs)
         admission = AdmissionController(chain, settings, daemon.wording)
         try:
@@ -98,11 +98,11 @@ class Answers:
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
-            log.warning("request_failed", kind=Kind.SUBMIT.name, error=str(error))
-            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+            log.warning("request_failed", kind=MessageKind.SUBMIT.name, error=str(error))
+            return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
         if daemon.dry_run:
-            return "pass", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+            return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         return judged.verdict, reply
 
     async def _judged(
@@ -159,7 +159,7 @@ class Answers:
 
     def _reply(self, submission: Submission, judged: AdmissionResult) -> bytes:
         answer = self.daemon.translator.answer(submission, judged.reply, judged.site.facts)
-        return encode(Kind.ANSWER, [(Tag(tag), value) for tag, value in answer.items()])
+        return encode(MessageKind.ANSWER, [(Tag(tag), value) for tag, value in answer.items()])
 
     def _note(self, judged: AdmissionResult, name: str, uid: int, now: float) -> None:
         if judged.judgement is not None:
@@ -179,10 +179,10 @@ class Answers:
         record = self.daemon.site.records.get(job)
         what = self.daemon.translator.protected(fields)
         if record is None or not what or self._may_change(fields):
-            return "accept", encode(Kind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+            return "accept", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = self.daemon.translator.name_of(job)
         text = fixed(name, record.deadline, what, self.daemon.clock())
-        return "reject", encode(Kind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])
+        return "reject", encode(MessageKind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])
 
     def _may_change(self, fields: dict[int, int | str]) -> bool:
         uid = int(fields.get(Tag.SUBMIT_UID, -1))
@@ -198,4 +198,4 @@ def job_id(fields: dict[int, int | str]) -> int:
 
 
 def _error(text: str) -> bytes:
-    return encode(Kind.ERROR, [(Tag.MESSAGE, f"rtsched: {text}"[:900])])
+    return encode(MessageKind.ERROR, [(Tag.MESSAGE, f"rtsched: {text}"[:900])])

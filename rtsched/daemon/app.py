@@ -32,7 +32,7 @@ from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reloading import ConfigReloader
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.warming import keep_loaded, warm_up
-from rtsched.daemon.working import Rules, Settled, Steered, settle, steered
+from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Tell
 from rtsched.model.events import joined
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
-    from rtsched.daemon.records import Record
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.reports import Peer
     from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite
@@ -80,7 +80,7 @@ LAST_ANSWERS = 1.0
 
 
 @dataclass(frozen=True)
-class Policy:
+class PluginChains:
     """The plug-ins as configured, once each for submissions, for cycles and for users' questions.
 
     Plug-ins keep what they prepared for their last question, so one that is asked by two threads
@@ -102,18 +102,18 @@ def wording_of(translator: Translator) -> Wording:
     return Wording(translator.asking, translator.name_of, translator.afterwards)
 
 
-def rules_of(policy: Policy, wording: Wording, dry_run: bool = False) -> Rules:
+def rules_of(policy: PluginChains, wording: Wording, dry_run: bool = False) -> CycleRules:
     """Return what cycles are worked out by."""
     daemon, cycles = policy.live.daemon, policy.cycles
     young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
     most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
     deferred_admission = DeferredAdmission(cycles, wording, most, dry_run, unused)
     restart_policy = RestartPolicy(frozenset(daemon.restart_exit_codes), daemon.restarts)
-    return Rules(cycles, cycles.planner_alone, young, deferred_admission, restart_policy)
+    return CycleRules(cycles, cycles.planner_alone, young, deferred_admission, restart_policy)
 
 
 @dataclass
-class Status:
+class DaemonStatus:
     """What the daemon tells of itself."""
 
     started: float
@@ -127,7 +127,7 @@ class Daemon:
 
     Parameters
     ----------
-    policy : Policy
+    policy : PluginChains
         Settings and plug-ins.
     store : Store
         Where promises are written down.
@@ -149,13 +149,13 @@ class Daemon:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PluginChains,
         store: Store,
         worker: Worker,
         translator: Translator,
         metrics: Metrics,
         *,
-        reread: Callable[[], Policy],
+        reread: Callable[[], PluginChains],
         dry_run: bool = False,
         promised: PromisedJobs | None = None,
         clock: Callable[[], float] = time.time,
@@ -169,14 +169,14 @@ class Daemon:
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
-        self.status = Status(clock())
+        self.status = DaemonStatus(clock())
         self._completion_lookup = CompletionLookup(worker.find_completions, metrics.lookup_failed)
         self.lag = LoopLag(metrics.lagged)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self.site_lock, self.last_attempt = asyncio.Lock(), False
         self._withdrawing = set[asyncio.Task[None]]()
         self._unreported = joined([])
-        self._unwritten: tuple[Record, ...] = ()
+        self._unwritten: tuple[PromiseRecord, ...] = ()
         self._write_problem = self._damage = ""
         self._planning_problems: tuple[str, ...] = ()
         self._pending_notices: dict[int, str] = {}
@@ -184,7 +184,7 @@ class Daemon:
         self.signalled = False
         self._saved = -float("inf")
 
-    async def admit(self, site: Site, changed: Sequence[Record]) -> None:
+    async def admit(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
         """Take in a site with a new promise or offer, and have the next cycle come soon.
 
         The caller holds `site_lock`, until the change is on the disk.
@@ -221,7 +221,7 @@ class Daemon:
             await self._adopt_anyway(site.without(record.id for record in gone), closed)
         self._wake.set()
 
-    async def _adopt(self, site: Site, changed: Sequence[Record]) -> None:
+    async def _adopt(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
         """Write down, beside the loop, what changed; then, and only then, it is so."""
         new, records = site.snapshot, (*self._unwritten, *changed)
         await asyncio.to_thread(
@@ -234,7 +234,7 @@ class Daemon:
             level = log.warning if record.standing in {"broken", "missed"} else log.info
             level("promise_changed", job=record.id, standing=record.standing, why=record.why)
 
-    async def _adopt_anyway(self, site: Site, changed: Sequence[Record]) -> None:
+    async def _adopt_anyway(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
         """Take in a site that is so whether or not it can be written down.
 
         What cannot be written down now is written with the next commit.
@@ -292,7 +292,7 @@ class Daemon:
         """Begin to take in a changed site.toml."""
         self.reloader.begin()
 
-    def _follow(self, policy: Policy) -> None:
+    def _follow(self, policy: PluginChains) -> None:
         self.policy = policy
 
     def problems(self) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ class Daemon:
         status = self.status
         return (*filter(None, (status.problem, self.reloader.problem)), *status.problems)
 
-    def _reread(self) -> Policy:
+    def _reread(self) -> PluginChains:
         policy = self.reread()
         warm_up(policy, self._rules(policy))
         return policy
@@ -317,7 +317,7 @@ class Daemon:
         status.problems = (*own, *self._planning_problems, *observation.problems)
         self.metrics.cycle_done(seconds, self.site)
 
-    def _rules(self, policy: Policy) -> Rules:
+    def _rules(self, policy: PluginChains) -> CycleRules:
         return rules_of(policy, self.wording, self.dry_run)
 
     async def _settle(self, observation: Observation) -> Settled:

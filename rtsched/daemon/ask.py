@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rtsched.adapters.wire import HEADER, Kind, frame, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
 from rtsched.errors import AdapterError, ProtocolError, RtschedError
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def ask(question: Question, path: str = SOCKET, timeout_s: float = 10.0) -> Any:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(timeout_s)
             line.connect(path)
-            line.sendall(frame(Kind.QUERY, msgspec.json.encode(question)))
+            line.sendall(frame(MessageKind.QUERY, msgspec.json.encode(question)))
             kind, length = read_header(_exactly(line, HEADER.size, until))
             payload = _exactly(line, length, until)
     except (OSError, EOFError) as error:
         raise AdapterError(_silence(path, timeout_s, error)) from error
-    if kind is not Kind.REPORT:
+    if kind is not MessageKind.REPORT:
         raise ProtocolError(f"{path}: a message of kind {kind.name} is no report")
     return _report(question, payload, path)
 

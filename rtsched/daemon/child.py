@@ -56,7 +56,7 @@ class Apply(NamedTuple):
     dry_run: bool
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What a request came to: a value, or a sentence and, for a defect, its traceback."""
 
     value: Any
@@ -119,24 +119,24 @@ def main() -> None:
         send(answers, answer)
 
 
-def _answered(request: object, system: LiveSystem | None) -> tuple[Answer, LiveSystem | None]:
+def _answered(request: object, system: LiveSystem | None) -> tuple[Response, LiveSystem | None]:
     """Return the answer to a request, and the system as it is afterwards."""
     try:
         if isinstance(request, Start):
             sys.path[:] = request.path
             system = pickle.loads(request.factory)()  # noqa: S301 - from our own other half
-            return Answer(system.name), system
+            return Response(system.name), system
         assert system is not None  # noqa: S101 - `Start` comes first
         if isinstance(request, Apply):
-            return Answer(apply(system, request.actions, request.dry_run)), system
+            return Response(apply(system, request.actions, request.dry_run)), system
         if isinstance(request, FindCompletions):
-            return Answer(system.find_completions(request.jobs, request.since)), system
-        return Answer(system.poll()), system
+            return Response(system.find_completions(request.jobs, request.since)), system
+        return Response(system.poll()), system
     except RtschedError as error:
-        return Answer(None, str(error)), system
+        return Response(None, str(error)), system
     except Exception as error:
         what = f"defect in the adapter: {type(error).__name__}: {error}"
-        return Answer(None, what, traceback.format_exc()), system
+        return Response(None, what, traceback.format_exc()), system
 
 
 def apply(

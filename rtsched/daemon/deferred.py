@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.chain import Judgement
     from rtsched.daemon.chains import Chains
-    from rtsched.daemon.records import Record
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
 
 log = structlog.get_logger(__name__)
@@ -52,7 +52,7 @@ class DeferredResult:
     ----------
     site : Site
         After it.
-    changed : tuple of Record
+    changed : tuple of PromiseRecord
         Promises given, to be written down.
     journal : tuple of JournalEntry
         What was said, for `rtsched explain`.
@@ -63,7 +63,7 @@ class DeferredResult:
     """
 
     site: Site
-    changed: tuple[Record, ...] = ()
+    changed: tuple[PromiseRecord, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
     actions: tuple[Action, ...] = ()
     problem: str = ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Done
     from rtsched.core.chain import Answer, Judgement
     from rtsched.core.hook_metrics import HookMetrics
-    from rtsched.daemon.records import Record
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
     from rtsched.model.verdicts import Verdicts
 
@@ -185,7 +185,7 @@ class Metrics:
                 name = "rtsched_verdicts_total"
                 self._count(name, answer.plugin, answer.mode, verdict, reason)
 
-    def changed(self, record: Record) -> None:
+    def changed(self, record: PromiseRecord) -> None:
         """Count a promise that changed how it stands."""
         self._count("rtsched_promise_changes_total", record.standing)
         if record.standing in {"missed", "broken"}:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from rtsched import __version__
-from rtsched.adapters.live import FIRST_OWN_ID, Question
+from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest
 from rtsched.adapters.users import user_name
-from rtsched.adapters.wire import Kind, frame
+from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rtsched.daemon.app import Daemon
-    from rtsched.daemon.records import JournalEntry, Record
+    from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.server import Client
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
@@ -48,7 +48,7 @@ class Queries:
         self.daemon, self._own = daemon, own_uid
         self._thread = FairThread("queries")
 
-    async def answer(self, kind: Kind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
+    async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Return the answer to the question in `payload`, which is of the only kind there is.
 
         Raises
@@ -76,20 +76,20 @@ class Queries:
             return self._refused("malformed", f"not a question: {error}")
         except RtschedError as error:
             return self._refused("refused", str(error))
-        return frame(Kind.REPORT, reports.report_payload(report))
+        return frame(MessageKind.REPORT, reports.report_payload(report))
 
     def _refused(self, why: str, text: str) -> bytes:
         self.daemon.metrics.query_refused(why)
-        return frame(Kind.REPORT, reports.refusal_payload(text))
+        return frame(MessageKind.REPORT, reports.refusal_payload(text))
 
-    def reader(self, uid: int) -> Reader:
+    def reader(self, uid: int) -> SiteReader:
         """Return a reader of the present site for a user."""
         admins = self.daemon.policy.live.daemon.admins
         everyone = uid in {0, self._own} or user_name(uid, NAMED) in admins
-        return Reader(self.daemon, uid, everyone)
+        return SiteReader(self.daemon, uid, everyone)
 
 
-class Reader:
+class SiteReader:
     """Reads the site of one instant for a user; for another thread than the daemon's loop.
 
     Parameters
@@ -199,11 +199,11 @@ class Reader:
             changes=tuple(changes),
         )
 
-    def _promises(self, records: Iterable[Record]) -> tuple[reports.Promise, ...]:
+    def _promises(self, records: Iterable[PromiseRecord]) -> tuple[reports.Promise, ...]:
         found = [self._promise(record) for record in records]
         return tuple(sorted(found, key=lambda p: (p.start or math.inf, p.deadline or math.inf)))
 
-    def _promise(self, record: Record) -> reports.Promise:
+    def _promise(self, record: PromiseRecord) -> reports.Promise:
         """Return a record with the present plan for it."""
         snapshot, job = self.site.snapshot, record.id
         start = end = None
@@ -276,7 +276,7 @@ class Reader:
             raise unknown
         return job
 
-    def _record(self, job: int) -> Record | None:
+    def _record(self, job: int) -> PromiseRecord | None:
         record = self.site.records.get(job)
         if record is not None:
             return record
@@ -374,10 +374,10 @@ class Reader:
         return tuple(self._nodes[row] for row in rows)
 
 
-def _as_question(q: reports.Feasible, uid: int, deadline: float) -> Question:
+def _as_question(q: reports.Feasible, uid: int, deadline: float) -> FeasibilityRequest:
     """Return a question as the translator takes it."""
     load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
-    return Question(
+    return FeasibilityRequest(
         uid, deadline, q.nodes, q.nodes_max, q.time_s, q.partition, q.account, q.qos, load
     )
 

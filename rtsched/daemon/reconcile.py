@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Observation
-    from rtsched.daemon.records import PromiseState, Record
+    from rtsched.daemon.records import PromiseRecord, PromiseState
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.model.cluster import Cluster
 
@@ -44,7 +44,7 @@ class Reconciled:
     """What a poll came to: the site after it, changed records, what happened, whom to tell what."""
 
     site: Site
-    changed: tuple[Record, ...]
+    changed: tuple[PromiseRecord, ...]
     events: Events
     actions: tuple[Action, ...] = ()
     failed: Completions = field(default_factory=lambda: Completions.build(0))
@@ -87,7 +87,7 @@ def reconcile(
     return Reconciled(replace(after, unnotified=unnotified), changed_records, events, tells, failed)
 
 
-def _renumbered(site: Site, observation: Observation, now: float) -> list[Record]:
+def _renumbered(site: Site, observation: Observation, now: float) -> list[PromiseRecord]:
     """Return the records, closed, of jobs whose numbers other jobs have now.
 
     A controller that is killed loses what it took in since it last saved its state, the last job
@@ -126,10 +126,10 @@ def overlooked(site: Site, observation: Observation) -> dict[int, int]:
 def _notices(
     site: Site,
     observation: Observation,
-    changed: Sequence[Record],
+    changed: Sequence[PromiseRecord],
     wording: messages.Wording,
     now: float,
-) -> tuple[tuple[Action, ...], Mapping[str, Record]]:
+) -> tuple[tuple[Action, ...], Mapping[str, PromiseRecord]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
     unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}
@@ -233,11 +233,11 @@ class _Observed:
 
 
 def _closed(
-    record: Record, names: Mapping[int, int], shown: _Observed, now: float
-) -> Record | None:
+    record: PromiseRecord, names: Mapping[int, int], shown: _Observed, now: float
+) -> PromiseRecord | None:
     """Return a record as it has become, None if it stands as it was."""
 
-    def became(standing: PromiseState, why: str, job: int = record.id) -> Record:
+    def became(standing: PromiseState, why: str, job: int = record.id) -> PromiseRecord:
         return msgspec.structs.replace(
             record, id=job, standing=standing, why=why, changed_at=now, expires=np.inf
         )
@@ -280,7 +280,9 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
     return "kept", ""
 
 
-def _of_records(requested: Jobs, names: Mapping[int, int], records: Mapping[int, Record]) -> Jobs:
+def _of_records(
+    requested: Jobs, names: Mapping[int, int], records: Mapping[int, PromiseRecord]
+) -> Jobs:
     """Return the rows of open records, under their present ids."""
     ids = np.array([names.get(job, job) for job in requested.id.tolist()], np.int64)
     kept = np.isin(ids, np.array(list(records), np.int64))
@@ -293,7 +295,7 @@ def _with_observation(
     site: Site,
     observation: Observation,
     names: Mapping[int, int],
-    records: Mapping[int, Record],
+    records: Mapping[int, PromiseRecord],
     requested: Jobs,
     now: float,
     failed: NDArray[np.int64],
@@ -377,7 +379,7 @@ def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:
     return observation.queued.id, observation.running.id, observation.completions.job
 
 
-def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, Record]) -> Edges:
+def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, PromiseRecord]) -> Edges:
     """Return the edges of records that the batch system has not shown yet.
 
     Those between two of them follow the first one to its new id, and go with it.

@@ -33,7 +33,7 @@ job ended: neither kept nor withdrawn)."""
 OPEN: tuple[PromiseState, ...] = ("offered", "provisional", "firm")
 
 
-class Record(msgspec.Struct, frozen=True):
+class PromiseRecord(msgspec.Struct, frozen=True):
     """One promise, or one counter-offer that is held for its user. Times: seconds since the epoch.
 
     Attributes
@@ -116,7 +116,7 @@ class StoredState(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    records : tuple of Record
+    records : tuple of PromiseRecord
         The open ones, oldest first.
     plan : Schedule or None
         The plan of the last commit; its nodes are rows of the cluster of that time.
@@ -132,7 +132,7 @@ class StoredState(msgspec.Struct, frozen=True):
         since the epoch.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[PromiseRecord, ...]
     plan: Schedule | None
     version: int
     states: dict[str, bytes]

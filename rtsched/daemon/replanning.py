@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.core.chain import Chain
-    from rtsched.daemon.records import Record
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
@@ -59,7 +59,7 @@ class Replanned:
     ----------
     site : Site
         After it.
-    changed : tuple of Record
+    changed : tuple of PromiseRecord
         Promises that broke, to be written down.
     actions : tuple of Action
         What is asked of the batch system for it.
@@ -69,7 +69,7 @@ class Replanned:
     """
 
     site: Site
-    changed: tuple[Record, ...] = ()
+    changed: tuple[PromiseRecord, ...] = ()
     actions: tuple[Action, ...] = ()
     problem: str = ""
 

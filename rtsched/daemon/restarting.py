@@ -23,7 +23,7 @@ from rtsched.model.jobs import Jobs
 if TYPE_CHECKING:
     from rtsched.adapters.live import Completions
     from rtsched.core.chain import Chain
-    from rtsched.daemon.records import Record
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
 
 NO_ROOM = "no plan ends it in time if it begins again"
@@ -126,7 +126,7 @@ def _with_start(site: Site, planner: Chain, job: int, begin: float, now: float) 
     return found if np.isin(lost, lost_starts(site, snapshot)).all() else None
 
 
-def _closed(record: Record, code: int, why: str, now: float) -> Record:
+def _closed(record: PromiseRecord, code: int, why: str, now: float) -> PromiseRecord:
     """Return the record of a job that failed and does not begin again."""
     text = f"the job failed with exit code {code} before its deadline, and {why}"
     return msgspec.structs.replace(

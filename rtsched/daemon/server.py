@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from rtsched.adapters.wire import HEADER, LIMIT, Kind, read_header
+from rtsched.adapters.wire import HEADER, LIMIT, MessageKind, read_header
 from rtsched.daemon.failpoints import passing
 from rtsched.errors import AdapterError, ProtocolError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
     from pathlib import Path
 
-    Handler = Callable[[Kind, bytes, "Client"], Awaitable[bytes]]
+    Handler = Callable[[MessageKind, bytes, "Client"], Awaitable[bytes]]
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ class SocketServer:
     ----------
     path : Path
         Of the socket; a dead one in its place is removed.
-    kinds : collection of Kind
+    kinds : collection of MessageKind
         What may be asked here.
     handler : callable
         From kind, payload and the client to the answer's bytes; must not block for long.
@@ -89,7 +89,7 @@ class SocketServer:
     def __init__(
         self,
         path: Path,
-        kinds: Collection[Kind],
+        kinds: Collection[MessageKind],
         handler: Handler,
         *,
         uids: Collection[int] | None = None,
@@ -218,7 +218,7 @@ class _Connection(asyncio.Protocol):
         self.half_closed = True
         return self.complete and not self.written
 
-    async def _answer(self, kind: Kind) -> None:
+    async def _answer(self, kind: MessageKind) -> None:
         """Work out the answer, and write it."""
         try:
             if not self.waits():
@@ -236,7 +236,7 @@ class _Connection(asyncio.Protocol):
             return
         self.written = True
         self.transport.write(answer)
-        if kind is Kind.SUBMIT:
+        if kind is MessageKind.SUBMIT:
             passing("answered")
         if self.half_closed:
             self.transport.close()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.records import PromiseState, Record
+    from rtsched.daemon.records import PromiseRecord, PromiseState
     from rtsched.model.cluster import Cluster
     from rtsched.model.snapshot import Snapshot
 
@@ -41,7 +41,7 @@ class Site:
     snapshot : Snapshot
         As policies see it: promised jobs stand in `queued` as they were submitted, with those that
         the batch system has not shown yet. Its version counts the changes of promises and plan.
-    records : mapping of int to Record
+    records : mapping of int to PromiseRecord
         Open promises and held counter-offers, by job id.
     requested : Jobs
         What the jobs of the records asked for, one row each, in any order.
@@ -68,7 +68,7 @@ class Site:
     unused : mapping of (int, str) to tuple of float
         By uid and standing, when offers and admissions lapsed that users did not take, seconds
         since the epoch.
-    unnotified : mapping of str to Record
+    unnotified : mapping of str to PromiseRecord
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     leeway : float
         As in `Observation`.
@@ -81,7 +81,7 @@ class Site:
     """
 
     snapshot: Snapshot
-    records: Mapping[int, Record] = field(default_factory=dict)
+    records: Mapping[int, PromiseRecord] = field(default_factory=dict)
     requested: Jobs = field(default_factory=lambda: Jobs.build(0))
     links: Edges = field(default_factory=lambda: Edges.build(0))
     marks: Marks = field(default_factory=lambda: Marks.build(0))
@@ -93,17 +93,17 @@ class Site:
     declined: Mapping[int, str] = field(default_factory=dict)
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
-    unnotified: Mapping[str, Record] = field(default_factory=dict)
+    unnotified: Mapping[str, PromiseRecord] = field(default_factory=dict)
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
     delayed: bool = False
 
-    def of_user(self, uid: int, *standings: PromiseState) -> list[Record]:
+    def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
         """Return a user's records of some standings, the oldest first."""
         mine = (r for r in self.records.values() if r.uid == uid and r.standing in standings)
         return sorted(mine, key=lambda record: (record.made_at, record.id))
 
-    def left_unused(self, records: Iterable[Record], now: float) -> Site:
+    def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
 
         They are given as they stood before.
@@ -125,7 +125,7 @@ class Site:
         """Return what the job of a record asked for, one row."""
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])
 
-    def with_record(self, record: Record, row: Jobs, links: Edges, plan: Schedule) -> Site:
+    def with_record(self, record: PromiseRecord, row: Jobs, links: Edges, plan: Schedule) -> Site:
         """Return the site with one more promise or offer, its job in the queue, and a new plan.
 
         The record's id is `next_id`, and so the highest.
@@ -180,7 +180,7 @@ def in_order(jobs: Jobs) -> Jobs:
     return jobs if (np.diff(order) > 0).all() else jobs.take(order)
 
 
-def promises_of(records: Iterable[Record]) -> Promises:
+def promises_of(records: Iterable[PromiseRecord]) -> Promises:
     """Return the ledger that open records make, in order of their job ids."""
     rows = sorted((r for r in records if r.standing in OPEN), key=lambda record: record.id)
     firm = [Commitment.FIRM if r.standing == "firm" else Commitment.PROVISIONAL for r in rows]

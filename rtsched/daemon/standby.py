@@ -25,7 +25,7 @@ import structlog
 
 from rtsched import __version__
 from rtsched.adapters.files import replace_file
-from rtsched.adapters.wire import Kind, Tag, encode, frame
+from rtsched.adapters.wire import MessageKind, Tag, encode, frame
 from rtsched.daemon import reports
 from rtsched.daemon.server import SocketServer
 from rtsched.errors import AdapterError, StoreError
@@ -237,22 +237,22 @@ class Standby:
 
     # --- answers while on standby --------------------------------------------------------------
 
-    async def answer_filter(self, kind: Kind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
+    async def answer_filter(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Answer the submit filter: not judged here yet; see whether that has to change."""
         self._asked.set()
         text = f"rtsched: on standby, {self._elsewhere()}; not judged"
-        return encode(Kind.ERROR, [(Tag.MESSAGE, text)])
+        return encode(MessageKind.ERROR, [(Tag.MESSAGE, text)])
 
-    async def answer_query(self, kind: Kind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
+    async def answer_query(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Answer a user: how this daemon is, and for all else where to ask."""
         try:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
-            return frame(Kind.REPORT, reports.refusal_payload(f"not a question: {error}"))
+            return frame(MessageKind.REPORT, reports.refusal_payload(f"not a question: {error}"))
         if isinstance(question, reports.Status):
-            return frame(Kind.REPORT, reports.report_payload(self._status()))
+            return frame(MessageKind.REPORT, reports.report_payload(self._status()))
         text = f"this daemon is on standby: {self._elsewhere()}"
-        return frame(Kind.REPORT, reports.refusal_payload(text))
+        return frame(MessageKind.REPORT, reports.refusal_payload(text))
 
     def _elsewhere(self) -> str:
         active = self.heartbeats.active()
@@ -312,7 +312,7 @@ class SharedSocketServer(SocketServer):
     def __init__(
         self,
         path: Path,
-        kinds: Collection[Kind],
+        kinds: Collection[MessageKind],
         standby: Handler,
         uids: Collection[int] | None = None,
     ) -> None:

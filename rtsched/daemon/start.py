@@ -18,16 +18,16 @@ from rtsched.adapters.condor import CondorSystem, CondorTranslator
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
 from rtsched.adapters.slurm.control import LocalController
 from rtsched.adapters.users import uid_of
-from rtsched.adapters.wire import Kind
+from rtsched.adapters.wire import MessageKind
 from rtsched.core.chain import Chain
 from rtsched.daemon.answers import Answers
-from rtsched.daemon.app import Daemon, Policy, rules_of, wording_of
+from rtsched.daemon.app import Daemon, PluginChains, rules_of, wording_of
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.notify import notify, watched
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
-from rtsched.daemon.queries import Queries, Reader
+from rtsched.daemon.queries import Queries, SiteReader
 from rtsched.daemon.reloading import ConfigReloader
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
@@ -52,7 +52,7 @@ TURN = 0.0002
 interpreter a dozen times, to read, to write and to commit, and waits for its turn each time."""
 
 
-def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Policy:
+def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> PluginChains:
     """Return the plug-ins of a site, made three times.
 
     Raises
@@ -80,7 +80,7 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Polic
         )
     if problems:
         raise ConfigError(problems)
-    return Policy(live, *chains)
+    return PluginChains(live, *chains)
 
 
 def system_of(live: LiveSite) -> tuple[Callable[[], LiveSystem], Translator]:
@@ -106,7 +106,7 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
     log_events(live.daemon.log_level)
     sys.setswitchinterval(TURN)
 
-    def reread() -> Policy:
+    def reread() -> PluginChains:
         return policy_of(read())
 
     try:
@@ -136,7 +136,7 @@ def plan_once(live: LiveSite) -> PlanReport:
             await daemon.cycle()
         finally:
             await daemon.worker.close()
-        return Reader(daemon, os.getuid(), everyone=True).plan()
+        return SiteReader(daemon, os.getuid(), everyone=True).plan()
 
     with _store(live, dry_run=True) as store:
         return asyncio.run(one_cycle())
@@ -154,9 +154,9 @@ def _store(live: LiveSite, dry_run: bool) -> Iterator[Store]:
 
 
 def _daemon(
-    policy: Policy,
+    policy: PluginChains,
     store: Store,
-    reread: Callable[[], Policy],
+    reread: Callable[[], PluginChains],
     metrics: Metrics,
     dry_run: bool = False,
 ) -> Daemon:
@@ -192,7 +192,7 @@ async def _under_watch(serving: Callable[[Callable[[], None]], Awaitable[None]])
 async def _serve(
     live: LiveSite,
     store: Store,
-    reread: Callable[[], Policy],
+    reread: Callable[[], PluginChains],
     dry_run: bool,
     ready: Callable[[], None],
 ) -> None:
@@ -204,12 +204,12 @@ async def _serve(
     asking = await asyncio.to_thread(_uids, settings.asking_users())
     submits = SocketServer(
         run / "submit.sock",
-        (Kind.SUBMIT, Kind.MODIFY),
+        (MessageKind.SUBMIT, MessageKind.MODIFY),
         Answers(daemon).answer,
         uids=asking,
     )
     answering = Queries(daemon, os.getuid())
-    queries = SocketServer(run / "query.sock", (Kind.QUERY,), answering.answer)
+    queries = SocketServer(run / "query.sock", (MessageKind.QUERY,), answering.answer)
     try:
         await daemon.run([(submits, settings.asking_group()), (queries, None)], ready)
     finally:
@@ -217,7 +217,7 @@ async def _serve(
 
 
 async def _serve_in_turn(
-    live: LiveSite, reread: Callable[[], Policy], ready: Callable[[], None]
+    live: LiveSite, reread: Callable[[], PluginChains], ready: Callable[[], None]
 ) -> None:
     """Be on standby and active by turns, as the controller of this host is."""
     settings, run = live.daemon, Path(live.daemon.run)
@@ -228,23 +228,23 @@ async def _serve_in_turn(
     metrics = Metrics()
     uids = await asyncio.to_thread(_uids, settings.asking_users())
     metrics.listen(settings.metrics_port)
-    asked = (Kind.SUBMIT, Kind.MODIFY)
+    asked = (MessageKind.SUBMIT, MessageKind.MODIFY)
     submits = SharedSocketServer(run / "submit.sock", asked, standby.answer_filter, uids)
-    queries = SharedSocketServer(run / "query.sock", (Kind.QUERY,), standby.answer_query)
+    queries = SharedSocketServer(run / "query.sock", (MessageKind.QUERY,), standby.answer_query)
     wording, stop, loop = (
         wording_of(system_of(live)[1]),
         asyncio.Event(),
         asyncio.get_running_loop(),
     )
 
-    def warmed() -> Policy:
+    def warmed() -> PluginChains:
         made = reread()
         warm_up(made, rules_of(made, wording))
         return made
 
     policy = await asyncio.to_thread(warmed)
 
-    def follow(made: Policy) -> None:
+    def follow(made: PluginChains) -> None:
         nonlocal policy
         policy = made
 

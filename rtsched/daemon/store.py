@@ -26,7 +26,7 @@ import msgspec
 from rtsched.daemon.codec import decode_schedule, encode_schedule
 from rtsched.daemon.database import RESTORE, check, connect, hold, prepare, sentence
 from rtsched.daemon.failpoints import passing
-from rtsched.daemon.records import OPEN, JournalEntry, PromiseState, Record, StoredState
+from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord, PromiseState, StoredState
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ FORGOTTEN = 20_000
 LOG_PAGES = 20_000
 """Pages of the write-ahead log at which a commit itself moves them into the file, if nobody did."""
 
-_FIELDS = Record.__struct_fields__
+_FIELDS = PromiseRecord.__struct_fields__
 _COLUMNS = ", ".join(_FIELDS)
 _UPSERT = (
     f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))}) "  # noqa: S608
@@ -72,7 +72,15 @@ _NOTE = (
 )
 
 
-__all__ = ["JOURNAL_ROWS", "OPEN", "JournalEntry", "PromiseState", "Record", "Store", "StoredState"]
+__all__ = [
+    "JOURNAL_ROWS",
+    "OPEN",
+    "JournalEntry",
+    "PromiseRecord",
+    "PromiseState",
+    "Store",
+    "StoredState",
+]
 
 
 class Store:
@@ -171,7 +179,7 @@ class Store:
 
     def commit(
         self,
-        records: Sequence[Record],
+        records: Sequence[PromiseRecord],
         plan: Schedule | None,
         version: int,
         nodes: Nodes | None = None,
@@ -255,11 +263,11 @@ class Store:
         with self._with_sentences(), closing(connect(self.path)) as base:
             check(base, self.path)
 
-    def open_records(self) -> tuple[Record, ...]:
+    def open_records(self) -> tuple[PromiseRecord, ...]:
         """Return offers and promises that are open, oldest first."""
         return self._records(f"WHERE {_IS_OPEN} ORDER BY made_at, token")
 
-    def find(self, job: int) -> tuple[Record, ...]:
+    def find(self, job: int) -> tuple[PromiseRecord, ...]:
         """Return the records of one job id, latest first."""
         return self._records("WHERE id = ? ORDER BY made_at DESC, token", job)
 
@@ -373,9 +381,9 @@ class Store:
         ]
         return tuple([*fresh, *map(_entry, rows)][:limit])
 
-    def _records(self, which: str, *values: object) -> tuple[Record, ...]:
+    def _records(self, which: str, *values: object) -> tuple[PromiseRecord, ...]:
         with self._reading() as base:
-            return tuple(Record(*row) for row in base.execute(_ALL + which, values))
+            return tuple(PromiseRecord(*row) for row in base.execute(_ALL + which, values))
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

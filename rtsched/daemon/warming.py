@@ -27,8 +27,8 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from rtsched.daemon.app import Policy
-    from rtsched.daemon.working import Rules
+    from rtsched.daemon.app import PluginChains
+    from rtsched.daemon.working import CycleRules
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ _NOW = 1.0e9
 _NODES = 4
 
 
-def warm_up(policy: Policy, rules: Rules) -> None:
+def warm_up(policy: PluginChains, rules: CycleRules) -> None:
     """Judge made-up jobs on a made-up machine, submit and cycle alike; nothing is kept."""
     begun = time.perf_counter()
     site = Site(Snapshot(_NOW, Cluster(Nodes.build(_NODES, name=list("abcd")))))

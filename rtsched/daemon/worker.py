@@ -21,7 +21,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
-from rtsched.daemon.child import Answer, Apply, FindCompletions, Poll, Start, receive, send
+from rtsched.daemon.child import Apply, FindCompletions, Poll, Response, Start, receive, send
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class _Child:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._requests: queue.SimpleQueue[tuple[object, asyncio.Future[Answer]] | None]
+        self._requests: queue.SimpleQueue[tuple[object, asyncio.Future[Response]] | None]
         self._requests = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -186,9 +186,9 @@ class _Child:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def ask(self, request: object) -> asyncio.Future[Answer]:
+    def ask(self, request: object) -> asyncio.Future[Response]:
         """Return a future of the answer; it raises EOFError or OSError if the child is gone."""
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[Response] = self._loop.create_future()
         self._requests.put((request, future))
         return future
 
@@ -236,7 +236,7 @@ class _Child:
         self._resolve(self._gone, None)
 
     def _pass(
-        self, stdin: BinaryIO, stdout: BinaryIO, request: object, future: asyncio.Future[Answer]
+        self, stdin: BinaryIO, stdout: BinaryIO, request: object, future: asyncio.Future[Response]
     ) -> None:
         try:
             send(stdin, request)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rtsched.core.chain import Chain, Priorities
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.deferred import DeferredAdmission
-    from rtsched.daemon.records import JournalEntry, Record
+    from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
@@ -41,7 +41,7 @@ class Settled:
     ----------
     site : Site
         After it.
-    changed : tuple of Record
+    changed : tuple of PromiseRecord
         To be written down.
     actions : tuple of Action
         What the promises ask for: the plan first.
@@ -54,7 +54,7 @@ class Settled:
     """
 
     site: Site
-    changed: tuple[Record, ...]
+    changed: tuple[PromiseRecord, ...]
     actions: tuple[Action, ...]
     events: Events
     journal: tuple[JournalEntry, ...] = ()
@@ -71,7 +71,7 @@ class Steered:
 
 
 @dataclass(frozen=True)
-class Rules:
+class CycleRules:
     """What a cycle goes by.
 
     Attributes
@@ -96,7 +96,7 @@ class Rules:
 
 
 def settle(
-    site: Site, observation: Observation, rules: Rules, now: float, deferred: int = AT_A_TIME
+    site: Site, observation: Observation, rules: CycleRules, now: float, deferred: int = AT_A_TIME
 ) -> Settled:
     """Return promises and plan after a poll: who appeared and ended, who is judged, who moves.
 
@@ -160,7 +160,7 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
     return [Tell(again, tuple(texts))]
 
 
-def _without_periodic_nodes(observation: Observation, rules: Rules) -> Observation:
+def _without_periodic_nodes(observation: Observation, rules: CycleRules) -> Observation:
     """Close nodes with recurring work to all jobs, if the planner ignores that work."""
     if not len(observation.periodic) or rules.planner is None or rules.planner.planner is None:
         return observation
@@ -174,7 +174,7 @@ def _without_periodic_nodes(observation: Observation, rules: Rules) -> Observati
     return replace(observation, cluster=replace(observation.cluster, nodes=nodes))
 
 
-def steered(site: Site, events: Events, rules: Rules) -> Steered:
+def steered(site: Site, events: Events, rules: CycleRules) -> Steered:
     """Return what plug-ins remember after the events, and how they want the queue."""
     snapshot, states = observe(site.snapshot, rules.chains.chain, events)
     actions: list[Action] = []
@@ -190,7 +190,7 @@ def steered(site: Site, events: Events, rules: Rules) -> Steered:
     return Steered(states, tuple(actions), tuple(orders))
 
 
-def _weights(site: Site, rules: Rules) -> list[Action]:
+def _weights(site: Site, rules: CycleRules) -> list[Action]:
     """Return weights of the nodes: those of low delay are preferred."""
     chain, snapshot = rules.chains.chain, site.snapshot
     if not (len(snapshot.queued) and chain.counts("delay_class")):

@@ -12,7 +12,7 @@ from daemon_replies import answering, reported
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rtsched.adapters.wire import Kind, frame
+from rtsched.adapters.wire import MessageKind, frame
 from rtsched.cli.chunk import variables
 from rtsched.daemon.reports import (
     Chunk,
@@ -150,7 +150,7 @@ def test_no_daemon(run, tmp_path, refused):
 
 def test_refusals(asked, refused):
     """What the daemon refuses is one sentence."""
-    message = frame(Kind.REPORT, refusal_payload("the whole plan is for admins"))
+    message = frame(MessageKind.REPORT, refusal_payload("the whole plan is for admins"))
     result, questions = asked(message, "plan")
     assert questions == [Plan()]
     refused(result, "the whole plan is for admins")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.requirements import OURS
-from rtsched.adapters.wire import Kind, Tag
+from rtsched.adapters.wire import MessageKind, Tag
 from rtsched.logs.classads import parse_value
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ WANTED = 'eval rtschedJudge("wanted")'
 def sent(server: FilterServer, question: int = 0) -> dict[str, str]:
     """Return the lines of a question, by name."""
     kind, fields = server.asked[question]
-    assert (kind, list(fields)) == (Kind.SUBMIT, [Tag.AD])
+    assert (kind, list(fields)) == (MessageKind.SUBMIT, [Tag.AD])
     lines = str(fields[Tag.AD]).splitlines()
     return dict(line.split(" = ", 1) for line in lines)
 
@@ -277,7 +277,7 @@ def test_without_a_verdict_the_sites_policy_holds(
     behave = {
         "hung": hanging,
         "garbage": sending(b"\0" * 100),
-        "error": answering((Tag.MESSAGE, "rtsched: starting"), kind=Kind.ERROR),
+        "error": answering((Tag.MESSAGE, "rtsched: starting"), kind=MessageKind.ERROR),
     }.get(daemon)
     if behave:
         with FilterServer(library.socket, behave):

@@ -13,7 +13,7 @@ from filter_server import ACCEPTED, FilterServer, answering, dripping, hanging, 
 from filter_sources import ADDRESSES, COMMON, PROGRAMS, THREADS
 
 from rtsched.adapters import wire
-from rtsched.adapters.wire import HEADER, Kind, Tag, encode
+from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ANSWERED, NO_DAEMON, BUSY, WRONG_OWNER, TIMED_OUT, CLOSED, MALFORMED, NOT_SENT, NOT_ASKED = range(9)
 ANY_OWNER = 2**32 - 1
-GOOD = encode(Kind.ANSWER, ACCEPTED)
+GOOD = encode(MessageKind.ANSWER, ACCEPTED)
 
 
 def ask(
@@ -60,11 +60,11 @@ def test_the_header_in_c_says_the_same() -> None:
         for name, number in re.findall(r"RTSCHED_(\w+) =? ?(0x\w+|\d+)\b", text)
     }
     expected = {f"TAG_{tag.name}": tag.value for tag in Tag}
-    expected |= {f"KIND_{kind.name}": kind.value for kind in Kind}
+    expected |= {f"KIND_{kind.name}": kind.value for kind in MessageKind}
     expected |= {"VERSION": wire.VERSION, "HEADER_SIZE": HEADER.size, "FIELD_SIZE": 8}
     expected |= {"NUMBER": 1, "TEXT": 2, "ACCEPT": wire.ACCEPT, "REJECT": wire.REJECT}
-    expected |= {"REQUEST_LIMIT": wire.LIMIT[Kind.SUBMIT]}
-    expected |= {"ANSWER_LIMIT": wire.LIMIT[Kind.ANSWER]}
+    expected |= {"REQUEST_LIMIT": wire.LIMIT[MessageKind.SUBMIT]}
+    expected |= {"ANSWER_LIMIT": wire.LIMIT[MessageKind.ANSWER]}
     assert found == expected
     assert f'RTSCHED_MAGIC "{wire.MAGIC.decode()}"' in text
 
@@ -76,7 +76,7 @@ def test_what_c_asks_python_reads(asker: Path, tmp_path: Path) -> None:
             (ANSWERED, "promised")
         ]
     kind, fields = server.asked[0]
-    assert kind == Kind.SUBMIT
+    assert kind == MessageKind.SUBMIT
     assert fields == {Tag.SUBMIT_UID: -5, Tag.COMMENT: "x" * 100_000}
 
 
@@ -91,20 +91,41 @@ def test_what_c_asks_python_reads(asker: Path, tmp_path: Path) -> None:
         (sending(GOOD[:-1]), CLOSED),
         (sending(GOOD[:-1], hang_up=False), TIMED_OUT),
         (sending(b"HTTP/1.1 400 Bad Request\r\n\r\n"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 2, Kind.ANSWER, 0)), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.SUBMIT, 0)), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 65537) + b"x" * 65537), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 2**32 - 1)), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 3) + b"abc"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\x81\0\2\0\2\0\0\0x"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\x81\0\2\0\1\0\0\0\0"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\x81\0\1\0\1\0\0\0x"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\x81\0\3\0\1\0\0\0x"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\x81\0\2\1\1\0\0\0x"), MALFORMED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\x81\0\2\0\1\0\0\0x"), ANSWERED),
-        (sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 9) + b"\xff\xff\2\0\1\0\0\0x"), ANSWERED),
+        (sending(HEADER.pack(b"RTSQ", 2, MessageKind.ANSWER, 0)), MALFORMED),
+        (sending(HEADER.pack(b"RTSQ", 1, MessageKind.SUBMIT, 0)), MALFORMED),
+        (sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 65537) + b"x" * 65537), MALFORMED),
+        (sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 2**32 - 1)), MALFORMED),
+        (sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 3) + b"abc"), MALFORMED),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\x81\0\2\0\2\0\0\0x"),
+            MALFORMED,
+        ),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\x81\0\2\0\1\0\0\0\0"),
+            MALFORMED,
+        ),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\x81\0\1\0\1\0\0\0x"),
+            MALFORMED,
+        ),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\x81\0\3\0\1\0\0\0x"),
+            MALFORMED,
+        ),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\x81\0\2\1\1\0\0\0x"),
+            MALFORMED,
+        ),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\x81\0\2\0\1\0\0\0x"),
+            ANSWERED,
+        ),
+        (
+            sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 9) + b"\xff\xff\2\0\1\0\0\0x"),
+            ANSWERED,
+        ),
         (sending(GOOD + b"more"), ANSWERED),
-        (answering((Tag.MESSAGE, "busy"), kind=Kind.ERROR), ANSWERED),
+        (answering((Tag.MESSAGE, "busy"), kind=MessageKind.ERROR), ANSWERED),
     ],
 )
 def test_each_misbehaviour_has_its_outcome(

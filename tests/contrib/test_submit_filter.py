@@ -12,7 +12,7 @@ from filter_harness import DENIED, UNSET, USER, Filter
 from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
 from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS
 
-from rtsched.adapters.wire import Kind, Tag
+from rtsched.adapters.wire import MessageKind, Tag
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def test_a_job_with_a_wish_is_judged(tested: Filter, wish: str) -> None:
     """A deadline or a word in comment or extra is enough to be asked about."""
     with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
         assert tested.submit(wish)["message"] == "promised"
-    assert server.asked[0][0] == Kind.SUBMIT
+    assert server.asked[0][0] == MessageKind.SUBMIT
 
 
 def test_all_jobs_are_judged_where_the_site_says_so(tested: Filter) -> None:
@@ -241,7 +241,7 @@ def test_without_a_verdict_the_sites_policy_holds(
     behave = {
         "hung": hanging,
         "garbage": sending(b"\0" * 100),
-        "error": answering((Tag.MESSAGE, "rtsched: starting"), kind=Kind.ERROR),
+        "error": answering((Tag.MESSAGE, "rtsched: starting"), kind=MessageKind.ERROR),
     }.get(daemon)
     if behave:
         with FilterServer(tested.socket, behave):
@@ -327,7 +327,7 @@ def test_a_change_to_what_a_promise_rests_on_is_asked_about(tested: Filter, fiel
         job = tested.modify(field)
     assert (job["returned"], job["message"]) == (DENIED, "job 12 is promised")
     kind, fields = server.asked[0]
-    assert (kind, fields[Tag.JOB_ID_STR]) == (Kind.MODIFY, "12")
+    assert (kind, fields[Tag.JOB_ID_STR]) == (MessageKind.MODIFY, "12")
     assert fields[Tag.SUBMIT_UID] == USER
 
 

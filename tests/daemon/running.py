@@ -11,12 +11,12 @@ from scene import Scene
 from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
-from rtsched.adapters.wire import HEADER, Kind, Tag, decode_fields, encode, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import PluginTable
 from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
-from rtsched.daemon.app import Daemon, Policy
+from rtsched.daemon.app import Daemon, PluginChains
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
@@ -118,15 +118,19 @@ class Running:
             clock=lambda: self.now,
         )
         filters = Answers(self.daemon).answer
-        self.server = SocketServer(self.path / "submit.sock", (Kind.SUBMIT, Kind.MODIFY), filters)
+        self.server = SocketServer(
+            self.path / "submit.sock", (MessageKind.SUBMIT, MessageKind.MODIFY), filters
+        )
         self.queries = Queries(self.daemon, -1)
-        self.users = SocketServer(self.path / "query.sock", (Kind.QUERY,), self.queries.answer)
+        self.users = SocketServer(
+            self.path / "query.sock", (MessageKind.QUERY,), self.queries.answer
+        )
 
-    def policy(self) -> Policy:
+    def policy(self) -> PluginChains:
         """Return the plug-ins of a site with mcdf."""
         calls = [lambda: self.judging(), lambda: self.settling(), lambda: self.querying()]
         chains = [Chains(Chain([Member("mcdf", Observed(call))], "mcdf"), ()) for call in calls]
-        return Policy(self.live, *chains)
+        return PluginChains(self.live, *chains)
 
     async def start(self) -> None:
         """Look once, and listen."""
@@ -154,7 +158,7 @@ class Running:
         line = socket.socket(socket.AF_UNIX)
         line.settimeout(120.0)  # the first question may compile kernels
         line.connect(str(self.server.path))
-        line.sendall(encode(Kind.SUBMIT, fields))
+        line.sendall(encode(MessageKind.SUBMIT, fields))
         return line
 
     def standings(self) -> list[str]:
@@ -166,7 +170,7 @@ class Running:
         self.system.observation = replace(self.system.observation, **changes)
 
 
-def answer_of(line: socket.socket) -> tuple[Kind, dict[int, int | str]]:
+def answer_of(line: socket.socket) -> tuple[MessageKind, dict[int, int | str]]:
     """Return what a filter reads: kind and fields."""
     with line:
         kind, length = read_header(line.recv(HEADER.size, socket.MSG_WAITALL))

@@ -16,7 +16,7 @@ from rtsched.daemon.messages import Wording
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
-from rtsched.daemon.working import Rules, Settled, settle
+from rtsched.daemon.working import CycleRules, Settled, settle
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
@@ -53,7 +53,7 @@ class Scene:
         restart_policy = RestartPolicy(
             frozenset(self.settings.restart_exit_codes), self.settings.restarts
         )
-        self.rules = Rules(
+        self.rules = CycleRules(
             self.chains, self.chains.planner_alone, 15.0, deferred_admission, restart_policy
         )
         names = [f"n{k}" for k in range(nodes)]

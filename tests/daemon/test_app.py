@@ -12,7 +12,7 @@ from rtsched.adapters.live import Change, Done, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
-from rtsched.daemon.app import Daemon, Policy
+from rtsched.daemon.app import Daemon, PluginChains
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import LiveSite
@@ -73,7 +73,7 @@ def test_a_planner_that_fails_is_reported(tmp_path: Path) -> None:
 
     async def cycle() -> tuple[tuple[str, ...], str]:
         chains = [Chains(Chain([Member("bad", Clueless())], "bad"), ()) for _ in range(3)]
-        policy = Policy(LiveSite(), *chains)
+        policy = PluginChains(LiveSite(), *chains)
         with Store(tmp_path / "rtsched.db") as store:
             daemon = Daemon(
                 policy, store, Failing(0), SlurmTranslator(), Metrics(), reread=lambda: policy
@@ -95,7 +95,7 @@ def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) 
 
     async def cycles(system: Failing) -> None:
         chains = [Chains(Chain([Member("mcdf", Mcdf())], "mcdf"), ()) for _ in range(3)]
-        policy = Policy(LiveSite(), *chains)
+        policy = PluginChains(LiveSite(), *chains)
         with Store(tmp_path / "rtsched.db") as store:
             daemon = Daemon(
                 policy, store, system, SlurmTranslator(), Metrics(), reread=lambda: policy

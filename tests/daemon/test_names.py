@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from running import FACTS, Running, answer_of
 
 from rtsched.adapters import users
-from rtsched.adapters.wire import ACCEPT, Kind, Tag
+from rtsched.adapters.wire import ACCEPT, MessageKind, Tag
 
 if TYPE_CHECKING:
     import pytest
@@ -36,7 +36,7 @@ def test_a_submission_by_a_user_whom_nobody_knows_yet(
         users.forget_users()
         monkeypatch.setattr(users.pwd, "getpwuid", hang)
         kind, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert kind is Kind.ERROR
+        assert kind is MessageKind.ERROR
         assert "name service" in str(fields[Tag.MESSAGE])
         go_on.set()
         _, fields = await asyncio.to_thread(answer_of, running.asked())

@@ -15,7 +15,7 @@ from rtsched.daemon.reports import Status, StatusReport
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rtsched.daemon.app import Policy
+    from rtsched.daemon.app import PluginChains
 
 
 async def reloaded(running: Running) -> None:
@@ -35,7 +35,7 @@ def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:
         _, fields = answer_of(running.asked())
         assert fields[Tag.VERDICT] == ACCEPT
 
-    def reread() -> Policy:
+    def reread() -> PluginChains:
         policy = running.policy()
         policy.submits.chain.members[0].plugin.meanwhile = submit  # type: ignore[attr-defined]
         return policy
@@ -55,7 +55,7 @@ def test_a_reload_during_a_reload_is_not_lost(running: Running) -> None:
     """What changed while the file was read is read again."""
     reads = []
 
-    def reread() -> Policy:
+    def reread() -> PluginChains:
         reads.append(len(reads))
         if len(reads) == 1:
             loop.call_soon_threadsafe(running.daemon.reload)
@@ -83,7 +83,7 @@ def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
 ) -> None:
     """Status tells until a reload succeeds."""
 
-    def reread() -> Policy:
+    def reread() -> PluginChains:
         raise error
 
     async def status() -> StatusReport:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rtsched.adapters.wire import HEADER, Kind, frame, read_header
+from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
 from rtsched.daemon.server import SocketServer
 from rtsched.errors import AdapterError
 
@@ -43,17 +43,17 @@ async def answers(server: SocketServer, *messages: bytes) -> list[bytes]:
         server.close()
 
 
-async def echo(kind: Kind, payload: bytes, client: Client) -> bytes:
+async def echo(kind: MessageKind, payload: bytes, client: Client) -> bytes:
     """Answer with the payload."""
     del kind, client
-    return frame(Kind.REPORT, payload)
+    return frame(MessageKind.REPORT, payload)
 
 
 def test_a_question_is_answered(tmp_path: Path) -> None:
     """A whole message gets one answer, and the connection ends."""
-    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
-    (answer,) = asyncio.run(answers(server, frame(Kind.QUERY, b"hello")))
-    assert read_header(answer[: HEADER.size]) == (Kind.REPORT, 5)
+    server = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo)
+    (answer,) = asyncio.run(answers(server, frame(MessageKind.QUERY, b"hello")))
+    assert read_header(answer[: HEADER.size]) == (MessageKind.REPORT, 5)
     assert answer[HEADER.size :] == b"hello"
     assert not (tmp_path / "q.sock").exists()
 
@@ -62,22 +62,22 @@ def test_a_question_is_answered(tmp_path: Path) -> None:
     "message",
     [
         b"GET / HTTP/1.0\r\n\r\n",
-        frame(Kind.SUBMIT, b""),
-        frame(Kind.QUERY, b"x") + b"y",
-        HEADER.pack(b"RTSQ", 1, Kind.QUERY, 1 << 30),
+        frame(MessageKind.SUBMIT, b""),
+        frame(MessageKind.QUERY, b"x") + b"y",
+        HEADER.pack(b"RTSQ", 1, MessageKind.QUERY, 1 << 30),
     ],
 )
 def test_nonsense_is_cut_off(tmp_path: Path, message: bytes) -> None:
     """What is no question of this socket ends the connection, and is counted."""
-    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
+    server = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo)
     assert asyncio.run(answers(server, message)) == [b""]
     assert server.refused == 1
 
 
 def test_others_are_sent_away(tmp_path: Path) -> None:
     """Who is not among the users of a socket is cut off before a word is read."""
-    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo, uids={987654})
-    assert asyncio.run(answers(server, frame(Kind.QUERY, b"hello"))) == [b""]
+    server = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo, uids={987654})
+    assert asyncio.run(answers(server, frame(MessageKind.QUERY, b"hello"))) == [b""]
 
 
 def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
@@ -87,36 +87,36 @@ def test_a_client_that_sends_no_more_is_answered(tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(60.0)
             line.connect(str(path))
-            line.sendall(frame(Kind.QUERY, b"hello"))
+            line.sendall(frame(MessageKind.QUERY, b"hello"))
             line.shutdown(socket.SHUT_WR)
             return line.recv(100)
 
     async def ask() -> bytes:
-        server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
+        server = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo)
         await server.listen()
         try:
             return await asyncio.to_thread(half_closed, server.path)
         finally:
             server.close()
 
-    assert asyncio.run(ask()) == frame(Kind.REPORT, b"hello")
+    assert asyncio.run(ask()) == frame(MessageKind.REPORT, b"hello")
 
 
 def test_a_defect_ends_the_connection(tmp_path: Path) -> None:
     """A handler that crashes keeps nobody waiting."""
 
-    async def crash(kind: Kind, payload: bytes, client: Client) -> bytes:
+    async def crash(kind: MessageKind, payload: bytes, client: Client) -> bytes:
         raise ZeroDivisionError(kind, payload, client)
 
-    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), crash)
-    assert asyncio.run(answers(server, frame(Kind.QUERY, b"hello"))) == [b""]
+    server = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), crash)
+    assert asyncio.run(answers(server, frame(MessageKind.QUERY, b"hello"))) == [b""]
 
 
 def test_an_idle_connection_is_cut_off(tmp_path: Path) -> None:
     """Half a message does not keep a connection open."""
-    server = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo, idle=0.1)
+    server = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo, idle=0.1)
     begun = time.monotonic()
-    assert asyncio.run(answers(server, frame(Kind.QUERY, b"hello")[:-1])) == [b""]
+    assert asyncio.run(answers(server, frame(MessageKind.QUERY, b"hello")[:-1])) == [b""]
     assert time.monotonic() - begun < 4
 
 
@@ -124,10 +124,10 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     """A socket that somebody answers on is not taken over; a dead one is."""
 
     async def twice() -> None:
-        first = SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo)
+        first = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo)
         await first.listen()
         with pytest.raises(AdapterError, match="another daemon"):
-            await SocketServer(tmp_path / "q.sock", (Kind.QUERY,), echo).listen()
+            await SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo).listen()
         first.close()
 
     with socket.socket(socket.AF_UNIX) as dead:

@@ -10,7 +10,7 @@ import numpy as np
 from running import ANN, NOW, Running, answer_of
 
 from rtsched.adapters.live import Marks
-from rtsched.adapters.wire import ACCEPT, REJECT, Kind, Tag
+from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag
 from rtsched.daemon import store
 from rtsched.errors import StoreError
 from rtsched.model.actions import Admit, Tell
@@ -80,7 +80,7 @@ def test_what_cannot_be_written_down_is_not_promised(running: Running) -> None:
         await running.start()
         running.store.commit = fail  # type: ignore[method-assign,assignment]
         kind, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert kind is Kind.ERROR
+        assert kind is MessageKind.ERROR
         assert "full" in str(fields[Tag.MESSAGE])
         assert running.standings() == []
         running.store.commit = commit  # type: ignore[method-assign]

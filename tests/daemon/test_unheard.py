@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import ANN, Running, answer_of
 
-from rtsched.adapters.wire import ACCEPT, Kind, Tag
+from rtsched.adapters.wire import ACCEPT, MessageKind, Tag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ def test_an_answer_that_is_read_is_a_promise(running: Running) -> None:
 
     async def course() -> None:
         kind, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert (kind, fields[Tag.VERDICT]) == (Kind.ANSWER, ACCEPT)
+        assert (kind, fields[Tag.VERDICT]) == (MessageKind.ANSWER, ACCEPT)
         await until(lambda: not running.server.open)
         assert running.standings() == ["provisional"]
 

@@ -18,7 +18,7 @@ from testbed.images import SUITES
 from testbed.waiting import wait_for
 
 from rtsched.adapters.condor.submission import ad_of
-from rtsched.adapters.wire import Kind, Tag
+from rtsched.adapters.wire import MessageKind, Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +113,7 @@ def site(running: Site) -> Site:
 
 def asked(server: FilterServer) -> list[Record]:
     """Return the ads that the library asked about."""
-    assert all(kind == Kind.SUBMIT for kind, _ in server.asked)
+    assert all(kind == MessageKind.SUBMIT for kind, _ in server.asked)
     return [ad_of(str(fields[Tag.AD])) for _, fields in server.asked]
 
 
@@ -124,7 +124,7 @@ class Promising:
         self.count = 0
 
     def __call__(
-        self, connection: socket.socket, kind: Kind, fields: Mapping[int, int | str]
+        self, connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
     ) -> None:
         """Answer."""
         self.count += 1
@@ -374,7 +374,9 @@ def test_the_schedd_asks_as_condor(site: Site) -> None:
     """The daemon can tell the schedd by its user from whoever else opens the socket."""
     peers = []
 
-    def behave(connection: socket.socket, kind: Kind, fields: Mapping[int, int | str]) -> None:
+    def behave(
+        connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
+    ) -> None:
         packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         peers.append(struct.unpack("3i", packed)[1])
         Promising()(connection, kind, fields)

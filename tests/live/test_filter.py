@@ -15,7 +15,7 @@ from testbed import Cluster, SlurmOptions
 from testbed.images import SUITES
 from testbed.waiting import wait_for
 
-from rtsched.adapters.wire import HEADER, Kind, Tag, encode
+from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode
 
 if TYPE_CHECKING:
     import socket
@@ -145,7 +145,7 @@ def test_the_daemon_is_told_who_wants_what(site: Site) -> None:
     with site.serve(answering((Tag.VERDICT, 0))) as server:
         site.submit("-N2-3", *WISH, "--comment=rtsched:sigma=1", "--mem=100", "--nice=7")
     kind, fields = server.asked[0]
-    assert kind == Kind.SUBMIT
+    assert kind == MessageKind.SUBMIT
     assert fields[Tag.SUBMIT_UID] == int(site.cluster.run(["id", "-u", "alice"]).stdout)
     assert abs(int(fields[Tag.DEADLINE]) - time.time() - 7200) < 60
     expected = {
@@ -220,9 +220,9 @@ DAEMONS = {
     "down": None,
     "hung": hanging,
     "garbage": sending(b"HTTP/1.1 200 OK\r\n\r\n" * 100),
-    "oversized": sending(HEADER.pack(b"RTSQ", 1, Kind.ANSWER, 2**31) + b"x" * 100_000),
-    "broken": sending(encode(Kind.ANSWER, [(Tag.VERDICT, 0), (Tag.MIN_NODES, -7)])),
-    "not ready": answering((Tag.MESSAGE, "starting\nup"), kind=Kind.ERROR),
+    "oversized": sending(HEADER.pack(b"RTSQ", 1, MessageKind.ANSWER, 2**31) + b"x" * 100_000),
+    "broken": sending(encode(MessageKind.ANSWER, [(Tag.VERDICT, 0), (Tag.MIN_NODES, -7)])),
+    "not ready": answering((Tag.MESSAGE, "starting\nup"), kind=MessageKind.ERROR),
 }
 
 
@@ -293,10 +293,14 @@ def test_users_at_once_get_each_their_own_answer(site: Site) -> None:
     numbers = itertools.count()
     given: dict[str, str] = {}
 
-    def behave(connection: socket.socket, kind: Kind, fields: Mapping[int, int | str]) -> None:
+    def behave(
+        connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
+    ) -> None:
         token = f"rtsched:{next(numbers)}"
         given[token] = str(fields[Tag.NAME])
-        connection.sendall(encode(Kind.ANSWER, [(Tag.VERDICT, 0), (Tag.ADMIN_COMMENT, token)]))
+        connection.sendall(
+            encode(MessageKind.ANSWER, [(Tag.VERDICT, 0), (Tag.ADMIN_COMMENT, token)])
+        )
 
     site.set(timeout_ms=5000)
     with site.serve(behave):
@@ -326,7 +330,7 @@ def test_changes_are_guarded(site: Site) -> None:
             assert said.startswith("1 ")
         assert site.command("scontrol", "hold", job).startswith("1 ")
         assert len(server.asked) == 6
-        assert {kind for kind, _ in server.asked} == {Kind.MODIFY}
+        assert {kind for kind, _ in server.asked} == {MessageKind.MODIFY}
         assert {fields[Tag.JOB_ID_STR] for _, fields in server.asked} == {job}
         for user in ("rtsched", "root"):
             words = ("scontrol", "update", f"job={job}", "timelimit=4")

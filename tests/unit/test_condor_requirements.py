@@ -22,7 +22,7 @@ from rtsched.adapters.condor.requirements import (
     requirements_of,
 )
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
-from rtsched.adapters.live import FIRST_OWN_ID, Question, SubmitReply
+from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest, SubmitReply
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.classads import Expression, number
 from rtsched.model.jobs import Kind
@@ -268,7 +268,7 @@ def test_a_question_is_described_as_a_submission_would_be() -> None:
     translator = CondorTranslator()
 
     def asked(**given: object):
-        fields = translator.fields_of(Question(0, NOW + 900.0, **given))
+        fields = translator.fields_of(FeasibilityRequest(0, NOW + 900.0, **given))
         return translator.describe(fields, FACTS, NOW)
 
     assert asked(time_s=60.0).jobs.wall_time[0] == 90.0

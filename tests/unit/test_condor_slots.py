@@ -12,11 +12,11 @@ from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     FORGET_S,
-    Machine,
+    PoolLayout,
     Slot,
     SlotInventory,
     claims_of,
-    machine_of,
+    layout_of,
     parent_of,
     row_names,
     slots_of,
@@ -55,9 +55,9 @@ def slots(*ads: Record, **settings: Any) -> list[Slot]:
     return slots_of(ads, CondorSettings(**settings))[0]
 
 
-def machine(*ads: Record, **settings: Any) -> Machine:
+def machine(*ads: Record, **settings: Any) -> PoolLayout:
     """Return the machine of ads, in the order of a first poll."""
-    return machine_of(SlotInventory().update(slots(*ads, **settings), NOW, forgetful=False))
+    return layout_of(SlotInventory().update(slots(*ads, **settings), NOW, forgetful=False))
 
 
 def test_a_static_slot_is_one_row_of_its_name() -> None:
@@ -302,4 +302,4 @@ def test_no_ad_breaks_the_reading(ads: list[Record]) -> None:
     claims_of(ads)
     assert len(row_names(Slot("x", "y", units=3))) == 3
     if sum(slot.rows for slot in found) < 1000:
-        machine_of(found)
+        layout_of(found)

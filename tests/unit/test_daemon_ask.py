@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from daemon_replies import answering, reported
 
-from rtsched.adapters.wire import HEADER, MAGIC, Kind, frame
+from rtsched.adapters.wire import HEADER, MAGIC, MessageKind, frame
 from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import (
     AnyQuestion,
@@ -48,7 +48,7 @@ def test_a_refusal_is_told(tmp_path):
     """What the daemon says against a question is the error."""
     path = tmp_path / "q"
     with (
-        answering(path, lambda _: frame(Kind.REPORT, refusal_payload("job 7 is not yours"))),
+        answering(path, lambda _: frame(MessageKind.REPORT, refusal_payload("job 7 is not yours"))),
         pytest.raises(RtschedError, match=r"^job 7 is not yours$"),
     ):
         ask(Chunk("7"), str(path))
@@ -82,14 +82,14 @@ def test_a_daemon_that_hangs(tmp_path):
     [
         (b"", AdapterError),
         (b"HTTP/1.0 400 Bad", ProtocolError),
-        (HEADER.pack(MAGIC, 2, Kind.REPORT, 0), ProtocolError),
-        (HEADER.pack(MAGIC, 1, Kind.REPORT, 1 << 31), ProtocolError),
-        (HEADER.pack(MAGIC, 1, Kind.REPORT, 100) + b"{", AdapterError),
-        (frame(Kind.ANSWER, b""), ProtocolError),
-        (frame(Kind.REPORT, b"[]"), ProtocolError),
-        (frame(Kind.REPORT, b"{}"), ProtocolError),
-        (frame(Kind.REPORT, b'{"report": {"job": 7}}'), ProtocolError),
-        (frame(Kind.REPORT, b'{"error": 7}'), ProtocolError),
+        (HEADER.pack(MAGIC, 2, MessageKind.REPORT, 0), ProtocolError),
+        (HEADER.pack(MAGIC, 1, MessageKind.REPORT, 1 << 31), ProtocolError),
+        (HEADER.pack(MAGIC, 1, MessageKind.REPORT, 100) + b"{", AdapterError),
+        (frame(MessageKind.ANSWER, b""), ProtocolError),
+        (frame(MessageKind.REPORT, b"[]"), ProtocolError),
+        (frame(MessageKind.REPORT, b"{}"), ProtocolError),
+        (frame(MessageKind.REPORT, b'{"report": {"job": 7}}'), ProtocolError),
+        (frame(MessageKind.REPORT, b'{"error": 7}'), ProtocolError),
         (bytes(range(64)), ProtocolError),
     ],
 )

@@ -17,7 +17,7 @@ from rtsched.core.hook_metrics import HookMetrics
 from rtsched.daemon import metrics as module
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import METRICS, Metrics
-from rtsched.daemon.records import Record
+from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.site import Site
 from rtsched.errors import ConfigError
 from rtsched.model.cluster import Cluster
@@ -36,9 +36,9 @@ def _logging(capsys):
     structlog.reset_defaults()
 
 
-def record(standing: str) -> Record:
+def record(standing: str) -> PromiseRecord:
     """Return a record."""
-    return Record("t", 7, 1000, "ann", 1.0, 0.0, standing, 0.0, "", b"")
+    return PromiseRecord("t", 7, 1000, "ann", 1.0, 0.0, standing, 0.0, "", b"")
 
 
 def values(text: str) -> dict[str, float]:

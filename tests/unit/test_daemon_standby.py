@@ -15,10 +15,10 @@ import pytest
 from rtsched.adapters.slurm.control import controllers, own_name
 from rtsched.adapters.slurm.setup import controller_findings
 from rtsched.adapters.slurm.slurm_conf import settings, with_host
-from rtsched.adapters.wire import Kind, frame
+from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import reports
 from rtsched.daemon.promised_jobs import PromisedJobs
-from rtsched.daemon.records import Record
+from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.standby import (
     SILENT,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def record(token: str) -> Record:
+def record(token: str) -> PromiseRecord:
     """Return a firm promise."""
-    return Record(token, 1, 1001, "ann", 5e9, 1e9, "firm", 1e9, "", b"", float("inf"))
+    return PromiseRecord(token, 1, 1001, "ann", 5e9, 1e9, "firm", 1e9, "", b"", float("inf"))
 
 
 def tokens(store: Store) -> set[str]:
@@ -319,20 +319,20 @@ def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
     """A daemon that becomes active, and one that is superseded, refuse no connection."""
 
     def says(text: bytes) -> Any:
-        async def answer(kind: Kind, payload: bytes, client: object) -> bytes:
+        async def answer(kind: MessageKind, payload: bytes, client: object) -> bytes:
             return text
 
         return answer
 
     async def asked(path: Path) -> bytes:
         reader, writer = await asyncio.open_unix_connection(str(path))
-        writer.write(frame(Kind.QUERY, b"{}"))
+        writer.write(frame(MessageKind.QUERY, b"{}"))
         answer = await reader.read()
         writer.close()
         return answer
 
     async def scenario() -> None:
-        server = SharedSocketServer(tmp_path / "sock", (Kind.QUERY,), says(b"standby"))
+        server = SharedSocketServer(tmp_path / "sock", (MessageKind.QUERY,), says(b"standby"))
         await server.listen()
         assert await asked(server.path) == b"standby"
         server.active = says(b"active")

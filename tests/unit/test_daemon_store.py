@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, encode_schedule
 from rtsched.daemon.database import migrations
-from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, Record, Store
+from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, PromiseRecord, Store
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.cluster import Nodes
 from rtsched.model.jobs import Jobs
@@ -34,10 +34,10 @@ SAMPLES = Path(__file__).parent.parent / "data" / "databases"
 NOW = 1_795_000_000.0
 
 
-def record(token: str = "t1", **changes: object) -> Record:  # noqa: S107
+def record(token: str = "t1", **changes: object) -> PromiseRecord:  # noqa: S107
     """Return a firm promise."""
     job = encode_jobs(Jobs.build(1, id=[7], user=["ann"], size=[3]))
-    made = Record(token, 7, 1000, "ann", NOW + 3600, NOW, "firm", NOW, "", job)
+    made = PromiseRecord(token, 7, 1000, "ann", NOW + 3600, NOW, "firm", NOW, "", job)
     return msgspec.structs.replace(made, **changes)
 
 

@@ -16,7 +16,7 @@ from store_course import CLOSED, NOW, Known, found, planned
 
 import rtsched.daemon.store
 from rtsched.daemon.codec import encode_schedule
-from rtsched.daemon.records import OPEN, JournalEntry, Record
+from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Nodes
 
@@ -28,7 +28,7 @@ ROWS, AT_ONCE, FORGOTTEN = 8, 3, 6
 
 times = st.integers(0, 9).map(lambda k: NOW + k)
 records = st.builds(
-    Record,
+    PromiseRecord,
     token=st.sampled_from([f"t{k}" for k in range(12)]),
     id=st.integers(1, 5),
     uid=st.integers(0, 3),
@@ -85,7 +85,7 @@ class Sequences(RuleBasedStateMachine):
     )
     def commit(
         self,
-        changed: list[Record],
+        changed: list[PromiseRecord],
         jobs: int | None,
         names: tuple[str, ...] | None,
         unused: dict[tuple[int, PromiseState], tuple[float, ...]] | None,

@@ -18,7 +18,7 @@ from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of, requeue_delay_of
-from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
+from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
     NOT_LAUNCHED,
     allocations_of,
@@ -45,11 +45,11 @@ PARTITIONS = (
 )
 
 
-def machine(reserved: set[str] | None = None, **speeds: float) -> Machine:
+def machine(reserved: set[str] | None = None, **speeds: float) -> ClusterLayout:
     """Return a machine of two fast nodes and four slow ones."""
     said, default = partitions_of(PARTITIONS)
     settings = SlurmSettings(speeds=speeds)
-    return machine_of(node_rows(NODES), said, default, reserved or set(), settings)
+    return layout_of(node_rows(NODES), said, default, reserved or set(), settings)
 
 
 def facts() -> SlurmFacts:

@@ -47,7 +47,7 @@ class ToolResult(NamedTuple):
     errors: str
 
 
-class Site(NamedTuple):
+class SiteSettings(NamedTuple):
     """What the site's settings say, beside the `[condor]` table.
 
     Attributes
@@ -70,7 +70,7 @@ class Site(NamedTuple):
 
 def inspect_site(
     settings: CondorSettings | None,
-    site: Site,
+    site: SiteSettings,
     *,
     directory: Path | None = None,
     roles: Iterable[str] = (),
@@ -82,7 +82,7 @@ def inspect_site(
     ----------
     settings : CondorSettings or None
         The `[condor]` table; None: there are no settings, or they make no sense.
-    site : Site
+    site : SiteSettings
         The rest of the site's settings.
     directory : Path, optional
         Where HTCondor reads our files from; by default the last of its LOCAL_CONFIG_DIR.

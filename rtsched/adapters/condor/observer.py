@@ -31,11 +31,11 @@ from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     OF_SLOTS,
     Claim,
-    Machine,
+    PoolLayout,
     Slot,
     SlotInventory,
     claims_of,
-    machine_of,
+    layout_of,
     slots_of,
 )
 from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claims
@@ -83,7 +83,7 @@ class Observer:
             SlotAssignment(),
             StartedLoads(pool),
         )
-        self._machine: Machine | None = None
+        self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
         self._submitters: list[Record] = []
@@ -162,7 +162,7 @@ class Observer:
     def _observe(
         self,
         queue: Queue,
-        machine: Machine,
+        machine: PoolLayout,
         claims: tuple[Sequence[Claim], str],
         bound: Mapping[int, Bound],
         facts: CondorFacts,
@@ -201,7 +201,7 @@ class Observer:
             flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
         )
 
-    def _machine_now(self, shown: Sequence[Slot], now: float) -> Machine:
+    def _machine_now(self, shown: Sequence[Slot], now: float) -> PoolLayout:
         """Return the machine; the same object as before if nothing changed.
 
         A collector that was just started has not heard of all slots, and not yet of itself.
@@ -219,7 +219,7 @@ class Observer:
                 "[condor] constraint and unit_cpus"
             )
         if self._machine is None or slots != list(self._machine.by_name.values()):
-            self._machine = machine_of(slots)
+            self._machine = layout_of(slots)
         return self._machine
 
     def _wait_for(self, shown: Sequence[Slot], heard: float) -> None:
@@ -238,7 +238,7 @@ class Observer:
                 "start"
             )
 
-    def _cluster_now(self, machine: Machine, others: NDArray[np.int64]) -> Cluster:
+    def _cluster_now(self, machine: PoolLayout, others: NDArray[np.int64]) -> Cluster:
         """Return the cluster; the same object as before if nothing changed."""
         made_of = (machine, others.tolist())
         if self._cluster is None or self._made_of != made_of:
@@ -251,7 +251,7 @@ class Observer:
         self,
         queue: Queue,
         groups: Groups,
-        machine: Machine,
+        machine: PoolLayout,
         claims: Sequence[Claim],
         schedd: str,
     ) -> _Taken:
@@ -272,7 +272,7 @@ class Observer:
             np.array(sorted(others), np.int64),
         )
 
-    def _facts(self, machine: Machine, version: str) -> CondorFacts:
+    def _facts(self, machine: PoolLayout, version: str) -> CondorFacts:
         """Return all facts but who is charged."""
         settings, setting = self._settings, self._pool.setting
         interval = setting("NEGOTIATOR_INTERVAL", 60.0)

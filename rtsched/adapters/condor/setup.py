@@ -14,7 +14,7 @@ from rtsched.adapters import readiness
 from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.readiness import Finding, socket_findings, user_findings
+from rtsched.adapters.readiness import CheckResult, socket_findings, user_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -167,10 +167,10 @@ def wanted(setup: Setup) -> dict[str, str]:
 # --- judging --------------------------------------------------------------------------------------
 
 
-def findings(setup: Setup) -> list[Finding]:
+def findings(setup: Setup) -> list[CheckResult]:
     """Return what is good and what is not, in the order in which to put it right."""
     if not setup.version:
-        return [Finding("wrong", "HTCondor's tools are not installed here", "install condor")]
+        return [CheckResult("wrong", "HTCondor's tools are not installed here", "install condor")]
     own = [*_files(setup)]
     if not setup.access:
         return own
@@ -186,45 +186,47 @@ def findings(setup: Setup) -> list[Finding]:
     ]
 
 
-def _files(setup: Setup) -> Iterator[Finding]:
+def _files(setup: Setup) -> Iterator[CheckResult]:
     for name, text in wanted(setup).items():
         path, present = path_of(setup, name), setup.present.get(name)
         if present == text:
-            yield Finding("good", f"{path} is as it should be")
+            yield CheckResult("good", f"{path} is as it should be")
         elif present is None:
-            yield Finding("wrong", f"{path} is not there", INSTALL)
+            yield CheckResult("wrong", f"{path} is not there", INSTALL)
         else:
-            yield Finding("wrong", f"{path} is not what the settings ask for", INSTALL)
+            yield CheckResult("wrong", f"{path} is not what the settings ask for", INSTALL)
 
 
-def _library(setup: Setup) -> Iterator[Finding]:
+def _library(setup: Setup) -> Iterator[CheckResult]:
     daemon = "schedd" if setup.queue else "negotiator"
     build = "build it on this machine: `make -C contrib/condor && make -C contrib/condor install`"
     if setup.library_time is None:
-        yield Finding("wrong", f"{setup.library} is not there", build)
+        yield CheckResult("wrong", f"{setup.library} is not there", build)
     elif not setup.library_works and condor_conf.ACCESS in setup.present:
-        yield Finding("wrong", f"HTCondor cannot use {setup.library}", f"{build}, for this release")
+        yield CheckResult(
+            "wrong", f"HTCondor cannot use {setup.library}", f"{build}, for this release"
+        )
     elif 0 < setup.started < setup.library_time:
-        yield Finding(
+        yield CheckResult(
             "note",
             f"{setup.library} is newer than the running {daemon}, which may use the one before",
             "`condor_restart -schedd` and `condor_restart -negotiator`: running jobs stay",
         )
     else:
-        yield Finding("good", f"{setup.library} is there")
+        yield CheckResult("good", f"{setup.library} is there")
 
 
-def _script() -> Iterator[Finding]:
-    yield Finding(
+def _script() -> Iterator[CheckResult]:
+    yield CheckResult(
         "note",
         "without the ClassAd library condor_submit does not answer, and slots learn seconds late",
         "build contrib/condor, then `rtsched condor install --library --apply`",
     )
 
 
-def _schedd(setup: Setup) -> Iterator[Finding]:
+def _schedd(setup: Setup) -> Iterator[CheckResult]:
     if setup.schedd is None:
-        yield Finding("wrong", f"the schedd does not answer: {setup.silence}", "start it")
+        yield CheckResult("wrong", f"the schedd does not answer: {setup.silence}", "start it")
     else:
         yield from _uses("schedd", setup.schedd, SCHEDD)
         users = re.split(r"[,\s]+", setup.schedd.get("QUEUE_SUPER_USERS", ""))
@@ -232,9 +234,9 @@ def _schedd(setup: Setup) -> Iterator[Finding]:
             yield _replaced("schedd", "QUEUE_SUPER_USERS", setup.user)
 
 
-def _negotiator(setup: Setup) -> Iterator[Finding]:
+def _negotiator(setup: Setup) -> Iterator[CheckResult]:
     if setup.negotiator is None:
-        yield Finding(
+        yield CheckResult(
             "note",
             f"no negotiator answers here: {setup.silence}",
             f"the central manager needs {condor_conf.ACCESS} too; run this check there",
@@ -244,7 +246,7 @@ def _negotiator(setup: Setup) -> Iterator[Finding]:
         preemption = setup.negotiator.get("NEGOTIATOR_CONSIDER_PREEMPTION", "").lower()
         required = setup.negotiator.get("PREEMPTION_REQUIREMENTS", "").lower()
         if preemption != "false" and required != "false":
-            yield Finding(
+            yield CheckResult(
                 "note",
                 f"PREEMPTION_REQUIREMENTS={required}: the negotiator may end promised jobs",
                 "add `&& (MY.RtPromise is undefined)`, or set it to False",
@@ -252,7 +254,7 @@ def _negotiator(setup: Setup) -> Iterator[Finding]:
         yield from _interval(setup, setup.negotiator.get("NEGOTIATOR_INTERVAL", ""))
 
 
-def _interval(setup: Setup, said: str) -> Iterator[Finding]:
+def _interval(setup: Setup, said: str) -> Iterator[CheckResult]:
     """Tell of a negotiator that is slower than plans believe; `said` is its interval."""
     try:
         real, planned = float(said), float(setup.interval)
@@ -260,7 +262,7 @@ def _interval(setup: Setup, said: str) -> Iterator[Finding]:
         return
     if setup.queue and setup.settings.start_delay_s is None and real != planned:
         late = real > planned
-        yield Finding(
+        yield CheckResult(
             "wrong" if late else "note",
             f"the negotiator negotiates every {real:g} s, plans count on {planned:g} s: "
             + ("promised jobs may start too late" if late else "deadlines are later than need be"),
@@ -271,7 +273,7 @@ def _interval(setup: Setup, said: str) -> Iterator[Finding]:
 
 def _uses(
     daemon: str, values: Mapping[str, str], expected: Mapping[str, tuple[str, ...]]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     wrong = False
     for name, words in expected.items():
         missing = [word for word in words if word not in _words(values.get(name, ""))]
@@ -279,11 +281,11 @@ def _uses(
             wrong = True
             yield _replaced(daemon, name, " ".join(missing))
     if not wrong:
-        yield Finding("good", f"the running {daemon} uses our settings")
+        yield CheckResult("good", f"the running {daemon} uses our settings")
 
 
-def _replaced(daemon: str, name: str, missing: str) -> Finding:
-    return Finding(
+def _replaced(daemon: str, name: str, missing: str) -> CheckResult:
+    return CheckResult(
         "wrong",
         f"the running {daemon} uses {name} without {missing}",
         f"`condor_reconfig`; if that is not enough, `condor_config_val -v {name}` names the file "
@@ -296,10 +298,10 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
 
-def _slots(setup: Setup) -> Iterator[Finding]:
+def _slots(setup: Setup) -> Iterator[CheckResult]:
     if setup.gateless:
         shown = ", ".join(setup.gateless[:5]) + (", ..." if len(setup.gateless) > 5 else "")
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{len(setup.gateless)} of {setup.slots} slots let jobs start that they should keep "
             f"out: {shown}",
@@ -307,23 +309,23 @@ def _slots(setup: Setup) -> Iterator[Finding]:
             "of yours belongs into a file that is read earlier",
         )
     elif setup.slots:
-        yield Finding("good", f"all {setup.slots} slots keep what is promised")
+        yield CheckResult("good", f"all {setup.slots} slots keep what is promised")
     else:
-        yield Finding("note", "the collector knows no slot", "start the execute machines")
+        yield CheckResult("note", "the collector knows no slot", "start the execute machines")
 
 
-def _permissions(setup: Setup) -> Iterator[Finding]:
+def _permissions(setup: Setup) -> Iterator[CheckResult]:
     yield from user_findings(setup)
     if setup.schedd is not None and not setup.known_user:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the schedd does not know the user {setup.user}, and lets it change no job",
             f"once, as root: {_made_known(setup.user)}",
         )
     elif setup.schedd is not None:
-        yield Finding("good", f"the schedd knows the user {setup.user}")
+        yield CheckResult("good", f"the schedd knows the user {setup.user}")
     if setup.bindings and setup.queue:
-        yield Finding("wrong", setup.bindings, "pip install 'rtsched[condor]'")
+        yield CheckResult("wrong", setup.bindings, "pip install 'rtsched[condor]'")
 
 
 def _made_known(user: str) -> str:
@@ -333,33 +335,33 @@ def _made_known(user: str) -> str:
     return f"`{submit}; condor_rm {user}`"
 
 
-def _meeting(setup: Setup) -> Iterator[Finding]:
+def _meeting(setup: Setup) -> Iterator[CheckResult]:
     yield from socket_findings(setup, SUBMIT_KEYS)
     if setup.schedd_user not in setup.filters:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the schedd runs as {setup.schedd_user}, who may not ask the daemon",
             f'set filters = ["{setup.schedd_user}", "root"] in the [daemon] table',
         )
     if setup.group and setup.user_exists and setup.group not in setup.groups:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{setup.user} is not in the group {setup.group}, and cannot let it in",
             f"`usermod -aG {setup.group} {setup.user}`, then restart the daemon",
         )
     if setup.table_path != setup.settings.table:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the library reads {setup.table_path}, the daemon writes {setup.settings.table}",
             f"set table = {setup.settings.table} in {setup.submit_path}",
         )
 
 
-def _table(setup: Setup) -> Iterator[Finding]:
+def _table(setup: Setup) -> Iterator[CheckResult]:
     if not setup.table:
-        yield Finding("good", f"{setup.table_path} tells what is kept of slots")
+        yield CheckResult("good", f"{setup.table_path} tells what is kept of slots")
         return
-    yield Finding(
+    yield CheckResult(
         "note",
         f"{setup.table_path} {setup.table}: no slot is kept for a promised start",
         "the daemon writes it, unless it is on a dry-run. If it runs on another machine, the "

@@ -108,7 +108,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Machine:
+class PoolLayout:
     """What of a poll changes seldom: the slots as rows, in order of machine and slot.
 
     Attributes
@@ -217,7 +217,7 @@ def parent_of(name: str) -> str:
     return _DYNAMIC.sub("", name, count=1)
 
 
-def machine_of(slots: Sequence[Slot]) -> Machine:
+def layout_of(slots: Sequence[Slot]) -> PoolLayout:
     """Return the machine that slots make, in their order."""
     at = np.repeat(np.arange(len(slots)), [slot.rows for slot in slots]).tolist()
     rows = [slots[i] for i in at]
@@ -241,7 +241,7 @@ def machine_of(slots: Sequence[Slot]) -> Machine:
     )
     ends = np.cumsum([slot.rows for slot in slots], dtype=np.int64).tolist()
     first = {slot.name: end - slot.rows for slot, end in zip(slots, ends, strict=True)}
-    return Machine(nodes, masks, table, parts, {slot.name: slot for slot in slots}, first)
+    return PoolLayout(nodes, masks, table, parts, {slot.name: slot for slot in slots}, first)
 
 
 def row_names(slot: Slot) -> list[str]:

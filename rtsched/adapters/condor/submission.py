@@ -13,7 +13,7 @@ from rtsched.adapters.condor.ids import job_id, name_of, number_of
 from rtsched.adapters.condor.pool_state import DEFERRED
 from rtsched.adapters.condor.requirements import MEGABYTE, MOST, Requirements, requirements_of
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.live import Question, Submission, SubmitReply
+from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.classads import Expression, Record, number, parse_value, text
@@ -103,7 +103,7 @@ class CondorTranslator:
         """Return nothing: HTCondor itself protects the attributes of a promise."""
         return ""
 
-    def fields_of(self, question: Question) -> Mapping[int, str | int]:
+    def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
         """Return a question as the ClassAd library would describe the job."""
         ad: dict[str, object] = {
             "Owner": user_name(question.uid),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_entries
-from rtsched.adapters.slurm.machine import PREFIX, is_ours
+from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.logs.hostlist import fold
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.adapters.live import Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.slurm.completions import LIVE
-from rtsched.adapters.slurm.machine import is_ours
+from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.requirements import (
     JobRequest,
     Requirements,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.slurm.facts import SlurmFacts
-    from rtsched.adapters.slurm.machine import Machine
+    from rtsched.adapters.slurm.layout import ClusterLayout
     from rtsched.adapters.slurm.rows import JobRows
 
 Integers = "NDArray[np.int64]"
@@ -118,7 +118,7 @@ def _not_launched(reason: str) -> str | None:
 
 
 def allocations_of(
-    rows: JobRows, which: NDArray[np.int64], machine: Machine, facts: SlurmFacts, now: float
+    rows: JobRows, which: NDArray[np.int64], machine: ClusterLayout, facts: SlurmFacts, now: float
 ) -> Schedule:
     """Return where the running jobs run, and until when at the latest.
 

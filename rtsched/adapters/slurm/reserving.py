@@ -16,7 +16,7 @@ from rtsched.adapters.slurm.advance_reservations import (
     written,
 )
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
-from rtsched.adapters.slurm.machine import is_ours
+from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.slurm.machine import is_ours
+from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.reserving import is_first
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import ONLY_WAITING, Rank, change, priority_argument

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.adapters import readiness
-from rtsched.adapters.readiness import Finding, socket_findings, user_findings
+from rtsched.adapters.readiness import CheckResult, socket_findings, user_findings
 from rtsched.adapters.slurm import slurm_conf
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def plugin_dirs(conf: Mapping[str, str], running: Mapping[str, str] | None) -> l
 # --- judging --------------------------------------------------------------------------------------
 
 
-def findings(setup: Setup, probe: ProbeResult | None = None) -> list[Finding]:
+def findings(setup: Setup, probe: ProbeResult | None = None) -> list[CheckResult]:
     """Return what is good and what is not, in the order in which to put it right.
 
     Parameters
@@ -148,27 +148,29 @@ def findings(setup: Setup, probe: ProbeResult | None = None) -> list[Finding]:
     ]
 
 
-def _plugin(setup: Setup) -> Iterator[Finding]:
+def _plugin(setup: Setup) -> Iterator[CheckResult]:
     if setup.plugin is None:
         places = plugin_dirs(setup.conf, setup.running)
         where = f" PLUGINDIR={places[-1]}" if places else ""
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"no {PLUGIN} in PluginDir" + (f" ({':'.join(map(str, places))})" if places else ""),
             "build it for this Slurm: `make -C contrib/slurm && make -C contrib/slurm install"
             f"{where}`; do not add a directory to PluginDir that other hosts lack",
         )
     elif not setup.plugin_version:
-        yield Finding("wrong", f"{setup.plugin} cannot be loaded", "build it anew on this machine")
+        yield CheckResult(
+            "wrong", f"{setup.plugin} cannot be loaded", "build it anew on this machine"
+        )
     elif setup.version and not same_release(setup.plugin_version, setup.version):
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{setup.plugin} was built for Slurm {setup.plugin_version}, {setup.version} is "
             "installed: slurmctld would not start with it",
             "build it anew, before slurmctld starts again",
         )
     else:
-        yield Finding("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
+        yield CheckResult("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
 
 
 def same_release(one: str, other: str) -> bool:
@@ -176,46 +178,46 @@ def same_release(one: str, other: str) -> bool:
     return [int(part) for part in one.split(".")] == [int(part) for part in other.split(".")]
 
 
-def _lines(setup: Setup) -> Iterator[Finding]:
+def _lines(setup: Setup) -> Iterator[CheckResult]:
     remedy = "`rtsched slurm install` shows the line, `rtsched slurm install --apply` puts it in"
     for name, value in wanted(setup).items():
         present = setup.conf.get(name.lower(), "")
         if present == value:
-            yield Finding("good", f"{name}={value}")
+            yield CheckResult("good", f"{name}={value}")
         else:
             now = f"{name}={present}" if present else f"{name} is not set"
-            yield Finding("wrong", f"{setup.path}: {now}, wanted: {value}", remedy)
+            yield CheckResult("wrong", f"{setup.path}: {now}, wanted: {value}", remedy)
     if setup.conf.get("prioritytype", "priority/multifactor").lower() == "priority/basic":
-        yield Finding(
+        yield CheckResult(
             "note",
             "PriorityType=priority/basic knows no site factor: rtsched orders the queue by Nice",
             "use priority/multifactor if fair share is to count for more than 60,000 places",
         )
 
 
-def _prolog(setup: Setup, probe: ProbeResult | None) -> Iterator[Finding]:
+def _prolog(setup: Setup, probe: ProbeResult | None) -> Iterator[CheckResult]:
     """Tell which nodes can run our TaskProlog: a step fails where it is missing."""
     prolog = setup.conf.get("taskprolog", "")
     remedy = f"copy {PROLOG} there, mode 755; or `rtsched slurm install --no-task-prolog --apply`"
     if probe is None:
         if prolog in PROLOGS:
             what = f"TaskProlog={prolog}: every step fails on a node that does not have it"
-            yield Finding("note", what, "`rtsched slurm check --nodes` asks them")
+            yield CheckResult("note", what, "`rtsched slurm check --nodes` asks them")
         return
     if probe.unable:
         nodes = few(probe.unable)
         if prolog in PROLOGS:
             what = f"steps fail on nodes that cannot run TaskProlog={prolog}: {nodes}"
-            yield Finding("wrong", what, remedy)
+            yield CheckResult("wrong", what, remedy)
         else:
             remedy = "copy it there, mode 755, before `rtsched slurm install --task-prolog`"
-            yield Finding("note", f"nodes cannot run {PROLOG}, nor need to: {nodes}", remedy)
+            yield CheckResult("note", f"nodes cannot run {PROLOG}, nor need to: {nodes}", remedy)
     if probe.able:
         ours = prolog if prolog in PROLOGS else PROLOG
-        yield Finding("good", f"{len(probe.able)} nodes can run {ours}")
+        yield CheckResult("good", f"{len(probe.able)} nodes can run {ours}")
     if probe.unasked:
         what = f"not asked, since they take no jobs now: {few(probe.unasked)}"
-        yield Finding("note", what, "ask again when they are back")
+        yield CheckResult("note", what, "ask again when they are back")
 
 
 def few(nodes: Mapping[str, str], most: int = 8) -> str:
@@ -224,37 +226,37 @@ def few(nodes: Mapping[str, str], most: int = 8) -> str:
     return ", ".join(shown) + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
 
 
-def _controller(setup: Setup) -> Iterator[Finding]:
+def _controller(setup: Setup) -> Iterator[CheckResult]:
     if setup.running is None:
-        yield Finding(
+        yield CheckResult(
             "wrong", f"the controller does not answer: {setup.silence}", "start slurmctld"
         )
         return
     read = setup.running.get("slurm_conf", "")
     if read.startswith("/") and Path(read).resolve() != setup.path.resolve():
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the running controller reads {read}, this is about {setup.path}",
             f"`rtsched slurm check --slurm-conf {read}`, and so `install`",
         )
     used = setup.running.get("jobsubmitplugins", "")
     if "rtsched" in used.split(","):
-        yield Finding("good", f"the running controller uses JobSubmitPlugins={used}")
+        yield CheckResult("good", f"the running controller uses JobSubmitPlugins={used}")
     else:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the running controller uses JobSubmitPlugins={used}",
             "when slurm.conf is ready: `scontrol reconfigure`; if that fails the old ones stay",
         )
     if abs(setup.skew_s) > MOST_SKEW:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the controller's clock is {setup.skew_s:+.0f} s from this machine's",
             "run the daemon where slurmctld runs, and have all clocks set by NTP",
         )
     owner = setup.running.get("slurmuser", "").partition("(")[0]
     if owner and owner not in setup.filters:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"slurmctld runs as {owner}, who may not ask the daemon",
             f'set filters = ["{owner}"] in the [daemon] table',
@@ -263,7 +265,7 @@ def _controller(setup: Setup) -> Iterator[Finding]:
 
 def controller_findings(
     names: Sequence[str], standby: bool, database: Path, memory: str
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Tell whether filter and daemon fit the controllers that there are.
 
     Parameters
@@ -274,13 +276,13 @@ def controller_findings(
         By the site's settings.
     """
     if standby and len(names) < 2:
-        yield Finding(
+        yield CheckResult(
             "note",
             "standby is set, and slurm.conf names one controller only",
             "take standby out of site.toml, or add the backup's SlurmctldHost",
         )
     elif not standby and len(names) > 1:
-        yield Finding(
+        yield CheckResult(
             "note",
             f"slurmctld runs on {', '.join(names)}: it starts on none of them without {PLUGIN}; "
             "and promises are kept beside one of them: when a backup takes over, jobs pass as "
@@ -289,36 +291,36 @@ def controller_findings(
             "check` there too; have a daemon on each, with standby = true: docs/slurm/standby.md",
         )
     elif standby and memory and Path(memory).parent != database.parent:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{memory} is not beside {database}: what one daemon remembers the others lack",
             f'set memory = "{database.parent / Path(memory).name}" in the [slurm] table',
         )
     elif standby:
-        yield Finding(
+        yield CheckResult(
             "good",
             f"slurmctld runs on {', '.join(names)}, and the daemons there share {database}; "
             f"each host needs {PLUGIN} and submit.conf: check there too",
         )
 
 
-def _permissions(setup: Setup) -> Iterator[Finding]:
+def _permissions(setup: Setup) -> Iterator[CheckResult]:
     user = setup.user
     yield from user_findings(setup)
     owner = (setup.running or {}).get("slurmuser", "").partition("(")[0]
     if user in {owner, "root"}:
-        yield Finding("good", f"{user} is SlurmUser or root, who may do everything")
+        yield CheckResult("good", f"{user} is SlurmUser or root, who may do everything")
     elif setup.level in {"Operator", "Administrator", "Admin"}:
-        yield Finding("good", f"{user} has AdminLevel={setup.level}")
+        yield CheckResult("good", f"{user} has AdminLevel={setup.level}")
     elif setup.level:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"{user} is no Operator: Slurm would refuse reservations and changes of jobs",
             f"`sacctmgr add user {user} account=ACCOUNT adminlevel=Operator`, or `sacctmgr modify "
             f"user {user} set adminlevel=Operator`",
         )
     else:
-        yield Finding(
+        yield CheckResult(
             "note",
             f"the accounting database does not tell what {user} may do",
             "without slurmdbd only SlurmUser and root may change jobs of others: run the daemon "
@@ -326,11 +328,11 @@ def _permissions(setup: Setup) -> Iterator[Finding]:
         )
 
 
-def _promised_jobs(setup: Setup) -> Iterator[Finding]:
+def _promised_jobs(setup: Setup) -> Iterator[CheckResult]:
     wanted = str(setup.run / "promised_jobs")
     read = setup.submit.get("promised_jobs", "/run/rtsched/promised_jobs")
     if read != wanted:
-        yield Finding(
+        yield CheckResult(
             "wrong",
             f"the submit filter reads {read}, the daemon writes {wanted}: without the daemon "
             "on_failure = hold or closed lets nobody change a job",

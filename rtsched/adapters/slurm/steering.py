@@ -10,7 +10,7 @@ import numpy as np
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.applied_file import UNSURE, AppliedFile
 from rtsched.adapters.slurm.comments import with_message
-from rtsched.adapters.slurm.machine import is_ours
+from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,

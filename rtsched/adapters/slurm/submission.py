@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Question, Submission, SubmitReply, dag_key
+from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
@@ -95,7 +95,7 @@ class SlurmTranslator:
         """Return the id of the job of this name; -1: this is no job's name."""
         return int(name) if name.isascii() and name.isdigit() and len(name) < 16 else -1
 
-    def fields_of(self, question: Question) -> Mapping[int, str | int]:
+    def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
         """Return a question as the submit filter would describe the job."""
         said = ",".join(f"{name}={value:g}" for name, value in question.load.items())
         most, limit = question.nodes_max, question.time_s

@@ -22,7 +22,7 @@ from rtsched.adapters.slurm.facts import (
     requeue_delay_of,
     seconds,
 )
-from rtsched.adapters.slurm.machine import Machine, foreign, machine_of, periodic_of
+from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
     allocations_of,
     completions_of,
@@ -73,7 +73,7 @@ class SlurmSystem:
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
         self._shares_read = -np.inf
         self._no_shares = ""
-        self._machine: Machine | None = None
+        self._machine: ClusterLayout | None = None
         self._made_of: object = None
 
     def poll(self) -> Observation:
@@ -170,18 +170,18 @@ class SlurmSystem:
             self._kept = what
             self._not_kept = applied_file.write(self.settings.memory, what)
 
-    def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> Machine:
+    def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> ClusterLayout:
         """Return the machine; the same object as before if nothing changed."""
         said, default = partitions_of(self._commands.partitions())
         made_of = (nodes, said, default, taken)
         if self._machine is None or made_of != self._made_of:
             version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
-            self._machine = machine_of(nodes, said, default, taken, self.settings, version)
+            self._machine = layout_of(nodes, said, default, taken, self.settings, version)
             self._made_of = made_of
         return self._machine
 
     def _facts(
-        self, machine: Machine, users: dict[int, str], now: float, problems: list[str]
+        self, machine: ClusterLayout, users: dict[int, str], now: float, problems: list[str]
     ) -> SlurmFacts:
         """Return the facts; configuration and accounts are read now and then."""
         if now - self._config_read > CONFIG_EVERY_S:

@@ -44,7 +44,7 @@ def is_ours(reservation: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Machine:
+class ClusterLayout:
     """What of a poll changes seldom.
 
     Attributes
@@ -70,14 +70,14 @@ class Machine:
         return np.array([row for row in found if row >= 0], np.int32)
 
 
-def machine_of(
+def layout_of(
     nodes: Sequence[NodeRow],
     said: Mapping[str, Mapping[str, str]],
     default: str,
     reserved: set[str],
     settings: SlurmSettings,
     version: int = 1,
-) -> Machine:
+) -> ClusterLayout:
     """Return the machine.
 
     Parameters
@@ -117,7 +117,7 @@ def machine_of(
     )
     row = {node.name: at for at, node in enumerate(nodes)}
     cluster = Cluster(table, masks, version=version, by_clock=True)
-    return Machine(cluster, row, partitions, default)
+    return ClusterLayout(cluster, row, partitions, default)
 
 
 def _partition(
