@@ -1,16 +1,35 @@
-"""Counts of things as people read them."""
+"""Counts of things and spans of time as people read them."""
 
 from __future__ import annotations
 
+import math
 
-def counted(number: int, one: str, many: str = "") -> str:
+
+def counted(number: float, one: str, many: str = "") -> str:
     """Return a count of things: `1 job`, `2,000 jobs`; `1 job is`, `2 jobs are`.
 
     Parameters
     ----------
-    number : int
+    number : float
         How many.
     one, many : str
         What one is called, and what several are; `one` and an s if `many` is empty.
     """
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def span(seconds: float) -> str:
+    """Return a span of time in its two greatest units, rounded down: `30 min 10 s`, `2 h`, `45 s`.
+
+    Rounded down, what is left before a deadline is never said to be more than it is.
+    """
+    if not math.isfinite(seconds):
+        return "unlimited time"
+    left, parts = max(int(seconds), 0), list[str]()
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts) or "0 s"

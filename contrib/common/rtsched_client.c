@@ -287,21 +287,21 @@ const char *rtsched_outcome_text(enum rtsched_outcome outcome)
 	case RTSCHED_ANSWERED:
 		return "answered";
 	case RTSCHED_NO_DAEMON:
-		return "nobody listens at the socket, or it may not be opened";
+		return "no daemon listens on the socket, or access is denied";
 	case RTSCHED_BUSY:
 		return "its queue of connections is full";
 	case RTSCHED_WRONG_OWNER:
-		return "somebody else than daemon_user or root listens at the socket";
+		return "the process that listens on the socket runs as neither daemon_user nor root";
 	case RTSCHED_TIMED_OUT:
 		return "it did not answer in time";
 	case RTSCHED_CLOSED:
-		return "it hung up";
+		return "it closed the connection";
 	case RTSCHED_MALFORMED:
 		return "its answer is malformed, or of another version";
 	case RTSCHED_NOT_SENT:
-		return "the request is too long, or memory is short";
+		return "the request is too long, or memory is exhausted";
 	case RTSCHED_NOT_ASKED:
-		return "it did not answer lately, and is not asked for some seconds";
+		return "it did not answer recently and is not contacted for some seconds";
 	}
 	return "unknown";
 }

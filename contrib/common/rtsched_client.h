@@ -36,7 +36,7 @@ enum rtsched_outcome {
 	RTSCHED_BUSY,	      /* its queue of connections is full */
 	RTSCHED_WRONG_OWNER,  /* somebody else listens */
 	RTSCHED_TIMED_OUT,
-	RTSCHED_CLOSED,	      /* it hung up before the whole answer was there */
+	RTSCHED_CLOSED,	      /* it closed the connection before the whole answer was there */
 	RTSCHED_MALFORMED,    /* what came is no answer of this version */
 	RTSCHED_NOT_SENT,     /* the request is too long, or there is no memory for the answer */
 	RTSCHED_NOT_ASKED,    /* the breaker is open */

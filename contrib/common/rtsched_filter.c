@@ -40,14 +40,14 @@ static void refresh(struct rtsched_filter *filter, bool first)
 		return;
 	filter->read_of = seen.st_mtim;
 	if (!rtsched_settings_read(settings_file(), settings, problem, sizeof(problem)))
-		say(filter, true, "rtsched: %s; the settings stay as they were", problem);
+		say(filter, true, "rtsched: %s; the settings are unchanged", problem);
 	else
 		say(filter, false, "rtsched: settings of %s: socket %s, %d ms", settings_file(),
 		    settings->socket, settings->timeout_ms);
 	if (!rtsched_settings_find_user(settings))
 		say(filter, true,
-		    "rtsched: there is no user %s: only root is taken for the daemon. Once there "
-		    "is one, `touch %s`",
+		    "rtsched: there is no user %s: only root is accepted as the daemon. When the "
+		    "user exists, `touch %s`",
 		    settings->daemon_user, settings_file());
 }
 
@@ -85,7 +85,7 @@ void rtsched_filter_complain(struct rtsched_filter *filter, const char *why)
 {
 	static const char mark[] = "rtsched: "; /* as the daemon's own texts begin */
 
-	complain(filter, "could not judge",
+	complain(filter, "could not evaluate",
 		 strncmp(why, mark, sizeof(mark) - 1) ? why : why + sizeof(mark) - 1);
 }
 
@@ -106,11 +106,11 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
 		rtsched_breaker_succeeded(&filter->breaker);
 		return outcome;
 	}
-	complain(filter, "could not be asked", rtsched_outcome_text(outcome));
+	complain(filter, "could not be reached", rtsched_outcome_text(outcome));
 	if (rtsched_breaker_failed(&filter->breaker, rtsched_now_ms(), settings->breaker_failures,
 				   settings->breaker_ms))
 		say(filter, true,
-		    "rtsched: after %d failures in a row the daemon is not asked for %d ms",
+		    "rtsched: after %d failures in a row the daemon is not contacted for %d ms",
 		    settings->breaker_failures, settings->breaker_ms);
 	return outcome;
 }

@@ -56,7 +56,7 @@ static const char *take_number(const char *value, int most, int *number)
 static const char *take_text(const char *value, char *text, size_t size)
 {
 	if (!*value || strlen(value) >= size)
-		return "must not be empty, nor that long";
+		return "must not be empty or too long";
 	memset(text, 0, size);
 	memcpy(text, value, strlen(value));
 	return NULL;
@@ -101,8 +101,8 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 	if (!strcmp(key, "daemon_user"))
 		return take_text(value, to->daemon_user, sizeof(to->daemon_user));
 	if (strcmp(key, "judge"))
-		return "is not known: socket, timeout_ms, on_failure, breaker_failures, "
-		       "breaker_ms, judge, daemon_user, promised_jobs and table are";
+		return "is unknown; the settings are socket, timeout_ms, on_failure, "
+		       "breaker_failures, breaker_ms, judge, daemon_user, promised_jobs, table";
 	to->judge_all = !strcmp(value, "all");
 	return to->judge_all || !strcmp(value, "deadline") ? NULL : "must be deadline or all";
 }

@@ -63,7 +63,7 @@ std::optional<SubmitReply> read_answer(const struct rtsched_answer &answer, std:
 	int64_t verdict = -1;
 	SubmitReply reply;
 
-	wrong = "its answer makes no sense";
+	wrong = "its answer is invalid";
 	while (rtsched_next(&cursor, &field) == RTSCHED_FIELD)
 		if (!take(field, reply, verdict))
 			return {};

@@ -107,14 +107,14 @@ struct Cause {
 };
 
 const Cause SILENT = {"the scheduler daemon does not answer", ""};
-const Cause FAILED = {"the scheduler daemon could not judge it",
-		      ". If that goes on tell your administrators: its log says why"};
+const Cause FAILED = {"the scheduler daemon could not evaluate it",
+		      ". If this persists, tell your administrators: its log says why"};
 
 /* What cannot be asked about now, and must not be refused, is parked. */
 SubmitReply in_the_queue()
 {
-	return {false, PARKED, "rtsched: the job is judged in the queue, and does not start before; "
-			       "RtWhy then says what came of it"};
+	return {false, PARKED, "rtsched: the job is evaluated in the queue and does not start "
+			       "before; RtWhy then shows the result"};
 }
 
 SubmitReply unjudged(const struct rtsched_settings &settings, const JobAd &job, const Cause &cause)
@@ -129,7 +129,7 @@ SubmitReply unjudged(const struct rtsched_settings &settings, const JobAd &job, 
 				  "submit again later, or without Rt attributes" + cause.end};
 	if (settings.on_failure == RTSCHED_FAIL_HOLD)
 		return {false, PARKED, "rtsched: " + cause.what + "; the job does not start until "
-				       "it has been judged" + cause.end};
+				       "it has been evaluated" + cause.end};
 	if (!job.wishes)
 		return {false, UNJUDGED, ""};
 	return {false, UNJUDGED, "rtsched: accepted without a promise: " + cause.what + cause.end};

@@ -133,7 +133,7 @@ bool fits()
 		return true;
 	std::string line = "rtsched: the ClassAd library was built for HTCondor " BUILT_FOR
 			   ", this is " +
-			   found + std::to_string(patch) + ": build it again; nothing is judged";
+			   found + std::to_string(patch) + ": rebuild it; nothing is evaluated";
 	rtsched::filter.log(true, line.c_str());
 	return false;
 }

@@ -51,7 +51,7 @@ bool read_file(const struct rtsched_settings &settings, std::string &text, std::
 		return false;
 	}
 	if (!S_ISREG(found.st_mode) || found.st_size > LONGEST) {
-		wrong = "it is no file, or longer than 64 MiB";
+		wrong = "it is not a regular file, or larger than 64 MiB";
 		return false;
 	}
 	if (found.st_uid != 0 && found.st_uid != settings.daemon_uid) {
@@ -115,7 +115,7 @@ class TableFile {
 		if (made)
 			return std::make_shared<const Table>(std::move(*made));
 		std::string line = std::string("rtsched: ") + settings.table + ": " + wrong +
-				   "; no slot is kept and all delays are equal";
+				   "; no slot is reserved and all delays are equal";
 		filter.log(true, line.c_str());
 		return nullptr;
 	}

@@ -99,7 +99,7 @@ function rtsched_submit(job, uid)
 	job.priority = 0
 	job.shared = 0 -- whole nodes: later it cannot be set
 	job.admin_comment = PARKED
-	slurm.log_user("rtsched: the job is held until it has been judged")
+	slurm.log_user("rtsched: the job is held until it has been evaluated")
 	return slurm.SUCCESS
 end
 
@@ -146,7 +146,7 @@ function rtsched_modify(job, record, uid)
 	local touched = touches_promise(job)
 	if mark:match("^rtsched:") and mark ~= UNJUDGED and touched then
 		slurm.log_user("rtsched: " .. touched .. " cannot be changed: the job "
-			.. (mark == PARKED and "has not been judged yet" or "was given a promise")
+			.. (mark == PARKED and "has not been evaluated yet" or "was given a promise")
 			.. ". Cancel it and submit it again")
 		return slurm.ERROR
 	end

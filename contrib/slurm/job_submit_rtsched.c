@@ -92,8 +92,8 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 	}
 	if (job->admin_comment && !strncmp(job->admin_comment + strspn(job->admin_comment, " \t"),
 					   "rtsched:", strlen("rtsched:"))) {
-		tell(err_msg, "rtsched: an admin comment that begins with rtsched: is written by "
-			      "the rtsched daemon only");
+		tell(err_msg, "rtsched: only the rtsched daemon may write an admin comment that "
+			      "begins with rtsched:");
 		return true;
 	}
 	return false;
@@ -116,7 +116,7 @@ static enum rtsched_submit_reply judged(const struct rtsched_settings *set,
 			if (message)
 				message[strcspn(message, "\n")] = 0;
 			rtsched_filter_complain(&filter,
-						message ? message : "its answer makes no sense");
+						message ? message : "its answer is invalid");
 		} else if (reply == RTSCHED_REJECTED) {
 			tell(err_msg, message ? message : "rtsched: refused");
 		} else if (message && job) {
@@ -143,8 +143,8 @@ static void tell_cause(char **err_msg, enum rtsched_submit_reply reply, const ch
 	char text[1024];
 
 	snprintf(text, sizeof(text), "rtsched: %sthe scheduler daemon %s%s%s", before,
-		 silent ? "does not answer" : "could not judge it", after,
-		 silent ? "" : ". If that goes on tell your administrators: its log says why");
+		 silent ? "does not answer" : "could not evaluate it", after,
+		 silent ? "" : ". If this persists, tell your administrators: its log says why");
 	tell(err_msg, text);
 }
 
@@ -180,7 +180,7 @@ static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_subm
 		if (wants_promise(job))
 			job->shared = JOB_SHARED_NONE; /* whole nodes: later it cannot be set */
 		rtsched_set_text(&job->admin_comment, PARKED);
-		tell_cause(err_msg, reply, "", "; the job is held until it has been judged");
+		tell_cause(err_msg, reply, "", "; the job is held until it has been evaluated");
 		return SLURM_SUCCESS;
 	}
 	rtsched_set_text(&job->admin_comment, UNJUDGED);
@@ -236,12 +236,12 @@ static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_subm
 		break;
 	case RTSCHED_PERHAPS_PROMISED:
 		tell_cause(err_msg, reply, "",
-			   ", and this job may be one that it has just promised a deadline: it "
+			   ", and this job may just have been promised a deadline: it "
 			   "cannot be changed until the daemon is back. Try again later");
 		break;
 	case RTSCHED_PROMISES_UNKNOWN:
 		snprintf(after, sizeof(after),
-			 ", and which jobs it promised a deadline is not known here (%s: %s), so no "
+			 ", and the list of promised jobs is not available (%s: %s), so no "
 			 "job can be changed until the daemon is back. Try again later",
 			 set->promised_jobs, why);
 		tell_cause(err_msg, reply, "", after);

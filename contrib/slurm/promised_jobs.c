@@ -92,11 +92,11 @@ bool rtsched_promised_jobs_read(const char *bytes, size_t length, struct rtsched
 	if (!take(&text, title) || !take_number(&text, &read.newest))
 		snprintf(wrong, size, "its first line is not `%sNUMBER`", title);
 	else if (!(read.jobs = take_numbers(&text, "", &read.n_jobs)))
-		snprintf(wrong, size, "its jobs do not ascend, or are too many");
+		snprintf(wrong, size, "its jobs are not in ascending order, or too many");
 	else if (!(read.users = take_numbers(&text, mark, &read.n_users)))
-		snprintf(wrong, size, "its users do not ascend, or are too many");
+		snprintf(wrong, size, "its users are not in ascending order, or too many");
 	else if (!take(&text, end) || text.at != text.end)
-		snprintf(wrong, size, "it is not whole, or malformed after %zu jobs and %zu users",
+		snprintf(wrong, size, "it is incomplete, or malformed after %zu jobs and %zu users",
 			 read.n_jobs, read.n_users);
 	else {
 		*list = read;
@@ -162,12 +162,12 @@ static void read_open(int fd, uid_t owner)
 
 	if (fstat(fd, &found) || !S_ISREG(found.st_mode) ||
 	    found.st_size > RTSCHED_LONGEST_PROMISED_JOBS)
-		snprintf(file.wrong, sizeof(file.wrong), "it is no file, or longer than 4 MiB");
+		snprintf(file.wrong, sizeof(file.wrong), "it is not a regular file, or larger than 4 MiB");
 	else if (found.st_uid != 0 && found.st_uid != owner)
 		snprintf(file.wrong, sizeof(file.wrong),
 			 "it belongs neither to daemon_user nor to root");
 	else if (found.st_mode & (S_IWGRP | S_IWOTH))
-		snprintf(file.wrong, sizeof(file.wrong), "others than its owner may write it");
+		snprintf(file.wrong, sizeof(file.wrong), "it is writable by others than its owner");
 	else if (!(text = whole(fd, (size_t)found.st_size)))
 		snprintf(file.wrong, sizeof(file.wrong), "it cannot be read");
 	else {

@@ -32,26 +32,28 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Fair share by rank in the tree, or by 2^(-usage/share/damping)."),
     ] = "fair-tree"
     damping: Annotated[
-        float, Meta(gt=0, description="Of the classic formula (FairShareDampeningFactor).")
+        float, Meta(gt=0, description="Damping of the classic formula (FairShareDampeningFactor).")
     ] = 1.0
     decay_half_life: Annotated[
-        float, Meta(ge=0, description="Seconds in which past usage halves; 0: it never does.")
+        float, Meta(ge=0, description="Half-life of past usage, seconds; 0: usage does not decay.")
     ] = 7 * 86400.0
     calc_period: Annotated[
-        int, Meta(gt=0, description="Seconds between two calculations of fair share.")
+        int, Meta(gt=0, description="Seconds between recalculations of fair share.")
     ] = 300
     max_age: Annotated[
-        float, Meta(gt=0, description="Seconds of waiting after which age counts fully.")
+        float, Meta(gt=0, description="Waiting time, seconds, at which the age factor reaches 1.")
     ] = 7 * 86400.0
     favor_small: Annotated[
-        bool, Meta(description="Whether the smaller job has the greater size factor.")
+        bool, Meta(description="Whether smaller jobs get the larger size factor.")
     ] = False
     small_relative_to_time: Annotated[
         bool, Meta(description="Whether a job's size is divided by its requested minutes.")
     ] = False
     association_priority: Annotated[
         dict[str, int],
-        Meta(description="Priority by account or user; one not listed has that of the row above."),
+        Meta(
+            description="Priority by account or user; one that is not listed inherits its parent's."
+        ),
     ] = {}
     partition_priority: Annotated[
         dict[str, int], Meta(description="PriorityJobFactor by partition; 1 where not listed.")

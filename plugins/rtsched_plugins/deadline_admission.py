@@ -29,8 +29,15 @@ if TYPE_CHECKING:
     from rtsched_plugins.planning import NodeAware, Planner
 
 
-IN_ROUNDS = "jobs are not told to take their load in rounds; set rounds = 1"
+IN_ROUNDS = "live jobs cannot take their load in rounds; set rounds = 1"
 """Why a planner of several rounds is for replays only."""
+
+NOTHING_PROMISED = (
+    "cannot meet this deadline; {left:time} are left, {free} of {nodes:node} are free"
+)
+"""What `no_room` says while there is no promise that the job could break."""
+TOO_WIDE = "needs more nodes than are in service"
+"""What `impossible` says of a job that no idle machine has room for."""
 
 
 class DeadlineAdmission:
@@ -124,6 +131,10 @@ class DeadlineAdmission:
             if self.offer_tests:
                 offer[row] = session.offer(k, self.offer_tests)
             reason = getattr(self, refusal.why)
+            if refusal.why == "no_room" and not refusal.numbers["promises"]:
+                reason = replace(reason, template=NOTHING_PROMISED)
+            if refusal.why == "impossible" and "needed" not in refusal.numbers:
+                reason = replace(reason, template=TOO_WIDE)
             numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
             findings.append(Finding(reason, np.array([row]), numbers))
             findings += self._instead(session, k, int(row))

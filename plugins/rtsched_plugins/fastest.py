@@ -32,7 +32,7 @@ class Fastest:
         """Settings."""
 
         prefer: Annotated[
-            Literal["fast", "slow"], Meta(description="Which nodes are taken first.")
+            Literal["fast", "slow"], Meta(description="Which nodes are allocated first.")
         ] = "fast"
 
     def __init__(self, config: Config) -> None:

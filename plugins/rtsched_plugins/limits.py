@@ -28,11 +28,11 @@ class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     size: Annotated[
         Annotated[int, Meta(gt=0)] | None,
-        Meta(description="Most nodes of one job; not set: no limit."),
+        Meta(description="Maximum nodes per job; not set: no limit."),
     ] = None
     wall_time: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        Meta(description="Longest run time that one job may request, seconds; not set: no limit."),
+        Meta(description="Maximum run time that a job may request, seconds; not set: no limit."),
     ] = None
 
 
@@ -43,17 +43,20 @@ class Limits:
         """Settings."""
 
         fit: Annotated[
-            bool, Meta(description="Whether jobs wider than the usable nodes are turned away.")
+            bool,
+            Meta(description="Whether jobs that need more nodes than are available are rejected."),
         ] = True
         partition: Annotated[
-            dict[str, Limit], Meta(description="Limits by partition, instead of the site's.")
+            dict[str, Limit], Meta(description="Limits per partition, in place of the site's.")
         ] = {}
 
-    too_wide = Reason("limits.too-wide", "asks for {asked} nodes, the limit is {limit}")
-    too_long = Reason("limits.too-long", "asks for {asked} s of run time, the limit is {limit} s")
-    endless = Reason("limits.no-time-limit", "states no run time, the limit is {limit} s")
+    too_wide = Reason("limits.too-wide", "requests {asked:node}, the limit is {limit}")
+    too_long = Reason(
+        "limits.too-long", "requests {asked:time} of run time, the limit is {limit:time}"
+    )
+    endless = Reason("limits.no-time-limit", "states no run time, the limit is {limit:time}")
     never_fits = Reason(
-        "limits.never-fits", "needs {asked} nodes, its partition has {usable} that take jobs"
+        "limits.never-fits", "needs {asked:node}, its partition has {usable} available"
     )
 
     def __init__(self, config: Config) -> None:

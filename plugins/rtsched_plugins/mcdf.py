@@ -52,14 +52,19 @@ class Mcdf(DeadlineAdmission):
         order: Annotated[
             Literal["cost-derivative", "arrival", "deadline"],
             Meta(
-                description="Who is planned first: the job for which one node more costs most "
-                "(MCDF; a later job may overtake one that does not fit), the first come (FIFO), "
-                "or the earliest deadline (EDF)."
+                description="Who is planned first: the job for which one more node costs most "
+                "(MCDF; a later job may overtake one that does not fit), the first to arrive "
+                "(FIFO), or the earliest deadline (EDF)."
             ),
         ] = "cost-derivative"
         nodes: Annotated[
             Literal["fewest", "fastest"],
-            Meta(description="Give the fewest nodes that meet the deadline, or the fastest count."),
+            Meta(
+                description=(
+                    "Allocate the fewest nodes that meet the deadline, or the "
+                    "count that is fastest."
+                )
+            ),
         ] = "fewest"
         efficiency: Annotated[
             float,
@@ -74,30 +79,30 @@ class Mcdf(DeadlineAdmission):
             Meta(
                 ge=1,
                 le=64,
-                description="Divisible jobs: most rounds in which a load is sent, so that nodes "
-                "begin to compute sooner. The count that is fastest is taken.",
+                description="Divisible jobs: maximum number of rounds in which a load is sent, so "
+                "that nodes start computing sooner. The fastest number is used.",
             ),
         ] = 1
         unequal_nodes: Annotated[
             bool,
             Meta(
                 description="Plan with each node's speed and its own times to send and to compute. "
-                "Off: all nodes are taken as equal."
+                "Off: all nodes are treated as equal."
             ),
         ] = False
         staggered: Annotated[
             bool,
             Meta(
-                description="Divisible jobs may begin on some nodes before the others are free. "
+                description="Divisible jobs may start on some nodes before the others are free. "
                 "Off: a job gets all its nodes at once."
             ),
         ] = False
         spare_nodes: Annotated[
             int | dict[str, int],
             Meta(
-                description="Promises survive the loss of so many nodes of their partition, each "
-                "at any time: a job is admitted only if it could begin again so often and still "
-                "end in time, with so many nodes fewer. A table says it by partition, with `*` for "
+                description="Promises survive the loss of this many nodes of their partition, each "
+                "at any time: a job is admitted only if it could restart that often and still end "
+                "in time, with that many nodes fewer. A table sets it by partition, with `*` for "
                 "all others."
             ),
         ] = 0
@@ -106,15 +111,16 @@ class Mcdf(DeadlineAdmission):
             Meta(
                 ge=0,
                 description="With `spare_nodes`: seconds from the loss of a node until a job that "
-                "ran there may start again, as the batch system notices it and queues the job.",
+                "ran there can restart: the batch system must notice the loss and requeue the job.",
             ),
         ] = 0.0
         offer_tests: Annotated[
             int,
             Meta(
                 ge=0,
-                description="Admission tests that one counter-offer may cost; 0: no counter-offer. "
-                "When they are used up a later deadline that was tested is offered.",
+                description="Maximum number of admission tests per counter-offer; 0: no "
+                "counter-offer. When they are used up, a later deadline that passed the test is "
+                "offered.",
             ),
         ] = 64
 
@@ -122,53 +128,56 @@ class Mcdf(DeadlineAdmission):
             """Refuse settings that exclude each other."""
             chosen = [self.rounds > 1, self.unequal_nodes, self.staggered]
             if sum(chosen) > 1:
-                raise ValueError("choose one of rounds > 1, unequal_nodes and staggered")
+                raise ValueError("set only one of rounds > 1, unequal_nodes and staggered")
             spare = self.spare_nodes
             counts = list(spare.values()) if isinstance(spare, dict) else [spare]
             if min(counts, default=0) < 0:
-                raise ValueError("spare_nodes counts nodes; it is never below 0")
+                raise ValueError("spare_nodes must not be negative")
             if any(counts) and any(chosen):
                 raise ValueError(
-                    "spare_nodes takes one node for another; it goes with none of rounds > 1, "
-                    "unequal_nodes and staggered"
+                    "spare_nodes treats nodes as equal; it cannot be combined with rounds > 1, "
+                    "unequal_nodes or staggered"
                 )
 
     impossible: ClassVar = Reason(
         "mcdf.impossible",
-        "cannot end by its deadline even on an idle machine: {left} s are left",
+        "deadline too soon: the job may need {needed:time}, {left:time} are left",
     )
     no_room: ClassVar = Reason(
         "mcdf.no-room",
-        "every plan that keeps the {promises} promises given ends it too late; {left} s are left "
-        "and {free} of {nodes} nodes are free",
+        "cannot meet this deadline without breaking {promises:existing promise}; {left:time} "
+        "are left, {free} of {nodes:node} are free",
     )
     breaks_promise: ClassVar = Reason(
         "mcdf.breaks-promise",
-        "with it job {other} would miss its promised deadline; {promises} promises are given",
+        "with this job, job {other} would miss its promised deadline; {promises:existing "
+        "promise} must be kept",
     )
     uninsured: ClassVar = Reason(
         "mcdf.uninsured",
-        "deadline too soon: {left} s are left, and the job must be able to begin again if a node "
-        "is lost; promises survive the loss of {spare} nodes here",
+        "deadline too soon: {left:time} are left, and the job must be able to restart if a "
+        "node fails; promises here survive the loss of {spare:node}",
     )
     endless: ClassVar = Reason(
-        "mcdf.endless", "says neither how long it runs nor how much work it is; no end is certain"
+        "mcdf.endless",
+        "states neither its run time nor its work, so its end cannot be predicted",
     )
     no_load: ClassVar = Reason(
         "mcdf.no-load",
-        "its load makes no sense: {sigma} units, {cms} s to send and {cps} s to compute one, "
-        "set-up {setup_link} s and {setup_node} s; there must be some units and some time per "
-        "unit, and no time may be negative",
+        "invalid divisible load: {sigma} units, {cms} s to send and {cps} s to compute one, "
+        "set-up {setup_link} s and {setup_node} s; units and time per unit must be above 0, "
+        "and no time may be negative",
     )
     smaller_load: ClassVar = Reason(
         "mcdf.smaller-load", "{percent} % of its load would be accepted with the same deadline"
     )
     more_nodes: ClassVar = Reason(
         "mcdf.more-nodes",
-        "if it could use {nodes} nodes instead of {most}, the same deadline would be accepted",
+        "the same deadline would be accepted if the job could use {nodes:node} instead of {most}",
     )
     not_yet: ClassVar = Reason(
-        "mcdf.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
+        "mcdf.not-yet",
+        "may not start for another {wait:time}; it is evaluated then",
     )
 
     def __init__(self, config: Config | None = None) -> None:

@@ -63,7 +63,7 @@ class Multifactor:
         """Settings, with slurm.conf's defaults and the weights of its manual's example."""
 
         weight_age: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the time waited.")
+            float, Meta(ge=0, le=MOST, description="Weight of the waiting time.")
         ] = 1000.0
         weight_association: Annotated[
             float, Meta(ge=0, le=MOST, description="Weight of the account's own priority.")

@@ -120,7 +120,7 @@ def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> 
     cluster : Cluster
         For the partitions.
     no_limit : float
-        Seconds that a job without requested run time counts for.
+        Run time assumed for jobs that request none, seconds.
     usual_bytes : int
         Bytes of a process that does not say its size.
     """

@@ -19,7 +19,7 @@ from rtsched_plugins.insurance import (
 )
 from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
-from rtsched_plugins.kernels.admission_rows import LOW, least_size
+from rtsched_plugins.kernels.admission_rows import LOW, least_size, shortest_time
 from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import plan_fractions
 
@@ -118,6 +118,9 @@ class Planner(Protocol):
     def hopeless(self, prepared: Any, new: Tasks, now: float) -> bool:
         """Return whether the new task would be late on an idle cluster."""
 
+    def shortest(self, prepared: Any, new: Tasks) -> float:
+        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
+
     def offer(self, prepared: Any, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none."""
 
@@ -160,6 +163,10 @@ class Rules(NamedTuple):
         """Return whether the new task would be late on an idle cluster."""
         rows, last = with_new(prepared, new).rows, len(prepared.queue)
         return least_size(rows, last, rows.whole[last, LOW], now) == 0
+
+    def shortest(self, prepared: Prepared, new: Tasks) -> float:
+        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
+        return shortest_time(with_new(prepared, new).rows, len(prepared.queue))
 
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return the least whole second as deadline with which it is admitted, inf: none."""
@@ -389,7 +396,9 @@ class PlanningSession:
             bare = _rows(self._new, slice(row, row + 1))
             if pool.spare and not planner.hopeless(prepared, bare, self._now):
                 return Refusal("uninsured", {"left": left, "spare": pool.spare})
-            return Refusal("impossible", {"left": left})
+            needed = planner.shortest(prepared, new)
+            numbers = {"left": left, "needed": needed} if needed < math.inf else {"left": left}
+            return Refusal("impossible", numbers)
         if plan.failed < promises:
             other = float(pool.ids[plan.failed])
             return Refusal("breaks_promise", {"other": other, "promises": promises})

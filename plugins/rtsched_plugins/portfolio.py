@@ -46,17 +46,17 @@ class Portfolio(DeadlineAdmission):
             tuple[Literal["deadline", "laxity", "in-turn"], ...],
             Meta(
                 min_length=1,
-                description="Orders in which a plan is tried, one after the other: earliest "
-                "deadline, or earliest last start, first. A later job may start before one that "
-                "does not fit. The first complete plan counts.",
+                description="Orders in which a plan is tried, one after the other. `deadline`: "
+                "earliest deadline first; `laxity`: earliest latest start first. A later job may "
+                "start before one that does not fit. The first complete plan is used.",
             ),
         ] = ("in-turn", "deadline", "laxity")
         generosity: Annotated[
             float,
             Meta(
                 ge=0,
-                description="A job gets the most free nodes on which it takes at most this "
-                "fraction more node-seconds than on the fewest that meet its deadline.",
+                description="A job gets as many free nodes as possible, as long as it uses at most "
+                "this fraction more node-seconds than on the fewest that meet its deadline.",
             ),
         ] = 0.15
         rounds: Annotated[
@@ -64,8 +64,8 @@ class Portfolio(DeadlineAdmission):
             Meta(
                 ge=1,
                 le=64,
-                description="Divisible jobs: most rounds in which a load is sent, so that nodes "
-                "begin to compute sooner. The count that is fastest is taken.",
+                description="Divisible jobs: maximum number of rounds in which a load is sent, so "
+                "that nodes start computing sooner. The fastest number is used.",
             ),
         ] = 8
         efficiency: Annotated[
@@ -78,19 +78,21 @@ class Portfolio(DeadlineAdmission):
         ] = 1.0
         arrivals: Annotated[
             int,
-            Meta(gt=0, description="How many arrivals before a job tell the load."),
+            Meta(
+                gt=0,
+                description="Number of arrivals before a job from which the load is estimated.",
+            ),
         ] = 200
         least: Annotated[
             int,
-            Meta(gt=0, description="With fewer arrivals before it no job is declined."),
+            Meta(gt=0, description="With fewer arrivals before it, no job is declined."),
         ] = 50
         overbooking: Annotated[
             float,
             Meta(
                 gt=0,
-                description="Jobs are declined from the size on at which recent work, smallest "
-                "job first, is this many times what the machine can do until it is due; inf: none "
-                "is.",
+                description="Jobs are declined from the size at which recent work, smallest job "
+                "first, is this many times what the cluster can do by its deadlines; inf: none is.",
             ),
         ] = 1.3
         spared: Annotated[
@@ -98,7 +100,9 @@ class Portfolio(DeadlineAdmission):
             Meta(
                 ge=0,
                 le=1,
-                description="No job is declined that is smaller than this fraction of recent jobs.",
+                description=(
+                    "Jobs that are smaller than this fraction of recent jobs are never declined."
+                ),
             ),
         ] = 0.5
         heard: Annotated[
@@ -106,46 +110,48 @@ class Portfolio(DeadlineAdmission):
             Meta(
                 ge=0,
                 le=1,
-                description="Fraction of the large jobs that is judged all the same, so that "
-                "users with large jobs get some in.",
+                description="Fraction of the large jobs that is evaluated all the same, so that "
+                "some large jobs are admitted.",
             ),
         ] = 0.1
         offer_tests: Annotated[
             int,
             Meta(
                 ge=0,
-                description="Deadlines that one counter-offer may try; 0: no counter-offer. "
-                "When they are used up a later deadline that was tested is offered.",
+                description="Maximum number of deadlines tried per counter-offer; 0: no "
+                "counter-offer. When they are used up, a later deadline that passed the test is "
+                "offered.",
             ),
         ] = 32
 
     overloaded: ClassVar = Reason(
         "portfolio.overloaded",
-        "takes {work} node-seconds, and at present jobs of more than {threshold} are turned away: "
-        "{load} times what the machine can do is asked for",
+        "takes {work} node-seconds; at present jobs of more than {threshold} are rejected, "
+        "because {load} times the capacity is requested",
     )
     impossible: ClassVar = Reason(
         "portfolio.impossible",
-        "cannot end by its deadline even on an idle machine: {left} s are left",
+        "deadline too soon: the job may need {needed:time}, {left:time} are left",
     )
     no_room: ClassVar = Reason(
         "portfolio.no-room",
-        "no plan was found that keeps the {promises} promises given and ends it in time; {left} s "
-        "are left and {free} of {nodes} nodes are free",
+        "cannot meet this deadline without breaking {promises:existing promise}; {left:time} "
+        "are left, {free} of {nodes:node} are free",
     )
     breaks_promise: ClassVar = Reason(
         "portfolio.breaks-promise",
-        "with it job {other} would miss its promised deadline; {promises} promises are given",
+        "with this job, job {other} would miss its promised deadline; {promises:existing "
+        "promise} must be kept",
     )
     endless: ClassVar = Reason(
         "portfolio.endless",
-        "says neither how long it runs nor how much work it is; no end is certain",
+        "states neither its run time nor its work, so its end cannot be predicted",
     )
     no_load: ClassVar = Reason(
         "portfolio.no-load",
-        "its load makes no sense: {sigma} units, {cms} s to send and {cps} s to compute one, "
-        "set-up {setup_link} s and {setup_node} s; there must be some units and some time per "
-        "unit, and no time may be negative",
+        "invalid divisible load: {sigma} units, {cms} s to send and {cps} s to compute one, "
+        "set-up {setup_link} s and {setup_node} s; units and time per unit must be above 0, "
+        "and no time may be negative",
     )
     smaller_load: ClassVar = Reason(
         "portfolio.smaller-load",
@@ -153,10 +159,11 @@ class Portfolio(DeadlineAdmission):
     )
     more_nodes: ClassVar = Reason(
         "portfolio.more-nodes",
-        "if it could use {nodes} nodes instead of {most}, the same deadline would be accepted",
+        "the same deadline would be accepted if the job could use {nodes:node} instead of {most}",
     )
     not_yet: ClassVar = Reason(
-        "portfolio.not-yet", "must not begin for another {wait} s; it is judged when it may begin"
+        "portfolio.not-yet",
+        "may not start for another {wait:time}; it is evaluated then",
     )
 
     def __init__(self, config: Config | None = None) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their an
 from rtsched.api import State
 from rtsched_plugins.kernels.fractions import plan_fractions
 from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
-from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare
+from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare, shortest
 
 if TYPE_CHECKING:
     from rtsched_plugins.kernels.admission import Plan, Tasks
@@ -105,6 +105,10 @@ class Several(NamedTuple):
     def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
         """Return whether the new task would be late on an idle cluster."""
         return hopeless(prepared, new, now)
+
+    def shortest(self, prepared: Prepared, new: Tasks) -> float:
+        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
+        return shortest(prepared, new)
 
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which it is admitted, inf: none."""

@@ -62,31 +62,31 @@ class Psts:
         binding: Annotated[
             Literal["soft", "strict"],
             Meta(
-                description="`soft`: a job takes its own nodes first, then the next ones. "
-                "`strict`: a job of one node waits for its own, unless a node is idle for which "
-                "nobody waits."
+                description="`soft`: a job prefers its own nodes, then the nearest ones. `strict`: "
+                "a single-node job waits for its own node, unless a node is idle for which no job "
+                "waits."
             ),
         ] = "soft"
         dimension: Annotated[
             int,
             Meta(
                 ge=0,
-                description="Axes of the grid of nodes where the cluster has none; 0: the best, "
-                "log2 of the nodes.",
+                description="Dimensions of the grid of nodes where the cluster defines none; 0: "
+                "log2 of the number of nodes, the best.",
             ),
         ] = 2
         tasks: Annotated[
             Literal["majority", "first"],
             Meta(
-                description="A job whose work a scan splits goes to the node of most of it, or "
-                "of its first unit."
+                description="A job whose work a scan splits goes to the node with most of it, or "
+                "with its first unit."
             ),
         ] = "majority"
         leave: Annotated[
             Literal["index", "proportional"],
             Meta(
-                description="Which work leaves a row that has too much: that at its ends, or the "
-                "same fraction of every node's, which whole jobs cannot follow well."
+                description="Which work leaves an overloaded row: that at its ends, or the same "
+                "fraction from every node, which whole jobs cannot follow well."
             ),
         ] = "index"
         comm_step: Annotated[
@@ -99,25 +99,25 @@ class Psts:
             float,
             Meta(
                 ge=0,
-                description="No scan is tried where the last end is later than the ideal by less "
-                "than this part of it.",
+                description="No scan is made where the makespan exceeds the ideal by less than "
+                "this fraction.",
             ),
         ] = 0.05
         bandwidth: Annotated[
             float,
             Meta(
                 ge=0,
-                description="Bytes per second of a link of which the topology says nothing; 0: "
-                "moving a waiting job takes no time.",
+                description="Bandwidth of links that the topology does not give, bytes per second; "
+                "0: moving a waiting job takes no time.",
             ),
         ] = 0.0
         job_bytes: Annotated[
             int,
-            Meta(ge=0, description="Bytes to move per node of a job that does not say how many."),
+            Meta(ge=0, description="Bytes to move per node for jobs that do not state them."),
         ] = 0
         no_limit: Annotated[
             float,
-            Meta(gt=0, description="Seconds that a job without requested run time counts for."),
+            Meta(gt=0, description="Run time assumed for jobs that request none, seconds."),
         ] = 86400.0
 
     def __init__(self, config: Config | None = None) -> None:

@@ -55,32 +55,37 @@ class Sed:
             bool,
             Meta(
                 description="Whether a node may run processes of several jobs. If not (the batch "
-                "setting), moldable jobs get their size, and only jobs that declare checkpoints "
-                "migrate."
+                "setting), the size of moldable jobs is chosen, and only jobs that declare "
+                "checkpoints migrate."
             ),
         ] = False
         upgrade: Annotated[
             bool,
-            Meta(description="Whether jobs adapt when the load of their nodes falls (SED-NU: no)."),
+            Meta(
+                description=(
+                    "Whether jobs adapt when the load of their nodes decreases (SED-NU: no)."
+                )
+            ),
         ] = True
         migrate: Annotated[
             bool,
             Meta(
-                description="Whether running jobs move to faster nodes when a job has ended and "
-                "nobody waits, and away from nodes that became slow or were shut down (SED-NM: no)."
+                description="Whether running jobs migrate to faster nodes when a job ends and none "
+                "waits, and away from nodes that became slow or were shut down (SED-NM: no)."
             ),
         ] = True
         benefit_test: Annotated[
             bool,
             Meta(
-                description="Whether a job migrates only if that pays by its requested time: the "
-                "rest of it at the old delay is longer than the pause and the rest at the new one."
+                description="Whether a job migrates only if its requested time says that this pays "
+                "off: the rest at the old delay takes longer than the pause plus the rest at the "
+                "new one."
             ),
         ] = False
         migration_cost: Annotated[
             MigrationCost,
             Meta(
-                description="What the benefit test takes a migration to cost: `serial`, 10 s and "
+                description="Cost of a migration in the benefit test: `serial`, 10 s and "
                 "the transfers of all processes one by one (12.7 s each if their size is not "
                 "known); `parallel`, all transfers at once; `none`."
             ),

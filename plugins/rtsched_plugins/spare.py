@@ -55,16 +55,16 @@ class Spare:
         form: Annotated[
             Literal["gaps", "edf"],
             Meta(
-                description="`gaps`: jobs are not suspended; each takes one gap between all that "
-                "is fixed on exclusive nodes. `edf`: every job can be suspended; nodes of one "
-                "processor run the work with the earliest deadline (machine `preemptive`)."
+                description="`gaps`: jobs are not suspended; each uses one gap between fixed work "
+                "on exclusive nodes. `edf`: every job can be suspended; single-processor nodes run "
+                "the work with the earliest deadline (machine `preemptive`)."
             ),
         ] = "gaps"
         select: Annotated[
             Literal["response-first", "utilisation-first"],
             Meta(
-                description="Of the nodes on which a task meets its deadline, take the one where "
-                "it ends first, or the one where it ends last."
+                description="Among the nodes on which a task meets its deadline, choose the one "
+                "where it ends first, or the one where it ends last."
             ),
         ] = "response-first"
         slot: Annotated[
@@ -75,27 +75,29 @@ class Spare:
             int,
             Meta(
                 ge=0,
-                description="Admission tests that one counter-offer may cost; 0: no counter-offer. "
-                "Utilisation-first gives none where they do not suffice.",
+                description="Maximum number of admission tests per counter-offer; 0: no "
+                "counter-offer. Utilisation-first offers none where they do not suffice.",
             ),
         ] = 64
 
     no_room = Reason(
         "spare.no-room",
-        "task {task} cannot end by its deadline in {left} s beside {promises} promises and "
-        "{periodic} periodic jobs; {fits} of {nodes} nodes could be had together in time",
+        "task {task} cannot meet its deadline in {left:time} beside {promises:promise} and "
+        "{periodic:periodic job}; {fits} of {nodes:node} would be free together in time",
     )
     no_spare = Reason(
         "spare.no-capability",
-        "on no node task {task} can end by its deadline in {left} s beside {promises} promises and "
-        "{periodic} periodic jobs",
+        "task {task} cannot meet its deadline in {left:time} on any node beside {promises:promise} "
+        "and {periodic:periodic job}",
     )
-    endless = Reason("spare.endless", "job {task} does not say how long it runs; no end is certain")
-    cyclic = Reason("spare.cyclic", "job {task} waits for itself through its dependencies")
-    waits = Reason("spare.waits", "waits for job {task}, of which no end is certain")
+    endless = Reason(
+        "spare.endless", "job {task} states no run time, so its end cannot be predicted"
+    )
+    cyclic = Reason("spare.cyclic", "job {task} depends on itself")
+    waits = Reason("spare.waits", "waits for job {task}, whose end cannot be predicted")
     wide = Reason(
         "spare.wide",
-        "asks for {nodes} nodes; where tasks are suspended each runs on one node",
+        "requests {nodes:node}; where tasks are suspended each runs on one node",
     )
 
     capabilities = Capabilities(keeps_periodic=True, follows_dependencies=True)

@@ -77,25 +77,27 @@ class Ste:
             Meta(gt=0, description="Core-seconds of error at which a term is 1/4, or 3/4 below 0."),
         ] = 86400.0
         half_life: Annotated[
-            float, Meta(ge=0, description="Seconds in which past errors halve; 0: they never do.")
+            float,
+            Meta(ge=0, description="Half-life of past errors, seconds; 0: errors do not decay."),
         ] = 0.0
         admission: Annotated[
             Literal["none", "ideal-finish"],
             Meta(
-                description="`ideal-finish`: a job with a deadline is let in only if it would end "
-                "by then when served by its share exactly. That is no promise."
+                description="`ideal-finish`: a job with a deadline is accepted only if it would "
+                "end by then when it gets exactly its share. This is not a promise."
             ),
         ] = "none"
 
     too_late = Reason(
         "ste.too-late",
-        "its share of {nodes} of {capacity} nodes would end it {late} s after its deadline",
+        "with its share of {nodes} of {capacity:node} it would end {late:time} after its deadline",
     )
     fewer_nodes = Reason(
         "ste.fewer-nodes",
-        "with {nodes} nodes in place of {asked}, for as long, the same deadline would be accepted",
+        "the same deadline would be accepted with {nodes:node} instead of "
+        "{asked} and the same run time",
     )
-    endless = Reason("ste.endless", "does not say how long it runs; its share ends it at no time")
+    endless = Reason("ste.endless", "states no run time, so its end cannot be predicted")
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -86,9 +86,12 @@ class VariedOn(NamedTuple):
 
     def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
         """Return whether the new task would be late on an idle cluster."""
+        return bool(now + self.shortest(prepared, new) > new.deadline[0])
+
+    def shortest(self, prepared: Prepared, new: Tasks) -> float:
+        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
         _, node_rule, efficiency = self.rules[:3]
-        least = demands(new, prepared.machine, node_rule, efficiency).least[0]
-        return bool(now + least > new.deadline[0])
+        return float(demands(new, prepared.machine, node_rule, efficiency).least[0])
 
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none.

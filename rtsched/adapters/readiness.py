@@ -70,7 +70,7 @@ def user_findings(setup: Meeting) -> Iterator[CheckResult]:
     if not setup.user_exists:
         yield CheckResult(
             "wrong",
-            f"there is no user {setup.user} on this machine",
+            f"the user {setup.user} does not exist on this machine",
             f"`useradd --system {setup.user}`, or install the package's sysusers file",
         )
 
@@ -80,8 +80,8 @@ def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[CheckResu
     if not setup.run_owner:
         yield CheckResult(
             "wrong",
-            f"{setup.run} is not there",
-            "systemd makes it with the unit's RuntimeDirectory; start the daemon",
+            f"{setup.run} does not exist",
+            "systemd creates it (RuntimeDirectory of the unit); start the daemon",
         )
     elif setup.run_owner != setup.user:
         yield CheckResult(
@@ -107,7 +107,7 @@ def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[CheckResu
         )
     for key in sorted(set(setup.submit) - set(keys)):
         yield CheckResult(
-            "wrong", f"{setup.submit_path}: {key!r} is not known", "correct or remove that line"
+            "wrong", f"{setup.submit_path}: unknown setting {key!r}", "correct or remove that line"
         )
 
 

@@ -60,7 +60,7 @@ class SubprocessProxy:
         """
         wait = self._not_before - time.monotonic()
         if wait > 0:
-            raise AdapterError(f"it did not answer in time, and is left alone for {wait:.0f} s")
+            raise AdapterError(f"it did not answer in time; next attempt in {wait:.0f} s")
         try:
             line = self._line if self._line is not None else self._start()
             if not self._made:
@@ -71,7 +71,7 @@ class SubprocessProxy:
             return _value(line.recv())
         except (EOFError, OSError) as error:
             self.end()
-            raise AdapterError(f"the process that asks it ended ({error!r})") from error
+            raise AdapterError(f"the process that queries it exited ({error!r})") from error
 
     def end(self) -> None:
         """End the other process, whatever it does."""
@@ -99,8 +99,8 @@ class SubprocessProxy:
         """Wait until the object has been made."""
         if not line.poll(self._limit):
             raise AdapterError(
-                f"the process that asks it has not started within {self._limit:g} s; is the "
-                "machine overloaded?"
+                f"the process that queries it did not start within {self._limit:g} s; check the "
+                "load of this machine"
             )
         try:
             _value(line.recv())
@@ -113,7 +113,7 @@ class SubprocessProxy:
         self.end()
         self._not_before = time.monotonic() + self._rest
         raise AdapterError(
-            f"it did not answer within {self._limit:g} s, and is left alone for {self._rest:g} s"
+            f"it did not answer within {self._limit:g} s; next attempt in {self._rest:g} s"
         )
 
 

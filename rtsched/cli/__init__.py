@@ -16,20 +16,20 @@ __all__ = ["main"]
 
 COMMANDS = {
     "replay": "Replay accounting logs under several policies and compare them.",
-    "explain": "Say why a job was rejected or waits, live or in a replay.",
+    "explain": "Explain why a job was rejected or waits, live or in a replay.",
     "serve": "Run the daemon that keeps promises on the live cluster.",
-    "status": "Say how the daemon is, and what you are promised.",
-    "feasible": "Say which deadline a job could have now.",
+    "status": "Show the state of the daemon and your promises.",
+    "feasible": "Show which deadline a job could get now.",
     "plan": "Print the plan behind all promises.",
-    "chunk": "Print what was planned for a promised job, for its own use.",
-    "slurm": "Prepare or check a Slurm for rtsched.",
-    "condor": "Prepare or check an HTCondor for rtsched.",
-    "check": "Check a site.toml and say what it would do.",
-    "plugins": "List the plug-ins that are installed, with their settings.",
+    "chunk": "Print the plan of a promised job, for use inside the job.",
+    "slurm": "Prepare Slurm for rtsched, or check it.",
+    "condor": "Prepare HTCondor for rtsched, or check it.",
+    "check": "Check a site.toml and show what it configures.",
+    "plugins": "List installed plug-ins and their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",
-    "reproduce": "Regenerate a paper's tables and figures beside the printed values.",
+    "reproduce": "Reproduce a paper's tables and figures next to the printed values.",
     "synth": "Write a synthetic workload as an SWF file.",
-    "render": "Write the HTML report of a replay that was kept with --out.",
+    "render": "Write the HTML report of a replay that was saved with --out.",
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
@@ -66,13 +66,13 @@ class Commands(click.Group):
 EPILOG = """\
 \b
 Exit status:
-  0    good
-  1    findings: a plug-in failed, --strict met unusable records, a check or question said no
+  0    success
+  1    findings: a plug-in failed, --strict met unusable records, a check failed, a no
   2    wrong usage, configuration or input
   3    the batch system did not answer
-  70   a defect of rtsched itself
+  70   an internal error of rtsched
   130  interrupted
-  141  nobody read the output to its end
+  141  output pipe closed early
 """
 
 
@@ -88,8 +88,8 @@ def main() -> None:
     """Try scheduling policies on a site's own logs, and run them on its live cluster.
 
     `rtsched replay LOG`, and then `rtsched explain JOB`, need no daemon and no root, and change
-    nothing. On a live Slurm or HTCondor, `rtsched serve` is the daemon; its users ask it with
-    `status`, `feasible` and `explain`, its admins prepare them with `rtsched slurm` and `rtsched
+    nothing. On a live Slurm or HTCondor, `rtsched serve` is the daemon; users query it with
+    `status`, `feasible` and `explain`, admins prepare them with `rtsched slurm` and `rtsched
     condor`.
     """
     from rtsched.cli.memory import return_what_is_freed

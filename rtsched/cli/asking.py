@@ -22,10 +22,10 @@ socket_option: Callable[[Any], Any] = click.option(
     envvar="RTSCHED_SOCKET",
     default=SOCKET,
     show_default=True,
-    help="Where the daemon answers questions; RTSCHED_SOCKET in the environment says the same.",
+    help="Socket of the daemon for queries; default from the environment variable RTSCHED_SOCKET.",
 )
 json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print the daemon's report as one JSON object instead."
+    "--json", "as_json", is_flag=True, help="Print the daemon's report as one JSON object."
 )
 
 

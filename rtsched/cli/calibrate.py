@@ -29,18 +29,18 @@ _MOST_SHOWN = 40
     "groups",
     metavar="PATTERN",
     multiple=True,
-    help="Take the nodes whose names fit as equal, and estimate one speed for them. Repeatable; "
-    "the first that fits counts. Default: a speed for each node.",
+    help="Treat nodes with matching names as equal and estimate one speed for them. Repeatable; "
+    "the first match counts. Default: one speed per node.",
 )
 @click.option(
     "--unit",
     type=click.Choice(["core", "node"]),
     default="core",
     show_default=True,
-    help="What a divisible load is cut over.",
+    help="What a divisible load is divided over.",
 )
 @click.option(
-    "--no-setup", is_flag=True, help="Divisible loads have no set-up times: do not estimate any."
+    "--no-setup", is_flag=True, help="Divisible loads have no set-up times; do not estimate them."
 )
 @click.option(
     "--within",
@@ -49,18 +49,16 @@ _MOST_SHOWN = 40
     multiple=True,
     default=(90.0, 95.0, 99.0),
     show_default=True,
-    help="Say which share of the requested time so many jobs keep to. Repeatable.",
+    help="Show which share of the requested time this share of jobs stays within. Repeatable.",
 )
 @reading_options
 @click.option(
     "--out",
     metavar="SITE.TOML",
     type=click.Path(path_type=Path),
-    help="Write the tables of a site.toml there, with intervals as comments.",
+    help="Write the tables of a site.toml to this file, with intervals as comments.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the estimates as one JSON object instead."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print the estimates as one JSON object.")
 @debug_option
 @click.pass_context
 def command(
@@ -70,8 +68,8 @@ def command(
 
     Node speeds come from repeated jobs on different nodes; the times to send and to compute a unit
     of load and to set up both, from repeated jobs on different numbers of nodes; margins from run
-    times against requested times. What the log cannot tell is refused with the reason, not
-    guessed. The status is 1 if it can tell nothing.
+    times against requested times. What the log does not show is reported with the reason, not
+    guessed. The exit status is 1 if it shows nothing.
     """
     import msgspec
 
@@ -79,7 +77,7 @@ def command(
     from rtsched.calibrate.fragment import site_toml
 
     if not logs:
-        raise click.UsageError("name at least one LOG")
+        raise click.UsageError("give at least one LOG")
     if out is not None:
         refuse_unwritable(out, "--out", is_directory=False)
     found = estimate(logs, given)
@@ -161,7 +159,7 @@ def show(found: Calibration, out: Console) -> None:
 
 
 def _refuse(out: Console, part: Refused) -> None:
-    indented(out, f"not told: {part.reason}", 2, "yellow")
+    indented(out, f"no estimate: {part.reason}", 2, "yellow")
 
 
 def _show_speeds(out: Console, found: Speeds, places: Sequence[str]) -> None:
@@ -234,7 +232,7 @@ def _show_requests(out: Console, found: Requests) -> None:
         if isinstance(each, Refused):
             refused.setdefault(each.reason, []).append(f"{100 * part:.4g}")
     for reason, parts in refused.items():
-        indented(out, f"{', '.join(parts)} % of the jobs: not told: {reason}", 2, "yellow")
+        indented(out, f"{', '.join(parts)} % of the jobs: no estimate: {reason}", 2, "yellow")
 
 
 def _cells(found: Estimate) -> list[str]:

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     "--schema",
     "as_schema",
     is_flag=True,
-    help="Print the JSON schema of a site.toml instead, with the settings of every installed "
-    "plug-in, for an editor's completion and checks.",
+    help="Print the JSON schema of a site.toml, with the settings of all installed plug-ins, for "
+    "completion and checks in editors.",
 )
 @debug_option
 def command(site_file: Path | None, as_schema: bool) -> None:
-    """Check SITE.TOML and say what it would do.
+    """Check SITE.TOML and show what it configures.
 
-    Every mistake is reported in one go, each with its path in the file, and the exit status is 2.
-    If there is none, the policies are printed: their loop, plug-ins in the order in which they
-    are asked, modes and planner.
+    All errors are reported at once, each with its path in the file, and the exit status is 2.
+    Without errors, the policies are printed: their scheduler, plug-ins in the order in which they
+    are called, modes and planner.
     """
     from rtsched.core.plugins import discover
 
@@ -47,7 +47,7 @@ def command(site_file: Path | None, as_schema: bool) -> None:
         click.echo(json.dumps(site_schema(found), indent=2))
         return
     if site_file is None:
-        raise click.UsageError("name a SITE.TOML, or ask for --schema")
+        raise click.UsageError("give a SITE.TOML or --schema")
     site = load_checked(site_file, found)
     _show(site_file, site, found)
 
@@ -99,7 +99,7 @@ def chain_problems(
 
 def _show(path: Path, site: LiveSite, found: Mapping[str, Found]) -> None:
     out = console()
-    out.print(f"{path}: no mistakes", style="green", markup=False)
+    out.print(f"{path}: no errors", style="green", markup=False)
     for name, policy in site.policies().items():
         out.print()
         _show_policy(out, name, policy, found)
@@ -137,7 +137,7 @@ def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Fo
     _show_settings(out, policy.system, policy.system.of_others())
     out.print(f"  planner = {policy.planner or 'none'}", markup=False)
     if not policy.plugin:
-        out.print("  plug-ins: none, the batch system's own loop decides alone")
+        out.print("  plug-ins: none, the batch system's own scheduler decides alone")
     else:
         _show_plugins(out, policy, found)
     for note in notes(name, policy, found):
@@ -148,7 +148,7 @@ def _show_plugins(out: Console, policy: Policy, found: Mapping[str, Found]) -> N
     from rich.table import Table
     from rich.text import Text
 
-    out.print("  plug-ins, in the order in which they are asked:")
+    out.print("  plug-ins, in the order in which they are called:")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for title in ("    #", "plug-in", "mode", "hooks", "on error", "weight", "settings"):
         table.add_column(title, overflow="fold")
@@ -169,12 +169,12 @@ def notes(name: str, policy: Policy, found: Mapping[str, Found]) -> list[str]:
             f"a preset is named {name} too: with this file `--policy {name}` means this one"
         )
     if policy.system.order == "priority" and not givers:
-        said.append("order = priority, but no enforced plug-in gives priorities: all are equal")
+        said.append("order = priority, but no enforced plug-in sets priorities: all are equal")
     if policy.system.order != "priority" and givers:
         order = policy.system.order
-        said.append(f"{', '.join(givers)} gives priorities, which order = {order} does not use")
+        said.append(f"{', '.join(givers)} sets priorities, which order = {order} does not use")
     if policy.planner is not None and policy.planner not in enforced:
-        said.append(f"the planner {policy.planner} is not enforced: no promise will be made")
+        said.append(f"the planner {policy.planner} is not enforced: no promises will be given")
     return said
 
 

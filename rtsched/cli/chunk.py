@@ -28,17 +28,17 @@ _SECONDS = 10.0
 
 @click.command("chunk")
 @click.argument("job", metavar="[JOB]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @socket_option
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> None:
-    """Print what was planned for a promised job, as variables RTSCHED_* for a shell.
+    """Print the plan of a promised job, as shell variables RTSCHED_*.
 
-    Within a job it needs no daemon: it reads the record that the job carries, and also tells this
-    node's part. `eval "$(rtsched chunk)"` sets what our TaskProlog sets, where a site has it; a
-    job of HTCondor has it set from the start. With JOB it asks the daemon for the present plan,
-    which may change until the job starts. The status is 1 if nothing was planned.
+    Inside a job it needs no daemon: it reads the record in the job and also prints this node's
+    part. `eval "$(rtsched chunk)"` sets what our TaskProlog sets, where a site has it; a
+    job of HTCondor has it set from the start. With JOB it queries the daemon for the current plan,
+    which may change until the job starts. The exit status is 1 if there is no plan.
     """
     if job is not None:
         from rtsched.daemon.reports import Chunk
@@ -49,7 +49,7 @@ def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> No
     else:
         found = variables(record_text(os.environ), os.environ)
     if not found:
-        say("rtsched: nothing was planned for this job")
+        say("rtsched: there is no plan for this job")
         ctx.exit(Exit.FINDINGS)
     if as_json:
         import msgspec
@@ -70,7 +70,7 @@ def record_text(environment: Mapping[str, str]) -> str:
     """
     job = environment.get("SLURM_JOB_ID", "")
     if not _WHOLE.fullmatch(job):
-        raise AdapterError("this runs in no job of Slurm or HTCondor; name a JOB")
+        raise AdapterError("not inside a job of Slurm or HTCondor; give a JOB")
     if environment.get("RTSCHED_JOB") == job:
         words = {"deadline": "DEADLINE", "nodes": "NODES", "fractions": "FRACTIONS", "on": "ON"}
         told = (f"{word}={environment.get(f'RTSCHED_{name}', '')}" for word, name in words.items())
@@ -84,9 +84,9 @@ def record_text(environment: Mapping[str, str]) -> str:
             check=True,
         )
     except FileNotFoundError as error:
-        raise AdapterError(f"{scontrol} is not installed here; name a JOB") from error
+        raise AdapterError(f"{scontrol} is not installed here; give a JOB") from error
     except (OSError, subprocess.SubprocessError) as error:
-        raise AdapterError(f"Slurm does not tell about job {job} ({error})") from error
+        raise AdapterError(f"Slurm does not show job {job} ({error})") from error
     return done.stdout.decode("utf-8", "replace")
 
 

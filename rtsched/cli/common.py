@@ -54,7 +54,7 @@ debug_option: Callable[[Any], Any] = click.option(
     expose_value=False,
     is_eager=True,
     callback=_remember_debug,
-    help="On an error, show the traceback too.",
+    help="On errors, show the traceback as well.",
 )
 
 
@@ -96,8 +96,8 @@ def sentences(ctx: click.Context) -> Iterator[None]:
     except RuntimeError as error:
         if "cannot cache function" not in str(error):  # numba's words
             _defect(ctx, error)
-        text = "set NUMBA_CACHE_DIR to a directory that this user can write"
-        _end(ctx, f"compiled code cannot be kept anywhere; {text}", Exit.USAGE)
+        text = "set NUMBA_CACHE_DIR to a directory that this user can write to"
+        _end(ctx, f"compiled code cannot be cached; {text}", Exit.USAGE)
     except Exception as error:  # the last resort: a user never sees a bare traceback
         _defect(ctx, error)
 
@@ -107,8 +107,8 @@ def _defect(ctx: click.Context, error: Exception) -> None:
     message = " ".join(str(error).split())
     _end(
         ctx,
-        f"defect in rtsched {__version__}: {type(error).__name__}: {message}; "
-        "please report it to the maintainers with the output of the same command and --debug",
+        f"internal error in rtsched {__version__}: {type(error).__name__}: {message}; "
+        "please report it with the output of the same command with --debug",
         Exit.DEFECT,
     )
 
@@ -174,7 +174,7 @@ def refuse_unwritable(path: Path, option: str, *, is_directory: bool) -> None:
     elif not os.access(above, os.W_OK):
         trouble = "permission denied"
     if trouble:
-        raise OutputError(path, f"cannot be written ({trouble}); name another with {option}")
+        raise OutputError(path, f"cannot be written ({trouble}); choose another with {option}")
 
 
 class Setting(NamedTuple):

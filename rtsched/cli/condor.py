@@ -34,37 +34,39 @@ if TYPE_CHECKING:
 TROUBLE = "docs/condor/operations.md"
 
 AFTER_INSTALL = """\
-Nothing was restarted. When all else that `rtsched condor check` names is done:
+Nothing was restarted. When all other points of `rtsched condor check` are done:
   condor_reconfig                 on each machine whose files changed, or -all
   rtsched condor check"""
 
 AFTER_UNINSTALL = """\
-Nothing was restarted. In this order:
+Nothing was restarted. Run, in this order:
   condor_reconfig                 on each machine whose files changed, or -all
   systemctl disable --now rtsched
-  condor_restart -schedd; condor_restart -negotiator     when the library is to go too"""
+  condor_restart -schedd; condor_restart -negotiator     if the library is removed too"""
 
 directory_option = path_option(
-    "--config-dir", "DIR", "Where our files go. Default: the last of LOCAL_CONFIG_DIR.", None
+    "--config-dir",
+    "DIR",
+    "Directory for rtsched's files. Default: the last of LOCAL_CONFIG_DIR.",
+    None,
 )
 role_option: Callable[[Any], Any] = click.option(
     "--role",
     "roles",
     multiple=True,
     type=click.Choice(["access", "central", "execute"]),
-    help="What this machine is: with the queue and the daemon (access), with the negotiator "
-    "(central), or with slots (execute); may be repeated. Default: what DAEMON_LIST says.",
+    help="Role of this machine: with the queue and the daemon (access), with the negotiator "
+    "(central), or with slots (execute); repeatable. Default: from DAEMON_LIST.",
 )
 
 
 @click.group("condor", no_args_is_help=True)
 @debug_option
 def command() -> None:
-    """Prepare an HTCondor for rtsched, check whether it is ready, or undo it.
+    """Prepare HTCondor for rtsched, check it, or undo the preparation.
 
-    Run it as root on the access point; on other machines of the pool it brings their files, and
-    checks what they need.
-    Without --apply nothing is changed, and nothing is ever restarted.
+    Run it as root on the access point; on other machines of the pool it installs their files and
+    checks them. Without --apply nothing is changed. Nothing is ever restarted.
     """
 
 
@@ -77,11 +79,11 @@ def command() -> None:
 @debug_option
 @click.pass_context
 def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
-    """Say what is ready and what is not, each with its remedy.
+    """Report what is ready and what is not, with a remedy for each problem.
 
-    It looks at the ClassAd library, our files, what the running schedd and negotiator make of
-    them, all slots of the pool, the permissions of the daemon's user, sockets, the library's
-    settings, and the daemon. The status is 1 if something is wrong.
+    It checks the ClassAd library, rtsched's files, the settings of the running schedd and
+    negotiator, all slots of the pool, the permissions of the daemon's user, sockets, the library's
+    settings, and the daemon. The exit status is 1 if something is wrong.
     """
     from rtsched.adapters.condor.setup import findings
 
@@ -99,17 +101,16 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     "--library/--no-library",
     "native",
     default=None,
-    help="With the ClassAd library, or without any native code of ours. Default: as it is, else "
-    "with it.",
+    help="With or without the ClassAd library. Default: as installed now, else with it.",
 )
 @apply_option
 @debug_option
 def install(really: bool, **where: Any) -> None:
-    """Put our files into HTCondor's configuration, filled in from the site's settings.
+    """Install rtsched's files in HTCondor's configuration, filled in from the site's settings.
 
-    Without --apply they are only shown. A file that somebody changed is kept beside the new one,
-    under a name that HTCondor does not read. What stands elsewhere (the library, users,
-    permissions) is checked, not changed.
+    Without --apply they are only shown. A file with local changes is kept next to the new one,
+    under a name that HTCondor does not read. Everything else (the library, users, permissions) is
+    checked, not changed.
     """
     from rtsched.adapters.condor.setup import findings, path_of, wanted
 
@@ -127,7 +128,7 @@ def install(really: bool, **where: Any) -> None:
 @apply_option
 @debug_option
 def uninstall(config_dir: Path | None, really: bool) -> None:
-    """Take our files out of HTCondor's configuration again."""
+    """Remove rtsched's files from HTCondor's configuration."""
     from rtsched.adapters.condor.installed import SiteSettings, inspect_site
     from rtsched.adapters.condor.setup import path_of
 
@@ -188,7 +189,7 @@ def _change_one(path: Path, old: str, new: str) -> None:
         say(f"rtsched: {path} was removed")
     elif old:
         backup = replace_file(path, old, new, "~")
-        say(f"rtsched: {path} was changed; what it was is in {backup}")
+        say(f"rtsched: {path} was changed; the previous version is in {backup}")
     else:
         write_file(path, new, 0o755 if path.suffix == ".sh" else 0o644)
         say(f"rtsched: {path} was written")

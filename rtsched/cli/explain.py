@@ -18,23 +18,23 @@ from rtsched.cli.common import KEPT, debug_option
     "directory",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help=f"Where `rtsched replay` kept its results. Default: {KEPT}, if it is there.",
+    help=f"Directory with saved results of `rtsched replay`. Default: {KEPT}, if it exists.",
 )
 @click.option(
     "--policy",
     "names",
     metavar="NAME",
     multiple=True,
-    help="Explain this policy only; repeatable. Default: all of the replay.",
+    help="Explain only this policy; repeatable. Default: all of the replay.",
 )
-@click.option("--live", is_flag=True, help="Ask the daemon, even where there is a replay.")
+@click.option("--live", is_flag=True, help="Query the daemon even if there is a replay.")
 @click.option(
     "--last",
     metavar="N",
     type=click.IntRange(1, 1000),
     is_flag=False,
     flag_value=1,
-    help="Of the daemon: print what was said to your last N submissions, rejected ones too.",
+    help="Query the daemon for the replies to your last N submissions, including rejected ones.",
 )
 @json_option
 @socket_option
@@ -51,24 +51,24 @@ def command(
     as_json: bool,
     path: str,
 ) -> None:
-    """Say why JOB was rejected or has to wait: of the live cluster, or of a replay.
+    """Explain why JOB was rejected or waits, on the live cluster or in a replay.
 
-    JOB is the batch system's own name of the job (`4711`, `4711_3`, `12.0`). Where `rtsched replay`
-    kept its results they are read; elsewhere the daemon is asked. Of a replay, for a rejection the
-    plug-in, its reason and numbers and the counter-offer are printed, under each policy; for a wait
-    what the job met in the queue, who was ahead of it and who passed it. The daemon tells what was
-    promised and planned, why the job waits, and what would help. Times are local; set TZ for
-    another zone.
+    JOB is the batch system's own name of the job (`4711`, `4711_3`, `12.0`). If there are saved
+    results of `rtsched replay`, they are read; otherwise the daemon is queried. For a replay, a
+    rejection is explained by the plug-in, its reason and numbers and the counter-offer, under each
+    policy; a wait by the state of the queue, the jobs ahead of it and those that overtook it. The
+    daemon shows what was promised and planned, why the job waits, and what would help. Times are
+    local; set TZ for another zone.
     """
     if directory is None and not names and _asks_daemon(live or last is not None or as_json, path):
         from rtsched.cli.explain_live import explain_live
 
         if job is None and last is None:
-            raise click.UsageError("name a JOB, or ask for --last")
+            raise click.UsageError("give a JOB or --last")
         ctx.exit(explain_live(job or "", last or 5, path, as_json))
     if job is None or live or last is not None or as_json:
         raise click.UsageError(
-            "of a replay, name a JOB; --live, --last and --json are the daemon's"
+            "for a replay, give a JOB; --live, --last and --json apply to the daemon"
         )
     from rtsched.cli.explain_replay import explain_replay
 

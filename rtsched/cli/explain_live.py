@@ -35,7 +35,7 @@ def show(out: Console, report: ExplainReport, job: str) -> None:
         indented(out, f"job {report.job.job}: {state(report.job, now)}", 0, "bold")
         show_facts(out, job_facts(report.job, now))
     elif job:
-        indented(out, f"job {job}: the batch system shows it no more", 0, "bold")
+        indented(out, f"job {job}: the batch system no longer shows it", 0, "bold")
     if report.promise is not None:
         show_facts(out, promise_facts(report.promise, now))
     for lead, texts in (
@@ -48,7 +48,7 @@ def show(out: Console, report: ExplainReport, job: str) -> None:
         show_facts(out, [("priority", ", ".join(terms))])
     if not report.verdicts:
         if not job:
-            out.print("nothing was said to any submission of yours that is remembered")
+            out.print("no replies to submissions of yours are recorded")
         return
     for verdict in report.verdicts:
         show_verdict(out, verdict, now, named=not job)

@@ -30,14 +30,14 @@ _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 
 
 @click.command("feasible")
-@click.option("-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes, or slots of a pool.")
+@click.option("-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes (HTCondor: slots).")
 @click.option(
     "-t", "--time", "limit", metavar="TIME", help="Time limit (run time) on MIN nodes: 30, 1:00:00."
 )
-@click.option("-p", "--partition", default="", help="Partition; of a pool an RtClass.")
-@click.option("-A", "--account", default="", help="Account; default: your default one.")
-@click.option("-q", "--qos", default="", help="Quality of service; default: your default one.")
-@click.option("--deadline", metavar="WHEN", help="Ask for this one: 18:30, now+2hours.")
+@click.option("-p", "--partition", default="", help="Partition (HTCondor: RtClass).")
+@click.option("-A", "--account", default="", help="Account; default: your default account.")
+@click.option("-q", "--qos", default="", help="Quality of service; default: your default QOS.")
+@click.option("--deadline", metavar="WHEN", help="Check this deadline: 18:30, now+2hours.")
 @click.option("--sigma", type=float, help="Divisible load: units of work.")
 @click.option("--cms", type=float, help="Divisible load: seconds to send one unit.")
 @click.option("--cps", type=float, help="Divisible load: seconds to compute one unit.")
@@ -57,10 +57,10 @@ def command(
     path: str,
     **given: Any,
 ) -> None:
-    """Say which deadline such a job could have, if it were submitted now.
+    """Show which deadline such a job could get if it were submitted now.
 
-    Nothing is held for it: another job may take its place. A submission that is rejected names a
-    deadline that is held for a while. The status is 1 if there is none.
+    Nothing is reserved: another job may take its place. A rejected submission gets a counter-offer
+    that is held for a while. The exit status is 1 if there is none.
     """
     from rtsched.daemon.reports import Feasible
 
@@ -86,7 +86,9 @@ def node_range(text: str) -> tuple[int, int | None]:
     least = int(match[1]) if match else 0
     most = int(match[2]) if match and match[2] else None
     if least < 1 or (most is not None and most < least):
-        raise click.BadParameter(f"{text!r} is no number of nodes; write 4 or 2-8", param_hint="-N")
+        raise click.BadParameter(
+            f"{text!r} is not a number of nodes; write 4 or 2-8", param_hint="-N"
+        )
     return least, most
 
 
@@ -97,7 +99,7 @@ def seconds(text: str) -> float:
     found = slurm_duration(text)
     if not 0 < found < math.inf:
         raise click.BadParameter(
-            f"{text!r} is no time limit; write minutes, H:MM:SS or D-HH:MM", param_hint="-t"
+            f"{text!r} is not a time limit; write minutes, H:MM:SS or D-HH:MM", param_hint="-t"
         )
     return found
 
@@ -110,7 +112,7 @@ def moment(text: str) -> float:
     found = slurm_moment(text, now, None)
     if not found > now:
         raise click.BadParameter(
-            f"{text!r} is no time to come; write 18:30, 2026-12-24T08:00 or now+2hours",
+            f"{text!r} is not a time in the future; write 18:30, 2026-12-24T08:00 or now+2hours",
             param_hint="--deadline",
         )
     return found

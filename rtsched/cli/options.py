@@ -29,19 +29,19 @@ def reading_options(function: F) -> F:
         click.option(
             "--delimiter",
             metavar="D",
-            help="What `sacct --delimiter` was told. Default: found out from the header.",
+            help="Delimiter given to `sacct --delimiter`. Default: detected from the header.",
         ),
         click.option(
             "--timezone",
             metavar="ZONE",
-            help="Zone of times that the log writes without one, such as Europe/Berlin. Default: "
+            help="Time zone of times in the log that have none, such as Europe/Berlin. Default: "
             "this machine's.",
         ),
         click.option(
             "--format",
             "log_format",
             metavar=FORMATS,
-            help="Format of the logs. Default: found out from their content.",
+            help="Format of the logs. Default: detected from their content.",
         ),
     ):
         function = option(function)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     "site_file",
     metavar="SITE.TOML",
     type=click.Path(path_type=Path),
-    help="Ask no daemon: look at the batch system once, and print what a daemon with these "
-    "settings would plan and change. Nothing is touched.",
+    help="Do not query a daemon: poll the batch system once and print what a daemon with these "
+    "settings would plan and change. Nothing is changed.",
 )
 @json_option
 @socket_option
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def command(site_file: Path | None, as_json: bool, path: str) -> None:
     """Print the plan behind all promises: which job starts when, on which nodes. For admins.
 
-    Of a daemon in a dry-run (`rtsched serve --dry-run`) it also prints what the last cycle would
+    For a daemon in a dry run (`rtsched serve --dry-run`) it also prints what the last cycle would
     have changed in the batch system.
     """
     from rtsched.daemon.reports import Plan
@@ -73,7 +73,7 @@ def show(out: Console, report: PlanReport) -> None:
         return
     out.print()
     changes = counted(len(report.changes), "change")
-    indented(out, f"a dry-run: {changes} would be made, nothing is", 0, "bold")
+    indented(out, f"dry run: {changes} would be made, none is", 0, "bold")
     if report.changes:
         rows = [(each.kind, each.job, each.text) for each in report.changes]
-        show_table(out, ("kind", "job", "what would be done"), rows)
+        show_table(out, ("kind", "job", "what would be changed"), rows)

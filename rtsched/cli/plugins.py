@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 @click.command("plugins")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the plug-ins that are installed: version, hooks, settings and their defaults.
 
-    A plug-in that is installed but cannot be used is listed with the cause, and the exit status
-    is 1. Settings go into a `[[plugin]]` table of a site.toml: `settings = { NAME = VALUE }`.
+    A plug-in that cannot be used is listed with the cause, and the exit status is 1. Settings go
+    into a `[[plugin]]` table of a site.toml: `settings = { NAME = VALUE }`.
     """
     from rtsched.core.plugins import discover
 
@@ -69,7 +69,7 @@ def describe(entry: Found) -> dict[str, Any]:
 def _show(described: Sequence[dict[str, Any]]) -> None:
     out = console()
     if not described:
-        out.print("No plug-in is installed. `pip install rtsched` brings the built-in ones.")
+        out.print("No plug-in is installed. `pip install rtsched` installs the built-in ones.")
     for index, entry in enumerate(described):
         if index:
             out.print()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
 SITE = Path("/etc/rtsched/site.toml")
 STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
-UNCHANGED = "rtsched: nothing was changed; --apply does it"
+UNCHANGED = "rtsched: nothing was changed; use --apply to make the changes"
 
 
 def path_option(name: str, metavar: str, text: str, default: Any) -> Callable[[Any], Any]:
@@ -41,13 +41,13 @@ def path_option(name: str, metavar: str, text: str, default: Any) -> Callable[[A
     )
 
 
-config_option = path_option("--config", "SITE.TOML", "The site's settings.", SITE)
+config_option = path_option("--config", "SITE.TOML", "Settings of the site.", SITE)
 submit_option = path_option("--submit-conf", "FILE", "Settings of the submit filter.", SUBMIT_CONF)
 json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON array instead."
+    "--json", "as_json", is_flag=True, help="Print one JSON array."
 )
 apply_option: Callable[[Any], Any] = click.option(
-    "--apply", "really", is_flag=True, help="Change files; without it only say how."
+    "--apply", "really", is_flag=True, help="Change files; without it, only show how."
 )
 
 # --- findings -------------------------------------------------------------------------------------
@@ -67,9 +67,9 @@ def site_settings(config: Path) -> tuple[LiveSite, list[CheckResult]]:
             policy_of(site, found)
             return site, []
     except RtschedError as error:
-        return LiveSite(), [CheckResult("wrong", str(error), "`rtsched check` tells more")]
-    what = f"{config} is not there: defaults hold, and no plug-in"
-    return LiveSite(), [CheckResult("wrong", what, "write one; `rtsched check` reads it")]
+        return LiveSite(), [CheckResult("wrong", str(error), "see `rtsched check`")]
+    what = f"{config} does not exist: defaults apply, no plug-in is loaded"
+    return LiveSite(), [CheckResult("wrong", what, "write one and check it with `rtsched check`")]
 
 
 def daemon_findings(path: Path, page: str) -> list[CheckResult]:
@@ -89,16 +89,18 @@ def daemon_findings(path: Path, page: str) -> list[CheckResult]:
         report = ask(Status(), str(path))
     except RtschedError as error:
         return [
-            CheckResult("wrong", str(error), "`systemctl start rtsched`; its log says what fails")
+            CheckResult(
+                "wrong", str(error), "`systemctl start rtsched`; if it fails, its log says why"
+            )
         ]
     told = [
-        CheckResult("wrong", f"the daemon tells: {problem}", page) for problem in report.problems
+        CheckResult("wrong", f"the daemon reports: {problem}", page) for problem in report.problems
     ]
-    dry = CheckResult("note", "the daemon is on a dry-run: it promises and changes nothing")
+    dry = CheckResult("note", "the daemon is in a dry run: it promises and changes nothing")
     others = ", ".join(f"{peer.host} {peer.state}" for peer in report.peers)
     standby = CheckResult("good", f"the daemon is on standby ({others})")
     state = {"dry-run": [dry], "standby": [standby]}.get(report.mode, [])
-    return [*state, *told] or [CheckResult("good", "the daemon answers, and tells of no problem")]
+    return [*state, *told] or [CheckResult("good", "the daemon answers and reports no problem")]
 
 
 def report(ctx: click.Context, found: Sequence[CheckResult], as_json: bool) -> None:
@@ -125,7 +127,7 @@ def show_left(found: Sequence[CheckResult]) -> None:
     """Print what is still wrong after an installation, if anything is."""
     if found:
         out = console()
-        out.print("\nStill to be done:")
+        out.print("\nRemaining steps:")
         show(out, found)
 
 
@@ -163,7 +165,7 @@ def replace_file(path: Path, old: str, new: str, ending: str = "") -> Path:
         _write_like(path, backup, old)
         if path.read_bytes() != old.encode("utf-8", "surrogateescape"):
             backup.unlink()
-            raise OutputError(path, "was changed by somebody else just now; try again")
+            raise OutputError(path, "was changed concurrently; try again")
         _write_like(path, path, new)
     except OSError as error:
         raise _unwritable(path, error) from error

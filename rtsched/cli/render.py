@@ -23,13 +23,13 @@ from rtsched.cli.common import KEPT, debug_option, refuse_unwritable
     type=click.Path(path_type=Path),
     default="rtsched-report.html",
     show_default=True,
-    help="The page: one file that needs no network.",
+    help="The HTML page: one file that needs no network.",
 )
 @debug_option
 def command(directory: Path, output: Path) -> None:
     """Write the HTML report of the replay kept in DIR (default: rtsched-replay).
 
-    Use it where `rtsched replay` ran without the `report` extra, such as on a head node, or with
+    Use it if `rtsched replay` ran without the `report` extra, for example on a head node, or with
     --no-report.
     """
     from rtsched.report import html, store

@@ -96,7 +96,7 @@ def request(given: Mapping[str, Any]) -> Request:
     from rtsched.replay.policies import choose
 
     if not given["logs"]:
-        raise click.UsageError("name at least one LOG")
+        raise click.UsageError("give at least one LOG")
     found = discover()
     site = load_checked(given["config"], found) if given["config"] else None
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
@@ -141,9 +141,7 @@ def _report_place(html: Path | None, out: Path | None, *, no_report: bool) -> Pa
     try:
         _require_report()
     except MissingExtraError as error:
-        complain(
-            "warning", f"no HTML report is written: {error}; --no-report says that this is meant"
-        )
+        complain("warning", f"no HTML report is written: {error}; use --no-report to silence this")
         return None
     return out / REPORT
 
@@ -306,23 +304,23 @@ def say_results(asked: Request, summary: Summary) -> None:
     "asked",
     metavar="NAME",
     multiple=True,
-    help=f"A policy to replay; repeatable, or several with commas: {', '.join(presets())}; with "
-    "--config also `site` and those that the file names. Default: `site,easy` with --config, else "
-    "`easy,multifactor,mcdf`.",
+    help="Policy to replay; repeatable, or several separated by commas: "
+    f"{', '.join(presets())}; with --config also `site` and those defined in "
+    "the file. Default: `site,easy` with --config, else `easy,multifactor,mcdf`.",
 )
 @click.option(
     "--config",
     metavar="SITE.TOML",
     type=click.Path(path_type=Path),
-    help="The site's policies, plug-ins and `[workload]`.",
+    help="Policies, plug-ins and `[workload]` of the site.",
 )
 @click.option(
     "--cluster",
     "cluster_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: as "
-    "the log's header says, else as large as the peak use in the log.",
+    help="The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: from "
+    "the log's header, else the peak use in the log.",
 )
 @reading_options
 @options_of(WorkloadOptions)
@@ -332,31 +330,31 @@ def say_results(asked: Request, summary: Summary) -> None:
     type=click.Path(path_type=Path),
     default=KEPT,
     show_default=True,
-    help="Where results, summary and report are kept for `rtsched explain` and `rtsched render`.",
+    help="Directory for results, summary and report, for `rtsched explain` and `rtsched render`.",
 )
-@click.option("--no-out", is_flag=True, help="Keep nothing.")
+@click.option("--no-out", is_flag=True, help="Save nothing.")
 @click.option(
     "--table-format",
     type=click.Choice(["parquet", "csv"]),
-    help="Of the per-job results. Default: parquet where pyarrow is installed, else csv.",
+    help="Format of the per-job results. Default: parquet if pyarrow is installed, else csv.",
 )
 @click.option(
     "--html",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Where the report goes, in a directory that is there. Default: report.html in --out.",
+    help="File for the report, in an existing directory. Default: report.html in --out.",
 )
 @click.option("--no-report", is_flag=True, help="Write no HTML report.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="End with status 1 if records of the log had to be left out as unusable.",
+    help="Exit with status 1 if records of the log were unusable.",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the summary as one JSON object, and nothing else, on standard output.",
+    help="Print only the summary, as one JSON object, on standard output.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress bars.")
 @debug_option
@@ -366,8 +364,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     LOG is SWF, the output of `sacct -P` or `sacct --json`, or an HTCondor history; plain or
     packed with gzip; several files of one format are one log. Policies are simulated one after
-    the other on the same jobs. A table compares them with what the log itself records, a report
-    and the results of every job are kept in --out.
+    the other on the same jobs. A table compares them with what the log records; a report and the
+    results of every job are saved in --out.
 
     Nothing is changed on the batch system, and no batch system is needed.
     """

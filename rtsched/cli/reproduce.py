@@ -39,10 +39,10 @@ class Papers(click.Group):
 @click.command("reproduce", cls=Papers, subcommand_metavar="NAME [OPTIONS]")
 @debug_option
 def command() -> None:
-    """Regenerate a paper's tables and figures, and print ours beside the printed values.
+    """Reproduce a paper's tables and figures next to the printed values.
 
     All values are computed in the run; parameters change them. A full run may take minutes;
-    --reduced is quick and has wider tolerances. The status is 1 if a value differs without a
+    --reduced is quick and has wider tolerances. The exit status is 1 if a value differs without a
     stated reason.
     """
 
@@ -50,24 +50,31 @@ def command() -> None:
 def _common(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
-            click.option("--reduced", is_flag=True, help="A smaller extent: seconds, not minutes."),
+            click.option(
+                "--reduced", is_flag=True, help="Reduced size: seconds instead of minutes."
+            ),
             click.option(
                 "--executor",
                 "where",
                 type=click.Choice(list(WHERE)),
                 default="processes",
                 show_default=True,
-                help="Where parts run: "
+                help="Where to run the parts: "
                 + "; ".join(f"{name}: {text}" for name, text in WHERE.items())
                 + ".",
             ),
-            click.option("--workers", type=click.IntRange(1), help="How many parts at once."),
+            click.option(
+                "--workers", type=click.IntRange(1), help="Number of parts to run in parallel."
+            ),
             click.option("--scheduler", default="", help="Address of a Dask scheduler."),
             click.option(
                 "--out",
                 metavar="DIR",
                 type=click.Path(path_type=Path),
-                help="Write the page (Markdown), the values (JSON) and the plots (SVG) there.",
+                help=(
+                    "Write the page (Markdown), the values (JSON) and the plots "
+                    "(SVG) to this directory."
+                ),
             ),
             click.option("--json", "as_json", is_flag=True, help="Print the values as JSON."),
         ]

@@ -19,20 +19,20 @@ DEFAULT = Path("/etc/rtsched/site.toml")
     type=click.Path(path_type=Path),
     default=DEFAULT,
     show_default=True,
-    help="The site's settings; `rtsched check` says what they would do.",
+    help="The site's settings; `rtsched check` shows what they configure.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Judge and plan for the live cluster, and touch nothing: `rtsched plan` shows what would "
-    "be done. Promises of a dry-run bind nobody and are forgotten at its end.",
+    help="Evaluate and plan for the live cluster without changing anything: `rtsched plan` shows "
+    "what would be changed. Promises of a dry run are not binding and are discarded at its end.",
 )
 @debug_option
 def command(site_file: Path, dry_run: bool) -> None:
-    """Answer the submit filter, keep promises, and steer the batch system.
+    """Answer the submit filter, keep promises, and control the batch system.
 
-    Runs in the foreground until it is stopped (SIGTERM); systemd starts it on a head node. It needs
-    no root. What it logs is JSON, one event a line.
+    Runs in the foreground until it is stopped (SIGTERM); on a head node it is started by systemd.
+    It does not need root. The log is JSON, one event per line.
     """
     from rtsched.cli.check import load_checked
     from rtsched.core.plugins import discover

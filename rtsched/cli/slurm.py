@@ -37,14 +37,14 @@ SLURM_CONF = Path("/etc/slurm/slurm.conf")
 TROUBLE = "docs/slurm/operations.md"
 
 AFTER_INSTALL = """\
-Nothing was restarted. When all else that `rtsched slurm check` names is done:
-  copy slurm.conf to all hosts that have one of their own, as after any change (not where it is
-  shared, nor where the site is configless)
+Nothing was restarted. When all other points of `rtsched slurm check` are done:
+  copy slurm.conf to all hosts with a copy of their own, as after any change (not if it is shared
+  or the site is configless)
   scontrol reconfigure            if it fails, the controller keeps its old settings
   rtsched slurm check"""
 
 AFTER_UNINSTALL = """\
-Nothing was restarted. In this order, since slurmctld must find its plug-ins:
+Nothing was restarted. Run, in this order, because slurmctld must find its plug-ins:
   scontrol reconfigure
   systemctl disable --now rtsched
   rtsched slurm restore --apply"""
@@ -65,8 +65,8 @@ def _slurm_conf() -> Path:
 slurm_conf_option = path_option(
     "--slurm-conf",
     "FILE",
-    "Slurm's own file. Default: SLURM_CONF of the environment, else /etc/slurm/slurm.conf, else "
-    "the file that the controller reads.",
+    "Slurm's configuration file. Default: SLURM_CONF in the environment, else "
+    "/etc/slurm/slurm.conf, else the file that the controller reads.",
     _slurm_conf,
 )
 
@@ -74,10 +74,9 @@ slurm_conf_option = path_option(
 @click.group("slurm", no_args_is_help=True)
 @debug_option
 def command() -> None:
-    """Prepare a Slurm for rtsched, check whether it is ready, or undo it.
+    """Prepare Slurm for rtsched, check it, or undo the preparation.
 
-    Run it as root on the head node. Without --apply nothing is changed, and nothing is ever
-    restarted.
+    Run it as root on the head node. Without --apply nothing is changed. Nothing is ever restarted.
     """
 
 
@@ -89,18 +88,18 @@ def command() -> None:
     "--nodes",
     "ask",
     is_flag=True,
-    help="Ask all nodes that take jobs whether they can run our TaskProlog, by a step without "
-    "allocation (srun --no-allocate); it takes a minute at most. Only root and SlurmUser may.",
+    help="Test on all nodes that accept jobs whether they can run rtsched's TaskProlog, by a step "
+    "without allocation (srun --no-allocate); takes a minute at most. Only for root and SlurmUser.",
 )
 @json_option
 @debug_option
 @click.pass_context
 def check(ctx: click.Context, /, as_json: bool, ask: bool, **where: Any) -> None:
-    """Say what is ready and what is not, each with its remedy.
+    """Report what is ready and what is not, with a remedy for each problem.
 
-    It looks at the submit filter and the release that it was built for, slurm.conf, the running
+    It checks the submit filter and the release that it was built for, slurm.conf, the running
     controller, the permissions of the daemon's user, sockets, clocks, the filter's settings, and
-    the daemon. The status is 1 if something is wrong.
+    the daemon. The exit status is 1 if something is wrong.
     """
     from rtsched.adapters.slurm.setup import findings
 
@@ -118,22 +117,23 @@ def check(ctx: click.Context, /, as_json: bool, ask: bool, **where: Any) -> None
     "--task-prolog/--no-task-prolog",
     "prolog",
     default=None,
-    help="With our TaskProlog, or without. Default: as it is, else without. Every step fails on a "
-    "node that cannot run it, so with --apply all nodes are asked, as by `check --nodes`.",
+    help="With or without rtsched's TaskProlog. Default: as installed now, else without. Every "
+    "step fails on a node that cannot run it, so with --apply all nodes are tested, as by `check "
+    "--nodes`.",
 )
 @click.option(
     "--force-task-prolog",
     "forced",
     is_flag=True,
-    help="Ask no nodes: you know that all can run it.",
+    help="Skip the test of the nodes; only if you know that all can run it.",
 )
 @apply_option
 @debug_option
 def install(really: bool, prolog: bool | None, forced: bool, **where: Any) -> None:
-    """Put our lines into slurm.conf: a marked block; lines that it replaces become comments.
+    """Add rtsched's lines to slurm.conf: a marked block; lines that it replaces become comments.
 
-    Without --apply the change is only shown. With it the file is replaced at once, beside a backup.
-    What stands elsewhere (the submit filter, users, permissions) is checked, not changed.
+    Without --apply the change is only shown. With --apply the file is replaced at once, and a
+    backup is kept. Everything else (the submit filter, users, permissions) is checked, not changed.
     """
     from rtsched.adapters.slurm.setup import findings, same_release, wanted
     from rtsched.adapters.slurm.slurm_conf import installed, read
@@ -144,7 +144,7 @@ def install(really: bool, prolog: bool | None, forced: bool, **where: Any) -> No
     new = installed(setup.path, old, wants)
     if really and new != old:
         if setup.plugin is None or not setup.plugin_version:
-            refuse(setup, "there is no submit filter that can be loaded")
+            refuse(setup, "there is no loadable submit filter")
         elif setup.version and not same_release(setup.plugin_version, setup.version):
             refuse(setup, f"the submit filter was built for Slurm {setup.plugin_version}")
         own = setup.conf.get("taskprolog", "")
@@ -161,21 +161,24 @@ def refuse_prolog(setup: Setup, settings: SlurmSettings, own: str, forced: bool)
     from rtsched.adapters.slurm.setup import PROLOG, few
 
     if own:
-        raise ConfigError([f"{setup.path}: TaskProlog={own} is yours; have it call {PROLOG} too"])
+        raise ConfigError(
+            [f"{setup.path}: TaskProlog={own} is the site's own; make it call {PROLOG} too"]
+        )
     if forced:
         return
     asked = asked_nodes(setup, settings)
     if asked.unable:
         raise ConfigError(
             [
-                f"{len(asked.unable)} of the nodes cannot run {PROLOG}: {few(asked.unable)}. As a "
-                "TaskProlog it would fail every step there. Copy it to all nodes, mode 755; where "
-                "you know that they have it, add --force-task-prolog"
+                f"{len(asked.unable)} of the nodes cannot run {PROLOG}: {few(asked.unable)}. As "
+                "TaskProlog it would fail every step there. Copy it to all nodes, mode 755; if you "
+                "know that they have it, add --force-task-prolog"
             ]
         )
     if asked.unasked:
         say(
-            f"rtsched: not asked, since they take no jobs now: {few(asked.unasked)}. Copy {PROLOG} "
+            "rtsched: not tested, because they accept no jobs now: "
+            f"{few(asked.unasked)}. Copy {PROLOG} "
             "there before they do"
         )
 
@@ -196,7 +199,7 @@ def asked_nodes(setup: Setup, settings: SlurmSettings) -> ProbeResult:
     program = "true" if setup.conf.get("taskprolog") == HANDED_OUT else PROLOG
     owner = (setup.running or {}).get("slurmuser", "").partition("(")[2].rstrip(")")
     if os.geteuid() != 0 and owner != str(os.geteuid()):
-        raise AdapterError("only root and SlurmUser may ask the nodes; run this as root")
+        raise AdapterError("only root and SlurmUser may test the nodes; run this as root")
     commands = CommandRunner(settings)
     return probe_nodes(program, commands.nodes(), Path(settings.bin_dir) / "srun")
 
@@ -206,7 +209,7 @@ def refuse(setup: Setup, why: str) -> None:
     raise ConfigError(
         [
             f"{why} (installed: Slurm {setup.version or 'of an unknown release'}): slurmctld would "
-            "not start with these lines; build it first, `rtsched slurm check` says how"
+            "not start with these lines; build it first, see `rtsched slurm check`"
         ]
     )
 
@@ -216,7 +219,7 @@ def refuse(setup: Setup, why: str) -> None:
 @apply_option
 @debug_option
 def uninstall(slurm_conf: Path, really: bool) -> None:
-    """Take our lines out of slurm.conf again; the lines they replaced come back."""
+    """Remove rtsched's lines from slurm.conf; the lines they replaced are restored."""
     from rtsched.adapters.slurm.slurm_conf import read, uninstalled
 
     old = read(slurm_conf)
@@ -225,16 +228,18 @@ def uninstall(slurm_conf: Path, really: bool) -> None:
 
 @command.command("restore")
 @config_option
-@click.option("--apply", "really", is_flag=True, help="Do so; without it only say what.")
+@click.option(
+    "--apply", "really", is_flag=True, help="Make the changes; without it, only show them."
+)
 @debug_option
 @click.pass_context
 def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     """Undo what rtsched set in waiting jobs, and delete its reservations.
 
-    Site factors, node counts and node lists are again what users asked for, and jobs that were held
-    to be judged later are released. A promised job becomes an ordinary one with the node count and
-    time limit that it was promised its deadline with. The daemon must not run: it would set all
-    that again. The status is 1 if something could not be undone.
+    Site factors, node counts and node lists are reset to what users requested, and jobs that were
+    held to be evaluated later are released. A promised job becomes an ordinary one with the node
+    count and time limit of its promise. The daemon must not run: it would set all that again. The
+    exit status is 1 if something could not be undone.
     """
     from rtsched.adapters.slurm.commands import CommandRunner
     from rtsched.adapters.slurm.facts import config_of
@@ -243,7 +248,10 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
 
     site, wrong = site_settings(config)
     if wrong and config.exists():
-        text = f"{wrong[0].what}; mend it first: it names the file of what rtsched set in jobs"
+        text = (
+            f"{wrong[0].what}; correct it first: it names the file that records "
+            "what rtsched set in jobs"
+        )
         raise ConfigError([text])
     if really and _answers(Path(site.daemon.run) / "query.sock"):
         raise ConfigError(["the daemon runs; stop it first: systemctl disable --now rtsched"])
@@ -286,7 +294,8 @@ def _remembered(path: str, user: str) -> AppliedFile:
     except OSError as error:
         raise ConfigError(
             [
-                f"{path} cannot be read ({error.strerror}): it says what users asked for. Run this "
+                f"{path} cannot be read ({error.strerror}): it records what "
+                "users requested. Run this "
                 f"as the daemon's user: runuser -u {user} -- rtsched slurm restore"
             ]
         ) from error
@@ -325,4 +334,4 @@ def _change(path: Path, old: str, new: str, after: str) -> None:
         say(UNCHANGED)
         return
     backup = replace_file(path, old, new)
-    say(f"rtsched: {path} was changed; what it was is in {backup}\n{after}")
+    say(f"rtsched: {path} was changed; the previous version is in {backup}\n{after}")

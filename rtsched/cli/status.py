@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 MODES = {
     "live": "",
-    "dry-run": ", a dry-run that changes nothing",
+    "dry-run": ", dry run (changes nothing)",
     "standby": ", on standby",
 }
 """What is said of a daemon's mode."""
 
 
 @click.command("status")
-@click.option("--metrics", is_flag=True, help="Print the metrics in Prometheus' text format.")
+@click.option("--metrics", is_flag=True, help="Print the metrics in Prometheus text format.")
 @json_option
 @socket_option
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, metrics: bool, as_json: bool, path: str) -> None:
-    """Say how the daemon is, and list your promises; an admin sees those of all users.
+    """Show the state of the daemon and your promises; admins see those of all users.
 
-    The status is 1 if the daemon tells of a problem, 3 if it does not answer.
+    The exit status is 1 if the daemon reports a problem, 3 if it does not answer.
     """
     from rtsched.daemon.reports import Status
 
@@ -50,7 +50,7 @@ def command(ctx: click.Context, metrics: bool, as_json: bool, path: str) -> None
     if as_json:
         print_json(report)
     elif metrics:
-        click.echo(report.metrics or "no metrics: the daemon counts none, or you are no admin")
+        click.echo(report.metrics or "no metrics: the daemon has none, or you are not an admin")
     else:
         show(console(), report)
     ctx.exit(Exit.FINDINGS if report.problems else Exit.GOOD)
@@ -65,7 +65,7 @@ def show(out: Console, report: StatusReport) -> None:
         indented(out, problem, 18, "yellow", lead="  problem")
     out.print()
     if report.mode == "standby":
-        out.print("promises are known where the active daemon runs")
+        out.print("promises are shown where the active daemon runs")
         return
     if not report.promises:
         out.print("no promises" if report.everyone else "you have no promises")
@@ -88,17 +88,17 @@ def facts(report: StatusReport) -> list[tuple[str, str]]:
     looked = "never" if report.looked is None else gap(min(report.looked, now), now)
     found = [
         ("running since", when(report.started, now)),
-        ("last look", looked),
+        ("last poll", looked),
         (
             "sees",
             f"{counted(report.queued, 'job')} waiting, {report.running:,} running; "
-            f"{counted(report.nodes, 'node')}, {report.usable:,} of them take jobs",
+            f"{counted(report.nodes, 'node')}, {report.usable:,} of them accept jobs",
         ),
     ]
     if report.cycle_s is not None:
         found.append(("last cycle", clocked(report.cycle_s)))
     if report.lag_s is not None:
-        late = " (the submit filter may give up)" if report.lag_s >= 0.05 else ""
+        late = " (the submit filter may time out)" if report.lag_s >= 0.05 else ""
         found.append(("longest delay", f"{report.lag_s * 1000:.0f} ms{late}"))
     if report.standings:
         counts = (f"{number:,} {name}" for name, number in report.standings.items())

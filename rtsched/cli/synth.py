@@ -45,7 +45,7 @@ def _command_of(kind: type[Generator]) -> click.Command:
         metavar="FILE",
         type=click.Path(path_type=Path),
         required=True,
-        help="The SWF file; packed with gzip if its name ends in .gz.",
+        help="SWF file; compressed with gzip if its name ends in .gz.",
     )
     @debug_option
     def write(output: Path, **given: Any) -> None:

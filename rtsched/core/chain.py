@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 HOOKS = ("delay_class", "admit", "fair_share", "partition", "observe")
-FAILED = Reason("plugin.failed", "a plug-in failed; the site defers jobs until it answers again")
+FAILED = Reason("plugin.failed", "a plug-in failed; jobs are deferred until it answers again")
 
 
 class Stage(Enum):
@@ -414,8 +414,8 @@ def _resolve(members: Sequence[Member]) -> dict[str, list[_Hook]]:
             ):
                 raise PluginError(
                     name,
-                    f"rtsched_{hook} asks to be first, last or a wrapper; "
-                    "the order comes from the configuration alone",
+                    f"rtsched_{hook} asks to be first, last or a wrapper; the order is set by the "
+                    "configuration alone",
                 )
         hooks[hook] = [
             _Hook(by_name[name], found[name].function, tuple(found[name].argnames))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _of_kind(value: object, kind: type) -> None:
     if not isinstance(value, kind):
-        raise ShapeError(f"answered {type(value).__name__}, expected {kind.__name__} or None")
+        raise ShapeError(f"returned {type(value).__name__}, expected {kind.__name__} or None")
 
 
 def _array(name: str, array: object, shape: tuple[int, ...], kinds: str) -> np.ndarray[Any, Any]:
@@ -98,7 +98,7 @@ def _finding(finding: Finding, n: int) -> None:
     code, rows = finding.reason.code, finding.rows
     _array(f"rows of finding {code}", rows, (len(rows),), "iu")
     if len(rows) and (rows.min() < 0 or rows.max() >= n):
-        raise ShapeError(f"finding {code} names a row that was not asked about")
+        raise ShapeError(f"finding {code} names a row that is not in the batch")
     for name, values in finding.numbers.items():
         _array(f"number {name!r} of finding {code}", values, (len(rows),), "fiub")
     if len(rows):
@@ -118,12 +118,12 @@ def check_verdicts(value: Verdicts, jobs: Jobs, snapshot: Snapshot) -> None:
     n = len(jobs)
     code = _array("code", value.code, (n,), "iu")
     if n and (code.min() < Verdict.ABSTAIN or code.max() > Verdict.REJECT):
-        raise ShapeError("code holds something that is no Verdict")
+        raise ShapeError("code contains a value that is not a Verdict")
     for name in ("retry_at", "promise", "offer"):
         if np.isnan(_array(name, getattr(value, name), (n,), "f")).any():
-            raise ShapeError(f"{name} holds nan")
+            raise ShapeError(f"{name} contains nan")
     if (np.isfinite(value.promise) & (code != Verdict.ADMIT)).any():
-        raise ShapeError("a promise is made to a job that is not admitted")
+        raise ShapeError("a promise is given to a job that is not admitted")
     for finding in value.findings:
         _finding(finding, n)
     if value.plan is not None:
@@ -148,12 +148,12 @@ def check_terms(value: Terms, jobs: Jobs, snapshot: Snapshot) -> None:
         value.offset is not None
         and not np.isfinite(_array("offset", value.offset, (rows,), "f")).all()
     ):
-        raise ShapeError("offset holds something that is no number")
+        raise ShapeError("offset contains a value that is not a number")
     for name, weight in value.weights.items():
         if not isinstance(weight, (int, float)) or not np.isfinite(weight):
             raise ShapeError(f"weight {name!r} is {weight!r}, no finite number")
     if not value.values and value.offset is None:
-        raise ShapeError("no terms; answer None for no opinion")
+        raise ShapeError("no terms; return None for no opinion")
 
 
 def check_placement(value: Placement, jobs: Jobs, snapshot: Snapshot) -> None:
@@ -174,7 +174,7 @@ def check_placement(value: Placement, jobs: Jobs, snapshot: Snapshot) -> None:
         if len(nodes) and (nodes.min() < 0 or nodes.max() >= len(snapshot.cluster)):
             raise ShapeError("a node set names a node that the cluster does not have")
         if np.bincount(nodes).max(initial=0) > 1:
-            raise ShapeError("a node set names a node twice or holds something else")
+            raise ShapeError("a node set names a node twice or contains other values")
     within = np.append([len(nodes) for nodes in value.node_sets], np.iinfo(np.int32).max)
     if (size > within[node_set]).any():
         raise ShapeError("a size is larger than the node set it is to be taken from")
@@ -194,7 +194,7 @@ def check_classes(value: DelayClasses, jobs: Jobs, snapshot: Snapshot) -> None:
     _of_kind(value, DelayClasses)
     nodes = len(snapshot.cluster)
     if not (_array("factor", value.factor, (nodes,), "f") > 0).all():
-        raise ShapeError("factor holds something that is not above zero")
+        raise ShapeError("factor contains a value that is not above zero")
     if not (np.diff(value.bounds) > 0).all():
         raise ShapeError("bounds do not ascend")
     if value.per_job is not None:

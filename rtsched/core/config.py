@@ -35,19 +35,19 @@ class PluginTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Annotated[
         Mode,
         Meta(
-            description="`off`: not loaded. `shadow`: judged and recorded, never counted. `warn`: "
-            "the user is told, the job passes. `enforce`: counted."
+            description="`off`: not loaded. `shadow`: verdicts are recorded and have no effect. "
+            "`warn`: users see a warning, the job is accepted. `enforce`: verdicts take effect."
         ),
     ] = "enforce"
     on_error: Annotated[
         Literal["abstain", "defer"],
         Meta(
-            description="What a failing plug-in's answer on admission counts as. The planner's "
-            "abstention is no verdict on a job with a deadline: see design.md."
+            description="The verdict on admission when the plug-in fails. A planner that abstains "
+            "gives no verdict on jobs with a deadline: see design.md."
         ),
     ] = "abstain"
     weight: Annotated[
-        float, Meta(ge=0, description="Weight of its fair-share terms against other plug-ins'.")
+        float, Meta(ge=0, description="Weight of its fair-share terms relative to other plug-ins'.")
     ] = 1.0
     settings: Annotated[
         dict[str, Any], Meta(description="The plug-in's own settings; see its page.")
@@ -67,7 +67,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as cause:
         raise ConfigError([f"cannot be read: {cause.strerror}"], path) from cause
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
-        raise ConfigError([f"is not TOML: {cause}"], path) from cause
+        raise ConfigError([f"is not valid TOML: {cause}"], path) from cause
 
 
 def convert(raw: object, kind: type[T], path: str, problems: list[str]) -> T | None:
@@ -105,7 +105,7 @@ def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
     elif get_origin(inner) is Literal:
         if raw not in get_args(inner):
             known = ", ".join(repr(choice) for choice in get_args(inner))
-            problems.append(f"{path}: {raw!r} is not one of {known}")
+            problems.append(f"{path}: invalid value {raw!r}; choose one of: {known}")
     else:
         _collect_misfit(raw, kind, path, problems)
 
@@ -119,10 +119,10 @@ def _collect_misfit(raw: object, kind: Any, path: str, problems: list[str]) -> N
 
 
 def _misfit(raw: object, kind: Any, path: str, message: str) -> str:
-    """Return what is wrong with one value; for a rule in text what the rules are."""
-    described = [meta.description for meta in get_args(kind)[1:] if isinstance(meta, Meta)]
-    if "matching regex" in message and described and described[0]:
-        return f"{path}: {raw!r} is none of these: {described[0]}"
+    """Return what is wrong with one value; for a rule in text which forms it has."""
+    forms = [each for m in get_args(kind)[1:] if isinstance(m, Meta) for each in m.examples or ()]
+    if "matching regex" in message and forms:
+        return f"{path}: invalid value {raw!r}; use a form such as {', '.join(forms)}"
     return _sentence(path, message)
 
 

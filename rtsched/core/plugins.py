@@ -137,4 +137,6 @@ def instantiate(table: PluginTable, found: Mapping[str, Found], path: str = "plu
     try:
         return plugin(config)
     except Exception as error:
-        raise PluginError(table.name, f"cannot be made: {type(error).__name__}: {error}") from error
+        raise PluginError(
+            table.name, f"cannot be created: {type(error).__name__}: {error}"
+        ) from error

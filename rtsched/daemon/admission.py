@@ -140,8 +140,8 @@ class AdmissionController:
             return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=(code,))
         if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
             text = (
-                f"{messages.PREFIX}a job that waits for other jobs is promised no deadline here "
-                f"(planner {self.chain.planner}); submit it without that, or without a deadline"
+                f"{messages.PREFIX}a job with dependencies gets no promise here (planner "
+                f"{self.chain.planner}); submit it without dependencies or without a deadline"
             )
             return AdmissionResult(
                 site, SubmitReply(True, text), verdict="reject", codes=("submit.waits",)
@@ -166,7 +166,7 @@ class AdmissionController:
 
     def _unseen(self, site: Site, job: int) -> AdmissionResult:
         text = (
-            f"{messages.PREFIX}job {self.wording.name_of(job)}, which it waits for, was submitted "
+            f"{messages.PREFIX}job {self.wording.name_of(job)}, on which it depends, was submitted "
             "a moment ago and is not known yet; submit again in a few seconds"
         )
         return AdmissionResult(
@@ -240,7 +240,7 @@ class AdmissionController:
         assert judgement is not None  # noqa: S101  one job was judged
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
         if unknown and np.isfinite(row.deadline[0]):
-            raise PlannerError(f"{judgement.planner_error}; nothing was judged")
+            raise PlannerError(f"{judgement.planner_error}; nothing was evaluated")
         if judgement.verdicts.plan is None or not len(due):
             return judgement
         plan = Schedule.joined([due, judgement.verdicts.plan])
@@ -411,7 +411,7 @@ def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
     return tuple(
         msgspec.structs.replace(
-            record, standing="lapsed", why="taken, or it gave way", changed_at=now
+            record, standing="lapsed", why="accepted, or replaced by another one", changed_at=now
         )
         for job, record in before.records.items()
         if job not in after.records

@@ -87,7 +87,9 @@ class Answers:
         now, site, settings = daemon.clock(), daemon.site, daemon.policy.live.daemon
         age = now - site.seen
         if age > settings.stale or site.facts is None:
-            raise AdapterError(f"the batch system was last seen {age:.0f} s ago; not judged")
+            raise AdapterError(
+                f"the last poll of the batch system was {age:.0f} s ago; not evaluated"
+            )
         submission = daemon.translator.describe(fields, site.facts, now)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue

@@ -49,7 +49,7 @@ def ask(question: Question, path: str = SOCKET, timeout_s: float = 10.0) -> Any:
     except (OSError, EOFError) as error:
         raise AdapterError(_silence(path, timeout_s, error)) from error
     if kind is not MessageKind.REPORT:
-        raise ProtocolError(f"{path}: a message of kind {kind.name} is no report")
+        raise ProtocolError(f"{path}: a message of kind {kind.name} is not a report")
     return _report(question, payload, path)
 
 
@@ -61,8 +61,8 @@ def _report(question: Question, payload: bytes, path: str) -> Any:
         return msgspec.json.decode(answer["report"], type=type(question).Answer)
     except (msgspec.MsgspecError, KeyError) as error:
         raise ProtocolError(
-            f"{path}: the daemon's report is not understood ({error}); use the release of rtsched "
-            "that the daemon has"
+            f"{path}: the daemon's report cannot be decoded ({error}); use the same release of "
+            "rtsched as the daemon"
         ) from error
 
 
@@ -81,10 +81,10 @@ def _exactly(line: socket.socket, size: int, until: float) -> bytes:
 def _silence(path: str, timeout_s: float, error: Exception) -> str:
     """Return why there is no answer, and what to do."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        why = "is it running? `systemctl status rtsched` tells"
+        why = "check `systemctl status rtsched`"
         return f"no daemon answers on {path} ({error.strerror}): {why}"
     if isinstance(error, PermissionError):
         return f"no daemon answers on {path}: this user may not connect to it; ask an admin"
     if isinstance(error, TimeoutError):
         return f"the daemon did not answer on {path} within {timeout_s:g} s; try again"
-    return f"the daemon ended the connection on {path}; its log says why (`journalctl -u rtsched`)"
+    return f"the daemon closed the connection on {path}; its log says why (`journalctl -u rtsched`)"

@@ -123,7 +123,7 @@ _DAMAGED = (msgspec.MsgspecError, RtschedError, ValueError, TypeError, SyntaxErr
 
 def _damaged(what: str, cause: Exception) -> RtschedError:
     return RtschedError(
-        f"a stored {what} is damaged ({cause}); stop the daemon and put back a backup of its "
+        f"a stored {what} is damaged ({cause}); stop the daemon and restore a backup of its "
         "database"
     )
 

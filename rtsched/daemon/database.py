@@ -41,7 +41,7 @@ def hold(path: Path, host: str = "") -> int | None:
     except OSError as error:
         os.close(held)
         raise StoreError(
-            path, "another daemon uses it; stop that one, or give this one another file"
+            path, "another daemon uses it; stop that daemon, or use another file"
         ) from error
     return held
 
@@ -66,7 +66,7 @@ def prepare(base: sqlite3.Connection, path: Path, synchronous: str, shared: bool
     (application,) = base.execute("PRAGMA application_id").fetchone()
     (tables,) = base.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != _APPLICATION:
-        raise StoreError(path, "is a database of something else; give the daemon another file")
+        raise StoreError(path, "is a database of another program; use another file")
     base.execute(f"PRAGMA journal_mode = {'TRUNCATE' if shared else 'WAL'}")
     base.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
     _migrate(base, path)
@@ -100,7 +100,7 @@ def _migrate(base: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             path,
             f"has schema {version}, this release of rtsched knows {steps[-1][0]}; install the "
-            f"release that wrote it, or put back what is in {path}.schema-{steps[-1][0]}",
+            f"release that wrote it, or restore {path}.schema-{steps[-1][0]}",
         )
     left = [(number, text) for number, text in steps if number > version]
     if version and left:
@@ -124,17 +124,17 @@ def _back_up(base: sqlite3.Connection, path: Path, version: int) -> None:
 
 
 RESTORE = (
-    "put back a backup, or save what can be read with `sqlite3 FILE .recover`, or move the file "
+    "restore a backup, recover what can be read with `sqlite3 FILE .recover`, or move the file "
     "away to start without promises"
 )
 _REMEDIES = {
-    "SQLITE_FULL": "make room on its file system; it works again as soon as there is room",
-    "SQLITE_BUSY": "another process holds it; end the program that has it open",
-    "SQLITE_LOCKED": "another process holds it; end the program that has it open",
+    "SQLITE_FULL": "free space on its file system; it works again as soon as there is space",
+    "SQLITE_BUSY": "another process has it locked; end that process",
+    "SQLITE_LOCKED": "another process has it locked; end that process",
     "SQLITE_READONLY": "make it and its directory writable for the daemon's user",
     "SQLITE_CANTOPEN": "its directory must exist and belong to the daemon's user",
     "SQLITE_PERM": "make it and its directory writable for the daemon's user",
-    "SQLITE_IOERR": "make room on its file system, and look for disk errors in the system log",
+    "SQLITE_IOERR": "free space on its file system, and check the system log for disk errors",
     "SQLITE_NOTADB": RESTORE,
     "SQLITE_CORRUPT": RESTORE,
 }

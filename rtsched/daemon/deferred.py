@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 AT_A_TIME = 500
 """Deferred jobs judged in one cycle, at the most."""
 
-UNPROMISED = "rtsched: it cannot be promised a deadline; it runs as any other job"
+UNPROMISED = "rtsched: no deadline can be promised; the job runs as best effort"
 
 AGAIN = 60.0
 """Seconds after which a job is judged again that the planner, or rtsched, failed to judge."""
@@ -107,7 +107,7 @@ class DeferredAdmission:
             )
         if not problems:
             return whole
-        many = f"{counted(len(problems), 'held job')} could not be judged: {problems[0]}"
+        many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
         return replace(whole, problem=many)
 
     def _tried(self, site: Site, job: int, now: float) -> DeferredResult:
@@ -197,7 +197,7 @@ class DeferredAdmission:
 
 def _unjudged(site: Site, job: int, problem: str, now: float) -> DeferredResult:
     """Leave a job held that could not be judged, by no fault of its own; it is judged again."""
-    why = "rtsched failed to judge it, and its administrators are told"
+    why = "rtsched could not evaluate it; its log says why"
     told = Tell(np.array([job], np.int64), (messages.put_off(why, math.inf, now),))
     later = replace(site, put_off={**site.put_off, job: now + AGAIN})
     return DeferredResult(later, actions=(told,), problem=problem)

@@ -24,7 +24,7 @@ LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
 
-STUCK = "its own requirements keep it off the nodes that were kept for it"
+STUCK = "its requirements do not match the nodes reserved for it"
 
 REQUEUED = 180.0
 """Seconds by which the batch system itself puts off a job that it queues again, at the most, or as
@@ -41,21 +41,21 @@ def changed_by_users(
     fixed = requested.size_min < 0
     late = np.maximum(requested.begin, observation.time + max(REQUEUED, observation.requeue_delay))
     causes = {
-        "its deadline was taken away or put off": (seen.deadline > requested.deadline)
+        "its deadline was removed or postponed": (seen.deadline > requested.deadline)
         | ~np.isfinite(seen.deadline),
-        "its deadline was put forward": seen.deadline < requested.deadline - LATE,
-        "it was put off": seen.begin > late,
+        "its deadline was moved forward": seen.deadline < requested.deadline - LATE,
+        "its start was postponed": seen.begin > late,
         "it is held": _held(observation, ids[there]),
-        "it waits for other jobs than it was promised with": np.isin(
+        "its dependencies were changed": np.isin(
             ids[there], _newly_waiting(site, observation, names)
         ),
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
-        "it asks for larger nodes than it was promised": _grown(seen, requested),
+        "it requests larger nodes than were promised": _grown(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
         & _named_by_user(requested, "qos"),
-        "it asks for more nodes than it was promised": fixed & (seen.size > requested.size),
-        "it asks for more time than it was promised": fixed
+        "it requests more nodes than were promised": fixed & (seen.size > requested.size),
+        "it requests more time than was promised": fixed
         & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > requested.wall_time + 60.0),
     }

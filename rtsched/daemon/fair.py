@@ -37,14 +37,14 @@ class BusyError(RtschedError):
     """Too much work waits already."""
 
     def __init__(self) -> None:
-        super().__init__("too many questions wait to be answered; ask again in some seconds")
+        super().__init__("too many pending requests; try again in a few seconds")
 
 
 class ClosedError(RtschedError):
     """The thread works no more."""
 
     def __init__(self) -> None:
-        super().__init__("the daemon ends, or goes on standby; ask again in some seconds")
+        super().__init__("the daemon is stopping or going on standby; try again in a few seconds")
 
 
 class RateLimiter:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.counting import counted
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -59,16 +60,18 @@ def fixed(name: str, deadline: float, what: str, now: float) -> str:
     """Return what who changes a promised job reads, when that cannot be."""
     when = moment(deadline, now)
     return (
-        f"{PREFIX}job {name} was promised to end by {when}; {what} must not change. "
-        "Cancel it and submit it anew"
+        f"{PREFIX}job {name} was promised to end by {when}; {what} cannot be changed. Cancel the "
+        "job and submit it again"
     )
 
 
 def promised(deadline: float, start: float, size: int, now: float) -> str:
     """Return what a user reads whose job was promised its deadline."""
-    nodes = "1 node" if size == 1 else f"{size} nodes"
     when = "now" if start <= now + 1 else f"at {moment(start, now)}"
-    return f"{PREFIX}promised to end by {moment(deadline, now)}; planned to start {when} on {nodes}"
+    return (
+        f"{PREFIX}promised to end by {moment(deadline, now)}; planned to start "
+        f"{when} on {counted(size, 'node')}"
+    )
 
 
 def rejected(why: str, offer: float, asking: str, held: float, now: float) -> str:
@@ -78,10 +81,10 @@ def rejected(why: str, offer: float, asking: str, held: float, now: float) -> st
     ask for it, empty where that cannot be done any more; `held` for how many seconds it is kept
     for the user, 0 if it is not.
     """
-    text = f"{PREFIX}rejected: {why or 'its deadline cannot be promised'}"
+    text = f"{PREFIX}rejected: {why or 'this deadline cannot be promised'}"
     if not math.isfinite(offer):
         return shortened(text)
-    kept = f", kept for you for {held:.0f} s" if held else ""
+    kept = f", reserved for you for {held:.0f} s" if held else ""
     how = f" ({asking})" if asking else ""
     return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{kept}"
 
@@ -103,39 +106,37 @@ def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> st
     """
     when = "now" if start <= now + 1 else f"at {moment(start, now)}"
     return (
-        f"{PREFIX}{'a node of the job was lost; it' if lost else 'the job'} begins again, planned "
-        f"to start {when}, and is still promised to end by {moment(deadline, now)}"
+        f"{PREFIX}{'a node of the job was lost; it' if lost else 'the job'} restarts, planned to "
+        f"start {when}, still promised to end by {moment(deadline, now)}"
     )
 
 
 def too_many(most: int) -> str:
     """Return what a user reads who has as many promises as the site allows."""
-    return f"{PREFIX}you have {most} promises, as many as one user may have"
+    return f"{PREFIX}you have reached the limit of {counted(most, 'promise')} per user"
 
 
 def too_many_unused(count: int, wait: float) -> str:
     """Return what a user reads whose admissions came to no jobs; `wait` in seconds."""
+    unused = counted(count, "of your admissions was", "of your admissions were")
     minutes = max(math.ceil(wait / 60.0), 1)
-    return (
-        f"{PREFIX}too many of your admissions were not used, {count} in the last hour; "
-        f"try again in {minutes} min"
-    )
+    return f"{PREFIX}{unused} not used in the last hour; try again in {minutes} min"
 
 
 def put_off(why: str, until: float, now: float) -> str:
     """Return what a user reads whose job waits to be judged."""
     when = f" from {moment(until, now)} on" if math.isfinite(until) else ""
-    return shortened(f"{PREFIX}held; it is judged again{when}: {why}")
+    return shortened(f"{PREFIX}held; it is evaluated again{when}: {why}")
 
 
 def held() -> str:
     """Return what a user reads who submits a job that waits for a release."""
-    return f"{PREFIX}held; it is judged when it is released, and nothing is promised before"
+    return f"{PREFIX}held; it is evaluated when it is released, nothing is promised before"
 
 
 def busy() -> str:
     """Return what a user reads whose job is judged in the next cycle."""
-    return f"{PREFIX}held for a moment: it is accepted or rejected in a few seconds"
+    return f"{PREFIX}held for a moment: it will be accepted or rejected in a few seconds"
 
 
 def warned(judgement: Judgement, wording: Wording, now: float) -> str:

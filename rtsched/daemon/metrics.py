@@ -55,62 +55,62 @@ _CYCLE = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 METRICS = {
     "rtsched_requests_total": Metric(
-        "counter", ("kind", "result"), "Requests of the submit filter, by kind and what came of it."
+        "counter", ("kind", "result"), "Requests of the submit filter, by kind and outcome."
     ),
     "rtsched_answer_seconds": Metric(
-        "histogram", ("kind",), "Seconds until the submit filter was answered.", _ANSWER
+        "histogram", ("kind",), "Response time to the submit filter, seconds.", _ANSWER
     ),
     "rtsched_verdicts_total": Metric(
         "counter",
         ("plugin", "mode", "verdict", "reason"),
-        "Verdicts on submissions, by plug-in, its mode, and reason code; an abstention counts too.",
+        "Verdicts on submissions, by plug-in, its mode, and reason code; abstentions included.",
     ),
-    "rtsched_hook_calls_total": Metric(
-        "counter", ("plugin", "hook"), "Times that a plug-in was asked."
-    ),
+    "rtsched_hook_calls_total": Metric("counter", ("plugin", "hook"), "Hook calls per plug-in."),
     "rtsched_hook_seconds_total": Metric(
         "counter", ("plugin", "hook"), "Seconds spent in a plug-in."
     ),
     "rtsched_hook_errors_total": Metric(
-        "counter", ("plugin", "hook"), "Times that a plug-in raised or answered wrongly."
+        "counter",
+        ("plugin", "hook"),
+        "Hook calls in which a plug-in raised an exception or returned an invalid answer.",
     ),
     "rtsched_loop_lag_seconds": Metric(
         "histogram",
         (),
-        "By how much timers came too late on the loop that answers the submit filter, seconds.",
+        "Timer delay of the event loop that answers the submit filter, seconds.",
         _LAG,
     ),
     "rtsched_cycle_seconds": Metric(
-        "histogram", (), "Seconds that a cycle took, its look and its changes included.", _CYCLE
+        "histogram", (), "Duration of a cycle including poll and changes, seconds.", _CYCLE
     ),
     "rtsched_cycle_failures_total": Metric("counter", (), "Cycles that failed."),
     "rtsched_planning_failures_total": Metric(
         "counter",
         (),
-        "Cycles in which the planner failed: the plan was kept, no promise broke for that, and "
-        "held jobs that it was asked about stayed held.",
+        "Cycles in which the planner failed: the plan and all promises were kept, and held jobs "
+        "stayed held.",
     ),
     "rtsched_look_age_seconds": Metric(
-        "gauge", (), "Age of the last complete look at the batch system, seconds; NaN: none yet."
+        "gauge", (), "Age of the last complete poll of the batch system, seconds; NaN: none yet."
     ),
-    "rtsched_jobs": Metric("gauge", ("state",), "Jobs that the last look showed, by state."),
+    "rtsched_jobs": Metric("gauge", ("state",), "Jobs in the last poll, by state."),
     "rtsched_changes_total": Metric(
-        "counter", ("kind", "outcome"), "Changes asked of the batch system, by what became of them."
+        "counter", ("kind", "outcome"), "Changes requested of the batch system, by outcome."
     ),
-    "rtsched_promises": Metric("gauge", ("standing",), "Open promises, by how they stand."),
+    "rtsched_promises": Metric("gauge", ("standing",), "Open promises, by state."),
     "rtsched_promise_changes_total": Metric(
-        "counter", ("standing",), "Promises that came to stand so."
+        "counter", ("standing",), "Promises that entered this state."
     ),
     "rtsched_misses_total": Metric(
-        "counter", (), "Promises that were missed, or said beforehand to be broken."
+        "counter", (), "Promises that were missed or announced as broken."
     ),
     "rtsched_completion_lookup_failures_total": Metric(
         "counter",
         (),
-        "Times that sacct or the schedd's history did not tell how promised jobs ended.",
+        "Failed lookups in sacct or the schedd's history of how promised jobs ended.",
     ),
     "rtsched_queries_refused_total": Metric(
-        "counter", ("why",), "Questions of users that were not answered, by why."
+        "counter", ("why",), "User requests that were not answered, by reason."
     ),
 }
 """Every metric by name."""

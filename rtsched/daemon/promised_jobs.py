@@ -107,8 +107,8 @@ class PromisedJobs:
             if not self.problem:
                 log.error("promised_jobs_not_written", file=str(self.path), error=error.strerror)
             self.problem = (
-                f"{self.path} cannot be written ({error.strerror}): without the daemon the submit "
-                "filter does not know which jobs were promised something"
+                f"{self.path} cannot be written ({error.strerror}): when the daemon is down, the "
+                "submit filter cannot know which jobs have a promise"
             )
         else:
             self._written, self.problem = text, ""

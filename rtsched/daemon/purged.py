@@ -129,7 +129,7 @@ class CompletionLookup:
         problems = observation.problems
         if self._error and unknown:
             count = f"{len(unknown)} promised job" + "s" * (len(unknown) > 1)
-            problems = (*problems, f"how {count} ended is not known yet: {self._error}")
+            problems = (*problems, f"the end of {count} is not known yet: {self._error}")
         completions = observation.completions
         if len(found):
             completions = Completions.joined([completions, found])

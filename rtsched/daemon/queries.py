@@ -123,7 +123,7 @@ class SiteReader:
             case reports.Plan():
                 if not self.everyone:
                     raise RtschedError(
-                        "the whole plan is for admins; `rtsched status` shows your own part"
+                        "only admins may see the whole plan; `rtsched status` shows your own part"
                     )
                 return self.plan()
             case reports.Chunk():
@@ -263,8 +263,8 @@ class SiteReader:
             If not; the answer does not tell whether there is such a job.
         """
         unknown = RtschedError(
-            f"no job {name!r} of yours is known; `rtsched explain --last` lists "
-            "what was said to your submissions"
+            f"no job {name!r} of yours is known; `rtsched explain --last` lists the replies to "
+            "your submissions"
         )
         job, site = self.daemon.translator.number_of(name), self.site
         if job < 0:
@@ -317,8 +317,8 @@ class SiteReader:
         record, entry = site.records.get(job), entry_of(site.snapshot.plan, job)
         if record is None or entry < 0:
             raise RtschedError(
-                f"job {question.job} has no planned start; one that runs reads its own record: "
-                "`rtsched chunk` inside of it"
+                f"job {question.job} has no planned start; a running job reads its own record: "
+                "`rtsched chunk` inside the job"
             )
         plan = site.snapshot.plan
         at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
@@ -336,7 +336,9 @@ class SiteReader:
         daemon, now = self.daemon, self.daemon.clock()
         age = now - self.site.seen
         if age > daemon.policy.live.daemon.stale or self.site.facts is None:
-            raise RtschedError(f"the batch system was last seen {age:.0f} s ago; ask again later")
+            raise RtschedError(
+                f"the last poll of the batch system was {age:.0f} s ago; try again later"
+            )
         wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
         fields = daemon.translator.fields_of(_as_question(question, self.uid, wanted))
         submission = daemon.translator.describe(fields, self.site.facts, now)
@@ -352,7 +354,7 @@ class SiteReader:
         )
         new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]
         if not new:
-            text = judged.reply.text or f"{messages.PREFIX}no planner judges such a job"
+            text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
             said = reasons or (reports.Reason("", text),)
             return reports.FeasibleReport(now=now, feasible=False, reasons=said)
         plan = judged.site.snapshot.plan

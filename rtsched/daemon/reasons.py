@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 REASONS: dict[str, str] = {
-    "submit.unusable": "The submission asks for what nobody can promise, such as an array by a "
-    "deadline, or says it wrongly; the text says which.",
-    "submit.too-many": "Its user has as many promises as `promises_per_user` allows.",
-    "submit.unused": "As many of its user's admissions as `unused_promises_per_hour` allows came "
-    "to no job in the last hour, as with `sbatch --test-only`: each kept nodes from others.",
-    "submit.waits": "It waits for other jobs, and the planner does not mind what jobs wait for.",
-    "submit.unseen": "It waits for a job that was submitted a moment ago and that no look at the "
-    "batch system has shown yet; some seconds later it can be judged.",
-    "submit.held": "Not a rejection: its user holds it, so nobody knows when it may start; it is "
-    "judged when it is released.",
-    "submit.busy": "Not a rejection: the daemon was reworking its plan just then, and could not "
+    "submit.unusable": "The request cannot be promised, such as an array with a deadline, or is "
+    "malformed; the text says which.",
+    "submit.too-many": "The user has reached the limit `promises_per_user`.",
+    "submit.unused": "The user has reached the limit `unused_promises_per_hour` of admissions in "
+    "the last hour that no job followed, as with `sbatch --test-only`: each reserved nodes.",
+    "submit.waits": "The job depends on other jobs, and the planner does not support dependencies.",
+    "submit.unseen": "The job depends on a job that was submitted a moment ago and that no poll of "
+    "the batch system has shown yet; it can be evaluated some seconds later.",
+    "submit.held": "Not a rejection: the user holds the job, so it is not known when it may start; "
+    "it is evaluated when it is released.",
+    "submit.busy": "Not a rejection: the daemon was updating its plan at that moment and could not "
     "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
     "later.",
-    "submit.offer": "Not a rejection: it was admitted by the counter-offer that was held for it.",
-    "wait.held": "The job is held, by its user, by an admin, or until it has been judged.",
-    "wait.planned": "It was promised something, and its planned start is to come.",
-    "wait.nodes": "Fewer nodes are free than it needs.",
-    "wait.kept": "Nodes are free, and kept for promised starts before it would end.",
+    "submit.offer": "Not a rejection: the job was admitted by the counter-offer that was held "
+    "for it.",
+    "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",
+    "wait.planned": "The job has a promise, and its planned start is in the future.",
+    "wait.nodes": "The job needs more nodes than are free.",
+    "wait.kept": "Nodes are free, but reserved for promised jobs that start before this "
+    "job would end.",
     "wait.order": "Other jobs have a higher priority from rtsched.",
 }
 """By code, what it means."""

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.model.cluster import Cluster
 
-RENUMBERED = "the batch system lost the job, and gave its number to another one"
-GONE = "the batch system no longer knows the job, and has no record of how it ended"
-NO_END = "the batch system's record of the job does not tell when it ended"
-NOT_TAKEN = "the batch system did not take the job, or its user took it away at once"
+RENUMBERED = "the batch system lost the job and reused its number"
+GONE = "the batch system no longer knows the job and has no record of its end"
+NO_END = "the batch system's record of the job has no end time"
+NOT_TAKEN = "the batch system did not accept the job, or its user removed it at once"
 
 SETTLED = 2.0
 """Seconds after an admission at which a poll shows its job, if there is one."""
@@ -243,7 +243,7 @@ def _closed(
         )
 
     if record.standing == "offered":
-        return became("lapsed", "the offer was not taken") if now >= record.expires else None
+        return became("lapsed", "the offer was not accepted") if now >= record.expires else None
     job = names.get(record.id, record.id)
     if job in shown.missing:
         return became("withdrawn", NOT_TAKEN)
@@ -268,9 +268,9 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
     if ending == CompletionStatus.OWN_LIMIT:
         return "own-limit", "the job was killed at its own time limit"
     if ending == CompletionStatus.NODE_LOST:
-        return "missed", "a node died under the job"
+        return "missed", "a node failed while the job ran"
     if ending == CompletionStatus.DEADLINE:
-        return "missed", "the batch system gave the job up at its deadline"
+        return "missed", "the batch system cancelled the job at its deadline"
     if math.isnan(end):
         return "unknown", NO_END
     if end > deadline + LATE:

@@ -19,8 +19,8 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 NOT_RELOADED = (
-    "the changed site.toml cannot be followed, and the settings before it still hold; correct it "
-    "and reload again"
+    "the changed site.toml is invalid, the previous settings remain in effect; correct it and "
+    "reload again"
 )
 
 

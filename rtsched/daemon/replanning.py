@@ -107,9 +107,9 @@ def replan(
             return Replanned(site if site.delayed else _improved(site, snapshot, planner))
         return _mended(site, snapshot, planner, lost, wording, young, flapping)
     except PlannerError as error:
-        text = f"{error}; the plan stays as it was, and the next cycle tries again"
+        text = f"{error}; the plan is unchanged, the next cycle tries again"
         if len(lost):
-            text = f"{text}: {counted(len(lost), 'promised job')} must be planned anew"
+            text = f"{text}: {counted(len(lost), 'promised job')} must be planned again"
         return Replanned(site, problem=text)
 
 
@@ -491,7 +491,7 @@ def _broken(
     for job in failed.tolist():
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
-        why = "no plan keeps it after what changed on the machine"
+        why = "no plan meets it after changes on the cluster"
         changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
         if record.standing == "firm":
             told.append(job)

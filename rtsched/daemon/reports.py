@@ -34,20 +34,20 @@ class Reason(msgspec.Struct, frozen=True):
 class Promise(msgspec.Struct, frozen=True):
     """A promise or a counter-offer, and the present plan to keep it."""
 
-    job: Annotated[str, Meta(description="The batch system's name of the job; empty: none yet.")]
-    name: Annotated[str, Meta(description="What its user calls it.")]
-    user: Annotated[str, Meta(description="Whose it is.")]
+    job: Annotated[str, Meta(description="The batch system's job id; empty: none yet.")]
+    name: Annotated[str, Meta(description="The job's name.")]
+    user: Annotated[str, Meta(description="Its user.")]
     standing: Annotated[
         str, Meta(description="`offered`, `provisional`, `firm`, or how it was closed.")
     ]
     deadline: Annotated[Time, Meta(description="Finish by.")]
-    made_at: Annotated[Time, Meta(description="When it was given.")]
-    expires: Annotated[Time, Meta(description="When an offer ends by itself.")] = None
+    made_at: Annotated[Time, Meta(description="When it was promised.")]
+    expires: Annotated[Time, Meta(description="When an offer expires.")] = None
     running: Annotated[bool, Meta(description="Whether the job runs.")] = False
     start: Annotated[Time, Meta(description="Planned start, or when it started.")] = None
     end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
-    why: Annotated[str, Meta(description="Why it stands so.")] = ""
+    why: Annotated[str, Meta(description="Why it is in this state.")] = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -55,24 +55,28 @@ class Verdict(msgspec.Struct, frozen=True):
 
     time: Annotated[float, Meta(description="When.")]
     job: Annotated[str, Meta(description="The batch system's name of the job; empty: none.")]
-    name: Annotated[str, Meta(description="What its user calls it.")]
+    name: Annotated[str, Meta(description="The job's name.")]
     verdict: Annotated[str, Meta(description="`admit`, `reject`, `defer` or `pass`.")]
     codes: Annotated[tuple[str, ...], Meta(description="Reason codes.")]
-    text: Annotated[str, Meta(description="What its user was told.")]
+    text: Annotated[str, Meta(description="The message to the user.")]
     offer: Annotated[Time, Meta(description="Counter-offer: the deadline that was feasible.")] = (
         None
     )
-    user: Annotated[str, Meta(description="Who submitted; told to admins only.")] = ""
+    user: Annotated[str, Meta(description="Who submitted; shown to admins only.")] = ""
 
 
 class Peer(msgspec.Struct, frozen=True):
     """The daemon of another controller's host, by what it wrote beside the database."""
 
-    host: Annotated[str, Meta(description="As the batch system knows it.")]
+    host: Annotated[str, Meta(description="Host name as the batch system knows it.")]
     state: Annotated[
-        str, Meta(description="`active`, `standby`, `stopped`, or `silent` for some seconds.")
+        str,
+        Meta(
+            description="`active`, `standby`, `stopped`, or `silent`: it has not written for "
+            "some seconds."
+        ),
     ]
-    seen: Annotated[Time, Meta(description="When it wrote last, by its clock.")] = None
+    seen: Annotated[Time, Meta(description="When it last wrote, by its clock.")] = None
 
 
 class StatusReport(Report, frozen=True):
@@ -86,28 +90,28 @@ class StatusReport(Report, frozen=True):
     system: Annotated[str, Meta(description="The batch system.")]
     now: Annotated[float, Meta(description="The daemon's clock.")]
     started: Annotated[float, Meta(description="When the daemon started.")]
-    looked: Annotated[Time, Meta(description="When the last look began that was complete.")]
+    looked: Annotated[Time, Meta(description="Start of the last complete poll.")]
     queued: Annotated[int, Meta(description="Jobs that wait.")]
     running: Annotated[int, Meta(description="Jobs that run.")]
     nodes: Annotated[int, Meta(description="Nodes in all.")]
-    usable: Annotated[int, Meta(description="Nodes that take new jobs.")]
-    cycle_s: Annotated[Time, Meta(description="Seconds that the last cycle took.")]
-    standings: Annotated[dict[str, int], Meta(description="Promises by how they stand.")]
+    usable: Annotated[int, Meta(description="Nodes that accept jobs.")]
+    cycle_s: Annotated[Time, Meta(description="Duration of the last cycle, seconds.")]
+    standings: Annotated[dict[str, int], Meta(description="Promises by state.")]
     lag_s: Annotated[
         Time,
         Meta(
-            description="Longest time in the last minute or two, in seconds, for which submissions "
-            "waited before the daemon looked at them."
+            description="Longest time that a submission waited before the daemon read it, in the "
+            "last minute or two, seconds."
         ),
     ] = None
-    problems: Annotated[tuple[str, ...], Meta(description="What is wrong, one sentence each.")] = ()
+    problems: Annotated[tuple[str, ...], Meta(description="Problems, one sentence each.")] = ()
     everyone: Annotated[
-        bool, Meta(description="Whether promises of all users are listed, or the asker's alone.")
+        bool, Meta(description="Whether promises of all users are listed, or only the caller's.")
     ] = False
     promises: Annotated[tuple[Promise, ...], Meta(description="Open ones, by planned start.")] = ()
-    metrics: Annotated[str, Meta(description="Prometheus text, where it was asked for.")] = ""
+    metrics: Annotated[str, Meta(description="Metrics as Prometheus text, if requested.")] = ""
     peers: Annotated[
-        tuple[Peer, ...], Meta(description="Daemons of other controllers' hosts.")
+        tuple[Peer, ...], Meta(description="Daemons on the other controllers' hosts.")
     ] = ()
 
 
@@ -122,14 +126,14 @@ class JobReport(msgspec.Struct, frozen=True):
     """What the batch system shows of a job."""
 
     job: Annotated[str, Meta(description="The batch system's name of it.")]
-    name: Annotated[str, Meta(description="What its user calls it.")]
-    user: Annotated[str, Meta(description="Whose it is.")]
+    name: Annotated[str, Meta(description="The job's name.")]
+    user: Annotated[str, Meta(description="Its user.")]
     partition: Annotated[str, Meta(description="Its partition.")]
     state: Annotated[Literal["waiting", "running", "ended"], Meta(description="What it does.")]
-    size: Annotated[int, Meta(description="Nodes it asks for or has.")]
+    size: Annotated[int, Meta(description="Nodes that it requests or has.")]
     wall_time_s: Annotated[Time, Meta(description="Seconds it may run.")]
     submit: Annotated[Time, Meta(description="When it was submitted.")]
-    deadline: Annotated[Time, Meta(description="Finish by, as its user asked.")] = None
+    deadline: Annotated[Time, Meta(description="Finish by, as requested.")] = None
     start: Annotated[Time, Meta(description="When it started.")] = None
     end: Annotated[Time, Meta(description="When it ended, or ends at the latest.")] = None
     held: Annotated[bool, Meta(description="Whether it waits for a release.")] = False
@@ -145,10 +149,8 @@ class ExplainReport(Report, frozen=True):
     promise: Annotated[Promise | None, Meta(description="Its promise, open or closed.")] = None
     verdicts: Annotated[tuple[Verdict, ...], Meta(description="Latest first.")] = ()
     waits: Annotated[tuple[Reason, ...], Meta(description="Why it waits.")] = ()
-    helps: Annotated[tuple[str, ...], Meta(description="What its user could do.")] = ()
-    terms: Annotated[
-        dict[str, float], Meta(description="What its priority is made of, by term.")
-    ] = {}
+    helps: Annotated[tuple[str, ...], Meta(description="What the user could do.")] = ()
+    terms: Annotated[dict[str, float], Meta(description="Terms of its priority.")] = {}
 
 
 class Explain(Question, frozen=True, tag="explain"):
@@ -173,7 +175,7 @@ class FeasibleReport(Report, frozen=True):
     end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
     asking: Annotated[str, Meta(description="How to ask the batch system for it.")] = ""
-    reasons: Annotated[tuple[Reason, ...], Meta(description="What stands against it.")] = ()
+    reasons: Annotated[tuple[Reason, ...], Meta(description="Why it is not feasible.")] = ()
 
 
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -189,7 +191,10 @@ class Feasible(Question, frozen=True, tag="feasible"):
     nodes_max: Annotated[Nodes | None, Meta(description="Nodes, at most; null: `nodes`.")] = None
     time_s: Annotated[
         Positive | None,
-        Meta(description="Seconds on `nodes` nodes; null: the partition's, or by its load."),
+        Meta(
+            description="Seconds on `nodes` nodes; null: the partition's default, or derived "
+            "from its load."
+        ),
     ] = None
     partition: Annotated[str, Meta(description="Partition; empty: the default one.")] = ""
     account: Annotated[str, Meta(description="Account; empty: the default one.")] = ""
@@ -205,9 +210,9 @@ class Feasible(Question, frozen=True, tag="feasible"):
 class PendingChange(msgspec.Struct, frozen=True):
     """What the daemon would change in the batch system."""
 
-    kind: Annotated[str, Meta(description="Such as `reserve` or `set-priority`.")]
+    kind: Annotated[str, Meta(description="Kind of change, such as `reserve` or `set-priority`.")]
     job: Annotated[str, Meta(description="The job it is about; empty: none.")]
-    text: Annotated[str, Meta(description="In the batch system's words.")]
+    text: Annotated[str, Meta(description="What is changed, in the batch system's terms.")]
 
 
 class PlanReport(Report, frozen=True):
@@ -215,11 +220,11 @@ class PlanReport(Report, frozen=True):
 
     now: Annotated[float, Meta(description="The daemon's clock.")]
     mode: Annotated[Literal["live", "dry-run"], Meta(description="Whether it changes anything.")]
-    version: Annotated[int, Meta(description="Grows with every change of promises and plan.")]
+    version: Annotated[int, Meta(description="Increases with every change of promises or plan.")]
     entries: Annotated[tuple[Promise, ...], Meta(description="By planned start.")] = ()
     changes: Annotated[
         tuple[PendingChange, ...],
-        Meta(description="What the last cycle would have changed, in a dry-run."),
+        Meta(description="In a dry run: what the last cycle would have changed."),
     ] = ()
 
 

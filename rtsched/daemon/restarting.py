@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
 
-NO_ROOM = "no plan ends it in time if it begins again"
-NOT_QUEUED = "the batch system did not queue it again"
+NO_ROOM = "no plan ends it in time if it restarts"
+NOT_QUEUED = "the batch system did not requeue it"
 
 POLLS = 3
 """Looks after which a job that is not in the queue again is given up."""
@@ -96,7 +96,7 @@ def restarted(
             try:
                 found = _with_start(site, planner, job, now + delay, now)
             except PlannerError as error:
-                problem = f"{error}; a promised job that failed waits for its plan"
+                problem = f"{error}; a promised job that failed waits for its new plan"
                 continue
             if found is None:
                 closed[job] = NO_ROOM

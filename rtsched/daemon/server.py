@@ -46,7 +46,7 @@ class HungUpError(ProtocolError):
     """Nobody waits for the answer any more."""
 
     def __init__(self) -> None:
-        super().__init__("the client hung up; no answer was worked out")
+        super().__init__("the client disconnected before it was answered")
 
 
 class Client(Protocol):
@@ -113,7 +113,7 @@ class SocketServer:
             If the socket cannot be made, or another daemon listens there.
         """
         if _answers(self.path):
-            raise AdapterError(f"{self.path}: another daemon listens here; stop it first")
+            raise AdapterError(f"{self.path}: another daemon is listening; stop it first")
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
         loop = asyncio.get_running_loop()
@@ -200,7 +200,7 @@ class _Connection(asyncio.Protocol):
         try:
             kind, length = read_header(bytes(self.buffer[: HEADER.size]))
             if kind not in self.server.kinds or length > LIMIT[kind]:
-                raise ProtocolError(f"a message of kind {kind.name} is not taken here")
+                raise ProtocolError(f"a message of kind {kind.name} is not accepted here")
             if len(self.buffer) < HEADER.size + length:
                 return
             if len(self.buffer) > HEADER.size + length:

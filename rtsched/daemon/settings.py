@@ -24,21 +24,21 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["slurm", "condor"], Meta(description="The batch system that runs here.")
     ] = "slurm"
     database: Annotated[
-        str, Meta(description="Where promises are kept (SQLite); its directory must be writable.")
+        str, Meta(description="Database of promises (SQLite); its directory must be writable.")
     ] = "/var/lib/rtsched/rtsched.db"
     standby: Annotated[
         bool,
         Meta(
-            description="A daemon runs on the host of each slurmctld, and `database` is in a "
-            "directory that they share; the one whose slurmctld has control is active, the others "
-            "are on standby. For Slurm."
+            description="One daemon runs on each slurmctld host, with `database` in a shared "
+            "directory; the one whose slurmctld has control is active, the others are on standby. "
+            "Slurm only."
         ),
     ] = False
     durable: Annotated[
         Literal["full", "normal"],
         Meta(
-            description="`full`: a promise is on the disk before its user reads it. `normal`: it "
-            "survives the daemon's death at once, a power failure only after some seconds."
+            description="`full`: a promise is on disk before the user sees it. `normal`: it "
+            "survives a crash of the daemon at once, a power failure only after some seconds."
         ),
     ] = "full"
     run: Annotated[
@@ -46,103 +46,114 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "/run/rtsched"
     cycle: Annotated[
         float,
-        Meta(gt=0, description="Seconds between two looks at the batch system, at the most."),
+        Meta(gt=0, description="Maximum seconds between polls of the batch system."),
     ] = 5.0
     patience: Annotated[
-        float, Meta(gt=0, description="Seconds that the batch system may take to answer.")
+        float, Meta(gt=0, description="Timeout of requests to the batch system, seconds.")
     ] = 30.0
     stale: Annotated[
         float,
         Meta(
             gt=0,
-            description="With a look older than these seconds nobody is judged; the filter then "
-            "does what its own setting `on_failure` says.",
+            description="When the last poll is older than this many seconds, no job is evaluated; "
+            "the submit filter then follows its setting `on_failure`.",
         ),
     ] = 60.0
     lapse: Annotated[
         float,
         Meta(
             gt=0,
-            description="Seconds after which an admission lapses whose job never appeared.",
+            description=(
+                "Seconds after which an admission expires if its job never appeared in the queue."
+            ),
         ),
     ] = 60.0
     offer: Annotated[
         float,
-        Meta(ge=0, description="Seconds for which a counter-offer is held for its user; 0: never."),
+        Meta(
+            ge=0,
+            description="Seconds for which a counter-offer is held for its user; 0: it is not "
+            "held.",
+        ),
     ] = 60.0
     offers_per_user: Annotated[
         int,
-        Meta(ge=0, description="Counter-offers held for one user at a time; the oldest gives way."),
+        Meta(
+            ge=0,
+            description="Maximum number of counter-offers held per user; a new one replaces "
+            "the oldest.",
+        ),
     ] = 1
     unused_offers_per_hour: Annotated[
         int,
         Meta(
             ge=0,
-            description="After so many offers in an hour that a user did not take, rejections "
-            "still name a feasible deadline, and hold nothing: held offers keep nodes from others.",
+            description="After this many offers in an hour that the user did not accept, "
+            "rejections still state a feasible deadline but hold nothing: held offers reserve "
+            "nodes.",
         ),
     ] = 10
     unused_promises_per_hour: Annotated[
         int,
         Meta(
             ge=0,
-            description="After so many admissions in an hour that came to no job, as with "
-            "`sbatch --test-only`, a user is promised nothing for a while; 0: any number.",
+            description="After this many admissions in an hour that no job followed, as with "
+            "`sbatch --test-only`, the user gets no promise for a while; 0: no limit.",
         ),
     ] = 20
     promises_per_user: Annotated[
-        int, Meta(ge=0, description="Promises that one user may have at a time; 0: any number.")
+        int, Meta(ge=0, description="Maximum number of promises per user; 0: no limit.")
     ] = 0
     late_starters: Annotated[
         Literal["requeue", "leave"],
         Meta(
-            description="A best-effort job may start on planned nodes in the moment before they "
-            "are reserved. `requeue`: if a promise could not be kept otherwise, a job that may be "
-            "requeued and has just started is; `leave`: it stays, and the promise may break."
+            description="A best-effort job may start on planned nodes just before they are "
+            "reserved. `requeue`: if a promise cannot be kept otherwise, such a job is requeued if "
+            "it allows that; `leave`: it keeps running, and the promise may break."
         ),
     ] = "requeue"
     restart_exit_codes: Annotated[
         list[Annotated[int, Meta(ge=1, le=255)]],
         Meta(
-            description="A promised job that fails with one of these exit codes is queued again, "
-            "if a plan has room for all of its run before its deadline. For Slurm; in HTCondor a "
-            "job says that itself, by max_retries."
+            description="A promised job that fails with one of these exit codes is requeued if it "
+            "can still run in full before its deadline. Slurm only; in HTCondor, jobs set "
+            "max_retries."
         ),
     ] = []
     restarts: Annotated[
         int,
         Meta(
             ge=1,
-            description="A job that Slurm has queued again as often (`Restarts` of `scontrol show "
-            "job`, after lost nodes too) is not queued again for its exit code.",
+            description="Maximum number of restarts (`Restarts` of `scontrol show job`, node "
+            "failures included) after which a job is no longer requeued for its exit code.",
         ),
     ] = 1
     filters: Annotated[
         list[str] | None,
         Meta(
-            description="Users who may ask for verdicts: those that slurmctld or the schedd runs "
-            "as. Not given: root, and slurm or condor."
+            description="Users who may request verdicts: those that slurmctld or the schedd runs "
+            "as. Default: root, and slurm or condor."
         ),
     ] = None
     filter_group: Annotated[
         str | None,
         Meta(
             description="Group that may connect to `submit.sock`; the daemon must be a member. "
-            "Empty: everybody may connect, and those who are not in `filters` are sent away. Not "
-            "given: slurm or condor."
+            "Empty: anyone may connect, and users not in `filters` are refused. Default: slurm or "
+            "condor."
         ),
     ] = None
     admins: Annotated[
-        list[str], Meta(description="Users who may see everybody's promises, beside root.")
+        list[str], Meta(description="Users besides root who may see all promises.")
     ] = []
     history_days: Annotated[
-        float, Meta(gt=0, description="Days for which closed promises are kept in the database.")
+        float, Meta(gt=0, description="Days for which closed promises stay in the database.")
     ] = 90.0
     metrics_port: Annotated[
-        int, Meta(ge=0, le=65535, description="Port on localhost for Prometheus; 0: none.")
+        int, Meta(ge=0, le=65535, description="Port on localhost for Prometheus metrics; 0: none.")
     ] = 0
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="What is logged.")
+        Literal["debug", "info", "warning", "error"], Meta(description="Log level.")
     ] = "info"
 
     def asking_users(self) -> list[str]:
@@ -157,13 +168,13 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[scope]]` table: another mode of plug-ins for some jobs. The last that fits wins."""
 
-    mode: Annotated[Mode, Meta(description="How much the plug-ins' answers count for these jobs.")]
-    plugin: Annotated[str | None, Meta(description="The plug-in it is about; none: all.")] = None
+    mode: Annotated[Mode, Meta(description="Mode of the plug-ins for these jobs.")]
+    plugin: Annotated[str | None, Meta(description="The plug-in; not set: all.")] = None
     partition: Annotated[
         str | None,
-        Meta(description="Jobs of this partition, of a pool of this RtClass; none: of all."),
+        Meta(description="Jobs of this partition (HTCondor: RtClass); not set: all."),
     ] = None
-    qos: Annotated[str | None, Meta(description="Jobs of this QOS; none: of all.")] = None
+    qos: Annotated[str | None, Meta(description="Jobs of this QOS; not set: all.")] = None
 
     def covers(self, partition: str | None, qos: str | None, plugin: str) -> bool:
         """Return whether it says the mode of a plug-in for jobs of a partition and QOS.
@@ -182,15 +193,15 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
     """A site.toml, with what a running daemon needs."""
 
     daemon: Annotated[DaemonSettings, Meta(description="The daemon.")] = DaemonSettings()
-    scope: Annotated[list[Scope], Meta(description="Other modes for some partitions or QOS.")] = (
-        msgspec.field(default_factory=list)
-    )
-    slurm: Annotated[SlurmSettings, Meta(description="How Slurm is read and steered.")] = (
+    scope: Annotated[
+        list[Scope], Meta(description="Different modes for some partitions or QOS.")
+    ] = msgspec.field(default_factory=list)
+    slurm: Annotated[SlurmSettings, Meta(description="How Slurm is polled and controlled.")] = (
         SlurmSettings()
     )
-    condor: Annotated[CondorSettings, Meta(description="How HTCondor is read and steered.")] = (
-        CondorSettings()
-    )
+    condor: Annotated[
+        CondorSettings, Meta(description="How HTCondor is polled and controlled.")
+    ] = CondorSettings()
 
 
 def chosen_modes(

@@ -240,7 +240,7 @@ class Standby:
     async def answer_filter(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Answer the submit filter: not judged here yet; see whether that has to change."""
         self._asked.set()
-        text = f"rtsched: on standby, {self._elsewhere()}; not judged"
+        text = f"rtsched: on standby, {self._elsewhere()}; not evaluated"
         return encode(MessageKind.ERROR, [(Tag.MESSAGE, text)])
 
     async def answer_query(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
@@ -256,7 +256,7 @@ class Standby:
 
     def _elsewhere(self) -> str:
         active = self.heartbeats.active()
-        return f"the active one is on {active}" if active else "no active one is known"
+        return f"the active daemon is on {active}" if active else "no active daemon is known"
 
     def _status(self) -> reports.StatusReport:
         peers = self.heartbeats.shown()
@@ -281,18 +281,19 @@ class Standby:
 
 
 NOBODY = (
-    "no active daemon: promises are kept by what the batch system was told last; start the daemon "
-    "beside the controller that has control"
+    "no active daemon: promises depend on what was last set in the batch system; start the daemon "
+    "on the host of the active controller"
 )
 
 
 def unseen(peers: Sequence[reports.Peer]) -> tuple[str, ...]:
     """Return what is wrong with the daemons of other hosts, one sentence each."""
-    never = "no daemon of {} has written beside the database: start it there, and see that the "
+    never = "no daemon of {} has written next to the database: start it there, and check that the "
     return tuple(
-        (never + "directory is one that all controllers share").format(peer.host)
+        (never + "directory is shared by all controllers").format(peer.host)
         if peer.seen is None
-        else f"the daemon on {peer.host} is silent: if this host fails, promises wait for one of us"
+        else f"the daemon on {peer.host} does not respond: if this host fails, "
+        "nothing takes over its promises"
         for peer in peers
         if peer.state in {"silent", "stopped"}
     )

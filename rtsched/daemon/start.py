@@ -62,7 +62,7 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
     """
     chains = [Chains(Chain.load(live.plugin, live.planner, found), live.scope) for _ in range(3)]
     problems = [
-        f"plugin {member.name!r} is set to suspend jobs, which no batch system does here; "
+        f"plugin {member.name!r} is set to suspend jobs, which is not supported on live systems; "
         "change its settings"
         for member in chains[0].chain.members
         if member.mode == "enforce" and member.capabilities.suspends_every is not None
@@ -73,10 +73,10 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
         if (why := member.capabilities.replay_only)
     ]
     if live.daemon.standby and live.daemon.system != "slurm":
-        problems.append("daemon.standby: is for Slurm; take it out")
+        problems.append("daemon.standby: is for Slurm only; remove it")
     if live.daemon.restart_exit_codes and live.daemon.system != "slurm":
         problems.append(
-            "daemon.restart_exit_codes: is for Slurm; take it out, and have jobs say max_retries"
+            "daemon.restart_exit_codes: is for Slurm only; remove it and set max_retries in jobs"
         )
     if problems:
         raise ConfigError(problems)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.counting import counted
 from rtsched.daemon.messages import moment
 from rtsched.daemon.reports import Reason
 from rtsched.daemon.site import entry_of
@@ -25,28 +26,26 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
     place, marked = places(site.marks.job, np.array([job]))
     if marked[0] and site.marks.held[place[0]]:
         deferred = bool(site.marks.deferred[place[0]])
-        text = "it is held until it has been judged" if deferred else "it is held"
+        text = "it is held until it has been evaluated" if deferred else "it is held"
         return (Reason("wait.held", text),)
     if (entry := entry_of(snapshot.plan, job)) >= 0:
         start = float(snapshot.plan.entries.start[entry])
-        size = int(snapshot.plan.entries.size[entry])
-        text = f"it is planned to start at {moment(start, now)} on {size} nodes, kept for it"
+        nodes = counted(int(snapshot.plan.entries.size[entry]), "node")
+        text = f"it is planned to start at {moment(start, now)} on {nodes} reserved for it"
         return (Reason("wait.planned", text),)
     row = snapshot.queued.take(snapshot.queued.id == job)
     size, end = int(row.size[0]), now + float(row.wall_time[0])
     free = snapshot.free_in <= 0
     kept = free & (_next_start(snapshot) < end)
-    found = [Reason("wait.nodes", f"it needs {size} nodes and {int(free.sum())} are free")]
+    found = [Reason("wait.nodes", f"it needs {counted(size, 'node')}, {int(free.sum())} free")]
     if kept.any():
-        text = (
-            f"{int(kept.sum())} of the free nodes are kept for promised starts before it would end"
-        )
+        nodes = counted(int(kept.sum()), "free node is", "free nodes are")
+        text = f"{nodes} reserved for promised jobs that start before it would end"
         found.append(Reason("wait.kept", text))
     ahead = _ahead(steered, job)
     if ahead is not None:
-        found.append(
-            Reason("wait.order", f"{ahead} waiting jobs have a higher priority from rtsched")
-        )
+        jobs = counted(ahead, "waiting job has", "waiting jobs have")
+        found.append(Reason("wait.order", f"{jobs} a higher priority from rtsched"))
     return tuple(found)
 
 

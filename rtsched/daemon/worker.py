@@ -122,8 +122,7 @@ class Worker:
         wait = self._not_before - time.monotonic()
         if wait > 0:
             raise AdapterError(
-                "the process that talks to the batch system failed; it is started again in "
-                f"{wait:.1f} s"
+                f"the process that polls the batch system failed; it restarts in {wait:.1f} s"
             )
         self.starts += 1
         self._child = _Child(asyncio.get_running_loop())
@@ -161,7 +160,7 @@ class Worker:
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
         self._not_before = time.monotonic() + self._pause
         return (
-            f"the process that talks to the batch system ended ({child.ending()}); its log says why"
+            f"the process that polls the batch system exited ({child.ending()}); its log says why"
         )
 
 

@@ -55,5 +55,5 @@ class WriterEpoch:
             self.lost_to = host or "another host"
             raise StoreError(
                 path,
-                f"was taken over by the daemon on {self.lost_to}; this one is on standby",
+                f"was taken over by the daemon on {self.lost_to}; this one is on standby now",
             )

@@ -81,7 +81,7 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     """
     options = options or ReadOptions()
     if not paths:
-        raise ConfigError(["no log file is named: give at least one"])
+        raise ConfigError(["give at least one log file"])
     reader: Reader | None = None
     for path in paths:
         with Source(path) as source:
@@ -126,7 +126,7 @@ def _unknown(head: bytes) -> str:
     if start.startswith(b"JobID ") or b"\n---" in head[:2000]:
         return "this is sacct's table for reading by eye; make the log with `sacct -P`"
     if start.startswith(b"<?xml"):
-        return "XML is not read; make the log with `condor_history -long` or `-json`"
+        return "XML is not supported; make the log with `condor_history -long` or `-json`"
     if start.startswith((b"NodeName=", b"ClusterName=")) or b'"nodes"' in start[:200]:
         return "this describes a machine, not jobs; give it as the cluster file"
     return (

@@ -51,7 +51,7 @@ class Source:
         except OSError as error:
             raise self._unreadable(error) from error
         except ValueError as error:
-            raise InputError(self.path, "this is no file name; check it") from error
+            raise InputError(self.path, "this is not a file name; check it") from error
         self._packed = self._file
         try:
             self.head = self._start()
@@ -116,8 +116,8 @@ class Source:
             if len(rest) > LONGEST_LINE:
                 raise InputError(
                     self.path,
-                    f"a line is longer than {LONGEST_LINE >> 20} MB, so this is no "
-                    "accounting log; check the file",
+                    f"a line is longer than {LONGEST_LINE >> 20} MB, so this is not an accounting "
+                    "log; check the file",
                 )
         if rest:
             yield rest

@@ -34,7 +34,7 @@ class Nodes(Table):
     name = Text("The batch system's name of the node or slot.")
     host = Text("The computer it belongs to, where several rows share one.")
     cores = Column(np.int32, 1, "Cores of this row.")
-    memory = Column(np.int64, -1, "Memory, bytes; -1: not said.")
+    memory = Column(np.int64, -1, "Memory, bytes; -1: unknown.")
     speed = Column(np.float64, 1.0, "Relative speed (SED: α = max/own); run time is 1/speed.")
     foreign_load = Column(np.float64, 0.0, "Runnable processes that no job of ours owns.")
     state = Column(np.int8, NodeState.UP, "A `NodeState`.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.counting import counted, span
 from rtsched.errors import ShapeError
 from rtsched.model.table import read_only
 
@@ -32,11 +34,30 @@ class Verdict(IntEnum):
     """Final for this submission."""
 
 
+_WORDS = re.compile(r"[A-Za-z][A-Za-z-]+( [A-Za-z-]+)*(\|[A-Za-z -]+)?")
+
+
+class _Number:
+    """A number of a reason's sentence, written as the sentence asks for."""
+
+    def __init__(self, value: float) -> None:
+        self.value = int(value) if float(value).is_integer() else round(float(value), 3)
+
+    def __format__(self, how: str) -> str:
+        if how == "time":
+            return span(self.value)
+        if _WORDS.fullmatch(how):
+            return counted(self.value, *how.split("|"))
+        return format(self.value, how)
+
+
 @dataclass(frozen=True)
 class Reason:
     """Why: a stable dotted code, and a sentence with named numbers in it.
 
-    The code labels metrics, anchors the documentation and is asserted in tests.
+    The code labels metrics, anchors the documentation and is asserted in tests. In the sentence
+    `{left}` is a number, `{left:time}` seconds as a span of time (`2 h 5 min`), `{nodes:node}` a
+    count of things (`1 node`, `2 nodes`), and `{jobs:job is|jobs are}` one with its own plural.
     """
 
     code: str
@@ -44,11 +65,7 @@ class Reason:
 
     def text(self, numbers: Mapping[str, float]) -> str:
         """Return the sentence with its numbers; whole numbers are written without a point."""
-        shown = {
-            name: int(value) if float(value).is_integer() else round(float(value), 3)
-            for name, value in numbers.items()
-        }
-        return self.template.format(**shown)
+        return self.template.format(**{name: _Number(value) for name, value in numbers.items()})
 
 
 @dataclass(frozen=True)

@@ -51,16 +51,16 @@ _MCDF = "Lin, Lu, Deogun and Goddard 2005"
 MEASURES: Mapping[str, Measure] = {
     "jobs": Measure("jobs", "Jobs of the workload.", 0),
     "finished": Measure("jobs", "Jobs that ran to their end.", 0),
-    "rejected": Measure("jobs", "Jobs turned away at submission.", -1),
+    "rejected": Measure("jobs", "Jobs rejected at submission.", -1),
     "unfinished": Measure("jobs", "Jobs that never started, or were lost with their node.", -1),
     "reject_ratio": Measure("1", "Rejected jobs over all jobs.", -1, _MCDF),
     "rejected_work_ratio": Measure(
-        "1", "Node-seconds that rejected jobs asked for, over those of all jobs.", -1
+        "1", "Node-seconds requested by rejected jobs, over those of all jobs.", -1
     ),
     "missed": Measure(
         "jobs",
-        "Jobs with a deadline that were let in and ended after it, or did not end; what is below "
-        "1e-9 of the time from submission to deadline counts as rounding.",
+        "Accepted jobs with a deadline that ended after it, or did not end; lateness below 1e-9 of "
+        "the time from submission to deadline counts as rounding.",
         -1,
     ),
     "miss_ratio": Measure("1", "Missed jobs over all jobs.", -1, _MCDF),
@@ -68,7 +68,7 @@ MEASURES: Mapping[str, Measure] = {
     "promises_kept": Measure("jobs", "Promised jobs that ended by the promised deadline.", 1),
     "mean_wait_s": Measure("s", "Mean time from submission to start.", -1),
     "median_wait_s": Measure("s", "Median time from submission to start.", -1),
-    "p95_wait_s": Measure("s", "Time from submission to start that 95 % of jobs stay below.", -1),
+    "p95_wait_s": Measure("s", "95th percentile of the time from submission to start.", -1),
     "max_wait_s": Measure("s", "Longest time from submission to start.", -1),
     "mean_response_s": Measure("s", "Mean time from submission to end.", -1),
     "mean_bounded_slowdown": Measure(

@@ -27,9 +27,9 @@ Seconds = Annotated[float, Meta(gt=0)]
 class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[workload.periodic]]` table: the same work again and again on some nodes."""
 
-    name: Annotated[str, Meta(description="What the site calls it.")]
+    name: Annotated[str, Meta(description="Its name.")]
     period: Annotated[float, Meta(gt=0, description="Seconds from one start to the next.")]
-    duration: Annotated[float, Meta(gt=0, description="Seconds that it takes on each node.")]
+    duration: Annotated[float, Meta(gt=0, description="Its duration on each node, seconds.")]
     nodes: Annotated[
         int | list[str],
         Meta(
@@ -57,7 +57,7 @@ class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found.append(f"{path}: first, period, duration and deadline must be finite")
         if self.duration > self.period:
             found.append(
-                f"{path}.duration: {self.duration:g} s of work do not fit a period of "
+                f"{path}.duration: {self.duration:g} s of work do not fit into a period of "
                 f"{self.period:g} s"
             )
         elif self.duration > due:
@@ -69,7 +69,7 @@ class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if isinstance(self.nodes, int) and self.nodes < 1:
             found.append(f"{path}.nodes: {self.nodes} is not above 0")
         if not self.nodes and isinstance(self.nodes, list):
-            found.append(f"{path}.nodes: names no node")
+            found.append(f"{path}.nodes: lists no node")
         return found
 
     def first_start(self) -> float:

@@ -47,7 +47,9 @@ def load_chain(
     machine, name = policy.system.machine, chain.planner
     problems = _sharing_problems(chain, machine)
     if periodic and machine not in PERIODIC:
-        problems.append(f"system.machine: {machine!r} does no periodic work, [[workload.periodic]]")
+        problems.append(
+            f"system.machine: {machine!r} does not support periodic work, [[workload.periodic]]"
+        )
     if name is None or chain.member(name).mode != "enforce":
         return chain, problems
     declared = chain.member(name).capabilities
@@ -55,8 +57,8 @@ def load_chain(
     if periodic and not declared.keeps_periodic:
         able = [each for each in found if found[each].capabilities.keeps_periodic]
         problems.append(
-            f"planner: {name!r} does not look at the periodic work of [[workload.periodic]] and "
-            "would promise its time; take these tables out, or use a planner that keeps it: "
+            f"planner: {name!r} ignores the periodic work of [[workload.periodic]] and would "
+            "promise its time; remove these tables, or use a planner that supports it: "
             f"{', '.join(able) or 'none is installed'}"
         )
     return chain, problems
@@ -79,22 +81,23 @@ def _machine_problems(name: str, every: float | None, policy: Policy) -> list[st
     machine, own = policy.system.machine, suspends(policy.system)
     if not keeps_plans(machine):
         return [
-            f"planner: machine {machine!r} keeps no plan, so nobody would keep what {name!r} "
-            "promises; take the planner out or choose another machine"
+            f"planner: machine {machine!r} follows no plan, so promises of {name!r} would not "
+            "be kept; remove the planner or choose another machine"
         ]
     if own is None and every is not None:
         return [
-            f"planner: {name!r} is set to suspend jobs, which machine {machine!r} never does; "
+            f"planner: {name!r} is set to suspend jobs, which machine {machine!r} does not "
+            "support; "
             "change its settings or choose machine 'preemptive'"
         ]
     if own is not None and every is None:
         return [
             f"planner: {name!r} plans jobs that are never suspended, which machine {machine!r} "
-            "does not keep; change its settings or choose machine 'exclusive'"
+            "does not guarantee; change its settings or choose machine 'exclusive'"
         ]
     if own != every:
         return [
             f"planner: {name!r} plans in slots of {every:g} s, machine {machine!r} has slots of "
-            f"{own:g} s; give both the same `slot`"
+            f"{own:g} s; set the same `slot` for both"
         ]
     return []

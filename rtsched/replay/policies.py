@@ -34,19 +34,19 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         SystemSettings, Meta(description="The simulated batch system's own loop.")
     ] = SystemSettings()
     planner: Annotated[
-        str | None, Meta(description="The admission plug-in whose plan keeps the promises.")
+        str | None, Meta(description="The admission plug-in whose plan fulfils the promises.")
     ] = None
     plugin: Annotated[
-        list[PluginTable], Meta(description="The plug-ins, in the order in which they are asked.")
+        list[PluginTable], Meta(description="The plug-ins, in the order in which they are called.")
     ] = []
 
 
 class Site(Policy, frozen=True, forbid_unknown_fields=True):
     """A site.toml: how logs are prepared, the site's own policy, and others to compare with."""
 
-    workload: Annotated[
-        WorkloadOptions, Meta(description="How a log is made ready for replay.")
-    ] = WorkloadOptions()
+    workload: Annotated[WorkloadOptions, Meta(description="How a log is prepared for replay.")] = (
+        WorkloadOptions()
+    )
     policy: Annotated[
         dict[str, Policy], Meta(description="Further policies by name, for `--policy NAME`.")
     ] = {}

@@ -60,20 +60,20 @@ class DeadlineRule:
         """
         if re.match(DEADLINE_PATTERN, text) is None:
             raise ConfigError(
-                [f"{text!r} is no rule; take `none`, `slowdown:4` or `uniform` (or `uniform:4`)"]
+                [f"{text!r} is not a rule; use `none`, `slowdown:4` or `uniform` (or `uniform:4`)"]
             )
         name, _, factor = text.partition(":")
         rule = cls(name, float(factor)) if factor else cls(name)
         if not 1 <= rule.factor < math.inf:
             raise ConfigError(
-                [f"{text!r} puts deadlines before the requested end; take a factor of at least 1"]
+                [f"{text!r} puts deadlines before the requested end; use a factor of at least 1"]
             )
         return rule
 
 
 @dataclass(frozen=True)
 class KindRule:
-    """What jobs are of which the log says no more than a size.
+    """Kind of jobs for which the log gives only a size.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class KindRule:
         if re.match(KIND_PATTERN, text) is None:
             raise ConfigError(
                 [
-                    f"{text!r} is no rule; take `rigid`, `moldable:0.5-2` (least and greatest "
+                    f"{text!r} is not a rule; use `rigid`, `moldable:0.5-2` (least and greatest "
                     "size as multiples of the requested one) or `divisible:1:100` (seconds to "
                     "send and to compute one unit)"
                 ]
@@ -115,13 +115,13 @@ class KindRule:
             low, high = (float(part) for part in re.split(r"(?<![eE])-", rest))
             if not 0 < low <= 1 <= high < math.inf:
                 raise ConfigError(
-                    [f"{text!r} leaves out the requested size; take LOW in (0, 1] and HIGH >= 1"]
+                    [f"{text!r} excludes the requested size; use LOW in (0, 1] and HIGH >= 1"]
                 )
             return cls(name, low, high)
         if name == "divisible" and rest:
             numbers = [float(part) for part in rest.split(":")]
             if not numbers[1] > 0 or not all(math.isfinite(number) for number in numbers):
-                raise ConfigError([f"{text!r} computes in no time; take CPS > 0"])
+                raise ConfigError([f"{text!r} computes in no time; use CPS > 0"])
             return cls(name, 0.5, 2.0, *numbers)
         return cls(name)
 

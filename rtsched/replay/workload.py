@@ -62,15 +62,16 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: Annotated[
         Literal["core", "node"],
         Meta(
-            description="What is given to one job at a time. `core`: jobs share nodes, so a "
-            "cluster of 30 nodes with 4 cores is 120 rows. `node`: a job has its nodes to itself; "
-            "what it asks for is rounded up to whole nodes."
+            description="Unit that is allocated to one job at a time. `core`: jobs share nodes, so "
+            "a cluster of 30 nodes with 4 cores is 120 rows. `node`: a job has its nodes to "
+            "itself; its request is rounded up to whole nodes."
         ),
     ] = "core"
     deadline_rule: Annotated[
         str,
         Meta(
             pattern=DEADLINE_PATTERN,
+            examples=["none", "slowdown:4", "uniform", "uniform:4"],
             description="Deadlines of jobs for which the log has none. `none`; `slowdown:F`: F "
             "times the requested time after submission; `uniform`: drawn between the least and "
             "the greatest execution time of a moldable or divisible job, `uniform:F`: of a rigid "
@@ -82,7 +83,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=1,
-            description="Share of the jobs without a deadline that get one by the rule, drawn "
+            description="Fraction of the jobs without a deadline that get one by the rule, drawn "
             "by seed and job id; the others are best effort.",
         ),
     ] = 1.0
@@ -90,41 +91,42 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=KIND_PATTERN,
-            description="What jobs are of which the log says no more than a size. `rigid`; "
+            examples=["rigid", "moldable:0.5-2", "divisible", "divisible:1:100"],
+            description="Kind of jobs for which the log gives only a size. `rigid`; "
             "`moldable:LOW-HIGH`: any size between these multiples of the requested one, run time "
-            "in inverse proportion; `divisible:CMS:CPS` or `divisible:CMS:CPS:ST:SC`: loads cut "
-            "at will, with seconds to send and to compute a unit and to set up both.",
+            "in inverse proportion; `divisible:CMS:CPS` or `divisible:CMS:CPS:ST:SC`: arbitrarily "
+            "divisible loads, with seconds to send and to compute a unit and to set up both.",
         ),
     ] = "rigid"
     shares: Annotated[
         dict[str, Positive],
         Meta(
-            description="Shares per `ACCOUNT`, `ACCOUNT/USER` or `*/USER` against their "
-            "siblings; 1 where nothing is said."
+            description="Shares per `ACCOUNT`, `ACCOUNT/USER` or `*/USER` relative to their "
+            "siblings; default 1."
         ),
     ] = {}
     speeds: Annotated[
         dict[str, Positive],
         Meta(
             description="Speed factors per pattern of node names (`fast*`) or per share of the "
-            "machine (`25%`: the first quarter of the nodes that no earlier entry took); 1 where "
-            "nothing is said."
+            "machine (`25%`: the first quarter of the nodes that no earlier entry took); default "
+            "1."
         ),
     ] = {}
     periodic: Annotated[
         list[PeriodicTable],
-        Meta(description="Recurring work that new jobs must leave time for, one table each."),
+        Meta(description="Recurring work for which new jobs must leave time, one table each."),
     ] = []
     price: Annotated[
         float,
-        Meta(ge=0, description="What an hour of a node costs, for the mean cost of a job."),
+        Meta(ge=0, description="Price of a node-hour, for the mean cost of a job."),
     ] = 1.0
     price_of: Annotated[
         Literal["node", "core"],
-        Meta(description="Whether `price` is that of a whole node or of each of its cores."),
+        Meta(description="Whether `price` is per node or per core."),
     ] = "node"
     seed: Annotated[
-        int, Meta(ge=0, description="Where chance decides, equal seeds give equal workloads.")
+        int, Meta(ge=0, description="Seed of random choices; equal seeds give equal workloads.")
     ] = 0
 
     def rules(self) -> tuple[DeadlineRule, KindRule]:
@@ -154,7 +156,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             problems += table.problems(f"workload.periodic[{index}]")
         for entry in self.speeds:
             if entry.endswith("%") and not _is_percentage(entry[:-1]):
-                problems.append(f"workload.speeds.{entry!r}: is no share between 0% and 100%")
+                problems.append(f"workload.speeds.{entry!r}: is not a share between 0% and 100%")
         if problems:
             raise ConfigError(problems)
         return found[0], found[1]
@@ -190,9 +192,9 @@ def header_settings(lines: Iterable[str]) -> dict[str, Any]:
             try:
                 table = tomllib.loads(f"settings = {value}")["settings"]
             except tomllib.TOMLDecodeError as cause:
-                raise ConfigError([f"header line {HEADER}: is not TOML: {cause}"]) from cause
+                raise ConfigError([f"header line {HEADER}: is not valid TOML: {cause}"]) from cause
             if not isinstance(table, dict):
-                raise ConfigError([f"header line {HEADER}: is no table of settings"])
+                raise ConfigError([f"header line {HEADER}: is not a table of settings"])
             return table
     return {}
 

@@ -191,7 +191,7 @@ def read_cells(path: Path) -> dict[str, Cells]:
         return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except (OSError, ValueError, IndexError, UnicodeError, csv.Error) as error:
         raise InputError(
-            path, f"is no table that rtsched wrote ({cause_of(error)}); replay again"
+            path, f"is not a table written by rtsched ({cause_of(error)}); replay again"
         ) from error
 
 

@@ -207,7 +207,7 @@ def hours_figure(scene: Scene) -> Figure | None:
         "Missed and rejected jobs by hour of the day",
         f"Most jobs ({count(int(totals[busiest]))}) are submitted between {busiest}:00 and "
         f"{busiest + 1}:00.",
-        "Of the jobs submitted in an hour, the part that missed its deadline or was turned away. "
+        "Of the jobs submitted in an hour, the part that missed its deadline or was rejected. "
         "For the log itself, deadlines are those of the log or of the rule stated above.",
         370,
         plot,

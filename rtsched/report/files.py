@@ -125,5 +125,5 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(
-            path, f"cannot be written ({cause_of(error)}); make room or choose another place"
+            path, f"cannot be written ({cause_of(error)}); free space or choose another directory"
         ) from error

@@ -180,7 +180,7 @@ def _on_waits(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -
         turned = percent(known[least]["reject_ratio"])
         than = " less still," if all_in else ""
         said.append(
-            f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are turned away."
+            f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are rejected."
         )
     return said
 
@@ -194,7 +194,7 @@ def _on_least(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -
     name, wait = _least(policies)
     text = f"Under {name} jobs wait {duration(wait)} on average"
     if len({duration(some["mean_wait_s"]) for some in policies.values()}) > 1:
-        text += f", the least of the {len(policies)} policies that let every job in"
+        text += f", the least of the {len(policies)} policies that accept every job"
     if logged is None:
         return f"{text}."
     change = f"; the log itself records {duration(logged)}"
@@ -216,7 +216,7 @@ def _on_deadlines(
     parts = []
     for name, measures in policies.items():
         turned, missed = measures.get("reject_ratio"), measures.get("miss_ratio")
-        more = f" (and {percent(turned)} turned away)" if turned else ""
+        more = f" (and {percent(turned)} rejected)" if turned else ""
         parts.append((missed or 0.0, f"{name} {percent(missed)}{more}"))
     if len(parts) > MOST_NAMED:
         few, many = min(parts)[1], max(parts)[1]

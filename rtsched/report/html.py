@@ -190,7 +190,7 @@ def _books(summary: Summary) -> tuple[list[dict[str, Any]], list[str], bool]:
                 rows.append({**named, "cells": cells})
                 if book["errors"]:
                     said = shortened(book.get("first_error", ""), 400)
-                    failures.append(f"{policy}: {plugin} failed in {hook}; it first said: {said}")
+                    failures.append(f"{policy}: {plugin} failed in {hook}; first error: {said}")
     return rows, [*failures, *undone(summary)], timed
 
 

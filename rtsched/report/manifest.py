@@ -57,7 +57,7 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except (FileNotFoundError, NotADirectoryError) as error:
-        message = "holds no replay; keep one with `rtsched replay LOG --out DIR`"
+        message = "contains no replay; save one with `rtsched replay LOG --out DIR`"
         raise InputError(directory, message) from error
     except (OSError, ValueError) as error:
         raise InputError(path, f"is damaged ({cause_of(error)}); replay again") from error

@@ -191,7 +191,7 @@ class Stored:
         """
         if policy not in self.manifest.policies:
             known = ", ".join(self.policies)
-            raise InputError(self.directory, f"holds no policy {policy!r}; it has {known}")
+            raise InputError(self.directory, f"contains no policy {policy!r}; it has {known}")
         folder = self.directory / self.manifest.policies[policy]
         n, cells = self.manifest.jobs, self._cells(folder, "jobs")
         results = table_from(

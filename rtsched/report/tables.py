@@ -192,7 +192,7 @@ def undone(summary: Summary) -> Iterator[str]:
         for kind, jobs in entry.get("not_carried_out", {}).items():
             yield (
                 f"{policy}: plug-ins asked to {WORDS.get(kind, kind)} ({counted(jobs, 'time')}, "
-                f"counted by job); machine {machine} cannot do that as it is set, and nothing "
+                f"counted by job); machine {machine} does not support that as configured; nothing "
                 "was changed"
             )
 

@@ -35,34 +35,34 @@ class NegotiatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         float,
         Meta(
             ge=0,
-            description="Seconds after a cycle before a submission brings about the next one "
+            description="Seconds after a cycle before a submission triggers the next one "
             "(NEGOTIATOR_CYCLE_DELAY).",
         ),
     ] = 20.0
     half_life: Annotated[
         float,
-        Meta(gt=0, description="Seconds in which a real priority halves (PRIORITY_HALFLIFE)."),
+        Meta(gt=0, description="Half-life of real priorities, seconds (PRIORITY_HALFLIFE)."),
     ] = 86400.0
     least_priority: Annotated[
         float, Meta(gt=0, description="Best real priority; that of a new user.")
     ] = 0.5
     default_factor: Annotated[
-        float, Meta(gt=0, description="Priority factor of the others (DEFAULT_PRIO_FACTOR).")
+        float, Meta(gt=0, description="Priority factor of all others (DEFAULT_PRIO_FACTOR).")
     ] = 1000.0
     factors: Annotated[
         dict[str, Annotated[float, Meta(gt=0)]],
         Meta(
             description="Priority factors per `GROUP.USER`, `USER` or `GROUP`, the first that is "
-            "listed; `DedicatedScheduler`: of parallel jobs. Names that are not in the log change "
-            "nothing."
+            "listed; `DedicatedScheduler`: of parallel jobs. Names that are not in the log have no "
+            "effect."
         ),
     ] = {}
     claim_worklife: Annotated[
         float,
         Meta(
             ge=-1,
-            description="Seconds for which a claim takes further jobs of its user without "
-            "negotiation; 0: none; -1: no end (CLAIM_WORKLIFE).",
+            description="Seconds for which a claim accepts further jobs of its user without "
+            "negotiation; 0: none; -1: unlimited (CLAIM_WORKLIFE).",
         ),
     ] = 1200.0
 
@@ -114,11 +114,11 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "arrival"
     depth: Annotated[
         int,
-        Meta(ge=0, description="How many queued jobs backfilling looks at; 0: all of them."),
+        Meta(ge=0, description="Number of queued jobs that backfill considers; 0: all."),
     ] = 0
     requeue: Annotated[
         bool,
-        Meta(description="Whether a job whose node died is queued again; else it is lost."),
+        Meta(description="Whether a job whose node failed is requeued; otherwise it is lost."),
     ] = True
     quantum: Annotated[
         float, Meta(gt=0, description="Machine `sliced`: longest slice, seconds.")
@@ -167,7 +167,9 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         loops = LOOPS_OF.get(self.machine, (self.loop,))
         if self.loop not in loops:
             known = ", ".join(f"`{loop}`" for loop in loops)
-            raise ValueError(f"machine {self.machine!r} has no loop `{self.loop}`; it has {known}")
+            raise ValueError(
+                f"machine {self.machine!r} has no loop `{self.loop}`; choose one of: {known}"
+            )
 
     def of_others(self) -> set[str]:
         """Return the names of the settings that only other machines or loops have."""

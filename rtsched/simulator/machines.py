@@ -61,6 +61,6 @@ def simulate(*given: Any, settings: SystemSettings, **options: Any) -> System:
         return MACHINES[settings.machine](*given, settings=settings, **options)
     if settings.machine not in PERIODIC:
         raise ConfigError(
-            [f"workload.periodic: machine {settings.machine!r} does no periodic work"]
+            [f"workload.periodic: machine {settings.machine!r} does not support periodic work"]
         )
     return PERIODIC[settings.machine](*given, settings=settings, **options)

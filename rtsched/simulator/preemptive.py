@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 NO_NODE = Reason(
     "preemptive.no-node",
-    "asks for {nodes} nodes; each job runs on one node here, and its partition must have one",
+    "requests {nodes:node}; each job runs on one node here, and its partition must have one",
 )
 
 
@@ -124,7 +124,7 @@ class PreemptiveNodes:
         check_lengths(jobs, {"run times": run_time})
         check_order(jobs)
         if node_events:
-            raise ShapeError("nodes of machine 'preemptive' do not change their state")
+            raise ShapeError("nodes of machine 'preemptive' cannot change their state")
         self.jobs, self.cluster, self.settings = jobs, cluster, settings
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges

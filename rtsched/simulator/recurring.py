@@ -26,13 +26,13 @@ TICKS = 1e6
 
 NO_GAP = Reason(
     "periodic.no-gap",
-    "asks for {nodes} nodes for {seconds} s; periodic work never leaves more than {fits} nodes "
-    "alone for so long",
+    "requests {nodes:node} for {seconds:time}; periodic work never leaves more than {fits} free "
+    "for so long",
 )
 STARVED = Reason(
     "periodic.starved",
-    "no time was found at which {nodes} nodes are without periodic work for {seconds} s together, "
-    "for it or for a job ahead of it",
+    "no time was found at which {nodes:node} are free of periodic work together for "
+    "{seconds:time}, for it or for a job ahead of it",
 )
 
 

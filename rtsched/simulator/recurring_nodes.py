@@ -68,7 +68,7 @@ class RecurringNodes(ExclusiveNodes):
         **others: Any,
     ) -> None:
         if others.get("node_events"):
-            raise ShapeError("nodes with periodic work do not change their state")
+            raise ShapeError("nodes with periodic work cannot change their state")
         check_apart(periodic, cluster)
         self._periodic = periodic
         self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))

@@ -95,7 +95,7 @@ def _check(
     check_order(jobs)
     check_node_events(node_events, len(cluster))
     if any(not np.isnan(event.foreign_load) for event in node_events):
-        raise ShapeError("nodes of machine 'exclusive' have no foreign load")
+        raise ShapeError("nodes of machine 'exclusive' cannot have foreign load")
 
 
 def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:

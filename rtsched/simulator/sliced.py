@@ -123,7 +123,7 @@ class SlicedServers:
     ) -> None:
         check_lengths(jobs, {"run times": run_time})
         if len(node_events):
-            raise ShapeError("the nodes of machine 'sliced' do not change their state")
+            raise ShapeError("the nodes of machine 'sliced' cannot change their state")
         self.jobs, self.cluster, self.settings = jobs, cluster, settings
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges

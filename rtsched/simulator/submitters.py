@@ -22,11 +22,11 @@ DEDICATED = "DedicatedScheduler"
 """HTCondor's name of the submitter of all parallel jobs."""
 NO_SLOT = Reason(
     "negotiator.no-slot",
-    "asks for {cpus} CPUs with {memory} MB each; no slot has more than {fits} of these",
+    "requests {cpus:CPU} with {memory} MB each; no slot has more than {fits} of these",
 )
 NO_SLOTS = Reason(
     "negotiator.no-slots",
-    "asks for {cpus} CPUs with {memory} MB each; all slots together have {fits} of these",
+    "requests {cpus:CPU} with {memory} MB each; all slots together have {fits} of these",
 )
 
 

@@ -22,7 +22,7 @@ class Width:
         unit: Annotated[Literal["node", "core"], Meta(description="What is counted.")] = "node"
         queues: Annotated[list[str], Meta(description="Partitions it holds for.")] = []
 
-    too_wide = Reason("width.too-wide", "asks for {asked} nodes, the limit is {limit}")
+    too_wide = Reason("width.too-wide", "requests {asked:node}, the limit is {limit}")
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -212,5 +212,5 @@ def test_equal_refusals_are_one_line(run, tmp_path):
     rows = [("a", f"u{k % 3}", 600 + k, 60, 1, "COMPLETED", "n1") for k in range(30)]
     (tmp_path / "log.txt").write_text(sacct(rows))
     said = " ".join(run("calibrate", "log.txt").stdout.split())
-    assert "5, 90, 95, 99 % of the jobs: not told:" in said
+    assert "5, 90, 95, 99 % of the jobs: no estimate:" in said
     assert said.count("of the jobs: not told") == 1

@@ -28,19 +28,19 @@ settings = { nodes = 2 }
 """
 
 GOLDEN = """\
-site.toml: no mistakes
+site.toml: no errors
 
 policy site  our site
   loop = "conservative"  (set here)
   planner = mcdf
-  plug-ins, in the order in which they are asked:
+  plug-ins, in the order in which they are called:
     #  plug-in  mode     hooks  on error  weight  settings
     1  width    warn     admit  defer     1       nodes = 64, queues = ["main"]
     2  mcdf     enforce  admit  abstain   1       nodes = "fastest"
 
 policy trial  [bold]what we may do[/]
   planner = none
-  plug-ins, in the order in which they are asked:
+  plug-ins, in the order in which they are called:
     #  plug-in  mode     hooks  on error  weight  settings
     1  width    enforce  admit  abstain   1       nodes = 2
 
@@ -133,9 +133,9 @@ def test_plugin_that_cannot_be_made(run, tmp_path, refused):
     ("content", "said"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"= 3\n", "is not TOML"),
-        (b"\xff\xfe\x00", "is not TOML"),
-        (b"description = 'cut", "is not TOML"),
+        (b"= 3\n", "is not valid TOML"),
+        (b"\xff\xfe\x00", "is not valid TOML"),
+        (b"description = 'cut", "is not valid TOML"),
     ],
 )
 def test_no_toml(run, tmp_path, refused, content, said):
@@ -160,7 +160,7 @@ def test_empty_file_is_a_site(run, tmp_path):
 
 def test_no_file_is_named(run, refused):
     """Without a file and without --schema the command says what it wants."""
-    refused(run("check"), "name a SITE.TOML, or ask for --schema")
+    refused(run("check"), "give a SITE.TOML or --schema")
 
 
 @pytest.mark.usefixtures("made_up")
@@ -187,11 +187,11 @@ def test_schema(run):
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        ("[system]\norder = 'priority'", "no enforced plug-in gives priorities"),
-        ("[[plugin]]\nname = 'multifactor'", "multifactor gives priorities, which order = arrival"),
+        ("[system]\norder = 'priority'", "no enforced plug-in sets priorities"),
+        ("[[plugin]]\nname = 'multifactor'", "multifactor sets priorities, which order = arrival"),
         (
             "planner = 'mcdf'\n[[plugin]]\nname = 'mcdf'\nmode = 'shadow'",
-            "the planner mcdf is not enforced: no promise will be made",
+            "the planner mcdf is not enforced: no promises will be given",
         ),
         (
             "[policy.easy]\n",
@@ -210,13 +210,16 @@ def test_notes(run, tmp_path, text, note):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[system]\nmachine = 'sliced'\nloop = 'fcfs'", "machine 'sliced' keeps no plan"),
-        ("[system]\nmachine = 'time-shared'\nloop = 'fcfs'", "machine 'time-shared' keeps no plan"),
+        ("[system]\nmachine = 'sliced'\nloop = 'fcfs'", "machine 'sliced' follows no plan"),
+        (
+            "[system]\nmachine = 'time-shared'\nloop = 'fcfs'",
+            "machine 'time-shared' follows no plan",
+        ),
         ("[system]\nmachine = 'preemptive'\nloop = 'edf'", "jobs that are never suspended"),
         (
             "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600",
-            "'mcdf' does not look at the periodic work of [[workload.periodic]] and would promise "
-            "its time; take these tables out, or use a planner that keeps it: spare",
+            "'mcdf' ignores the periodic work of [[workload.periodic]] and would promise its time; "
+            "remove these tables, or use a planner that supports it: spare",
         ),
     ],
 )

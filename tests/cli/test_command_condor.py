@@ -70,10 +70,10 @@ def test_check(run, directory, site):
     result = run("condor", "check", *site)
     assert result.exit_code == 1, result.stderr
     text = " ".join(result.stdout.split())
-    assert f"{directory / ACCESS} is not there" in text
+    assert f"{directory / ACCESS} does not exist" in text
     assert "uses JOB_TRANSFORM_NAMES without RtForged RtFrozen RtParallel RtJudged" in text
     assert "QUEUE_SUPER_USERS without rtsched" in text
-    assert "1 of 2 slots let jobs start" in text
+    assert "1 of 2 slots start jobs" in text
     assert "no negotiator answers here: " in text
     assert "/run/rtsched/slots" in text
     assert "does not know the user rtsched" in text
@@ -86,7 +86,7 @@ def test_check_of_a_slow_negotiator(run, directory, site, monkeypatch):
     """The running negotiator's interval is compared with the one that plans count on."""
     monkeypatch.setenv("NEGOTIATED", "60")
     text = " ".join(run("condor", "check", *site).stdout.split())
-    assert "negotiates every 60 s, plans count on 20 s" in text
+    assert "negotiation interval is 60 s, plans assume 20 s" in text
 
 
 def test_check_of_a_central_manager(run, directory, site, tmp_path):
@@ -94,8 +94,8 @@ def test_check_of_a_central_manager(run, directory, site, tmp_path):
     (tmp_path / "submit.conf").write_text(f"table = {tmp_path}/slots\n")
     (tmp_path / "site.toml").unlink()
     text = run("condor", "check", *site, "--role", "central", "--json").stdout
-    assert f"{tmp_path}/slots is not there: no slot is kept for a promised start" in text
-    assert f"{directory / ACCESS} is not there" in text
+    assert f"{tmp_path}/slots does not exist: no slot is reserved for promised starts" in text
+    assert f"{directory / ACCESS} does not exist" in text
     for other in ("schedd", "daemon answers", "site.toml", "sockets"):
         assert other not in text, other
 
@@ -105,9 +105,9 @@ def test_install_shows_first(run, directory, site):
     result = run("condor", "install", *site)
     assert result.exit_code == 0, result.stderr
     assert "+RTSCHED_RUN_TIME = 600" in result.stdout
-    assert "Still to be done" in result.stdout
+    assert "Remaining steps" in result.stdout
     assert not list(directory.iterdir())
-    assert "--apply does it" in result.stderr
+    assert "use --apply" in result.stderr
 
 
 def test_install_and_uninstall(run, directory, site):
@@ -174,7 +174,7 @@ def test_without_settings_htcondors_defaults_hold(run, directory, site, tmp_path
     result = run("condor", "check", *site)
     said = " ".join(result.stdout.split())
     assert str(tmp_path / "site.toml") in said
-    assert "who may not ask the daemon" not in said
+    assert "who may not query the daemon" not in said
     assert "group slurm" not in said
     result = run("condor", "install", *site, "--apply")
     assert result.exit_code == 0, result.stderr

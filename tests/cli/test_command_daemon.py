@@ -90,7 +90,7 @@ def test_status(asked):
     text = said(result)
     assert "rtsched 1.0 on slurm" in text
     assert "running since 2026-11-19 23:00:00" in text
-    assert "12 jobs waiting, 1 running; 30 nodes, 29 of them take jobs" in text
+    assert "12 jobs waiting, 1 running; 30 nodes, 29 of them accept jobs" in text
     assert "1 firm, 20 kept" in text
     row = next(line for line in result.stdout.splitlines() if line.startswith("4711"))
     assert row.split() == [
@@ -111,7 +111,7 @@ def test_status_with_problems(asked):
     )
     result, _ = asked(report, "status")
     assert result.exit_code == 1
-    assert "a dry-run that changes nothing" in said(result)
+    assert "dry run (changes nothing)" in said(result)
     assert "problem slurmdbd does not answer" in said(result)
     assert " ann " in said(result)
     result, _ = asked(report, "status", "--json")
@@ -150,10 +150,10 @@ def test_no_daemon(run, tmp_path, refused):
 
 def test_refusals(asked, refused):
     """What the daemon refuses is one sentence."""
-    message = frame(MessageKind.REPORT, refusal_payload("the whole plan is for admins"))
+    message = frame(MessageKind.REPORT, refusal_payload("only admins may see the whole plan"))
     result, questions = asked(message, "plan")
     assert questions == [Plan()]
-    refused(result, "the whole plan is for admins")
+    refused(result, "only admins may see the whole plan")
 
 
 def test_plan(asked):
@@ -165,7 +165,7 @@ def test_plan(asked):
     assert "dry-run" not in said(result)
     change = PendingChange("reserve", "4711", "create reservation rtsched_1 on slow[1-3,7]")
     result, _ = asked(PlanReport(NOW, "dry-run", 7, (), (change,)), "plan")
-    assert "a dry-run: 1 change would be made, nothing is" in said(result)
+    assert "dry run: 1 change would be made, none is" in said(result)
     assert "reserve 4711 create reservation rtsched_1 on slow[1-3,7]" in said(result)
     result, _ = asked(report, "plan", "--json")
     assert json.loads(result.stdout)["version"] == 7
@@ -215,8 +215,8 @@ def test_feasible_load(asked):
         (("-t", "soon"), "no time limit"),
         (("-t", "0"), "no time limit"),
         (("-t", "UNLIMITED"), "no time limit"),
-        (("--deadline", "2001-01-01"), "no time to come"),
-        (("--deadline", "whenever"), "no time to come"),
+        (("--deadline", "2001-01-01"), "not a time in the future"),
+        (("--deadline", "whenever"), "not a time in the future"),
         (("--sigma", "100"), "needs --cms too"),
         (("--sigma", "0", "--cms", "1", "--cps", "1"), "above 0"),
         (("--sigma", "nan", "--cms", "1", "--cps", "1"), "above 0"),
@@ -278,14 +278,14 @@ def test_explain_last(asked):
     result, questions = asked(ExplainReport(NOW), "explain", "--last")
     assert questions == [Explain("", 1)]
     assert result.exit_code == 1
-    assert "nothing was said" in said(result)
+    assert "no replies to submissions" in said(result)
 
 
 def test_explain_offer_and_end(asked):
     """A held counter-offer and a job that is gone are told as such."""
     offer = Promise("", "sim", "ann", "offered", NOW + 600, NOW, expires=NOW + 60)
     result, _ = asked(ExplainReport(NOW, promise=offer), "explain", "7", "--live")
-    assert "shows it no more offered to end by 00:10:00 +0000; held until 00:01:00 +0000" in said(
+    assert "no longer shows it offered to end by 00:10:00 +0000; held until 00:01:00 +0000" in said(
         result
     )
     gone = JobReport("7", "", "ann", "", "ended", 4, None, None, end=NOW - 9)
@@ -295,9 +295,9 @@ def test_explain_offer_and_end(asked):
 
 def test_explain_needs_a_job(run, tmp_path, refused):
     """Without JOB and --last there is nothing to explain; a replay knows no --last."""
-    refused(run("explain", "--live", "--socket", tmp_path / "q"), "name a JOB")
-    refused(run("explain", "--socket", tmp_path / "q"), "name a JOB")
-    refused(run("explain", "--last", "--from", "d", "7"), "are the daemon's")
+    refused(run("explain", "--live", "--socket", tmp_path / "q"), "give a JOB")
+    refused(run("explain", "--socket", tmp_path / "q"), "give a JOB")
+    refused(run("explain", "--last", "--from", "d", "7"), "apply to the daemon")
 
 
 RECORD = (
@@ -363,13 +363,13 @@ def test_chunk_of_no_promise(run, job, monkeypatch, refused):
     job("JobId=12\n   Comment=mine\n")
     result = run("chunk")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "nothing was planned for this job" in result.stderr
+    assert "there is no plan for this job" in result.stderr
     monkeypatch.setenv("RTSCHED_SCONTROL", "/none/scontrol")
     refused(run("chunk"), "/none/scontrol is not installed here", status=3)
     monkeypatch.setenv("RTSCHED_SCONTROL", "false")
-    refused(run("chunk"), "Slurm does not tell about job 12", status=3)
+    refused(run("chunk"), "Slurm does not show job 12", status=3)
     monkeypatch.delenv("SLURM_JOB_ID")
-    refused(run("chunk"), "no job of Slurm or HTCondor", status=3)
+    refused(run("chunk"), "not inside a job of Slurm or HTCondor", status=3)
 
 
 def test_chunk_of_a_job_of_condor(run, monkeypatch):

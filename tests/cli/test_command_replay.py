@@ -129,7 +129,7 @@ def test_damaged_header_is_refused(run, log, refused):
     log.write_text("; RtschedWorkload: { seed = -1, sead = 2 }\n" + text)
     refused(run("replay", log, *QUICK), "small.swf", "header line RtschedWorkload.seed", "sead")
     log.write_text("; RtschedWorkload: { seed\n" + text)
-    refused(run("replay", log, *QUICK), "small.swf", "RtschedWorkload: is not TOML")
+    refused(run("replay", log, *QUICK), "small.swf", "RtschedWorkload: is not valid TOML")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_several_wrong_options_in_one_go(run, log, refused):
 
 def test_no_log_is_named(run, refused):
     """Without a log the command says what it wants."""
-    refused(run("replay"), "name at least one LOG")
+    refused(run("replay"), "give at least one LOG")
 
 
 @pytest.mark.parametrize(

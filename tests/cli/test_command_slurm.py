@@ -58,8 +58,8 @@ def test_all_is_good():
             "no job_submit_rtsched.so in PluginDir (/opt/rtsched:/usr/lib/slurm)",
             "make -C contrib/slurm install PLUGINDIR=/usr/lib/slurm",
         ),
-        ({"plugin_version": ""}, "wrong", "cannot be loaded", "build it anew"),
-        ({"version": "26.05.6"}, "wrong", "slurmctld would not start", "build it anew"),
+        ({"plugin_version": ""}, "wrong", "cannot be loaded", "rebuild it"),
+        ({"version": "26.05.6"}, "wrong", "slurmctld would not start", "rebuild it"),
         ({"conf": {}}, "wrong", "JobSubmitPlugins is not set", "install --apply"),
         ({"conf": READY | {"taskprolog": PROLOG}}, "note", "every step fails", "--nodes"),
         ({"conf": READY | {"taskprolog": HANDED_OUT}}, "note", "every step fails", "--nodes"),
@@ -78,16 +78,21 @@ def test_all_is_good():
             "--slurm-conf /opt/slurm/etc/slurm.conf",
         ),
         ({"skew_s": -90.0}, "wrong", "clock is -90 s", "NTP"),
-        ({"filters": ("root",)}, "wrong", "runs as slurm, who may not ask", 'filters = ["slurm"]'),
+        (
+            {"filters": ("root",)},
+            "wrong",
+            "runs as slurm, who may not query",
+            'filters = ["slurm"]',
+        ),
         ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
-        ({"level": "None"}, "wrong", "is no Operator", "adminlevel=Operator"),
+        ({"level": "None"}, "wrong", "is not an Operator", "adminlevel=Operator"),
         ({"level": ""}, "note", "does not tell", "SlurmUser"),
         ({"run_owner": ""}, "wrong", "/run/rtsched is not there", "start the daemon"),
         ({"run_owner": "root"}, "wrong", "belongs to root", "chown rtsched"),
         ({"run": Path("/run/x")}, "wrong", "listens on /run/x/submit.sock", "set socket ="),
         ({"submit": {"daemon_user": "me"}}, "wrong", "trusts me", "set daemon_user = rtsched"),
         ({"submit": {"promised_jobs": "/x"}}, "wrong", "filter reads /x", "set promised_jobs ="),
-        ({"submit": {"sokcet": "x"}}, "wrong", "'sokcet' is not known", "correct"),
+        ({"submit": {"sokcet": "x"}}, "wrong", "unknown setting 'sokcet'", "correct"),
     ],
 )
 def test_every_finding_has_a_remedy(change, state, what, remedy):
@@ -132,7 +137,7 @@ def test_what_nodes_answered():
     assert "--no-task-prolog" in by_state["wrong"].remedy
     assert by_state["good"].what == f"2 nodes can run {PROLOG}"
     notes = [x.what for x in findings(GOOD, asked) if x.state == "note"]
-    assert any("nor need to: n0" in what for what in notes)
+    assert any("do not need to: n0" in what for what in notes)
     assert any("c (drained)" in what for what in notes)
 
 
@@ -224,9 +229,9 @@ def test_install_shows_first(run, site, plugin, tmp_path):
     assert "+JobSubmitPlugins=rtsched,lua" in result.stdout
     assert "PluginDir" not in result.stdout
     assert "TaskProlog" not in result.stdout
-    assert "Still to be done" in result.stdout
+    assert "Remaining steps" in result.stdout
     assert (tmp_path / "slurm.conf").read_text() == CONF
-    assert "--apply does it" in result.stderr
+    assert "use --apply" in result.stderr
 
 
 def test_install_and_uninstall(run, site, plugin, tmp_path):
@@ -308,9 +313,9 @@ def test_a_task_prolog_beside_the_sites_own(run, site, plugin, tmp_path, refused
     path = tmp_path / "slurm.conf"
     path.write_text(CONF + "TaskProlog=/x\n")
     words = ("--task-prolog", "--apply")
-    refused(run("slurm", "install", *site, *words), "TaskProlog=/x is yours; have it call")
+    refused(run("slurm", "install", *site, *words), "TaskProlog=/x is the site's own; make it call")
     words = ("--task-prolog", "--force-task-prolog", "--apply")
-    refused(run("slurm", "install", *site, *words), "TaskProlog=/x is yours; have it call")
+    refused(run("slurm", "install", *site, *words), "TaskProlog=/x is the site's own; make it call")
 
 
 def test_a_forced_task_prolog(run, site, plugin, tmp_path):
@@ -346,7 +351,7 @@ def test_a_broken_site(run, site, tmp_path):
     result = run("slurm", "check", *site)
     assert result.exit_code == 1
     assert "daemon.run" in result.stdout
-    assert "`rtsched check` tells more" in " ".join(result.stdout.split())
+    assert "see `rtsched check`" in " ".join(result.stdout.split())
 
 
 def test_restoring_needs_what_was_asked_for(tmp_path, run):
@@ -367,7 +372,7 @@ def test_restoring_needs_a_site_that_can_be_read(run, tmp_path):
     result = run("slurm", "restore", "--config", config)
     assert result.exit_code == 2
     assert "slurm.memory" in result.stderr
-    assert "mend it first" in " ".join(result.stderr.split())
+    assert "correct it first" in " ".join(result.stderr.split())
 
 
 def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused):
@@ -385,6 +390,6 @@ def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused)
     monkeypatch.setattr(slurm_conf, "installed", meanwhile)
     result = run("slurm", "install", *site, "--apply")
     assert result.exit_code == 2
-    assert "changed by somebody else" in result.stderr
+    assert "changed concurrently" in result.stderr
     assert path.read_text() == CONF + "# mine\n"
     assert not list(tmp_path.glob("slurm.conf.*"))

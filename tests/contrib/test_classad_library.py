@@ -71,7 +71,7 @@ def test_a_library_for_another_release_does_nothing(workshop: Workshop) -> None:
         words = ["/opt/shared", f"{place}/librtsched_classad.so"]
         done = workshop.run(words, input='eval rtschedKept("a", 9)\n')
         assert done.stdout == f"{kept}\n"
-        told = f"built for HTCondor {version}, this is {major}.{minor}.{patch}: build it again"
+        told = f"built for HTCondor {version}, this is {major}.{minor}.{patch}: rebuild it"
         assert (told in done.stderr) == (kept == "error")
 
 
@@ -102,7 +102,7 @@ def test_the_example_settings_are_the_defaults(library: Library) -> None:
     text = (ROOT / "contrib/condor/submit.conf").read_text()
     library.settings.write_text(re.sub(r"^#(\w+ = )", r"\1", text, flags=re.MULTILINE))
     library.judge(WISH)
-    assert "the settings stay as they were" not in library.log
+    assert "the settings are unchanged" not in library.log
     keys = set(re.findall(r'strcmp\(key, "(\w+)"\)', (COMMON / "rtsched_settings.c").read_text()))
     assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys - {"promised_jobs"}
 
@@ -243,7 +243,7 @@ def test_an_answer_that_makes_no_sense_is_none(
     """One value that cannot be makes the whole answer void."""
     with FilterServer(library.socket, answering((Tag.VERDICT, 0), field)):
         assert library.judge(WISH)[:2] == ("unjudged", "accept")
-    assert "its answer makes no sense" in library.log
+    assert "its answer is invalid" in library.log
 
 
 def test_an_answer_may_say_more(library: Library) -> None:
@@ -286,7 +286,7 @@ def test_without_a_verdict_the_sites_policy_holds(
         found = library.judge(job)
     assert found[:2] == (admission, verdict)
     if job == WISH:
-        assert ("could not judge it" in found[2]) == (daemon == "error")
+        assert ("could not evaluate it" in found[2]) == (daemon == "error")
         assert ("the scheduler daemon does not answer" in found[2]) == (daemon != "error")
         assert ("tell your administrators" in found[2]) == (daemon == "error")
     told = "judge: starting" if daemon == "error" else "be asked: "
@@ -334,7 +334,7 @@ def test_a_factorys_answer_is_its_first_jobs(library: Library) -> None:
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
         found = library.run(f"job {FACTORY}", ADMISSION, *asks)
     assert found[:3] == ['"t1"', '"t1"', '"parked"']
-    assert "judged in the queue" in found[3]
+    assert "evaluated in the queue" in found[3]
     assert len(server.asked) == 1
 
 
@@ -361,7 +361,7 @@ def test_no_cluster_has_the_schedd_wait_for_long(library: Library) -> None:
         found = library.run(*asks, f"job {ad(ClusterId=8, RtX=1)}", ADMISSION)
     assert found[0] == found[-1] == '"t1"'
     assert found[10] == '"parked"'
-    assert "judged in the queue" in found[11]
+    assert "evaluated in the queue" in found[11]
     assert 4 <= len(server.asked) < 7
 
 
@@ -481,8 +481,8 @@ def test_a_description_that_is_too_long_is_not_sent(
     [
         ("nonsense", "submit.conf:5: a line must be key = value"),
         ("table = here", "submit.conf:5: table must be a path that begins with /"),
-        ("table = /" + "x" * 300, "table must not be empty, nor that long"),
-        ("tables = 5", "submit.conf:5: tables is not known"),
+        ("table = /" + "x" * 300, "table must not be empty or too long"),
+        ("tables = 5", "submit.conf:5: tables is unknown"),
     ],
 )
 def test_a_bad_settings_file_is_named_and_left_out(library: Library, line: str, says: str) -> None:
@@ -490,7 +490,7 @@ def test_a_bad_settings_file_is_named_and_left_out(library: Library, line: str, 
     library.settings.write_text(library.settings.read_text() + line + "\n")
     assert library.judge(WISH)[0] == "unjudged"
     assert says in library.log
-    assert "the settings stay as they were" in library.log
+    assert "the settings are unchanged" in library.log
 
 
 def test_settings_are_read_again_when_they_change(library: Library) -> None:

@@ -123,7 +123,7 @@ def test_the_log_names_the_line(library: Library) -> None:
     """An admin reads which line of which file is wrong, once for a file."""
     write(library, head() + "a\t1\t-\nb\t1\n")
     library.run(DELAY, "sleep 1100", DELAY, "sleep 1100", DELAY)
-    said = "slots: line 3 is malformed, or names a slot again; no slot is kept"
+    said = "slots: line 3 is malformed, or names a slot again; no slot is reserved"
     assert library.log.count(said) == 1
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_file_is_not_waited_for(library: Library) -> None:
     library.table.unlink()
     library.table.mkdir()
     assert found(library) == MISSING
-    assert "it is no file" in library.log
+    assert "it is not a regular file" in library.log
 
 
 def changing(library: Library, *texts: str | None) -> list[list[float]]:

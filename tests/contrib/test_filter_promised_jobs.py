@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HEAD = "rtsched-promised-jobs 1"
 UNKNOWN = "so no job can be changed until the daemon is back"
 PROMISED = "this job was promised a deadline: it cannot be changed until the daemon is back"
-PERHAPS = "this job may be one that it has just promised a deadline"
+PERHAPS = "this job may just have been promised a deadline"
 
 
 def listed(tested: Filter, *jobs: int, newest: int = 100, users: Iterable[int] = ()) -> str:
@@ -92,17 +92,17 @@ def test_without_the_list_nobody_can_tell(tested: Filter) -> None:
         (f"{HEAD} -1\nend\n", "its first line is not"),
         ("rtsched-promised-jobs 2 100\nend\n", "its first line is not"),
         (f"{HEAD} 4294967296\nend\n", "its first line is not"),
-        (f"{HEAD} 100\n", "it is not whole"),
-        (f"{HEAD} 100\n13\nend", "it is not whole"),
-        (f"{HEAD} 100\n13\nen", "it is not whole"),
-        (f"{HEAD} 100\n13\n1", "it is not whole"),
-        (f"{HEAD} 100\n13\nend\n14\n", "it is not whole"),
-        (f"{HEAD} 100\n13 \nend\n", "it is not whole"),
-        (f"{HEAD} 100\n13\0\nend\n", "it is not whole"),
-        (f"{HEAD} 100\nuser 5\n13\nend\n", "it is not whole"),
-        (f"{HEAD} 100\n14\n13\nend\n", "its jobs do not ascend"),
-        (f"{HEAD} 100\n13\n13\nend\n", "its jobs do not ascend"),
-        (f"{HEAD} 100\nuser 6\nuser 5\nend\n", "its users do not ascend"),
+        (f"{HEAD} 100\n", "it is incomplete"),
+        (f"{HEAD} 100\n13\nend", "it is incomplete"),
+        (f"{HEAD} 100\n13\nen", "it is incomplete"),
+        (f"{HEAD} 100\n13\n1", "it is incomplete"),
+        (f"{HEAD} 100\n13\nend\n14\n", "it is incomplete"),
+        (f"{HEAD} 100\n13 \nend\n", "it is incomplete"),
+        (f"{HEAD} 100\n13\0\nend\n", "it is incomplete"),
+        (f"{HEAD} 100\nuser 5\n13\nend\n", "it is incomplete"),
+        (f"{HEAD} 100\n14\n13\nend\n", "its jobs are not in ascending order"),
+        (f"{HEAD} 100\n13\n13\nend\n", "its jobs are not in ascending order"),
+        (f"{HEAD} 100\nuser 6\nuser 5\nend\n", "its users are not in ascending order"),
     ],
 )
 def test_a_torn_or_malformed_list_is_none(tested: Filter, text: str, wrong: str) -> None:
@@ -116,7 +116,7 @@ def test_a_torn_or_malformed_list_is_none(tested: Filter, text: str, wrong: str)
 
 def test_as_many_jobs_as_the_daemon_writes_are_read(tested: Filter) -> None:
     """One more is too many; both in bounded time."""
-    for most, job, text in ((MOST, MOST, PROMISED), (MOST + 1, 5, "are too many")):
+    for most, job, text in ((MOST, MOST, PROMISED), (MOST + 1, 5, "too many")):
         listed(tested, *range(1, most + 1), newest=most)
         begun = time.monotonic()
         done = tested.run("modify", f"job_id_str={job}", "time_limit=9")
@@ -127,7 +127,7 @@ def test_as_many_jobs_as_the_daemon_writes_are_read(tested: Filter) -> None:
 def test_a_list_that_is_too_long_is_not_read(tested: Filter) -> None:
     """Slurmctld never reads more than 4 MiB."""
     tested.promised.write_bytes(b"x" * (4 << 20) + b"x")
-    assert "longer than 4 MiB" in tested.modify("time_limit=9")["message"]
+    assert "larger than 4 MiB" in tested.modify("time_limit=9")["message"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -135,8 +135,8 @@ def test_a_list_that_is_too_long_is_not_read(tested: Filter) -> None:
     ("owner", "mode", "wrong"),
     [
         (USER, 0o644, "it belongs neither to daemon_user nor to root"),
-        (4711, 0o664, "others than its owner may write it"),
-        (4711, 0o646, "others than its owner may write it"),
+        (4711, 0o664, "it is writable by others than its owner"),
+        (4711, 0o646, "it is writable by others than its owner"),
         (4711, 0o644, ""),
         (0, 0o600, ""),
     ],

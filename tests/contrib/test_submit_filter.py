@@ -217,7 +217,7 @@ def test_an_answer_out_of_range_is_no_answer(tested: Filter, field: tuple[Tag, i
         job = tested.submit("deadline=9", "env=1")
     assert job["admin_comment"] == "rtsched:unjudged"
     assert (job["features"], job["min_nodes"], job["env_size"]) == ("", UNSET, "1")
-    assert "its answer makes no sense" in tested.log
+    assert "its answer is invalid" in tested.log
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_without_a_verdict_the_sites_policy_holds(
     else:
         job = tested.submit(wish)
     assert (job["returned"], job["admin_comment"], job["priority"]) == (returned, mark, priority)
-    says = "could not judge it" if daemon == "error" else "does not answer"
+    says = "could not evaluate it" if daemon == "error" else "does not answer"
     assert (f"the scheduler daemon {says}" in job["message"]) == (wish != "name=plain")
-    told = "judge: starting" if daemon == "error" else "be asked: "
+    told = "evaluate: starting" if daemon == "error" else "be reached: "
     assert f"rtsched: the daemon could not {told}" in tested.log
 
 
@@ -387,14 +387,14 @@ def test_a_request_that_is_too_long_does_not_open_the_breaker(tested: Filter) ->
     ("line", "says"),
     [
         ("nonsense", "submit.conf:5: a line must be key = value"),
-        ("timeout = 5", "submit.conf:5: timeout is not known"),
+        ("timeout = 5", "submit.conf:5: timeout is unknown"),
         ("timeout_ms = 0", "submit.conf:5: timeout_ms must be a whole number from 1"),
         ("timeout_ms = 5s", "timeout_ms must be a whole number"),
         ("breaker_ms = 99999999999999999999", "breaker_ms must be a whole number"),
         ("on_failure = maybe", "on_failure must be open, hold or closed"),
         ("judge = some", "judge must be deadline or all"),
         ("socket = here", "socket must be a path that begins with /"),
-        ("socket = /" + "x" * 200, "socket must not be empty, nor that long"),
+        ("socket = /" + "x" * 200, "socket must not be empty or too long"),
         ("daemon_user =", "daemon_user must not be empty"),
         ("#" + "x" * 600, "the line is too long"),
     ],
@@ -404,7 +404,7 @@ def test_a_bad_settings_file_is_named_and_left_out(tested: Filter, line: str, sa
     tested.settings.write_text(tested.settings.read_text() + line + "\n")
     assert tested.submit("name=plain")["returned"] == "0"
     assert says in tested.log
-    assert "the settings stay as they were" in tested.log
+    assert "the settings are unchanged" in tested.log
 
 
 def test_settings_may_hold_comments_and_blanks(tested: Filter) -> None:

@@ -84,8 +84,8 @@ def test_a_planner_that_fails_is_reported(tmp_path: Path) -> None:
 
     problems, metrics = asyncio.run(cycle())
     assert problems == (
-        "planner 'bad' failed: ZeroDivisionError: no idea; the plan stays as it was, and the next "
-        "cycle tries again",
+        "planner 'bad' failed: ZeroDivisionError: no idea; the plan is unchanged, the next cycle "
+        "tries again",
     )
     assert "rtsched_planning_failures_total 2.0" in metrics
 

@@ -98,7 +98,7 @@ def test_records_that_do_not_answer_are_asked_again() -> None:
     records = Records(scene, None)
     assert records.closed() == []
     (problem,) = records.poll().problems
-    assert problem == "how 1 promised job ended is not known yet: sacct took too long"
+    assert problem == "the end of 1 promised job is not known yet: sacct took too long"
     assert (records.asked, records.failures) == ([(7,)], 1), "not with every poll"
     records.now = FIRST_RETRY_S
     assert (records.closed(), len(records.asked)) == ([], 2)

@@ -97,7 +97,7 @@ def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
         assert running.daemon.policy is before
         await running.daemon.cycle()
         (problem,) = (await status()).problems
-        assert "settings before it still hold" in problem
+        assert "previous settings remain in effect" in problem
         assert str(error) in problem
         running.daemon.reread = running.policy
         await reloaded(running)

@@ -273,7 +273,7 @@ def test_an_insured_job_begins_again_on_the_spare_node() -> None:
     assert not settled.changed
     (tell,) = [each for each in settled.actions if isinstance(each, Tell)]
     assert tell.job.tolist() == [7]
-    assert "begins again, planned to start now, and is still promised" in tell.text[0]
+    assert "restarts, planned to start now, still promised" in tell.text[0]
     again = scene.poll(T0 + RUN + 1, queued, down=(1,))
     assert not [each for each in again.actions if isinstance(each, Tell)], "once"
     plan = scene.site.snapshot.plan

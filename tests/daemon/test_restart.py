@@ -145,5 +145,5 @@ def test_a_large_database_is_checked_beside_the_work(
     asyncio.run(course())
     (problem,) = running.daemon.status.problems
     assert "rtsched.db: is damaged" in problem
-    assert "put back a backup" in problem
+    assert "restore a backup" in problem
     running.close()

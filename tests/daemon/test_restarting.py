@@ -68,7 +68,7 @@ def test_it_begins_again_within_its_promise(planner: str) -> None:
     late = {"begin": T0 + 62 + DELAY}
     settled = scene.poll(T0 + 62, ((7, token),), requeue_delay=DELAY, changed=late)
     assert not restarts(settled)
-    assert "begins again, planned to start at" in told(settled)[7]
+    assert "restarts, planned to start at" in told(settled)[7]
     assert "lost" not in told(settled)[7]
     assert start_of(scene, 7) == T0 + 61 + DELAY
     assert not told(scene.poll(T0 + 63, ((7, token),), changed=late)), "once"
@@ -183,7 +183,7 @@ def test_a_job_that_the_batch_system_queues_again_by_itself() -> None:
     settled = scene.poll(T0 + 61, ((7, token),), changed={"begin": T0 + 60 + DELAY})
     assert not settled.changed
     assert scene.site.records[7].standing == "firm"
-    assert "the job begins again" in told(settled)[7]
+    assert "the job restarts" in told(settled)[7]
     assert np.isfinite(start_of(scene, 7))
 
 

@@ -173,15 +173,15 @@ def test_how_promises_end(end: float, ending: CompletionStatus, standing: str) -
 @pytest.mark.parametrize(
     ("poll", "why"),
     [
-        ({"changed": {"deadline": np.inf}}, "its deadline was taken away or put off"),
-        ({"changed": {"deadline": T0 + HOUR + 60}}, "its deadline was taken away or put off"),
-        ({"changed": {"deadline": T0 + HOUR - 60}}, "its deadline was put forward"),
-        ({"changed": {"begin": T0 + 1000}}, "it was put off"),
+        ({"changed": {"deadline": np.inf}}, "its deadline was removed or postponed"),
+        ({"changed": {"deadline": T0 + HOUR + 60}}, "its deadline was removed or postponed"),
+        ({"changed": {"deadline": T0 + HOUR - 60}}, "its deadline was moved forward"),
+        ({"changed": {"begin": T0 + 1000}}, "its start was postponed"),
         ({"changed": {"begin": T0 + 122}}, ""),  # Slurm queued it again
         ({"changed": {"begin": T0 + 1}}, ""),  # what it waited for is over
-        ({"changed": {"wall_time": 1800.0}}, "it asks for more time than it was promised"),
+        ({"changed": {"wall_time": 1800.0}}, "it requests more time than was promised"),
         ({"held": (7,)}, "it is held"),
-        ({"edges": ((9, 7),)}, "it waits for other jobs than it was promised with"),
+        ({"edges": ((9, 7),)}, "its dependencies were changed"),
     ],
 )
 def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: str) -> None:
@@ -514,9 +514,9 @@ def test_offers_that_nobody_takes_are_held_no_more() -> None:
         held = [r for r in scene.site.records.values() if r.standing == "offered"]
         assert refused.verdict == "reject"
         assert np.isfinite(refused.offer)
-        assert bool(held) == ("kept for you" in refused.reply.text) == (k < 3)
+        assert bool(held) == ("reserved for you" in refused.reply.text) == (k < 3)
     other = scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=T0 + 900, now=T0 + 5)
-    assert "kept for you" in other.reply.text
+    assert "reserved for you" in other.reply.text
 
 
 def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
@@ -529,7 +529,10 @@ def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
         assert [r.standing for r in scene.poll(T0 + k + 61).changed] == ["lapsed"]
     refused = scene.submit(T0 + 200, deadline=T0 + 2 * HOUR, **asked)
     assert refused.codes == ("submit.unused",)
-    assert "2 in the last hour; try again in 58 min" in refused.reply.text
+    assert (
+        "2 of your admissions were not used in the last hour; try again in 58 min"
+        in refused.reply.text
+    )
     assert scene.submit(T0 + 200, **asked).verdict == "pass"
     assert scene.submit(T0 + 200, BOB, deadline=T0 + HOUR, **asked).verdict == "admit"
     scene.poll(T0 + 270)
@@ -561,7 +564,7 @@ def test_a_guess_that_is_too_strict_rejects_nobody_for_good() -> None:
 def test_a_job_without_a_number_is_just_the_job() -> None:
     """Our own ids mean nothing to a user."""
     scene = Scene(planner="spare")
-    assert "the job does not say how long" in scene.submit(deadline=T0 + HOUR).reply.text
+    assert "the job states no run time" in scene.submit(deadline=T0 + HOUR).reply.text
 
 
 def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:

@@ -14,21 +14,21 @@ from rtsched.testing import make_cluster, make_jobs, make_snapshot
 @pytest.mark.parametrize(
     ("code", "job", "sentence"),
     [
-        ("limits.too-wide", {"size": [5]}, "asks for 5 nodes, the limit is 4"),
+        ("limits.too-wide", {"size": [5]}, "requests 5 nodes, the limit is 4"),
         (
             "limits.too-long",
             {"wall_time": [7200.0]},
-            "asks for 7200 s of run time, the limit is 3600 s",
+            "requests 2 h of run time, the limit is 1 h",
         ),
         (
             "limits.no-time-limit",
             {"wall_time": [np.inf]},
-            "states no run time, the limit is 3600 s",
+            "states no run time, the limit is 1 h",
         ),
         (
             "limits.never-fits",
             {"size": [3], "partition": ["small"]},
-            "needs 3 nodes, its partition has 2 that take jobs",
+            "needs 3 nodes, its partition has 2 available",
         ),
     ],
 )

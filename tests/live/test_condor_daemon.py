@@ -95,7 +95,7 @@ def test_a_counter_offer_holds(live: LivePool) -> None:
     refused = live.submit(*wide, *within(90, 60))
     assert refused.job == 0
     assert "ERROR: rtsched: rejected: " in refused.text
-    found = re.search(r"\((\+RtDeadline=\d+)\), kept for you", refused.text)
+    found = re.search(r"\((\+RtDeadline=\d+)\), reserved for you", refused.text)
     assert found, refused.text
     again = (*wide, found[1], "+RtRunTime = 60")
     assert live.submit(*again, user="bob").job == 0
@@ -188,7 +188,7 @@ def test_parked_jobs_are_judged_later(live: LivePool) -> None:
     live.pool.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
     live.pool.stop_daemon()
     try:
-        eventually(lambda: "until it has been judged" in live.submit(*within(60)).text)
+        eventually(lambda: "until it has been evaluated" in live.submit(*within(60)).text)
         good = live.submit(*within(300), seconds=3)
         bad = live.submit(*within(20, 60))
         assert not good.promised
@@ -208,7 +208,7 @@ def test_parked_jobs_are_judged_later(live: LivePool) -> None:
 def test_a_job_that_is_submitted_held(live: LivePool) -> None:
     """It is promised nothing before its release, and judged then."""
     said = live.submit("hold = true", *within(600), seconds=3)
-    assert "judged when it is released" in said.text
+    assert "evaluated when it is released" in said.text
     assert not said.promised
     live.polled()
     ad = live.ad(said.job)

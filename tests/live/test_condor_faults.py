@@ -145,7 +145,7 @@ def test_a_stopped_daemon_stalls_nobody(live: LivePool) -> None:
 @pytest.mark.parametrize("policy", ["open", "hold", "closed"])
 def test_without_a_daemon(live: LivePool, policy: str) -> None:
     """Without the daemon or its socket the site's choice holds, at once, and its user is told."""
-    told = {"open": UNPROMISED, "hold": "until it has been judged", "closed": "ERROR: rtsched: "}
+    told = {"open": UNPROMISED, "hold": "until it has been evaluated", "closed": "ERROR: rtsched: "}
     live.pool.path(SUBMIT_CONF).write_text(f"{SETTINGS}on_failure = {policy}\n")
     live.pool.stop_daemon()
     try:
@@ -183,7 +183,7 @@ def test_somebody_elses_socket(live: LivePool) -> None:
 
         def found_out() -> Said | None:
             said = live.submit(*within(300))
-            found = "somebody else than daemon_user or root listens" in log.read_text()
+            found = "runs as neither daemon_user nor root" in log.read_text()
             return said if found else None
 
         said = eventually(found_out)

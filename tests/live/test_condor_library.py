@@ -228,8 +228,8 @@ def test_a_restarted_schedd_keeps_making_jobs(site: Site) -> None:
 
 
 IN_THE_QUEUE = (
-    "rtsched: the job is judged in the queue, and does not start before; RtWhy then says what came "
-    "of it"
+    "rtsched: the job is evaluated in the queue and does not start before; RtWhy then shows the "
+    "result"
 )
 FORGED = [
     '+RtAdmission = "t0"',
@@ -342,7 +342,7 @@ def test_without_the_daemon_the_sites_policy_holds(
     cluster, said = site.submit(*WISH)
     assert site.jobs(cluster)[0][:2] == marks
     assert "the scheduler daemon does not answer" in said
-    assert "rtsched: the daemon could not be asked: nobody listens" in site.log()
+    assert "rtsched: the daemon could not be reached: no daemon listens" in site.log()
 
 
 def test_without_the_daemon_a_site_may_refuse(site: Site) -> None:

@@ -59,8 +59,8 @@ def test_from_bare_to_ready_and_back(suite):
     with Pool(suite, options, files={"/etc/rtsched/site.toml": SITE}) as pool:
         status, found = check(pool)
         assert status == 1
-        assert any("50-rtsched.conf is not there" in what for what in wrong(found))
-        assert any("2 of 2 slots let jobs start" in what for what in wrong(found))
+        assert any("50-rtsched.conf does not exist" in what for what in wrong(found))
+        assert any("2 of 2 slots start jobs" in what for what in wrong(found))
         shown = pool.run(["rtsched", "condor", "install"], timeout=60)
         assert "+RTSCHED_RUN_TIME = 600" in shown.stdout
         assert ours(pool) == []
@@ -70,12 +70,10 @@ def test_from_bare_to_ready_and_back(suite):
         (known,) = [each["remedy"] for each in found_now(pool) if "does not know" in each["what"]]
         pool.run(["sh", "-c", known.split("`")[1]])
         pool.run(["usermod", "-aG", "condor", "rtsched"])
-        wait_for(
-            "the gate", lambda: not any("let jobs start" in x for x in wrong(found_now(pool))), 30
-        )
+        wait_for("the gate", lambda: not any("start jobs" in x for x in wrong(found_now(pool))), 30)
         status, found = check(pool)
         assert ["no daemon answers" in what for what in wrong(found)] == [True], found
-        assert any("/run/rtsched/slots is not there" in what for what in notes(found))
+        assert any("/run/rtsched/slots does not exist" in what for what in notes(found))
         pool.start_daemon()
         status, found = check(pool)
         assert status == 0, wrong(found)
@@ -83,7 +81,7 @@ def test_from_bare_to_ready_and_back(suite):
         assert check(pool, "--role", "central")[0] == 0
         own = pool.path(f"{DIRECTORY}/99-interval.conf")
         own.write_text("NEGOTIATOR_INTERVAL = 7200\n")  # which the negotiator has not read
-        assert any("plans count on 7200 s" in what for what in notes(found_now(pool)))
+        assert any("plans assume 7200 s" in what for what in notes(found_now(pool)))
         own.unlink()
         pool.run(["rtsched", "condor", "uninstall", "--apply"], timeout=60)
         assert ours(pool) == []

@@ -331,7 +331,7 @@ def test_a_node_dies_under_a_plan(live: Live) -> None:
     try:
         assert live.wait_standing(hog, "missed") == "missed"
         why = next(each.why for each in live.kept() if each.id == hog)
-        assert why == "a node died under the job"
+        assert why == "a node failed while the job ran"
         live.wait_standing(job, "kept", seconds=40)
         assert victim not in names_in(live, accounted(live, job, "NodeList")["NodeList"])
     finally:

@@ -213,7 +213,7 @@ def test_a_site_factor_of_ones_own_counts_nothing(site: Site) -> None:
 
 POLICIES = {
     "open": "accepted without a promise",
-    "hold": "held until it has been judged",
+    "hold": "held until it has been evaluated",
     "closed": "no deadline can be promised now",
 }
 DAEMONS = {
@@ -269,7 +269,9 @@ def test_a_hung_daemon_costs_two_time_outs(site: Site) -> None:
     site.cluster.run(["scontrol", "reconfigure"])  # or the next test would wait for a minute
     assert len(server.asked) == 2
     assert seconds < 10
-    assert "after 2 failures in a row the daemon is not asked for 60000 ms" in site.log.read_text()
+    assert (
+        "after 2 failures in a row the daemon is not contacted for 60000 ms" in site.log.read_text()
+    )
 
 
 def test_the_breaker_closes_when_the_daemon_is_back(site: Site) -> None:

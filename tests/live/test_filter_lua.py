@@ -53,7 +53,7 @@ def test_lua_guards_a_parked_and_a_promised_job(lua: Cluster) -> None:
     job = lua.sbatch(["--time=5", "--comment=rtsched:sigma=1"])
     update = ["scontrol", "update", f"job={job}"]
     refused = lua.run([*update, "timelimit=1"], user="alice", check=False)
-    assert "time_limit cannot be changed: the job has not been judged yet" in refused.stderr
+    assert "time_limit cannot be changed: the job has not been evaluated yet" in refused.stderr
     assert lua.run(["scontrol", "release", str(job)], user="alice", check=False).returncode
     lua.run([*update, "admincomment=rtsched:abc"])
     refused = lua.run([*update, "numnodes=2"], user="alice", check=False)

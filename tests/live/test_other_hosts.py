@@ -63,7 +63,7 @@ def about_nodes(cluster: Cluster) -> dict[str, str]:
     """Return what `check --nodes` says of the nodes, by state."""
     words = ["rtsched", "slurm", "check", "--nodes", "--json"]
     found = json.loads(cluster.run(words, check=False, timeout=120).stdout)
-    ours = ("task_prolog", "not asked")
+    ours = ("task_prolog", "not tested")
     return {x["state"]: x["what"] for x in found if any(word in x["what"] for word in ours)}
 
 
@@ -85,7 +85,7 @@ def test_what_an_installation_leaves_running(cluster: Cluster) -> None:
     cluster.wait_job(cluster.sbatch(["-N3", "--exclusive"], script="sleep 300"), "RUNNING")
     status, said = run(cluster, "rtsched slurm install --task-prolog --apply")
     assert status == 2
-    assert f"2 of the nodes cannot run {PROLOG}: slow1 (it is not there), slow2" in said
+    assert f"2 of the nodes cannot run {PROLOG}: slow1 (it does not exist), slow2" in said
     assert cluster.path(CONF).read_text() == before
     assert about_nodes(cluster)["good"] == f"1 nodes can run {PROLOG}"
     status, said = run(cluster, "rtsched slurm check --nodes", user="alice")
@@ -95,7 +95,7 @@ def test_what_an_installation_leaves_running(cluster: Cluster) -> None:
     copy_prolog(cluster, cluster.hosts["slow1"])
     status, said = run(cluster, "rtsched slurm install --task-prolog --apply")
     assert status == 0, said
-    assert "not asked, since they take no jobs now: slow2 (drained)" in said
+    assert "not tested, because they accept no jobs now: slow2 (drained)" in said
     cluster.run(["scancel", "--user=alice"])
     cluster.run(["scontrol", "update", "NodeName=slow2", "State=RESUME"])
     reconfigure(cluster)

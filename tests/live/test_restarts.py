@@ -37,7 +37,7 @@ def live() -> Iterator[Live]:
 def test_a_job_begins_again_within_its_promise(live: Live) -> None:
     """It fails once with the exit code that the site names; its user reads so, and it is kept."""
     job = live.promise("-N1", "--time=1", in_minutes(15), script=FAILS_ONCE)
-    told = "begins again, planned to start"
+    told = "restarts, planned to start"
     eventually(lambda: told in live.cluster.job(job).get("Comment", ""), 60, "its user is told")
     assert live.standing(job) == "firm"
     eventually(lambda: f"rtsched_{job}" in live.reservations(), 30, "its nodes are kept")

@@ -415,7 +415,7 @@ def test_what_a_user_is_told_leaves_her_own_words(slurm: Cluster, remote: Remote
     """A divisible load that waits to be judged, and is told so, is one at the next poll too."""
     words = "for the night's run rtsched:sigma=400,cms=0.01,cps=1"
     load = slurm.sbatch(["-N1-4", "--deadline=now+5hours", f"--comment={words}", later(900)])
-    for message in ("held; it is judged again", "promised to end by 12:00:00"):
+    for message in ("held; it is evaluated again", "promised to end by 12:00:00"):
         good(remote.apply(Tell(single(load), (f"rtsched: {message}",))))
         assert comment_of(slurm, load) == f"rtsched: {message} -- {words}"
         observation = remote.poll()

@@ -114,7 +114,7 @@ def test_one_is_active_and_each_says_so(pair: Pair) -> None:
     shown = pair.other.cluster.run(["rtsched", "status"], user="alice").stdout
     assert "on standby" in shown
     said = pair.other.command("rtsched", "explain", "--last")
-    assert "the active one is on head" in said
+    assert "the active daemon is on head" in said
     peers = pair.head.ask("status")["peers"]
     assert [(each["host"], each["state"]) for each in peers] == [("head2", "standby")]
 
@@ -136,7 +136,7 @@ def test_the_first_host_dies(pair: Pair) -> None:
     pair.other.wait_standing(new, "kept", seconds=40)
     assert promised_twice(pair.other) == []
     status = pair.other.ask("status")
-    assert any("head is silent" in each for each in status["problems"])
+    assert any("head does not respond" in each for each in status["problems"])
     pair.reset()
     assert {pair.head.standing(job) for job in (running, waiting)} <= {"firm", "kept"}
     assert mode(pair.other) == "standby"

@@ -56,7 +56,7 @@ def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> N
         (gzip.compress(SWF.encode())[:-20], "damaged gzip data"),
         (b"\x1f\x8b\x08rubbish", "damaged gzip data"),
         (b"JobID JobName State\n------- --- ---\n", "sacct -P"),
-        (b"<?xml version='1.0'?>", "XML is not read"),
+        (b"<?xml version='1.0'?>", "XML is not supported"),
         (b"NodeName=a CPUs=3\n", "describes a machine"),
         (b"; Version: 2\n", "no job in it"),
         (b"; Version: 2\n1 2 3\n", "no usable job in it.* 1 because the line has not 18 fields"),
@@ -79,7 +79,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         read_logs([tmp_path / "nothing"])
     with pytest.raises(InputError, match="is a directory"):
         read_logs([tmp_path])
-    with pytest.raises(InputError, match="no file name"):
+    with pytest.raises(InputError, match="not a file name"):
         read_logs(["a\0b"])
     closed = tmp_path / "closed"
     closed.write_text(SWF)
@@ -112,7 +112,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
     """Unknown formats and empty lists of files are refused."""
     with pytest.raises(ConfigError, match="unknown log format 'csv'"):
         read_logs([LOGS / "sacct_26.05.txt"], ReadOptions(format="csv"))
-    with pytest.raises(ConfigError, match="no log file"):
+    with pytest.raises(ConfigError, match="at least one log file"):
         read_logs([])
 
 

@@ -399,7 +399,7 @@ def test_jobs_that_a_preemptive_node_cannot_run_are_named() -> None:
 def test_other_machines_have_no_place_for_periodic_work() -> None:
     """They say so instead of leaving it out."""
     jobs = make_jobs(1)
-    with pytest.raises(ConfigError, match="machine 'sliced' does no periodic work"):
+    with pytest.raises(ConfigError, match="machine 'sliced' does not support periodic work"):
         simulate(
             jobs,
             jobs.wall_time,
@@ -407,7 +407,7 @@ def test_other_machines_have_no_place_for_periodic_work() -> None:
             settings=SystemSettings("sliced", "fcfs"),
             periodic=PAIR,
         )
-    with pytest.raises(ShapeError, match="do not change their state"):
+    with pytest.raises(ShapeError, match="cannot change their state"):
         PreemptiveNodes(jobs, jobs.wall_time, make_cluster(1), node_events=[None])  # type: ignore[list-item]
 
 
@@ -442,11 +442,11 @@ def test_periodic_work_stands_in_a_site_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ({"duration": 20.0}, "20 s of work do not fit a period of 10 s"),
+        ({"duration": 20.0}, "20 s of work do not fit into a period of 10 s"),
         ({"deadline": 1.0}, "1 s are less than the 2 s of work"),
         ({"deadline": 11.0}, "11 s are more than the period"),
         ({"nodes": 0}, "0 is not above 0"),
-        ({"nodes": []}, "names no node"),
+        ({"nodes": []}, "lists no node"),
         ({"first": float("nan")}, "must be finite"),
         ({"nodes": 3}, "3 asked for, 2 take jobs"),
         ({"nodes": ["gpu*"]}, "the machine has no node 'gpu*'"),

@@ -116,7 +116,7 @@ def test_a_failing_plug_in_may_defer_instead() -> None:
 
 @pytest.mark.parametrize(
     ("hook", "complaint"),
-    [("fair_share", "term 'share' leaves [0, 1]"), ("partition", "answered str")],
+    [("fair_share", "term 'share' leaves [0, 1]"), ("partition", "returned str")],
 )
 def test_a_wrong_answer_counts_as_none(hook: str, complaint: str) -> None:
     """Shapes and ranges are checked; a bad answer is its plug-in's error and is not used."""
@@ -169,7 +169,7 @@ def test_places_of_their_own_are_refused(option: str) -> None:
         def rtsched_admit(self, jobs: Any) -> Any:
             yield
 
-    with pytest.raises(PluginError, match=r"'pushy'.*the order comes from the configuration"):
+    with pytest.raises(PluginError, match=r"'pushy'.*the order is set by the configuration"):
         Chain([member(Pushy())])
 
 
@@ -367,7 +367,7 @@ def test_a_constructor_that_raises_names_its_plug_in() -> None:
             raise ValueError("not today")
 
     with pytest.raises(
-        PluginError, match=r"plug-in 'fussy': cannot be made: ValueError: not today"
+        PluginError, match=r"plug-in 'fussy': cannot be created: ValueError: not today"
     ):
         Chain.load([PluginTable("fussy")], found={"fussy": found("fussy", Fussy)})
 

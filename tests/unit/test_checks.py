@@ -40,11 +40,11 @@ def plan(nodes: list[int], start: float = 0.0, end: float = 1.0) -> Schedule:
 
 OUTSIDE = Finding(Reason("a.b", "c"), np.array([2]), {})
 WRONG = [
-    ("admit", "sure", "answered str"),
+    ("admit", "sure", "returned str"),
     ("admit", Verdicts.abstain(3), r"code has shape \(3,\)"),
-    ("admit", Verdicts.build([0, 4]), "no Verdict"),
-    ("admit", Verdicts.build([0, -1]), "no Verdict"),
-    ("admit", Verdicts.build([2, 2], retry_at=np.nan), "retry_at holds nan"),
+    ("admit", Verdicts.build([0, 4]), "not a Verdict"),
+    ("admit", Verdicts.build([0, -1]), "not a Verdict"),
+    ("admit", Verdicts.build([2, 2], retry_at=np.nan), "retry_at contains nan"),
     ("admit", Verdicts.build([3, 1], promise=5.0), "not admitted"),
     ("admit", replace(Verdicts.abstain(2), findings=(OUTSIDE,)), "names a row"),
     ("admit", replace(Verdicts.abstain(2), plan=plan([4])), "does not have"),
@@ -55,7 +55,7 @@ WRONG = [
     ("fair_share", Terms({"x": np.array([1, 0])}), "term 'x' is int64"),
     ("fair_share", Terms({"x": [0.5, 0.5]}), "term 'x' is list"),  # type: ignore[dict-item]
     ("fair_share", Terms({"x": np.zeros(2)}, per_account=True), "expected \\(0,\\)"),
-    ("fair_share", Terms({}, offset=np.array([0.0, np.inf])), "no number"),
+    ("fair_share", Terms({}, offset=np.array([0.0, np.inf])), "not a number"),
     ("fair_share", Terms({}), "no terms"),
     ("partition", Placement.abstain(1), "size has shape"),
     ("partition", Placement(ints(-1, 0), ints(-1, -1)), "out of range"),
@@ -67,7 +67,7 @@ WRONG = [
     ("delay_class", DelayClasses(np.zeros(4), np.ones(1)), "not above zero"),
     ("delay_class", DelayClasses(np.ones(4), np.array([2.0, 1.0])), "do not ascend"),
     ("delay_class", DelayClasses(np.ones(4), np.ones(1), np.ones((2, 3))), "per_job has shape"),
-    ("observe", {"count": 1}, "answered dict"),
+    ("observe", {"count": 1}, "returned dict"),
 ]
 
 

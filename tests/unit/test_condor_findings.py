@@ -47,9 +47,9 @@ def test_all_is_good() -> None:
     ("change", "state", "what", "remedy"),
     [
         ({"version": ""}, "wrong", "not installed here", "install condor"),
-        ({"present": {}}, "wrong", f"{EXECUTE} is not there", "install --apply"),
-        ({"settings": CondorSettings(overrun_s=5)}, "wrong", f"{ACCESS} is not what", "--apply"),
-        ({"library_time": None}, "wrong", "librtsched_classad.so is not there", "make -C"),
+        ({"present": {}}, "wrong", f"{EXECUTE} does not exist", "install --apply"),
+        ({"settings": CondorSettings(overrun_s=5)}, "wrong", f"{ACCESS} does not match", "--apply"),
+        ({"library_time": None}, "wrong", "librtsched_classad.so does not exist", "make -C"),
         ({"library_works": False}, "wrong", "HTCondor cannot use", "make -C"),
         ({"started": 5e8}, "note", "newer than the running schedd", "condor_restart"),
         ({"native": False}, "note", "without the ClassAd library", "--library"),
@@ -58,23 +58,23 @@ def test_all_is_good() -> None:
         ({"schedd": USED}, "wrong", "QUEUE_SUPER_USERS without rtsched", "condor_config_val -v"),
         ({"negotiator": None}, "note", "no negotiator answers", "central manager"),
         ({"negotiator": {}}, "wrong", "NEGOTIATOR_PRE_JOB_RANK without", "condor_reconfig"),
-        ({"negotiator": USED}, "note", "may end promised jobs", "RtPromise is undefined"),
+        ({"negotiator": USED}, "note", "may preempt promised jobs", "RtPromise is undefined"),
         (
             {"negotiator": GOOD.negotiator | {"NEGOTIATOR_INTERVAL": "60"}, "interval": "20"},
             "wrong",
-            "every 60 s, plans count on 20 s: promised jobs may start too late",
+            "interval is 60 s, plans assume 20 s: promised jobs may start too late",
             "set NEGOTIATOR_INTERVAL = 60 on this machine too; or start_delay_s",
         ),
         (
             {"negotiator": GOOD.negotiator | {"NEGOTIATOR_INTERVAL": "20"}, "interval": "60"},
             "note",
-            "later than need be",
+            "later than necessary",
             "set NEGOTIATOR_INTERVAL = 20",
         ),
-        ({"table": "is not there"}, "note", "/run/rtsched/slots is not there", "that both see"),
-        ({"gateless": ("slot1@a",)}, "wrong", "1 of 3 slots let jobs start", EXECUTE),
-        ({"slots": 0}, "note", "knows no slot", "start the execute machines"),
-        ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
+        ({"table": "does not exist"}, "note", "/run/rtsched/slots does not exist", "shared file"),
+        ({"gateless": ("slot1@a",)}, "wrong", "1 of 3 slots start jobs", EXECUTE),
+        ({"slots": 0}, "note", "reports no slots", "start the execute machines"),
+        ({"user_exists": False}, "wrong", "the user rtsched does not exist", "useradd"),
         (
             {"known_user": False},
             "wrong",
@@ -82,7 +82,7 @@ def test_all_is_good() -> None:
             "runuser -u rtsched -- condor_submit",
         ),
         ({"bindings": "cannot be loaded"}, "wrong", "cannot be loaded", "pip install"),
-        ({"run_owner": ""}, "wrong", "/run/rtsched is not there", "start the daemon"),
+        ({"run_owner": ""}, "wrong", "/run/rtsched does not exist", "start the daemon"),
         (
             {"schedd_user": "cndr"},
             "wrong",
@@ -101,7 +101,7 @@ def test_all_is_good() -> None:
             "library reads /x",
             "set table = /run/rtsched/slots",
         ),
-        ({"submit": {"tabel": "x"}}, "wrong", "'tabel' is not known", "correct"),
+        ({"submit": {"tabel": "x"}}, "wrong", "unknown setting 'tabel'", "correct"),
     ],
 )
 def test_every_finding_has_a_remedy(change, state, what, remedy) -> None:
@@ -144,18 +144,18 @@ def test_a_central_manager() -> None:
         submit={"table": "/shared/slots"},
     )
     assert {each.state for each in findings(setup)} == {"good"}
-    found = findings(replace(setup, started=5e8, table="is not there", user_exists=False))
+    found = findings(replace(setup, started=5e8, table="does not exist", user_exists=False))
     told = [(each.state, each.what.partition(" ")[2]) for each in found if each.state != "good"]
     assert [state for state, _ in told] == ["note", "wrong", "note"]
     assert "newer than the running negotiator" in told[0][1]
-    assert "no user rtsched" in f"there {told[1][1]}"
-    assert found[-1].what.startswith("/shared/slots is not there: no slot is kept")
+    assert "user rtsched does not exist" in told[1][1]
+    assert found[-1].what.startswith("/shared/slots does not exist: no slot is reserved")
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (None, "is not there"),
+        (None, "does not exist"),
         ("rtsched-slots 1 1000 60\n", ""),
         ("rtsched-slots 1 900 60\nslot1@a\t1\t-\n", "was written 100 s ago, and holds for 60 s"),
         ("rtsched-slots 1 1100 60\n", "was written -100 s ago, and holds for 60 s"),

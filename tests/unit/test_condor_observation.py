@@ -449,10 +449,10 @@ def test_everything_starts_anew_at_once(tmp_path: Path) -> None:
     table = tmp_path / "slots"
     poll = Polls(slot("slot1@a"), table=str(table))
     poll.pool.up = 20.0
-    with pytest.raises(AdapterError, match="shows 1 slots up to now"):
+    with pytest.raises(AdapterError, match="reports 1 slot so far"):
         poll(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
     replace_file(table, "rtsched-slots 1 5 900\nslot1@a\t1\t-\nslot1@b\t1\t-\n")
-    with pytest.raises(AdapterError, match="must know all"):
+    with pytest.raises(AdapterError, match="knows all of them"):
         poll(ad(1, rtadmission="t1", rtdeadline=NOW + 9000))
     poll.pool.shown_slots.append(slot("slot1@b"))
     assert len(poll(ad(1, rtadmission="t1", rtdeadline=NOW + 9000)).observation.queued) == 1
@@ -481,8 +481,8 @@ def test_problems_are_told() -> None:
     """What is left out is counted."""
     view = Polls(slot("slot1@a"), big("slot2@a"), unit_cpus=5)(ad(1, 1 << 20))
     small, great = view.observation.problems
-    assert small.endswith("unit_cpus, which no promise uses: 1")
-    assert great.endswith("too great: 1")
+    assert small.endswith("unit_cpus, which get no promised jobs: 1")
+    assert great.endswith("too large: 1")
 
 
 def test_literals() -> None:

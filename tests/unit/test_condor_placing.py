@@ -198,7 +198,7 @@ def test_a_load_with_too_few_procs_is_not_bound() -> None:
     changes = reserved(plan_of((A, 0.0, [2, 0, 1])), view_of(*procs))
     assert not edits(changes, "RtNodeSet")
     assert [one.text for one in changes if not one.command] == [
-        "job 1.0 has fewer procs that wait than its load is divided into"
+        "job 1.0 has fewer idle procs than its load has parts"
     ]
 
 

@@ -122,7 +122,9 @@ def test_parallel_jobs() -> None:
     assert requirements_of(ad(**hosts, RtDeadline=NOW, RtSpeedup="none"), FACTS).kind == Kind.RIGID
     planned = ad(**hosts | {"MinHosts": 3, "MaxHosts": 3}, RtHosts="2-4", RtDeadline=NOW)
     assert requirements_of(planned, FACTS, fresh=False).size_max == 4
-    assert "has 5 that fit" in problem(**hosts | {"MinHosts": 9, "MaxHosts": 9}, RtDeadline=NOW)
+    assert "has 5 suitable ones" in problem(
+        **hosts | {"MinHosts": 9, "MaxHosts": 9}, RtDeadline=NOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,14 +135,14 @@ def test_parallel_jobs() -> None:
         ({"RtRunTime": 0}, "RtRunTime must be above 0"),
         ({"RtRunTime": -5}, "RtRunTime must be a number"),
         ({"RtDeadline": 10.0**15, "RtRunTime": 60}, "RtDeadline must be seconds since the epoch"),
-        ({"RtDeadlin": 12}, "rtdeadlin is not known; RtDeadline is"),
+        ({"RtDeadlin": 12}, "rtdeadlin is unknown; did you mean RtDeadline?"),
         ({"RtSpeedup": "fast"}, 'must be "linear" or "none"'),
         ({"RtCheckpoint": 1}, "must be true or false"),
         ({"RtMessageTime": 1}, "needs RtAfter"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12.0 x"}, "RtAfter names jobs"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12"}, "jobs with their procs"),
         ({"RtRunTime": 60, "RtAfter": "12.0"}, "use DAGMan"),
-        ({"RtDeadline": NOW, "RtRunTime": 60, "RequestGPUs": 1}, "needs GPUs"),
+        ({"RtDeadline": NOW, "RtRunTime": 60, "RequestGPUs": 1}, "need GPUs"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RequestCpus": 5}, "no slot has 5 CPUs"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "slow", "RequestCpus": 3}, "class 'slow'"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtClass": "odd"}, "no slot of class 'odd'"),
@@ -222,7 +224,7 @@ def test_a_submission() -> None:
 
 def test_who_is_nobody_here() -> None:
     """An owner who is no user of this machine is promised nothing, and told why."""
-    assert "no user of this machine" in described(Owner='"nobody-at-all"', RtRunTime=5).problem
+    assert "not a user of this machine" in described(Owner='"nobody-at-all"', RtRunTime=5).problem
 
 
 def test_who_submits_a_job_that_is_held() -> None:
@@ -235,7 +237,7 @@ def test_who_submits_a_job_that_is_held() -> None:
 
 def test_a_deadline_that_is_over() -> None:
     """A deadline before the job could begin is refused as such."""
-    assert "is over" in described(RtDeadline=NOW - 1, RtRunTime=600).problem
+    assert "before its earliest start" in described(RtDeadline=NOW - 1, RtRunTime=600).problem
 
 
 def test_jobs_that_wait_for_others() -> None:

@@ -305,7 +305,7 @@ def test_only_jobs_with_checkpoints_are_moved() -> None:
     moves = steered(Move(ids(1, 2), Schedule.empty()), view)
     assert [one.command for one in moves] == [
         None,
-        (Act("Vacate", (job_id(2, 0),), "rtsched: it goes on elsewhere"),),
+        (Act("Vacate", (job_id(2, 0),), "rtsched: it continues on other slots"),),
     ]
     (one,) = steered(Requeue(ids(1)), view)
     assert one.command[0].action == "VacateFast"

@@ -45,7 +45,7 @@ def problems_of(raw: object, path: str = "plugin[0]") -> list[str]:
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        ({"mode": "onn"}, "plugin[0].mode: 'onn' is not one of 'on', 'off'"),
+        ({"mode": "onn"}, "plugin[0].mode: invalid value 'onn'; choose one of: 'on', 'off'"),
         ({"mod": "on"}, "plugin[0].mod: unknown setting; did you mean 'mode'?"),
         ({"zzz": 1}, "plugin[0].zzz: unknown setting; known: mode, limit, inner, many, named"),
         ({"limit": 0}, "plugin[0].limit: expected `int` >= 1"),
@@ -121,8 +121,8 @@ def test_toml_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"name = \n", r"site\.toml: is not TOML: .*line 1"),
-        (b"name = '\xff'\n", r"site\.toml: is not TOML"),
+        (b"name = \n", r"site\.toml: is not valid TOML: .*line 1"),
+        (b"name = '\xff'\n", r"site\.toml: is not valid TOML"),
         (None, r"site\.toml: cannot be read: No such file"),
     ],
 )

@@ -162,7 +162,7 @@ def test_the_roster_tells_who_is_active(tmp_path: Path) -> None:
     assert (one.active(), one.covered()) == ("", False)
     assert one.shown()[0].state == "silent"
     assert one.shown()[0].seen is not None
-    assert "two is silent" in unseen(one.shown())[0]
+    assert "two does not respond" in unseen(one.shown())[0]
 
 
 def test_damaged_files_of_others_are_passed_over(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_questions_on_standby(tmp_path: Path) -> None:
     found = msgspec.json.decode(status[status.index(b"{") :])["report"]
     report = msgspec.convert(found, reports.StatusReport)
     assert (report.mode, report.peers[0].host, report.problems) == ("standby", "two", ())
-    assert b"the active one is on two" in plan
+    assert b"the active daemon is on two" in plan
     assert b"not a question" in nonsense
 
 

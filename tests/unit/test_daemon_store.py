@@ -128,7 +128,7 @@ def test_a_commit_that_failed_is_forgotten(path, monkeypatch):
     with Store(path) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreError, match="another process holds it"):
+            with pytest.raises(StoreError, match="another process has it locked"):
                 store.commit([record()], plan(), 1, nodes, quotas)
         store.commit([record()], plan(), 1, nodes, quotas)
     with Store(path) as store:
@@ -286,7 +286,7 @@ def test_a_newer_schema_is_refused(path):
         base.execute("PRAGMA user_version = 999")
     base.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"has schema 999, .* put back what is in"):
+    with pytest.raises(StoreError, match=r"has schema 999, .* restore"):
         Store(path)
     assert path.read_bytes() == before
 
@@ -302,7 +302,7 @@ def test_an_upgrade(path, monkeypatch):
         with Store(path) as store:
             assert store.open_records() == (record(),)
     monkeypatch.undo()
-    told = rf"schema {last + 1}, .*put back what is in .*rtsched.db.schema-{last}"
+    told = rf"schema {last + 1}, .*restore .*rtsched.db.schema-{last}"
     with pytest.raises(StoreError, match=told):
         Store(path)
     shutil.copy(f"{path}.schema-{last}", path)
@@ -331,17 +331,17 @@ def test_a_damaged_file(path, where):
     raw = bytearray(path.read_bytes())
     raw[where : where + 3000] = b"\xa5" * 3000
     path.write_bytes(raw)
-    with pytest.raises(StoreError, match="put back a backup"):
+    with pytest.raises(StoreError, match="restore a backup"):
         Store(path)
 
 
 def test_a_foreign_file(path):
-    """A database of something else is not touched."""
+    """A database of another program is not touched."""
     with sqlite3.connect(path) as base:
         base.execute("CREATE TABLE books (title TEXT)")
     base.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="something else"):
+    with pytest.raises(StoreError, match="another program"):
         Store(path)
     assert path.read_bytes() == before
 
@@ -358,7 +358,7 @@ def test_locked(path, monkeypatch):
     with Store(path) as store:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process holds it"):
+        with pytest.raises(StoreError, match="another process has it locked"):
             store.commit([record()], plan(), 1)
         other.execute("ROLLBACK")
         other.close()
@@ -374,7 +374,7 @@ def test_no_room(path):
         size = (path.parent / "rtsched.db-wal").stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20_000, old[1]))
         try:
-            with pytest.raises(StoreError, match="make room"):
+            with pytest.raises(StoreError, match="free space"):
                 store.commit([record("t2"), record(standing="kept")], plan(2000), 2)
             store.note(JournalEntry(NOW, 0, "x" * 2000, "x" * 2000, "admit", (), "x" * 2000))
             kept = store.load()
@@ -406,7 +406,7 @@ def test_a_full_file_system(tmp_path):
             filler = tmp_path / "filler"
             with pytest.raises(OSError, match="No space"):
                 filler.write_bytes(bytes(600_000))
-            with pytest.raises(StoreError, match="make room"):
+            with pytest.raises(StoreError, match="free space"):
                 store.commit([record("t2")], plan(60), 2)
             assert store.load().version == 1
             filler.unlink()

@@ -161,7 +161,7 @@ def test_damage_in_a_large_file(long: Path, tmp_path: Path) -> None:
         file.write(b"\xa5" * 20_000)
     with Store(path) as store:
         assert "open" in {each.token for each in store.load().records}
-        with pytest.raises(StoreError, match=r"is damaged .*; put back a backup"):
+        with pytest.raises(StoreError, match=r"is damaged .*; restore a backup"):
             store.check()
         store.commit([record("open", standing="kept")], None, 10)
 

@@ -37,7 +37,7 @@ records = st.builds(
     made_at=times,
     standing=st.sampled_from((*OPEN, *CLOSED)),
     changed_at=times,
-    why=st.sampled_from(["", "a node died under the job"]),
+    why=st.sampled_from(["", "a node failed while the job ran"]),
     job=st.binary(max_size=40),
     expires=times,
 )

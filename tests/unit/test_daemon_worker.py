@@ -129,7 +129,7 @@ def test_a_system_that_hangs(script):
             beating.cancel()
             assert ends(first)
             assert all(ends(pid) for pid in in_group(first))
-            with pytest.raises(AdapterError, match="started again in"):
+            with pytest.raises(AdapterError, match="restarts in"):
                 await worker.poll()
             await asyncio.sleep(0.3)
             worker._timeout = 5
@@ -214,7 +214,7 @@ def test_a_system_that_cannot_be_made():
             with pytest.raises(AdapterError, match="needs Slurm's commands"):
                 await worker.poll()
             assert worker.pid is None
-            with pytest.raises(AdapterError, match="started again in"):
+            with pytest.raises(AdapterError, match="restarts in"):
                 await worker.poll()
 
     asyncio.run(main())

@@ -268,7 +268,7 @@ def test_partitions_have_their_own_numbers() -> None:
             1, id=[1], size=[1], wall_time=[100.0], deadline=[150.0], partition=[partition]
         )
         assert planner.judge(asked, snapshot).code.tolist() == [code]
-    with pytest.raises(ValueError, match="never below 0"):
+    with pytest.raises(ValueError, match="must not be negative"):
         Mcdf.Config(spare_nodes=-1)
-    with pytest.raises(ValueError, match="none of rounds"):
+    with pytest.raises(ValueError, match="cannot be combined with rounds"):
         Mcdf.Config(spare_nodes=1, unequal_nodes=True)

@@ -44,9 +44,9 @@ def test_wide_and_long_jobs_are_turned_away() -> None:
     verdicts = judge(jobs, size=4, wall_time=100.0)
     assert verdicts.code.tolist() == [0, 3, 3, 3]
     assert said(verdicts) == {
-        "limits.too-wide": [(row, "asks for 5 nodes, the limit is 4") for row in (1, 3)],
+        "limits.too-wide": [(row, "requests 5 nodes, the limit is 4") for row in (1, 3)],
         "limits.too-long": [
-            (row, "asks for 101 s of run time, the limit is 100 s") for row in (2, 3)
+            (row, "requests 1 min 41 s of run time, the limit is 1 min 40 s") for row in (2, 3)
         ],
     }
 
@@ -55,7 +55,7 @@ def test_jobs_without_a_time_limit_have_their_own_reason() -> None:
     """Endless is over every limit, and a sentence about infinity helps nobody."""
     verdicts = judge(make_jobs(wall_time=np.inf), wall_time=60.0)
     assert said(verdicts) == {
-        "limits.no-time-limit": [(0, "states no run time, the limit is 60 s")]
+        "limits.no-time-limit": [(0, "states no run time, the limit is 1 min")]
     }
     assert judge(make_jobs(wall_time=np.inf)).code.tolist() == [0]
 
@@ -69,7 +69,7 @@ def test_jobs_that_never_fit_are_turned_away() -> None:
     assert verdicts.code.tolist() == [0, 3, 0, 3, 3, 0]
     assert said(verdicts)["limits.never-fits"][1] == (
         3,
-        "needs 3 nodes, its partition has 2 that take jobs",
+        "needs 3 nodes, its partition has 2 available",
     )
     assert judge(jobs, fit=False).code.tolist() == [0] * 6
 

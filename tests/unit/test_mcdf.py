@@ -345,7 +345,7 @@ def test_loads_that_make_no_sense_are_refused(columns: dict[str, float]) -> None
     verdicts = chain().admit(job, Snapshot(NOW, Cluster.uniform(2))).verdicts
     assert verdicts.code.tolist() == [Verdict.REJECT]
     assert [finding.reason.code for finding in verdicts.findings] == ["mcdf.no-load"]
-    assert "makes no sense" in verdicts.findings[0].text(0)
+    assert "invalid divisible load" in verdicts.findings[0].text(0)
 
 
 @settings(deadline=None, max_examples=25)

@@ -149,7 +149,7 @@ def test_unwritable_places_are_told_in_one_sentence(replay, tmp_path):
     work, runs, summary = replay
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(OutputError, match=r"cannot be written \(.*\); make room"):
+        with pytest.raises(OutputError, match=r"cannot be written \(.*\); free space"):
             write(place, work, runs, summary)
     with pytest.raises(OutputError):
         write_text(tmp_path / "file" / "page.html", "x")
@@ -192,22 +192,22 @@ def test_a_full_disk_leaves_what_was_there(replay, tmp_path):
         [sys.executable, "-c", FULL, str(Path(__file__).parent), *map(str, places)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.count("cannot be written (File too large); make room") == 5
+    assert done.stdout.count("cannot be written (File too large); free space") == 5
     assert content(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_damaged_directories_are_told(replay, tmp_path):
     """No manifest, a cut table, another version: one sentence each, with the file."""
-    with pytest.raises(InputError, match="holds no replay; keep one with"):
+    with pytest.raises(InputError, match="contains no replay; save one with"):
         read(tmp_path)
     work, runs, summary = replay
     write(tmp_path, work, runs, summary)
-    with pytest.raises(InputError, match="holds no policy 'easy'; it has fcfs, mcdf"):
+    with pytest.raises(InputError, match="contains no policy 'easy'; it has fcfs, mcdf"):
         read(tmp_path).run("easy")
     table = tmp_path / "fcfs" / "jobs.parquet"
     table.write_bytes(table.read_bytes()[:500])
-    with pytest.raises(InputError, match=r"jobs\.parquet: is no table that rtsched wrote"):
+    with pytest.raises(InputError, match=r"jobs\.parquet: is not a table written by rtsched"):
         read(tmp_path).run("fcfs")
     (tmp_path / "log.parquet").unlink()
     with pytest.raises(InputError, match=r"log\.parquet"):

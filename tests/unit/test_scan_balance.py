@@ -254,10 +254,10 @@ def test_pinned_work_by_hand() -> None:
 @pytest.mark.parametrize(
     ("shape", "load", "power", "message"),
     [
-        ((2,), [1, 1], [0, 0], "no node has any power"),
+        ((2,), [1, 1], [0, 0], "no node with power"),
         ((2,), [1, -1], [1, 1], "negative"),
         ((3,), [1, 1], [1, 1], "on a grid"),
-        ((2,), [MOST, 1], [1, 1], "count in larger units"),
+        ((2,), [MOST, 1], [1, 1], "use larger units"),
     ],
 )
 def test_what_cannot_be_balanced_is_refused(
@@ -275,5 +275,5 @@ def test_tasks_without_units_or_node_are_refused() -> None:
         placed((2,), np.array([0]), np.array([0]), one)
     with pytest.raises(ShapeError, match="no node of the grid"):
         placed((2,), np.array([2]), np.array([1]), one)
-    with pytest.raises(ShapeError, match="no node has any power"):
+    with pytest.raises(ShapeError, match="no node with power"):
         room(1, np.zeros(2, int), np.zeros(2, int))

@@ -391,7 +391,7 @@ def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
         "failed",
         "unsupported",
     ]
-    assert "scontrol ended before" in done[4].text
+    assert "scontrol exited before" in done[4].text
 
 
 def test_a_reservation_stays_until_its_successor_is_there(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_a_reservation_stays_until_its_successor_is_there(tmp_path: Path) -> Non
     spared = done["delete reservation rtsched_8"]
     assert (spared.outcome, spared.text) == (
         "failed",
-        "kept until its successor is made",
+        "kept until its replacement exists",
     )
 
 

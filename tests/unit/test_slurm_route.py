@@ -37,7 +37,7 @@ def test_a_site_without_pyslurm_has_no_problem() -> None:
 
 def test_who_demands_pyslurm_is_told() -> None:
     """A setting that cannot be followed is an error."""
-    with pytest.raises(AdapterError, match="pyslurm does not fit"):
+    with pytest.raises(AdapterError, match="pyslurm does not match"):
         Route(Commands(), "pyslurm").jobs()  # type: ignore[arg-type]
 
 

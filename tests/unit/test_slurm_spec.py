@@ -37,8 +37,8 @@ def test_texts_without_words(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rtsched:speed=2", "'speed=2' is not known"),
-        ("rtsched:sigma", "'sigma' is not known"),
+        ("rtsched:speed=2", "'speed=2' is unknown"),
+        ("rtsched:sigma", "'sigma' is unknown"),
         ("rtsched:sigma=-1,cms=1,cps=1", "sigma='-1' must be a number"),
         ("rtsched:sigma=nan,cms=1,cps=1", "sigma='nan' must be a number"),
         ("rtsched:sigma=1e400,cms=1,cps=1", "sigma='1e400' must be a number"),
@@ -51,7 +51,7 @@ def test_texts_without_words(text: str) -> None:
         ("rtsched:checkpoint=maybe", "must be yes or no"),
         ("rtsched:message_time=1", "needs dag"),
         ("rtsched:dag=a\x07", "control characters"),
-        ("rtsched:sigma=1,cms=1,cps=1,speedup=linear", "does not go with"),
+        ("rtsched:sigma=1,cms=1,cps=1,speedup=linear", "cannot be combined with"),
     ],
 )
 def test_mistakes(text: str, says: str) -> None:

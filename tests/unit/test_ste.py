@@ -201,7 +201,7 @@ def test_ideal_finish_by_hand() -> None:
         assert verdicts.code.tolist() == [code]
         assert np.isinf(verdicts.promise).all()
     assert verdicts.offer.tolist() == [10800.0]
-    text = "its share of 4 of 12 nodes would end it 1 s after its deadline"
+    text = "with its share of 4 of 12 nodes it would end 1 s after its deadline"
     assert verdicts.findings[0].reason.code == "ste.too-late"
     assert verdicts.findings[0].text(0) == text
 
@@ -214,7 +214,7 @@ def test_fewer_nodes_are_offered() -> None:
         make_jobs(1, deadline=10799.0, size=12, **bob), running=ann, nodes=[range(12)]
     ).findings[1]
     assert found.reason.code == "ste.fewer-nodes"
-    text = "with 11 nodes in place of 12, for as long, the same deadline would be accepted"
+    text = "the same deadline would be accepted with 11 nodes instead of 12 and the same run time"
     assert found.text(0) == text
 
 

@@ -272,7 +272,7 @@ def test_offers_of_varied_planners_are_accepted(seed: int, staggered: bool) -> N
 
 def test_settings_that_exclude_each_other_are_refused() -> None:
     """Several rounds are for equal nodes that start together."""
-    with pytest.raises(msgspec.ValidationError, match="choose one of rounds"):
+    with pytest.raises(msgspec.ValidationError, match="set only one of rounds"):
         msgspec.convert({"rounds": 2, "staggered": True}, Mcdf.Config)
     with pytest.raises(msgspec.ValidationError, match="rounds"):
         msgspec.convert({"rounds": 0}, Mcdf.Config)

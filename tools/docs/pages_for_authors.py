@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -126,6 +127,13 @@ def reasons() -> dict[str, tuple[Reason, str]]:
     return dict(sorted(found.items()))
 
 
+def plain(template: str) -> str:
+    """Return a reason's sentence as people read it: spans by name alone, counts in the plural."""
+    things = re.sub(r"\{(\w+):(?!time)([^}|]+)\}", r"{\1} \2s", template)
+    things = re.sub(r"\{(\w+):[^}|]+\|([^}]+)\}", r"{\1} \2", things)
+    return things.replace(":time}", "}")
+
+
 def reason_page() -> str:
     """Return the page of reasons."""
     parts = []
@@ -133,7 +141,7 @@ def reason_page() -> str:
         parts += [
             anchor(name),
             f"## {name}",
-            block(reason.template),
+            block(plain(reason.template)),
             f"Given by `{giver}`." if giver != "the chain" else "Given by the chain itself.",
         ]
     for name, meaning in REASONS.items():

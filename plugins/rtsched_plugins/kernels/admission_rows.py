@@ -162,6 +162,14 @@ def least_time(rows: Rows, i: int, n: int) -> float:
     return best
 
 
+def shortest_time(rows: Rows, i: int) -> float:
+    """Return the least run time of task i on as many nodes as it may take; inf: it fits none."""
+    low, high = int(rows.whole[i, LOW]), int(rows.whole[i, HIGH])
+    if low > high:
+        return math.inf
+    return min(exec_of(rows, i, low), least_time(rows, i, high))
+
+
 @no_refcount
 def derivative_of(rows: Rows, i: int, n: int) -> float:
     """Return W(n + 1) - W(n) of task i, node-seconds; the run time where that is fixed."""

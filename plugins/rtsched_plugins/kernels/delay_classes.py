@@ -45,8 +45,8 @@ def class_bounds(alpha: Floats) -> Floats:
     times = np.floor(most / each * (1 + ROUNDING)).astype(np.int64)
     if times.sum() > MOST_CLASSES:
         raise ShapeError(
-            f"the slowest node is {most[0]:g} times slower than the fastest: "
-            "that makes too many delay classes"
+            f"the slowest node is {most[0]:g} times slower than the fastest: this needs too many "
+            "delay classes"
         )
     first = np.repeat(np.cumsum(times) - times, times)
     multiple = np.arange(len(first)) - first + 1

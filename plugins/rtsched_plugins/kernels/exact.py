@@ -32,9 +32,9 @@ def checked(name: str, values: Ints) -> Ints:
     given = np.asarray(values)
     whole = given.astype(np.int64)
     if (whole != given).any() or (whole < 0).any():
-        raise ShapeError(f"{name} holds a value that is negative or no whole number")
+        raise ShapeError(f"{name} contains a negative or non-integer value")
     if float(whole.sum(dtype=np.float64)) > MOST:
-        raise ShapeError(f"{name} adds up to more than 2^51; count in larger units")
+        raise ShapeError(f"{name} adds up to more than 2^51; use larger units")
     return whole
 
 

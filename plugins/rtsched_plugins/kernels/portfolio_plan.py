@@ -19,6 +19,7 @@ from rtsched_plugins.kernels.admission_rows import (
     fill_rows,
     least_size,
     safe_until,
+    shortest_time,
 )
 from rtsched_plugins.kernels.no_refcount import no_refcount
 from rtsched_plugins.kernels.node_choice import choose_nodes
@@ -157,6 +158,11 @@ def hopeless(prepared: Prepared, new: Tasks, now: float) -> bool:
     """Return whether the new task would be late even if it had the cluster to itself."""
     rows, last = with_new(prepared, new).rows, len(prepared.fewest)
     return least_size(rows, last, rows.whole[last, LOW], now) == 0
+
+
+def shortest(prepared: Prepared, new: Tasks) -> float:
+    """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
+    return shortest_time(with_new(prepared, new).rows, len(prepared.fewest))
 
 
 class Offer(NamedTuple):

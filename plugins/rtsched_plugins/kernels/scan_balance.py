@@ -147,7 +147,7 @@ def balanced(shape: Sequence[int], load: Ints, power: Ints, leave: Leave = "prop
     if not len(runs.src):
         return runs
     if not power.any():
-        raise ShapeError("there is work, but no node has any power")
+        raise ShapeError("there is work, but no node with power to do it")
     for axis in range(len(shape) - 1):
         runs = exchanged(shape, axis, runs, power, leave).runs
     return _along_lines(runs, power.reshape(-1, shape[-1]))

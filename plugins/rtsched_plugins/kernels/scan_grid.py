@@ -133,7 +133,9 @@ def hops_along(
         for a, b in zip(one[real].tolist(), other[real].tolist(), strict=True):
             far = max(far, 1.0 if b in near[a] else hops(near, a, b))
         if far == inf:
-            raise ShapeError("the links leave some nodes apart from the others; balance them apart")
+            raise ShapeError(
+                "the links do not connect all nodes; balance each connected part by itself"
+            )
         most.append(far)
     return tuple(most)
 

@@ -136,7 +136,7 @@ def carried_out(
     job is bound while another could not be unbound.
     """
     replies: list[Reply] = [
-        ("done", "") if each.command else ("unsupported", "HTCondor's adapter cannot do this")
+        ("done", "") if each.command else ("unsupported", "not supported on HTCondor")
         for each in changes
     ]
     for rank in Rank:
@@ -147,7 +147,7 @@ def carried_out(
         commands = list(_commands_of(changes, replies, rank))
         if rank == Rank.BIND and taken:
             for at, _ in commands:
-                replies[at] = ("failed", "not bound while another job could not be unbound")
+                replies[at] = ("failed", "not bound, because another job could not be unbound")
             continue
         for at, reply in _one_rank(pool, publish, commands):
             if reply[0] != "done":

@@ -215,7 +215,7 @@ def table_problem(path: Path, user: str, now: float) -> str:
         with path.open(encoding="utf-8", errors="replace") as file:
             words = file.readline(100).split()
     except FileNotFoundError:
-        return "is not there"
+        return "does not exist"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     if len(words) != 4 or words[:2] != HEAD.split() or not (words[2] + words[3]).isdigit():

@@ -42,6 +42,7 @@ from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claim
 from rtsched.adapters.condor.starting import Bound, StartFailureTracker, bound_of
 from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.live import Completions, Observation
+from rtsched.counting import counted
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 
@@ -215,7 +216,7 @@ class Observer:
         slots = self._inventory.update(shown, now, forgetful=forgetful)
         if not slots:
             raise AdapterError(
-                "the collector shows no slot that is large enough; see condor_status, and "
+                "the collector reports no slot that is large enough; check condor_status, and "
                 "[condor] constraint and unit_cpus"
             )
         if self._machine is None or slots != list(self._machine.by_name.values()):
@@ -232,10 +233,10 @@ class Observer:
         if named and named <= {slot.name for slot in shown}:
             return
         if self._pool.jobs(PROMISED, ("ClusterId",)):
+            slots = counted(len(shown), "slot")
             raise AdapterError(
-                f"the collector has just been started, and shows {len(shown)} slots up to now; "
-                f"promises are not planned anew before it must know all, {heard:.0f} s after its "
-                "start"
+                f"the collector has just started and reports {slots} so far; promises are not "
+                f"replanned until it knows all of them, {heard:.0f} s after its start"
             )
 
     def _cluster_now(self, machine: PoolLayout, others: NDArray[np.int64]) -> Cluster:
@@ -314,7 +315,7 @@ class Observer:
             self._submitters = self._pool.submitters()
         except AdapterError as error:
             self._negotiated = False
-            return (f"{error}; shares and factors are those of the last time",)
+            return (f"{error}; the last known shares and factors are used",)
         self._negotiated = True
         return ()
 
@@ -339,6 +340,6 @@ class _Taken:
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:
     """Return what could not be read."""
-    small = f"slots with fewer CPUs than [condor] unit_cpus, which no promise uses: {slots}"
-    great = f"jobs left out since their numbers are too great: {jobs}"
+    small = f"slots with fewer CPUs than [condor] unit_cpus, which get no promised jobs: {slots}"
+    great = f"jobs ignored because their ids are too large: {jobs}"
     return (small,) * bool(slots) + (great,) * bool(jobs)

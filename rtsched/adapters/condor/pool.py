@@ -40,9 +40,9 @@ _NUMBERED = re.compile(r"(\D+)(\d+)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _REMEDIES = {
-    "collector": "see that condor_status answers, and that [condor] collector names the pool",
-    "schedd": "see that condor_q answers for the daemon's user, and that [condor] schedd is right",
-    "negotiator": "see that condor_userprio answers for the daemon's user",
+    "collector": "check that condor_status answers and that [condor] collector is right",
+    "schedd": "check that condor_q answers for the daemon's user and that [condor] schedd is right",
+    "negotiator": "check that condor_userprio answers for the daemon's user",
 }
 
 
@@ -107,7 +107,8 @@ class Pool:
                 self._condor.param[name] = str(max(1, round(patience)))
         except self._failures as error:
             raise AdapterError(
-                f"HTCondor's configuration cannot be read ({error}); see condor_config_val -summary"
+                f"HTCondor's configuration cannot be read ({error}); check "
+                "condor_config_val -summary"
             ) from error
 
     def setting(self, name: str, otherwise: float) -> float:
@@ -235,13 +236,11 @@ class Pool:
             return _refusal(error)
         counts = {key.lower(): int(ad[key]) for key in ad if key.startswith("Total")}
         if counts.get("totalpermissiondenied", 0):
-            return (
-                "refused",
-                f"{action}: permission denied; is the daemon's user a queue super user?",
-            )
+            remedy = "check that the daemon's user is in QUEUE_SUPER_USERS"
+            return "refused", f"{action}: permission denied; {remedy}"
         if counts.get("totalsuccess", 0) + counts.get("totalalreadydone", 0) >= len(jobs):
             return "done", ""
-        return "failed", f"{action}: the job is gone, or in no state for it"
+        return "failed", f"{action}: the job is gone or in another state"
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
         """Set priority factors by submitter.
@@ -259,7 +258,10 @@ class Pool:
         for submitter, factor in factors.items():
             is_so = now.get(submitter)
             same = isinstance(is_so, (int, float)) and abs(is_so - factor) <= 1e-3 * factor
-            no = f"the factor of {submitter} is {is_so}; may the daemon's user set factors?"
+            no = (
+                f"the factor of {submitter} is {is_so}; check that the daemon's "
+                "user may set factors"
+            )
             replies[submitter] = ("done", "") if same else ("refused", no)
         return replies
 

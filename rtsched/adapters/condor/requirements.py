@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.condor.ids import number_of
 from rtsched.adapters.live import dag_key
+from rtsched.counting import counted
 from rtsched.kernels.dlt import exec_time, fastest_count
 from rtsched.logs.classads import number, text
 from rtsched.model.jobs import Kind
@@ -180,7 +181,7 @@ def _divisible(ad: Record, facts: CondorFacts, length: float, needs: Requirement
     problem = needs.problem or _too_many(least, needs.part, facts)
     limit = length + facts.margin
     if duration(fastest) > limit:
-        problem = problem or f"its load takes longer than its run time on {most} slots"
+        problem = problem or f"its load takes longer than its run time on {counted(most, 'slot')}"
     else:
         sizes = range(least, fastest + 1)
         least = sizes[bisect_left(sizes, -limit, key=lambda n: -duration(n))]
@@ -205,13 +206,14 @@ def _malformed(ad: Record) -> str:
             problem = _wrong(name, value, ad)
         else:
             meant = get_close_matches(name, REQUEST_ATTRIBUTES, 1, 0.8)
-            problem = f"{name} is not known; {REQUEST_ATTRIBUTES[meant[0]]} is" if meant else ""
+            known = REQUEST_ATTRIBUTES[meant[0]] if meant else ""
+            problem = f"{name} is unknown; did you mean {known}?" if known else ""
         if problem:
             return problem
     load = [key for key in _LOAD_ATTRIBUTES.values() if ad.get(key) is not None]
     three = ("rtsigma", "rtcms", "rtcps")
     if load and not all(ad.get(key) is not None for key in three):
-        return "RtSigma, RtCms and RtCps describe a divisible load together; give all"
+        return "RtSigma, RtCms and RtCps describe a divisible load together; give all three"
     if ad.get("rtmessagetime") is not None and ad.get("rtafter") is None:
         return "RtMessageTime needs RtAfter"
     return ""
@@ -241,19 +243,19 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
     """Return why a job that wants something of rtsched cannot get it; empty if it can."""
     universe = number(ad, "jobuniverse")
     if math.isfinite(universe) and universe not in _ON_SLOTS:
-        return "no promise is given to a job of this universe; use vanilla, container or parallel"
+        return "jobs of this universe get no promise; use vanilla, container or parallel"
     if universe == PARALLEL and is_whole(ad):
         return "a divisible load is a vanilla cluster of several procs, not a parallel job"
     if universe == PARALLEL and _count(ad, "totalsubmitprocs", 1) > 1:
-        return "a parallel job that wants a promise has one queue statement, with machine_count"
+        return "a parallel job with a promise needs exactly one queue statement, with machine_count"
     if not known:
         return 'RtAfter names jobs with their procs, such as "12.0 13.0", at most 1000 of them'
     if ad.get("rtafter") is not None and not math.isfinite(number(ad, "rtdeadline")):
         return "RtAfter needs RtDeadline; for jobs without a deadline use DAGMan"
     if not math.isfinite(length) and not is_whole(ad):
-        return "has no stated run time, so its end cannot be promised; give +RtRunTime"
+        return "states no run time, so its end cannot be promised; set +RtRunTime"
     if number(ad, "requestgpus") > 0:
-        return "no promise is given to a job that needs GPUs"
+        return "jobs that need GPUs get no promise"
     if facts.parts.nodes and not part_of(ad, facts):
         cpus, memory = _size(ad)
         kind = text(ad, "rtclass")
@@ -279,7 +281,7 @@ def _too_many(least: int, part: str, facts: CondorFacts) -> str:
     """Return whether a job needs more slots than there are."""
     nodes = facts.parts.nodes.get(part, least)
     if least > nodes:
-        return f"needs {least} slots at a time, the pool has {nodes} that fit"
+        return f"needs {counted(least, 'slot')} at a time, the pool has {nodes} suitable ones"
     return ""
 
 

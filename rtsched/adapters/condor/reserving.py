@@ -102,9 +102,7 @@ def table_changes(
     }
     table = SlotTable(last_applied.kept, delays)
     if table != last_applied.table or now - last_applied.written >= settings.table_valid_s / 3:
-        text = (
-            f"write {settings.table}: {len(delays)} slots, {len(last_applied.kept)} kept for starts"
-        )
+        text = f"write {settings.table}: {len(delays)} slots, {len(last_applied.kept)} reserved"
         yield change("reserve", -1, text, Publish(table))
 
 
@@ -187,7 +185,7 @@ def _differing(wanted: Mapping[str, str | float], ad: Record) -> dict[str, str]:
 def _short(jobs: list[int]) -> Iterator[Change]:
     """Yield which loads cannot start as planned, since procs of theirs are gone."""
     for job in jobs:
-        text = f"job {name_of(job)} has fewer procs that wait than its load is divided into"
+        text = f"job {name_of(job)} has fewer idle procs than its load has parts"
         yield change("reserve", job, text)
 
 
@@ -200,7 +198,7 @@ def _taken_back(plan: Schedule, bindings: list[Binding], view: PoolState) -> Ite
         if steps:
             job = int(view.procs.job[row])
             name = name_of(int(view.numbers[row]))
-            yield change("reserve", job, f"have job {name} wait for its planned start", *steps)
+            yield change("reserve", job, f"make job {name} wait for its planned start", *steps)
 
 
 def _undone(view: PoolState, row: int) -> list[Edit]:
@@ -233,7 +231,7 @@ def _let_go(plan: Schedule, view: PoolState) -> Iterator[Change]:
         if int(jobs[row]) not in behind:
             yield _freed(view, row)
         elif steps := _undone(view, row):
-            says = f"have job {name_of(int(view.numbers[row]))} wait for those that come before it"
+            says = f"make job {name_of(int(view.numbers[row]))} wait for the jobs it depends on"
             yield change("reserve", int(jobs[row]), says, *steps)
 
 
@@ -241,7 +239,7 @@ def _freed(view: PoolState, row: int) -> Change:
     """Return the change by which a proc becomes a best-effort one."""
     proc = int(view.numbers[row])
     admission = Edit(Rank.JOB, (proc,), "RtAdmission", literal(UNJUDGED))
-    text = f"let job {name_of(proc)} start as any other: nothing is promised to it"
+    text = f"let job {name_of(proc)} start as best effort: it has no promise"
     return change("release", int(view.procs.job[row]), text, *_undone(view, row), admission)
 
 
@@ -308,7 +306,9 @@ def _negotiation(
 ) -> Iterator[Change]:
     """Yield a request for a negotiation, where jobs were `bound` just now or before."""
     if (bound or view.bound) and now - last_applied.negotiated >= NEGOTIATE_S:
-        yield change("reserve", -1, "ask for a negotiation: promised jobs may start", Negotiate())
+        yield change(
+            "reserve", -1, "request a negotiation cycle: promised jobs may start", Negotiate()
+        )
 
 
 def _deadline(job: int, view: PoolState) -> float:

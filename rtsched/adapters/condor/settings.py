@@ -36,7 +36,7 @@ class Recurring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "clock, as cron does, unless `first` names a zone (`+01:00`).",
         ),
     ]
-    length_s: Annotated[float, Meta(gt=0, description="Seconds that an occurrence takes.")]
+    length_s: Annotated[float, Meta(gt=0, description="Duration of an occurrence, seconds.")]
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.first)
@@ -60,16 +60,16 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How rtsched reads and changes HTCondor."""
 
     collector: Annotated[
-        str, Meta(description="The pool's collector, `host[:port]`; empty: as HTCondor is set up.")
+        str, Meta(description="The pool's collector, `host[:port]`; empty: the configured one.")
     ] = ""
     schedd: Annotated[
-        str, Meta(description="Name of the schedd whose jobs are judged; empty: the local one.")
+        str, Meta(description="Name of the schedd whose jobs are evaluated; empty: the local one.")
     ] = ""
-    user: Annotated[str, Meta(description="The unix user that the daemon runs as.")] = "rtsched"
+    user: Annotated[str, Meta(description="The Unix user that the daemon runs as.")] = "rtsched"
     table: Annotated[
         str,
         Meta(
-            description="File that the ClassAd library looks slots up in; its directory must be "
+            description="File in which the ClassAd library looks up slots; its directory must be "
             "writable for the daemon and readable for HTCondor."
         ),
     ] = "/run/rtsched/slots"
@@ -77,73 +77,86 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(
             gt=0,
-            description="After so many seconds without a new table HTCondor places jobs as if "
-            "nothing were planned. The table is written anew in good time, changed or not.",
+            description="After this many seconds without an update of the table, HTCondor ignores "
+            "it and places jobs as if nothing were planned. The daemon rewrites it in time, "
+            "changed or not.",
         ),
     ] = 900.0
     constraint: Annotated[
-        str, Meta(description="ClassAd expression; other slots are left alone. Empty: all slots.")
+        str,
+        Meta(
+            description="ClassAd expression that selects the slots that rtsched uses. Empty: "
+            "all slots."
+        ),
     ] = ""
     unit_cpus: Annotated[
         int,
         Meta(
             ge=1,
-            description="A partitionable slot counts as so many nodes as it has times this many "
-            "CPUs. A promised job gets whole nodes.",
+            description="A partitionable slot counts as one node per this many CPUs. A promised "
+            "job gets whole nodes.",
         ),
     ] = 1
     start_delay_s: Annotated[
         Seconds | None,
         Meta(
-            description="Seconds from a planned start to the job's start at the latest. Not "
-            "given: two negotiation intervals of the pool, and 10.",
+            description="Maximum seconds from a planned start to the job's start. Default: two "
+            "negotiation intervals of the pool, plus 10.",
         ),
     ] = None
     completing_s: Annotated[
         Seconds,
-        Meta(description="Seconds that a slot needs after a job's end before the next may start."),
+        Meta(description="Seconds from a job's end until the next job can start on its slot."),
     ] = 10.0
     run_time_s: Annotated[
         Positive | None,
         Meta(
-            description="Run time of jobs that state none (RtRunTime). Not given: they may run "
-            "for ever, and start only where nothing is planned.",
+            description="Run time of jobs that state none (RtRunTime). Not set: unlimited; such "
+            "jobs start only where nothing is planned.",
         ),
     ] = None
     overrun_s: Annotated[
         Seconds,
         Meta(
-            description="Seconds by which a job may outlive its stated run time before HTCondor "
+            description="Seconds by which a job may exceed its stated run time before HTCondor "
             "ends it: the interval of its checks."
         ),
     ] = 30.0
     reserve_ahead_s: Annotated[
         Positive | None,
         Meta(
-            description="Starts that are farther away keep no slot yet. Not given: all starts do.",
+            description=(
+                "Starts farther in the future than this reserve no slots yet. Not "
+                "set: all starts reserve slots."
+            ),
         ),
     ] = None
     factors: Annotated[
-        bool, Meta(description="Set users' priority factors from the fair-share plug-ins' terms.")
+        bool, Meta(description="Set users' priority factors from the terms of fair-share plug-ins.")
     ] = True
     factor_step: Annotated[
-        float, Meta(gt=0, description="A factor is set anew when it differs by this fraction.")
+        float, Meta(gt=0, description="A factor is updated when it differs by this fraction.")
     ] = 0.05
-    factor_min: Annotated[float, Meta(ge=1, description="Least priority factor that is set.")] = 1.0
-    factor_max: Annotated[
-        float, Meta(ge=1, description="Greatest priority factor that is set.")
-    ] = 1000000.0
+    factor_min: Annotated[float, Meta(ge=1, description="Minimum priority factor that is set.")] = (
+        1.0
+    )
+    factor_max: Annotated[float, Meta(ge=1, description="Maximum priority factor that is set.")] = (
+        1000000.0
+    )
     priorities_per_cycle: Annotated[
-        int, Meta(ge=0, description="Most jobs whose JobPrio changes in one cycle.")
+        int, Meta(ge=0, description="Maximum number of jobs whose JobPrio changes per cycle.")
     ] = 1000
     sizes_per_cycle: Annotated[
-        int, Meta(ge=0, description="Most parallel jobs whose host count changes in one cycle.")
+        int,
+        Meta(
+            ge=0, description="Maximum number of parallel jobs whose host count changes per cycle."
+        ),
     ] = 100
     overruns: Annotated[
         Literal["vacate", "remove", "leave"],
         Meta(
-            description="What the daemon does with a best-effort job that outlives its stated run "
-            "time, where HTCondor's own policy did not."
+            description="What the daemon does with a best-effort job that exceeds its stated run "
+            "time if HTCondor's own policy did not act."
         ),
     ] = "vacate"
     speeds: Annotated[
@@ -156,14 +169,14 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shares: Annotated[
         dict[str, Annotated[float, Meta(gt=0)]],
         Meta(
-            description="Shares by submitter (with its domain or without), user or group; all "
-            "others have 1. Priority factors are no shares: rtsched sets them."
+            description="Shares by submitter (with or without domain), user or group; default 1. "
+            "Priority factors are not shares: rtsched sets them."
         ),
     ] = {}
     recurring: Annotated[
         list[Recurring],
-        Meta(description="Work that recurs on slots without being a job of HTCondor's."),
+        Meta(description="Recurring work on slots outside HTCondor."),
     ] = []
     query_timeout_s: Annotated[
-        float, Meta(gt=0, description="Seconds that one question to HTCondor may take.")
+        float, Meta(gt=0, description="Timeout of one query to HTCondor, seconds.")
     ] = 20.0

@@ -192,16 +192,16 @@ def _files(setup: Setup) -> Iterator[CheckResult]:
         if present == text:
             yield CheckResult("good", f"{path} is as it should be")
         elif present is None:
-            yield CheckResult("wrong", f"{path} is not there", INSTALL)
+            yield CheckResult("wrong", f"{path} does not exist", INSTALL)
         else:
-            yield CheckResult("wrong", f"{path} is not what the settings ask for", INSTALL)
+            yield CheckResult("wrong", f"{path} does not match the settings", INSTALL)
 
 
 def _library(setup: Setup) -> Iterator[CheckResult]:
     daemon = "schedd" if setup.queue else "negotiator"
     build = "build it on this machine: `make -C contrib/condor && make -C contrib/condor install`"
     if setup.library_time is None:
-        yield CheckResult("wrong", f"{setup.library} is not there", build)
+        yield CheckResult("wrong", f"{setup.library} does not exist", build)
     elif not setup.library_works and condor_conf.ACCESS in setup.present:
         yield CheckResult(
             "wrong", f"HTCondor cannot use {setup.library}", f"{build}, for this release"
@@ -209,7 +209,8 @@ def _library(setup: Setup) -> Iterator[CheckResult]:
     elif 0 < setup.started < setup.library_time:
         yield CheckResult(
             "note",
-            f"{setup.library} is newer than the running {daemon}, which may use the one before",
+            f"{setup.library} is newer than the running {daemon}, which may "
+            "still use the previous one",
             "`condor_restart -schedd` and `condor_restart -negotiator`: running jobs stay",
         )
     else:
@@ -219,7 +220,8 @@ def _library(setup: Setup) -> Iterator[CheckResult]:
 def _script() -> Iterator[CheckResult]:
     yield CheckResult(
         "note",
-        "without the ClassAd library condor_submit does not answer, and slots learn seconds late",
+        "without the ClassAd library, users get no answer from condor_submit "
+        "and slots are updated some seconds late",
         "build contrib/condor, then `rtsched condor install --library --apply`",
     )
 
@@ -248,7 +250,7 @@ def _negotiator(setup: Setup) -> Iterator[CheckResult]:
         if preemption != "false" and required != "false":
             yield CheckResult(
                 "note",
-                f"PREEMPTION_REQUIREMENTS={required}: the negotiator may end promised jobs",
+                f"PREEMPTION_REQUIREMENTS={required}: the negotiator may preempt promised jobs",
                 "add `&& (MY.RtPromise is undefined)`, or set it to False",
             )
         yield from _interval(setup, setup.negotiator.get("NEGOTIATOR_INTERVAL", ""))
@@ -264,8 +266,10 @@ def _interval(setup: Setup, said: str) -> Iterator[CheckResult]:
         late = real > planned
         yield CheckResult(
             "wrong" if late else "note",
-            f"the negotiator negotiates every {real:g} s, plans count on {planned:g} s: "
-            + ("promised jobs may start too late" if late else "deadlines are later than need be"),
+            f"the negotiation interval is {real:g} s, plans assume {planned:g} s: "
+            + (
+                "promised jobs may start too late" if late else "deadlines are later than necessary"
+            ),
             f"set NEGOTIATOR_INTERVAL = {real:g} on this machine too; or start_delay_s in the "
             "[condor] table",
         )
@@ -288,8 +292,8 @@ def _replaced(daemon: str, name: str, missing: str) -> CheckResult:
     return CheckResult(
         "wrong",
         f"the running {daemon} uses {name} without {missing}",
-        f"`condor_reconfig`; if that is not enough, `condor_config_val -v {name}` names the file "
-        f"that replaces ours: move its line to one that is read before {condor_conf.ACCESS}",
+        f"`condor_reconfig`; if that does not help, `condor_config_val -v {name}` names the file "
+        f"that overrides ours: move its line to a file that is read before {condor_conf.ACCESS}",
     )
 
 
@@ -303,15 +307,15 @@ def _slots(setup: Setup) -> Iterator[CheckResult]:
         shown = ", ".join(setup.gateless[:5]) + (", ..." if len(setup.gateless) > 5 else "")
         yield CheckResult(
             "wrong",
-            f"{len(setup.gateless)} of {setup.slots} slots let jobs start that they should keep "
-            f"out: {shown}",
-            f"put {condor_conf.EXECUTE} on their machines, then `condor_reconfig -all`; a START "
-            "of yours belongs into a file that is read earlier",
+            f"{len(setup.gateless)} of {setup.slots} slots start jobs that "
+            f"they should refuse: {shown}",
+            f"put {condor_conf.EXECUTE} on their machines, then `condor_reconfig -all`; put a "
+            "START expression of your own into a file that is read earlier",
         )
     elif setup.slots:
-        yield CheckResult("good", f"all {setup.slots} slots keep what is promised")
+        yield CheckResult("good", f"all {setup.slots} slots honour promises")
     else:
-        yield CheckResult("note", "the collector knows no slot", "start the execute machines")
+        yield CheckResult("note", "the collector reports no slots", "start the execute machines")
 
 
 def _permissions(setup: Setup) -> Iterator[CheckResult]:
@@ -319,7 +323,7 @@ def _permissions(setup: Setup) -> Iterator[CheckResult]:
     if setup.schedd is not None and not setup.known_user:
         yield CheckResult(
             "wrong",
-            f"the schedd does not know the user {setup.user}, and lets it change no job",
+            f"the schedd does not know the user {setup.user}, so that it may not change jobs",
             f"once, as root: {_made_known(setup.user)}",
         )
     elif setup.schedd is not None:
@@ -340,13 +344,13 @@ def _meeting(setup: Setup) -> Iterator[CheckResult]:
     if setup.schedd_user not in setup.filters:
         yield CheckResult(
             "wrong",
-            f"the schedd runs as {setup.schedd_user}, who may not ask the daemon",
+            f"the schedd runs as {setup.schedd_user}, who may not query the daemon",
             f'set filters = ["{setup.schedd_user}", "root"] in the [daemon] table',
         )
     if setup.group and setup.user_exists and setup.group not in setup.groups:
         yield CheckResult(
             "wrong",
-            f"{setup.user} is not in the group {setup.group}, and cannot let it in",
+            f"{setup.user} is not in the group {setup.group} and cannot give it access",
             f"`usermod -aG {setup.group} {setup.user}`, then restart the daemon",
         )
     if setup.table_path != setup.settings.table:
@@ -359,12 +363,12 @@ def _meeting(setup: Setup) -> Iterator[CheckResult]:
 
 def _table(setup: Setup) -> Iterator[CheckResult]:
     if not setup.table:
-        yield CheckResult("good", f"{setup.table_path} tells what is kept of slots")
+        yield CheckResult("good", f"{setup.table_path} shows which slots are reserved")
         return
     yield CheckResult(
         "note",
-        f"{setup.table_path} {setup.table}: no slot is kept for a promised start",
-        "the daemon writes it, unless it is on a dry-run. If it runs on another machine, the "
-        "table must be a file that both see: `table` in the [condor] table, and in "
+        f"{setup.table_path} {setup.table}: no slot is reserved for promised starts",
+        "the daemon writes it, except in a dry run. If it runs on another machine, the table must "
+        "be a shared file: `table` in the [condor] table, and in "
         f"{setup.submit_path} on both",
     )

@@ -337,7 +337,7 @@ def _holds(action: Hold, view: PoolState) -> Iterator[Change]:
     for job, rows in _rows(view, action.job.tolist(), IDLE).items():
         free = [row for row in rows if text_of(view, "admission", row) != DEFERRED]
         if free:
-            act = Act("Hold", tuple(view.numbers[free].tolist()), "rtsched: to be judged later")
+            act = Act("Hold", tuple(view.numbers[free].tolist()), "rtsched: to be evaluated later")
             yield change("hold", job, f"hold job {name_of(job)}", act)
 
 
@@ -358,7 +358,7 @@ def _releases(action: Release, view: PoolState) -> Iterator[Change]:
         yield from _admit_deferred("release", job, rows, UNJUDGED, view)
         held = [row for row in rows if view.procs.status[row] == HELD]
         if held:
-            act = Act("Release", tuple(view.numbers[held].tolist()), "rtsched: judged")
+            act = Act("Release", tuple(view.numbers[held].tolist()), "rtsched: evaluated")
             yield change("release", job, f"release job {name_of(job)}", act)
 
 
@@ -381,7 +381,7 @@ def _requeues(
     it did so far would be lost else.
     """
     moves = isinstance(action, Move)
-    why = "keeps no checkpoints" if moves else "is not to be vacated"
+    why = "does not checkpoint" if moves else "does not allow being vacated"
     marks, first = view.observation.marks, len(view.observation.queued)
     running = {job: at for at, job in enumerate(view.observation.running.id.tolist())}
     for job, rows in _rows(view, action.job.tolist(), RUNNING).items():
@@ -395,6 +395,10 @@ def _requeues(
         if not able:
             yield Change(_kind(action), job, f"job {name_of(job)} {why}; it stays")
             continue
-        said = "rtsched: it goes on elsewhere" if moves else "rtsched: it makes way for a promise"
+        said = (
+            "rtsched: it continues on other slots"
+            if moves
+            else "rtsched: it is preempted for a promised job"
+        )
         act = Act("Vacate" if moves else "VacateFast", procs, said)
         yield change(_kind(action), job, f"vacate job {name_of(job)}", act)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MARK = "rtsched:"
 """What stands before an admission in an answer."""
 
-BEHIND = "rtsched: it starts when the jobs that it waits for (RtAfter) have ended"
+BEHIND = "rtsched: it starts when the jobs on which it depends (RtAfter) have ended"
 """What a user reads whose job is promised nothing and waits for others."""
 
 
@@ -64,7 +64,7 @@ class CondorTranslator:
         problem = needs.problem or _too_late(needs.deadline, max(now, begin if begin > 0 else now))
         uid = uid_of(user)
         if uid < 0:
-            problem = problem or f"its owner {user[:60]!r} is no user of this machine"
+            problem = problem or f"its owner {user[:60]!r} is not a user of this machine"
         edges = Edges.build(
             len(needs.after),
             before=np.array(needs.after, np.int64),
@@ -198,7 +198,7 @@ def submitter_of(ad: Record, facts: CondorFacts) -> str:
 def _too_late(deadline: float, start: float) -> str:
     """Return what is wrong with a deadline that is over."""
     if deadline <= start:
-        return "its deadline is over before it can begin; give a later RtDeadline"
+        return "its deadline is before its earliest start; give a later RtDeadline"
     return ""
 
 

@@ -102,6 +102,9 @@ class CondorSystem:
         try:
             replace_file(path, table.text(time.time(), self.settings.table_valid_s), 0o644)
         except OSError as error:
-            why = f"{path} cannot be written ({error.strerror}); its directory must be the daemon's"
+            why = (
+                f"{path} cannot be written ({error.strerror}); its directory must "
+                "belong to the daemon's user"
+            )
             return "failed", why
         return "done", ""

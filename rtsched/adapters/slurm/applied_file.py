@@ -58,8 +58,9 @@ def write(path: str, what: AppliedFile) -> str:
         replace_file(path, msgspec.json.encode(what))
     except OSError as error:
         return (
-            f"{path} cannot be written ({error.strerror}): after a restart some best-effort jobs "
-            "keep the node count, node list or site factor that was set; make it writable, or set "
+            f"{path} cannot be written ({error.strerror}): after a restart, some best-effort jobs "
+            "keep the node count, node list or site factor that rtsched set; "
+            "make it writable, or set "
             'memory = "" in [slurm]'
         )
     return ""

@@ -2,7 +2,7 @@
 
 pyslurm is built for one release of Slurm. Bindings that do not fit can crash the process, or show
 numbers that are not there. So they are tried in a process of their own, and their first poll is
-compared with squeue's; where they fail either, Slurm's commands are used instead.
+compared with squeue's; where they fail either, using Slurm's commands instead.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def unusable(patience: float = TRIAL_S) -> str:
     except subprocess.TimeoutExpired:
         return f"pyslurm did not answer within {patience:g} s"
     except OSError as error:
-        return f"pyslurm could not be tried ({error})"
+        return f"pyslurm could not be tested ({error})"
     if done.returncode == 0:
         return ""
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
     if done.returncode < 0:
-        last = f"it died of signal {-done.returncode}"
-    return f"pyslurm does not fit this Slurm ({last}); build it for this release"
+        last = f"it was killed by signal {-done.returncode}"
+    return f"pyslurm does not match this Slurm ({last}); build it for this release"
 
 
 class Bindings:
@@ -87,7 +87,7 @@ class Bindings:
             return call()
         except self._slurm.PyslurmError as error:
             raise AdapterError(
-                f"pyslurm: {error}; see that slurmctld runs (scontrol ping)"
+                f"pyslurm: {error}; check that slurmctld runs (scontrol ping)"
             ) from error
 
 

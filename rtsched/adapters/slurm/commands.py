@@ -92,8 +92,8 @@ class CommandRunner:
             )
         except subprocess.TimeoutExpired as error:
             raise AdapterError(
-                f"{name} did not answer within {self.settings.command_timeout_s:g} s; see whether "
-                "slurmctld is overloaded, or raise command_timeout_s in [slurm]"
+                f"{name} did not answer within {self.settings.command_timeout_s:g} s; check the "
+                "load of slurmctld, or raise command_timeout_s in [slurm]"
             ) from error
         except OSError as error:
             raise AdapterError(
@@ -114,7 +114,7 @@ class CommandRunner:
         if said.status:
             reason = " ".join(said.errors.split())[-300:] or f"exit status {said.status}"
             raise AdapterError(
-                f"{name} {' '.join(words)}: {reason}; see that slurmctld runs (scontrol ping)"
+                f"{name} {' '.join(words)}: {reason}; check that slurmctld runs (scontrol ping)"
             )
         return said.output
 
@@ -186,7 +186,7 @@ class CommandRunner:
         said = self.run("scontrol", text="".join(marked) + "quit\n")
         parts = _NO_MESSAGE.split(said.errors)
         complaints = dict(zip(map(int, parts[1::2]), parts[0::2], strict=False))
-        silent = "scontrol ended before it came to this; see that slurmctld runs (scontrol ping)"
+        silent = "scontrol exited before this command; check that slurmctld runs (scontrol ping)"
         return [" ".join(complaints.get(at, silent).split()) for at in range(len(lines))]
 
 

@@ -78,5 +78,5 @@ def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completion
     for each in said:
         if each.status and OFF not in each.errors:
             reason = " ".join(each.errors.split())[-300:] or f"exit status {each.status}"
-            raise AdapterError(f"sacct: {reason}; see that slurmdbd runs (sacctmgr ping)")
+            raise AdapterError(f"sacct: {reason}; check that slurmdbd runs (sacctmgr ping)")
     return completions_in("".join(each.output for each in said if each.status == 0))

@@ -43,7 +43,7 @@ echo "rtsched_node $SLURMD_NODENAME $?"
 _ANSWER = re.compile(r"^rtsched_node (\S+) (\d+)$", re.MULTILINE)
 _UNREACHED = re.compile(r"failed on node (\S+): (.*)")
 _FAILED = re.compile(r"error: (\S+): tasks? \S+: Exited")
-_CANNOT = {126: "it cannot be executed", 127: "it is not there"}
+_CANNOT = {126: "it cannot be executed", 127: "it does not exist"}
 _UP = {NodeState.UP: "", NodeState.DOWN: "down", NodeState.DRAINED: "drained"}
 
 

@@ -268,7 +268,7 @@ def _reshape(
 
 
 def _deferred(rows: JobRows, i: int) -> bool:
-    """Return whether a job waits held until it has been judged."""
+    """Return whether a job waits held until it has been evaluated."""
     return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + DEFERRED]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.spec import NOTHING, Spec
+from rtsched.counting import counted
 from rtsched.kernels.dlt import exec_time, fastest_count
 from rtsched.model.jobs import Kind
 
@@ -129,8 +130,9 @@ def _divisible(
     longest = part.longest_s + facts.wide_margin if part is not None else math.inf
     fastest = max(least, fastest_count(most, *rest))
     if exec_time(fastest, *rest) > longest:
-        problem = (
-            problem or f"its load takes longer than partition {name[:60]!r} allows on {most} nodes"
+        nodes = counted(most, "node")
+        problem = problem or (
+            f"its load takes longer than partition {name[:60]!r} allows on {nodes}"
         )
     else:
         sizes = range(least, fastest + 1)
@@ -171,41 +173,41 @@ def _problem(request: JobRequest, part: Partition | None, limit: float) -> str:
         (request.cron, "a cron job (scrontab); let it submit a job with a deadline"),
     ):
         if given:
-            return f"no promise is given to {what}"
+            return f"no promise can be given to {what}"
     if request.other:
         return f"rtsched cannot plan with {request.other[:80]!r}; leave it out"
     if part is None:
         return f"there is no partition {request.partition[:60]!r}"
     if not math.isfinite(limit) and not request.spec.divisible:
-        return "has no time limit, so its end cannot be promised; give --time"
+        return "has no time limit, so its end cannot be promised; set --time"
     return ""
 
 
 def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> str:
     """Return why its partition cannot take a request as things are; empty if it can."""
     if not part.up:
-        return f"partition {part.name} starts no jobs now"
+        return f"partition {part.name} is not starting jobs now"
     each = max(request.each, -(-request.cpus // least))
     if each > part.cores:
         return (
-            f"asks for {each} processors per node, some nodes of {part.name} have {part.cores}; "
-            "use a constraint (-C) that names larger ones"
+            f"requests {counted(each, 'processor')} per node, some nodes of {part.name} have "
+            f"{part.cores}; use a constraint (-C) that names larger ones"
         )
     if request.memory > part.memory > 0:
         return (
-            f"asks for {request.memory >> 20} MiB per node, some nodes of {part.name} have "
+            f"requests {request.memory >> 20} MiB per node, some nodes of {part.name} have "
             f"{part.memory >> 20}; use a constraint (-C) that names larger ones"
         )
     if request.cpu_memory > part.cpu_memory > 0:
         return (
-            f"asks for {request.cpu_memory >> 20} MiB per processor, and gets all processors of "
+            f"requests {request.cpu_memory >> 20} MiB per processor, and gets all processors of "
             f"its nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
         )
     if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
         most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
-        return f"partition {part.name} takes jobs of {part.min_nodes}{most} nodes; see --nodes"
+        return f"partition {part.name} accepts jobs of {part.min_nodes}{most} nodes; see --nodes"
     if limit > part.longest_s:
-        return f"its time limit is above the {part.longest_s / 60:.0f} min of partition {part.name}"
+        return f"its time limit exceeds the {part.longest_s / 60:.0f} min of partition {part.name}"
     return ""
 
 

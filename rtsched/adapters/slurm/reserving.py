@@ -153,7 +153,7 @@ def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) ->
                 change(
                     "set-priority",
                     job,
-                    f"put job {job} before jobs without a promise: site factor {factor}",
+                    f"move job {job} ahead of jobs without a promise: site factor {factor}",
                     Rank.JOB,
                     "scontrol",
                     "update",
@@ -166,7 +166,7 @@ def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) ->
         change(
             "set-priority",
             job,
-            f"put job {job} among jobs without a promise again: site factor 0",
+            f"move job {job} back among jobs without a promise: site factor 0",
             Rank.JOB,
             "scontrol",
             "update",
@@ -203,7 +203,7 @@ def _reservations(moved: ReservationChanges, view: SlurmState) -> list[Change]:
         change(
             "reserve",
             -1,
-            f"delete reservation {name}, to make it anew",
+            f"delete reservation {name}, to recreate it",
             Rank.RENEW,
             "scontrol",
             "delete",

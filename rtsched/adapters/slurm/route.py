@@ -65,7 +65,7 @@ class Route:
             except AdapterError as error:
                 if wanted == "pyslurm":
                     raise
-                self.problem = f"{error}; Slurm's commands are used instead"
+                self.problem = f"{error}; using Slurm's commands instead"
         self.name = "commands" if self._bindings is None else "pyslurm"
 
     def _tried(self, shown: JobRows) -> Bindings:

@@ -242,7 +242,7 @@ def job_rows(output: str, separator: str) -> JobRows:
     width = len(SHOWN)
     if (len(fields) - 1) % width or fields[-1].strip():
         raise AdapterError(
-            "squeue's output has another form than asked for; "
+            "squeue's output does not have the requested format; "
             'set route = "pyslurm" in [slurm], or report this Slurm\'s version'
         )
     columns: dict[str, Any] = {}

@@ -117,7 +117,7 @@ def carried_out(commands: CommandRunner, changes: Sequence[Change]) -> list[Done
         if isinstance(each.command, Command):
             ranks.setdefault(each.command.rank, []).append(at)
         else:
-            done[at] = Done(each, "unsupported", "Slurm's adapter cannot do this")
+            done[at] = Done(each, "unsupported", "not supported on Slurm")
     for rank in sorted(ranks):
         if rank == Rank.DELETE:
             done |= _kept(changes, ranks[rank], done)
@@ -138,7 +138,7 @@ def _kept(
         for name in each.change.command.nodes
     }
     return {
-        at: Done(changes[at], "failed", "kept until its successor is made")
+        at: Done(changes[at], "failed", "kept until its replacement exists")
         for at in places
         if not bare.isdisjoint(changes[at].command.nodes)
     }

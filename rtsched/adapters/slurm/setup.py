@@ -156,18 +156,16 @@ def _plugin(setup: Setup) -> Iterator[CheckResult]:
             "wrong",
             f"no {PLUGIN} in PluginDir" + (f" ({':'.join(map(str, places))})" if places else ""),
             "build it for this Slurm: `make -C contrib/slurm && make -C contrib/slurm install"
-            f"{where}`; do not add a directory to PluginDir that other hosts lack",
+            f"{where}`; do not add a directory to PluginDir that other hosts do not have",
         )
     elif not setup.plugin_version:
-        yield CheckResult(
-            "wrong", f"{setup.plugin} cannot be loaded", "build it anew on this machine"
-        )
+        yield CheckResult("wrong", f"{setup.plugin} cannot be loaded", "rebuild it on this machine")
     elif setup.version and not same_release(setup.plugin_version, setup.version):
         yield CheckResult(
             "wrong",
             f"{setup.plugin} was built for Slurm {setup.plugin_version}, {setup.version} is "
-            "installed: slurmctld would not start with it",
-            "build it anew, before slurmctld starts again",
+            "installed: slurmctld cannot start with it",
+            "rebuild it before slurmctld restarts",
         )
     else:
         yield CheckResult("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
@@ -179,7 +177,7 @@ def same_release(one: str, other: str) -> bool:
 
 
 def _lines(setup: Setup) -> Iterator[CheckResult]:
-    remedy = "`rtsched slurm install` shows the line, `rtsched slurm install --apply` puts it in"
+    remedy = "`rtsched slurm install` shows the line, `rtsched slurm install --apply` adds it"
     for name, value in wanted(setup).items():
         present = setup.conf.get(name.lower(), "")
         if present == value:
@@ -190,8 +188,8 @@ def _lines(setup: Setup) -> Iterator[CheckResult]:
     if setup.conf.get("prioritytype", "priority/multifactor").lower() == "priority/basic":
         yield CheckResult(
             "note",
-            "PriorityType=priority/basic knows no site factor: rtsched orders the queue by Nice",
-            "use priority/multifactor if fair share is to count for more than 60,000 places",
+            "PriorityType=priority/basic has no site factor: rtsched orders the queue by Nice",
+            "use priority/multifactor if fair share must move jobs by more than 60,000 places",
         )
 
 
@@ -202,7 +200,7 @@ def _prolog(setup: Setup, probe: ProbeResult | None) -> Iterator[CheckResult]:
     if probe is None:
         if prolog in PROLOGS:
             what = f"TaskProlog={prolog}: every step fails on a node that does not have it"
-            yield CheckResult("note", what, "`rtsched slurm check --nodes` asks them")
+            yield CheckResult("note", what, "`rtsched slurm check --nodes` tests them")
         return
     if probe.unable:
         nodes = few(probe.unable)
@@ -211,13 +209,15 @@ def _prolog(setup: Setup, probe: ProbeResult | None) -> Iterator[CheckResult]:
             yield CheckResult("wrong", what, remedy)
         else:
             remedy = "copy it there, mode 755, before `rtsched slurm install --task-prolog`"
-            yield CheckResult("note", f"nodes cannot run {PROLOG}, nor need to: {nodes}", remedy)
+            yield CheckResult(
+                "note", f"nodes cannot run {PROLOG} and do not need to: {nodes}", remedy
+            )
     if probe.able:
         ours = prolog if prolog in PROLOGS else PROLOG
         yield CheckResult("good", f"{len(probe.able)} nodes can run {ours}")
     if probe.unasked:
-        what = f"not asked, since they take no jobs now: {few(probe.unasked)}"
-        yield CheckResult("note", what, "ask again when they are back")
+        what = f"not tested, because they accept no jobs now: {few(probe.unasked)}"
+        yield CheckResult("note", what, "test them when they are back")
 
 
 def few(nodes: Mapping[str, str], most: int = 8) -> str:
@@ -236,7 +236,7 @@ def _controller(setup: Setup) -> Iterator[CheckResult]:
     if read.startswith("/") and Path(read).resolve() != setup.path.resolve():
         yield CheckResult(
             "wrong",
-            f"the running controller reads {read}, this is about {setup.path}",
+            f"the running controller reads {read}, this check reads {setup.path}",
             f"`rtsched slurm check --slurm-conf {read}`, and so `install`",
         )
     used = setup.running.get("jobsubmitplugins", "")
@@ -246,19 +246,20 @@ def _controller(setup: Setup) -> Iterator[CheckResult]:
         yield CheckResult(
             "wrong",
             f"the running controller uses JobSubmitPlugins={used}",
-            "when slurm.conf is ready: `scontrol reconfigure`; if that fails the old ones stay",
+            "when slurm.conf is ready: `scontrol reconfigure`; if it fails, "
+            "the old settings remain in effect",
         )
     if abs(setup.skew_s) > MOST_SKEW:
         yield CheckResult(
             "wrong",
             f"the controller's clock is {setup.skew_s:+.0f} s from this machine's",
-            "run the daemon where slurmctld runs, and have all clocks set by NTP",
+            "run the daemon on the slurmctld host and synchronise all clocks by NTP",
         )
     owner = setup.running.get("slurmuser", "").partition("(")[0]
     if owner and owner not in setup.filters:
         yield CheckResult(
             "wrong",
-            f"slurmctld runs as {owner}, who may not ask the daemon",
+            f"slurmctld runs as {owner}, who may not query the daemon",
             f'set filters = ["{owner}"] in the [daemon] table',
         )
 
@@ -278,8 +279,8 @@ def controller_findings(
     if standby and len(names) < 2:
         yield CheckResult(
             "note",
-            "standby is set, and slurm.conf names one controller only",
-            "take standby out of site.toml, or add the backup's SlurmctldHost",
+            "standby is set, but slurm.conf names only one controller",
+            "remove standby from site.toml, or add the backup's SlurmctldHost",
         )
     elif not standby and len(names) > 1:
         yield CheckResult(
@@ -293,7 +294,7 @@ def controller_findings(
     elif standby and memory and Path(memory).parent != database.parent:
         yield CheckResult(
             "wrong",
-            f"{memory} is not beside {database}: what one daemon remembers the others lack",
+            f"{memory} is not in the directory of {database}: the other daemons cannot read it",
             f'set memory = "{database.parent / Path(memory).name}" in the [slurm] table',
         )
     elif standby:
@@ -309,20 +310,20 @@ def _permissions(setup: Setup) -> Iterator[CheckResult]:
     yield from user_findings(setup)
     owner = (setup.running or {}).get("slurmuser", "").partition("(")[0]
     if user in {owner, "root"}:
-        yield CheckResult("good", f"{user} is SlurmUser or root, who may do everything")
+        yield CheckResult("good", f"{user} is SlurmUser or root, who has all permissions")
     elif setup.level in {"Operator", "Administrator", "Admin"}:
         yield CheckResult("good", f"{user} has AdminLevel={setup.level}")
     elif setup.level:
         yield CheckResult(
             "wrong",
-            f"{user} is no Operator: Slurm would refuse reservations and changes of jobs",
+            f"{user} is not an Operator: Slurm refuses its reservations and changes of jobs",
             f"`sacctmgr add user {user} account=ACCOUNT adminlevel=Operator`, or `sacctmgr modify "
             f"user {user} set adminlevel=Operator`",
         )
     else:
         yield CheckResult(
             "note",
-            f"the accounting database does not tell what {user} may do",
+            f"the accounting database has no permissions for {user}",
             "without slurmdbd only SlurmUser and root may change jobs of others: run the daemon "
             "as SlurmUser",
         )
@@ -334,7 +335,7 @@ def _promised_jobs(setup: Setup) -> Iterator[CheckResult]:
     if read != wanted:
         yield CheckResult(
             "wrong",
-            f"the submit filter reads {read}, the daemon writes {wanted}: without the daemon "
-            "on_failure = hold or closed lets nobody change a job",
+            f"the submit filter reads {read}, the daemon writes {wanted}: when the daemon is down "
+            "and on_failure is hold or closed, no job can be changed",
             f"set promised_jobs = {wanted} in {setup.submit_path}",
         )

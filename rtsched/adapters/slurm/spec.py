@@ -78,12 +78,12 @@ def spec_of(*texts: str) -> Spec:
 def _gather(word: str, pairs: dict[str, str]) -> str:
     """Add the pairs of one word; return what is wrong with it."""
     if not word.isprintable():
-        return "rtsched: words must not hold control characters"
+        return "rtsched: words must not contain control characters"
     for part in word.split(","):
         key, given, value = part.partition("=")
         if not given or key not in KEYS:
             return (
-                f"rtsched: {_short(part)} is not known; say key=value with one of the keys "
+                f"rtsched: {_short(part)} is unknown; use key=value with one of the keys "
                 f"{', '.join(KEYS)}"
             )
         if key in pairs:
@@ -123,12 +123,14 @@ def _checked(pairs: dict[str, str]) -> Spec:
     load = {"sigma", "cms", "cps"} & numbers.keys()
     if load and len(load) < 3:
         return Spec(
-            True, problem="rtsched: sigma, cms and cps describe a divisible load together; give all"
+            True,
+            problem="rtsched: sigma, cms and cps describe a divisible load together; "
+            "give all three",
         )
     if not load and {"setup_link", "setup_node"} & numbers.keys():
         return Spec(True, problem="rtsched: setup_link and setup_node need sigma, cms and cps")
     if load and spec.speedup:
-        return Spec(True, problem="rtsched: speedup does not go with a divisible load")
+        return Spec(True, problem="rtsched: speedup cannot be combined with a divisible load")
     if "message_time" in numbers and not spec.dag:
         return Spec(True, problem="rtsched: message_time needs dag")
     return spec

@@ -349,7 +349,7 @@ def _requeues(action: Requeue | Move, view: SlurmState) -> Iterator[Change]:
 
     A job is moved only if it says that it keeps checkpoints; what it did so far would be lost.
     """
-    why = "is not to be requeued" if isinstance(action, Requeue) else "keeps no checkpoints"
+    why = "does not allow requeueing" if isinstance(action, Requeue) else "does not checkpoint"
     first = len(view.observation.queued)
     running = {job: at for at, job in enumerate(view.observation.running.id.tolist())}
     for job in action.job.tolist():

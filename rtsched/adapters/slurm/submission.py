@@ -32,7 +32,7 @@ RELEASE = -1
 """A priority that lets a held job go."""
 
 DEFERRED = "parked"
-"""What follows `MARK` in the admin comment of a job that is held until it has been judged."""
+"""What follows `MARK` in the admin comment of a job that is held until it has been evaluated."""
 
 PROTECTED: dict[Tag, str] = {
     Tag.TIME_LIMIT: "its time limit",
@@ -206,7 +206,7 @@ class SlurmTranslator:
         ]
         texts = (_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         if any(MARK in text for text in texts):
-            found.append("what it says to rtsched")
+            found.append("its rtsched: word")
         return ", ".join(dict.fromkeys(found))
 
 
@@ -270,7 +270,7 @@ def edges_of(dependency: str, spec: Spec) -> Edges:
 def _too_late(deadline: float, start: float) -> str:
     """Return what is wrong with a deadline that is over."""
     if deadline <= start:
-        return "its deadline is over before it can begin; give a later --deadline"
+        return "its deadline is before its earliest start; give a later --deadline"
     return ""
 
 
