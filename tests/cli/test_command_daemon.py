@@ -209,12 +209,12 @@ def test_feasible_load(asked):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("-N", "4-2"), "no number of nodes"),
-        (("-N", "0"), "no number of nodes"),
-        (("-N", "x"), "no number of nodes"),
-        (("-t", "soon"), "no time limit"),
-        (("-t", "0"), "no time limit"),
-        (("-t", "UNLIMITED"), "no time limit"),
+        (("-N", "4-2"), "not a number of nodes"),
+        (("-N", "0"), "not a number of nodes"),
+        (("-N", "x"), "not a number of nodes"),
+        (("-t", "soon"), "not a time limit"),
+        (("-t", "0"), "not a time limit"),
+        (("-t", "UNLIMITED"), "not a time limit"),
         (("--deadline", "2001-01-01"), "not a time in the future"),
         (("--deadline", "whenever"), "not a time in the future"),
         (("--sigma", "100"), "needs --cms too"),

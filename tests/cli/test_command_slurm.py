@@ -59,7 +59,7 @@ def test_all_is_good():
             "make -C contrib/slurm install PLUGINDIR=/usr/lib/slurm",
         ),
         ({"plugin_version": ""}, "wrong", "cannot be loaded", "rebuild it"),
-        ({"version": "26.05.6"}, "wrong", "slurmctld would not start", "rebuild it"),
+        ({"version": "26.05.6"}, "wrong", "slurmctld cannot start", "rebuild it"),
         ({"conf": {}}, "wrong", "JobSubmitPlugins is not set", "install --apply"),
         ({"conf": READY | {"taskprolog": PROLOG}}, "note", "every step fails", "--nodes"),
         ({"conf": READY | {"taskprolog": HANDED_OUT}}, "note", "every step fails", "--nodes"),
@@ -84,10 +84,10 @@ def test_all_is_good():
             "runs as slurm, who may not query",
             'filters = ["slurm"]',
         ),
-        ({"user_exists": False}, "wrong", "no user rtsched", "useradd"),
+        ({"user_exists": False}, "wrong", "the user rtsched does not exist", "useradd"),
         ({"level": "None"}, "wrong", "is not an Operator", "adminlevel=Operator"),
-        ({"level": ""}, "note", "does not tell", "SlurmUser"),
-        ({"run_owner": ""}, "wrong", "/run/rtsched is not there", "start the daemon"),
+        ({"level": ""}, "note", "no permissions for", "SlurmUser"),
+        ({"run_owner": ""}, "wrong", "/run/rtsched does not exist", "start the daemon"),
         ({"run_owner": "root"}, "wrong", "belongs to root", "chown rtsched"),
         ({"run": Path("/run/x")}, "wrong", "listens on /run/x/submit.sock", "set socket ="),
         ({"submit": {"daemon_user": "me"}}, "wrong", "trusts me", "set daemon_user = rtsched"),
@@ -129,11 +129,11 @@ def test_a_task_prolog_is_wanted_where_it_is_asked_for():
 
 def test_what_nodes_answered():
     """Nodes that cannot run a TaskProlog are wrong where it is in use, and told with how many."""
-    many = {f"n{i}": "it is not there" for i in range(20)}
+    many = {f"n{i}": "it does not exist" for i in range(20)}
     asked = ProbeResult(("a", "b"), many, {"c": "drained"})
     used = replace(GOOD, conf=READY | {"taskprolog": PROLOG})
     by_state = {x.state: x for x in findings(used, asked) if "task_prolog" in x.what}
-    assert "n7 (it is not there) and 12 more" in by_state["wrong"].what
+    assert "n7 (it does not exist) and 12 more" in by_state["wrong"].what
     assert "--no-task-prolog" in by_state["wrong"].remedy
     assert by_state["good"].what == f"2 nodes can run {PROLOG}"
     notes = [x.what for x in findings(GOOD, asked) if x.state == "note"]
@@ -258,7 +258,7 @@ def test_install_and_uninstall(run, site, plugin, tmp_path):
 
 def test_no_install_that_stops_slurm(run, site, tmp_path, refused):
     """Lines with which slurmctld would not start are not written."""
-    refused(run("slurm", "install", *site, "--apply"), "slurmctld would not start")
+    refused(run("slurm", "install", *site, "--apply"), "slurmctld cannot start")
     assert (tmp_path / "slurm.conf").read_text() == CONF
 
 
@@ -342,7 +342,7 @@ def test_no_slurm(run, tmp_path, refused, monkeypatch):
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
     assert "the controller does not answer" in text
-    assert "none.toml is not there" in text
+    assert "none.toml does not exist" in text
 
 
 def test_a_broken_site(run, site, tmp_path):
