@@ -208,8 +208,8 @@ def refuse(setup: Setup, why: str) -> None:
     """Refuse to write what would keep slurmctld from starting."""
     raise ConfigError(
         [
-            f"{why} (installed: Slurm {setup.version or 'of an unknown release'}): slurmctld would "
-            "not start with these lines; build it first, see `rtsched slurm check`"
+            f"{why} (installed: Slurm {setup.version or 'of an unknown release'}): slurmctld "
+            "cannot start with these lines; build it first, see `rtsched slurm check`"
         ]
     )
 
