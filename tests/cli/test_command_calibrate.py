@@ -213,4 +213,4 @@ def test_equal_refusals_are_one_line(run, tmp_path):
     (tmp_path / "log.txt").write_text(sacct(rows))
     said = " ".join(run("calibrate", "log.txt").stdout.split())
     assert "5, 90, 95, 99 % of the jobs: no estimate:" in said
-    assert said.count("of the jobs: not told") == 1
+    assert said.count("of the jobs: no estimate") == 1

@@ -126,7 +126,7 @@ def test_plugin_that_cannot_be_made(run, tmp_path, refused):
     """Right tables are not enough: every plug-in is made once."""
     site(tmp_path, "[[plugin]]\nname = 'unmade'\n[[policy.p.plugin]]\nname = 'unmade'\n")
     result = run("check", "site.toml")
-    refused(result, "plug-in 'unmade': cannot be made: OSError: no such table", "policy.p: ")
+    refused(result, "plug-in 'unmade': cannot be created: OSError: no such table", "policy.p: ")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_promises_that_nobody_would_keep(run, tmp_path, refused, text, said):
 @pytest.mark.parametrize(
     ("system", "settings", "said"),
     [
-        ("", "form = 'edf'", "suspend jobs, which machine 'exclusive' never does"),
+        ("", "form = 'edf'", "suspend jobs, which machine 'exclusive' does not support"),
         (
             "machine = 'preemptive'\nloop = 'edf'\nslot = 60",
             "form = 'edf', slot = 1",

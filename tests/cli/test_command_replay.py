@@ -228,7 +228,7 @@ def test_failing_plugin(run, log, tmp_path):
 def test_plugin_that_cannot_be_made(run, log, tmp_path, refused):
     """It is refused before the log is read."""
     (tmp_path / "site.toml").write_text("[[plugin]]\nname = 'unmade'\n")
-    refused(run("replay", "none.swf", "--config", "site.toml"), "'unmade': cannot be made")
+    refused(run("replay", "none.swf", "--config", "site.toml"), "'unmade': cannot be created")
 
 
 def test_strict(run, log):
