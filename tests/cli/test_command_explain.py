@@ -85,10 +85,10 @@ def test_unknown_policy(run, refused):
 
 def test_no_replay(run, tmp_path, refused):
     """Without a kept replay the sentence says how to make one."""
-    refused(run("explain", "1"), "rtsched-replay: holds no replay", "rtsched replay")
-    refused(run("render"), "rtsched-replay: holds no replay")
+    refused(run("explain", "1"), "rtsched-replay: contains no replay", "rtsched replay")
+    refused(run("render"), "rtsched-replay: contains no replay")
     (tmp_path / "file").write_text("")
-    refused(run("render", "file"), "file: holds no replay")
+    refused(run("render", "file"), "file: contains no replay")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "manifest.json").write_bytes(b"{\x00")
     refused(run("explain", "1", "--from", "d"), "manifest.json", "damaged")
@@ -139,5 +139,5 @@ def test_a_job_that_periodic_work_leaves_no_time(run, log, tmp_path):
     result = run("explain", finding["job"])
     assert result.exit_code == 0, result.stderr
     said = " ".join(result.stdout.split())
-    assert "easy: rejected at submission by the system: asks for" in said
+    assert "easy: rejected at submission by the system: requests" in said
     assert "reject, periodic.no-gap: " in said

@@ -219,7 +219,7 @@ def test_a_promised_start_on_a_full_cluster(slurm: Cluster, remote: Remote) -> N
     assert [text.split()[0] for text in good(remote.apply(plan))] == [
         *("create",) * 2,
         "bind",
-        "put",
+        "move",
     ]
     assert remote.apply(plan) == []
     slurm.wait_job(job, "RUNNING")
