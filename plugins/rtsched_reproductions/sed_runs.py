@@ -108,7 +108,7 @@ def courses(
     """Return what becomes of jobs of the paper's kind that arrive at these instants."""
     workload = stream(SYSTEMS[system], arrival)
     machine = run(workload, variant, cost)
-    course = machine.course()
+    course = machine.job_outcomes()
     upgraded, migrated = machine.upgrades > 0, machine.migrations > 0
     return Courses(workload.jobs.submit, course.start, course.end, upgraded, migrated)
 

@@ -71,7 +71,7 @@ def parallel_workload(speed_factors: list[float], jobs: list[Case]) -> Workload:
 def replayed(workload: Workload, variant: str) -> list[Case]:
     """Return what became of each job under a variant, with its upgrades and migrations."""
     system = run(workload, variant)
-    course, ids = system.course(), workload.jobs.id
+    course, ids = system.job_outcomes(), workload.jobs.id
     return [
         {
             "id": int(ids[row]),

@@ -289,7 +289,7 @@ def test_without_a_verdict_the_sites_policy_holds(
         assert ("could not evaluate it" in found[2]) == (daemon == "error")
         assert ("the scheduler daemon does not answer" in found[2]) == (daemon != "error")
         assert ("tell your administrators" in found[2]) == (daemon == "error")
-    told = "judge: starting" if daemon == "error" else "be asked: "
+    told = "evaluate: starting" if daemon == "error" else "be reached: "
     assert f"rtsched: the daemon could not {told}" in library.log
 
 

@@ -73,7 +73,7 @@ def test_a_promise_is_seen_by_its_owner_and_admins(running):
         assert "promised to end by" in report["verdicts"][0]["text"]
         assert "no job" in refused(running, "explain", str(job), user="bob")
         assert ask(running, "explain", str(job), user="carol")["job"]["user"] == "alice"
-        assert "for admins" in refused(running, "plan")
+        assert "only admins" in refused(running, "plan")
         assert ask(running, "plan", user="root")["mode"] == "live"
     finally:
         running.run(["scancel", str(job)])

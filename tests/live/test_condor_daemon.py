@@ -123,7 +123,7 @@ def test_a_promise_is_seen_by_its_owner_and_admins(live: LivePool) -> None:
     unknown = live.command("rtsched", "explain", "98765.0", "--live", user="bob")
     assert refusal.replace(name, "N") == unknown.replace("98765.0", "N")
     assert live.ask("explain", name, "--live", user="carol")["job"]["user"] == "alice"
-    assert "for admins" in live.command("rtsched", "plan")
+    assert "only admins" in live.command("rtsched", "plan")
     live.pool.run(["condor_rm", name], user="alice")
     live.wait_standing(job, "withdrawn")
 

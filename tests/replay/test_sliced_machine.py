@@ -245,7 +245,7 @@ def test_static_rejections_and_nodes_that_are_down() -> None:
         ({"machine": "sliced", "loop": "ste", "depth": 3}, "`depth` is a setting of machine"),
         (
             {"machine": "sliced"},
-            "machine 'sliced' has no loop `easy`; it has `fcfs`, `round-robin`",
+            "machine 'sliced' has no loop `easy`; choose one of: `fcfs`, `round-robin`",
         ),
         ({"loop": "ste"}, "machine 'exclusive' has no loop `ste`"),
         ({"machine": "sliced", "loop": "ste", "quantum": 0}, "expected `float` > 0"),

@@ -261,7 +261,7 @@ def test_settings_of_other_machines_are_refused() -> None:
     """The cost of migration is this machine's setting, backfilling the other's."""
     for table, sentence in (
         ({"migration_cost": "none"}, "`migration_cost` is a setting of machine 'time-shared'"),
-        ({"machine": "time-shared"}, "has no loop `easy`; it has `fcfs`"),
+        ({"machine": "time-shared"}, "has no loop `easy`; choose one of: `fcfs`"),
         ({"machine": "time-shared", "loop": "fcfs", "order": "deadline"}, "`order` is a setting"),
     ):
         problems: list[str] = []

@@ -343,18 +343,18 @@ def test_the_log_s_own_kinds_stay():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"deadline_rule": "often"}, "workload.deadline_rule: 'often' is no rule"),
+        ({"deadline_rule": "often"}, "workload.deadline_rule: 'often' is not a rule"),
         (
             {"deadline_rule": "slowdown:0.5"},
             "workload.deadline_rule: 'slowdown:0.5' puts deadlines",
         ),
-        ({"jobs_are": "soft"}, "workload.jobs_are: 'soft' is no rule"),
-        ({"jobs_are": "moldable:2-3"}, "workload.jobs_are: 'moldable:2-3' leaves out"),
+        ({"jobs_are": "soft"}, "workload.jobs_are: 'soft' is not a rule"),
+        ({"jobs_are": "moldable:2-3"}, "workload.jobs_are: 'moldable:2-3' excludes"),
         ({"jobs_are": "divisible:1:0"}, "workload.jobs_are: 'divisible:1:0' computes in no time"),
         ({"deadline_fraction": 1.5}, "workload.deadline_fraction: 1.5 is not between 0 and 1"),
         ({"shares": {"a": -1.0}}, "workload.shares.'a': -1.0 is not above 0"),
         ({"speeds": {"a": 0.0}}, "workload.speeds.'a': 0.0 is not above 0"),
-        ({"speeds": {"200%": 2.0}}, "workload.speeds.'200%': is no share"),
+        ({"speeds": {"200%": 2.0}}, "workload.speeds.'200%': is not a share"),
     ],
 )
 def test_wrong_settings_are_named_with_their_path(settings, sentence):
