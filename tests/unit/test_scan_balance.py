@@ -275,5 +275,5 @@ def test_tasks_without_units_or_node_are_refused() -> None:
         placed((2,), np.array([0]), np.array([0]), one)
     with pytest.raises(ShapeError, match="no node of the grid"):
         placed((2,), np.array([2]), np.array([1]), one)
-    with pytest.raises(ShapeError, match="no node with power"):
+    with pytest.raises(ShapeError, match="no node has any power"):
         room(1, np.zeros(2, int), np.zeros(2, int))
