@@ -34,7 +34,7 @@ EXPECTED = {
     WAITING: "Submitted batch job",
     "All keys of rtsched:": "rtsched: sigma='many' must be a number",
     "Check status": "promised",
-    "Changing a promised job": "its time limit must not change",
+    "Changing a promised job": "its time limit cannot be changed",
 }
 
 
