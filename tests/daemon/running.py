@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -86,6 +87,13 @@ class Observed(Mcdf):
         if len(jobs):
             self.meanwhile()
         return super().rtsched_admit(jobs, snapshot)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Let the loop run until something holds."""
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.001)
 
 
 def nothing() -> None:

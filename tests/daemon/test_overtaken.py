@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
-from running import NOW, Running, answer_of
+from running import NOW, Running, answer_of, until
 
 from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import ACCEPT, Tag
@@ -90,8 +90,7 @@ def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) ->
         await running.start()
         park(running)
         line = running.asked()
-        while not running.standings():
-            await asyncio.sleep(0.001)
+        await until(lambda: bool(running.standings()))
 
         def submit() -> None:
             nonlocal calls
@@ -104,7 +103,7 @@ def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) ->
 
         running.settling = submit
         await running.daemon.cycle()
-        assert len(running.standings()) == ATTEMPTS - 1
+        await until(lambda: len(running.standings()) == ATTEMPTS - 1)
         assert running.store.counts()["lapsed"] == 1
 
     asyncio.run(course())

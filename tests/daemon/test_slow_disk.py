@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
-from running import ANN, NOW, Running, answer_of
+from running import ANN, NOW, Running, answer_of, until
 
 from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag
@@ -143,8 +143,7 @@ def test_a_promise_under_way_is_told_before_the_daemon_ends(
 
     async def course() -> None:
         alive = asyncio.create_task(running.daemon.run([(running.server, None)]))
-        while not running.server.path.exists():
-            await asyncio.sleep(0.01)
+        await until(running.server.path.exists)
         monkeypatch.setattr(store, "passing", slowly)
         monkeypatch.setattr(running.server, "close", close)
         answer = asyncio.create_task(asyncio.to_thread(answer_of, running.asked()))
