@@ -8,6 +8,14 @@ were set back, while periodic work of the models has one period.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.jobs import Periodic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DAY_S = 86400.0
 AHEAD_S = 14 * DAY_S
@@ -33,3 +41,25 @@ def both_sides(start: float, length: float, period: float) -> tuple[float, float
 def _offset(moment: float) -> float:
     """Return how far the local clock is ahead of UTC at a moment, in seconds."""
     return float(time.localtime(moment).tm_gmtoff)
+
+
+def as_periodic(found: Sequence[tuple[int, float, float, float, float]]) -> Periodic:
+    """Return recurring work as the models have it.
+
+    Parameters
+    ----------
+    found : sequence of (int, float, float, float, float)
+        Of each occurrence on a node: the node's row; its length and period, seconds; its start,
+        seconds since the epoch; how much of one that has begun is left, seconds.
+    """
+    columns = np.array(found, np.float64).reshape(-1, 5).T
+    return Periodic.build(
+        len(found),
+        id=np.arange(len(found), dtype=np.int64),
+        node=columns[0].astype(np.int32),
+        exec_time=columns[1],
+        period=columns[2],
+        relative_deadline=columns[1],
+        phase=columns[3],
+        left=columns[4],
+    )

@@ -462,7 +462,7 @@ class Daemon:
             self.lag.stop()
             for server, _ in servers:
                 server.close()
-            for server, _ in servers:  # what is being written down is told, or withdrawn
+            for server, _ in servers:  # what is being committed is answered, or withdrawn
                 await server.answered(LAST_ANSWERS)
             if self._withdrawing:
                 await asyncio.wait(self._withdrawing, timeout=LAST_ANSWERS)

@@ -182,9 +182,9 @@ STATE_FIELDS = (
     ("asked_group", "i8", "Node set that it asked for."),
     # Records of what happened.
     ("recording", "i8", "Whether events are written down."),
-    ("keeping", "i8", "Whether they are kept for Python after the observing hook was told."),
+    ("keeping", "i8", "Whether they are kept for Python after the observing hook was called."),
     ("events", "i8", "Length of `events`."),
-    ("told", "i8", "How many of them the observing hook was told."),
+    ("told", "i8", "How many of them the observing hook has been given."),
     ("logging", "i8", "Whether the nodes of each start are written down."),
     ("logged", "i8", "Length of `log_nodes`."),
     # Compiled hooks: whether there are any, and how often they were called.

@@ -17,7 +17,7 @@ from rtsched.logs.gather import (
     MOST,
     Coder,
     Columns,
-    counted,
+    of_jobs,
     unique_ids,
     unless_constant,
     whole,
@@ -177,7 +177,7 @@ class CondorHistoryReader:
 
     def log(self) -> Log:
         """Return everything taken in."""
-        assumptions = [counted(sentence, n) for sentence, n in self._assumed.items()]
+        assumptions = [of_jobs(sentence, n) for sentence, n in self._assumed.items()]
         if self._columns.rows == 0:
             jobs, outcomes = Jobs.build(0), Outcomes.build(0)
         else:

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.counting import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
 
-def counted(sentence: str, n: int) -> str:
+def of_jobs(sentence: str, n: int) -> str:
     """Return `sentence` with "(n jobs)" behind it."""
-    return f"{sentence} ({n:,} job{'' if n == 1 else 's'})"
+    return f"{sentence} ({counted(n, 'job')})"
 
 
 MOST = 2**31 - 1

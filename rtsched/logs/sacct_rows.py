@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
-from rtsched.logs.gather import MOST, Columns, counted, unique_ids, unless_constant, whole
+from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 
@@ -120,7 +120,7 @@ class SlurmRows:
             jobs, outcomes = Jobs.build(0), Outcomes.build(0)
         else:
             jobs, outcomes = self._tables(names)
-        said = tuple(counted(text, n) for text, n in self._assumed.items())
+        said = tuple(of_jobs(text, n) for text, n in self._assumed.items())
         return Log(
             jobs,
             outcomes,

@@ -18,8 +18,8 @@ from rtsched.logs.gather import (
     MOST,
     Columns,
     compact,
-    counted,
     number_codes,
+    of_jobs,
     unique_ids,
     unless_constant,
     whole,
@@ -321,7 +321,7 @@ class SwfReader:
         known = numbers[found] == before[after]
         found, after = found[known], after[known]
         assumptions.append(
-            counted("a job follows the one it names; think times are left out", len(after))
+            of_jobs("a job follows the one it names; think times are left out", len(after))
         )
         return Edges.build(len(after), before=ids[found], after=ids[after])
 

@@ -10,6 +10,6 @@ class FinalState(IntEnum):
 
     FINISHED = 0
     REJECTED = 1
-    """Turned away at submission."""
+    """Rejected at submission."""
     UNFINISHED = 2
     """Never started, or lost: more nodes than the machine has up, or a node that died."""

@@ -419,7 +419,7 @@ def test_spare_is_planned_anew_too() -> None:
 
 
 def test_events_between_polls() -> None:
-    """What is new between two polls is told in order of time; who left unrun counts as rejected."""
+    """Events between two polls come in order of time; a job that left unrun was rejected."""
     scene = Scene()
     first = scene.poll(T0 + 1, queued=((1, ""), (2, "")))
     second = scene.poll(T0 + 5, running=((1, "", T0 + 3, T0 + 100, (0,)),))

@@ -76,11 +76,6 @@ def unclaimed(pool: Pool) -> bool:
     return {slot["State"] for slot in pool.slots().values()} == {"Unclaimed"}
 
 
-def queue(pool: Pool) -> str:
-    """Return the jobs of the queue."""
-    return pool.run(["condor_q", "-allusers", "-af:j", "JobStatus"]).stdout
-
-
 def reserve(*entries: tuple[int, float, list[int]], length: float = FAR) -> Reserve:
     """Return the action that plans (job, start after now, rows)."""
     sizes = [len(rows) for _, _, rows in entries]

@@ -412,7 +412,7 @@ def comment_of(cluster: Cluster, job: int) -> str:
 
 
 def test_what_a_user_is_told_leaves_her_own_words(slurm: Cluster, remote: Remote) -> None:
-    """A divisible load that waits to be judged, and is told so, is one at the next poll too."""
+    """A divisible load whose comment says that it is deferred stays divisible at the next poll."""
     words = "for the night's run rtsched:sigma=400,cms=0.01,cps=1"
     load = slurm.sbatch(["-N1-4", "--deadline=now+5hours", f"--comment={words}", later(900)])
     for message in ("held; it is evaluated again", "promised to end by 12:00:00"):

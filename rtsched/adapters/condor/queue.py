@@ -168,7 +168,7 @@ def _with_procs(needs: Requirements, procs: int) -> Requirements:
 
 
 def _requirements_of_ad(ad: Record, facts: CondorFacts, deferred: bool) -> Requirements:
-    """Return what a job is; whatever stands in it, no single job may end a poll."""
+    """Return a job's requirements; no content of a single ad may end a poll."""
     try:
         return requirements_of(ad, facts, fresh=deferred)
     except (ArithmeticError, RecursionError, TypeError, ValueError) as error:

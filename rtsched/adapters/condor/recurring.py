@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.local_days import both_sides
-from rtsched.model.jobs import Periodic
+from rtsched.adapters.local_days import as_periodic, both_sides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.condor.pool_state import Slots
     from rtsched.adapters.condor.settings import Recurring
+    from rtsched.model.jobs import Periodic
 
 
 def periodic_of(recurring: Sequence[Recurring], slots: Slots, now: float) -> Periodic:
@@ -39,17 +39,7 @@ def periodic_of(recurring: Sequence[Recurring], slots: Slots, now: float) -> Per
         wanted = set(each.slots)
         rows = [at for at, both in enumerate(zip(names, machines, strict=True)) if wanted & {*both}]
         found += [(row, length, each.every_s, start, left) for row in rows]
-    columns = np.array(found, np.float64).reshape(-1, 5).T
-    return Periodic.build(
-        len(found),
-        id=np.arange(len(found), dtype=np.int64),
-        node=columns[0].astype(np.int32),
-        exec_time=columns[1],
-        period=columns[2],
-        relative_deadline=columns[1],
-        phase=columns[3],
-        left=columns[4],
-    )
+    return as_periodic(found)
 
 
 def occurrences(periodic: Periodic, rows: int) -> NDArray[np.float64]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.local_days import DAY_S, both_sides
+from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, limit_of
 from rtsched.adapters.slurm.rows import names_of, number
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.jobs import Periodic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.rows import NodeRow, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
+    from rtsched.model.jobs import Periodic
 
 PREFIX = "rtsched_"
 """How the names of our reservations begin; what follows is a job id."""
@@ -191,14 +191,4 @@ def periodic_of(
             start, length = both_sides(start, length, period)
         left = max(each.end - now, 0.0) if start <= now else 0.0
         found += [(row[name], length, period, start, left) for name in each.nodes if name in row]
-    columns = np.array(found, np.float64).reshape(-1, 5).T
-    return Periodic.build(
-        len(found),
-        id=np.arange(len(found), dtype=np.int64),
-        node=columns[0].astype(np.int32),
-        exec_time=columns[1],
-        period=columns[2],
-        relative_deadline=columns[1],
-        phase=columns[3],
-        left=columns[4],
-    )
+    return as_periodic(found)
