@@ -20,14 +20,13 @@ from rtsched.adapters.condor.pool_state import (
     slot_names,
     work_began,
 )
-from rtsched.adapters.condor.requirements import LOAD
 from rtsched.adapters.condor.slot_assignment import Occupant
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
+from rtsched.adapters.requirements import load_time, plain_columns
 from rtsched.adapters.users import uid_of
-from rtsched.kernels.dlt import exec_time
 from rtsched.logs.classads import number
-from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.queue import Queue
-    from rtsched.adapters.condor.requirements import Requirements
     from rtsched.adapters.condor.slots import Claim
     from rtsched.adapters.condor.starting import Bound
 
@@ -200,8 +198,7 @@ def _lengths(
         needs = queue.requirements.get(row)
         if needs is not None and needs.whole:
             count = begun.get(int(groups.job[group]), 1)
-            load = (needs.load[name] for name in LOAD)
-            length[at] = min(length[at], float(exec_time(count, *load)) - facts.margin)
+            length[at] = min(length[at], load_time(needs.load, count) - facts.margin)
         elif planned > 0:
             length[at] = min(length[at], planned)
     return length
@@ -252,7 +249,6 @@ def jobs_of(
 
 
 _TEXTS = ("name", "user", "account")
-_NEEDED = ("sigma", "cms", "cps")
 
 
 def _shaped(
@@ -267,23 +263,18 @@ def _shaped(
     One whose wishes make no sense, or cannot be had, is a job like any other.
     """
     count = len(first)
-    columns: dict[str, Any] = {
+    columns = plain_columns(count) | {
         "wall_time": procs.run_time + facts.margin,
-        "deadline": np.full(count, np.inf),
-        "kind": np.zeros(count, np.int8),
         "size": np.ones(count, np.int32) if sizes is None else np.maximum(sizes, 1),
-        "size_min": np.full(count, -1, np.int32),
-        "size_max": np.full(count, -1, np.int32),
         "partition": [None] * count,
-        **{name: np.full(count, np.nan if name in _NEEDED else 0.0) for name in LOAD},
     }
     for at, row in enumerate(first.tolist()):
         needs = queue.requirements.get(row)
         if needs is not None and not needs.problem:
             columns["deadline"][at] = needs.deadline
-            columns["partition"][at] = needs.part or None
+            columns["partition"][at] = needs.partition or None
             if sizes is None:
-                _put(columns, at, needs)
+                needs.write_to(columns, at)
     return columns
 
 
@@ -295,16 +286,6 @@ def _declares(queue: Queue, first: NDArray[np.int64], value: bool) -> NDArray[np
 
 def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.minimum(cores, np.iinfo(np.int32).max).astype(np.int32)
-
-
-def _put(plain: dict[str, Any], at: int, needs: Requirements) -> None:
-    """Write the requirements of a job that waits into one row."""
-    plain["kind"][at], plain["wall_time"][at] = needs.kind, needs.wall_time
-    plain["size"][at] = needs.size
-    if needs.kind != Kind.RIGID:
-        plain["size_min"][at], plain["size_max"][at] = needs.size_min, needs.size_max
-    for name, value in needs.load.items():
-        plain[name][at] = value
 
 
 def marks_of(

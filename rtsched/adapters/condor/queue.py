@@ -20,7 +20,7 @@ from rtsched.adapters.condor.requirements import (
     OURS,
     PARALLEL,
     REQUEST_ATTRIBUTES,
-    Requirements,
+    CondorRequirements,
     needs_rtsched,
     requirements_of,
     run_time,
@@ -88,7 +88,7 @@ class Queue:
     ads : dict of int to Record
         By row of `procs`, the ads of those that want something of rtsched or were told something,
         and of parallel jobs.
-    requirements : dict of int to Requirements
+    requirements : dict of int to CondorRequirements
         By row of `procs`, what those are that want something, and parallel jobs.
     dag : int64[n]
         Key of each proc's task graph; -1: none.
@@ -102,7 +102,7 @@ class Queue:
 
     procs: Procs
     ads: dict[int, Record]
-    requirements: dict[int, Requirements]
+    requirements: dict[int, CondorRequirements]
     dag: NDArray[np.int64]
     over: list[Record]
     overran: list[Record]
@@ -140,10 +140,10 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
 
 def _requirements(
     rows: dict[int, Record], cluster: Sequence[int], facts: CondorFacts
-) -> dict[int, Requirements]:
+) -> dict[int, CondorRequirements]:
     """Return what those jobs are that want something; procs of a divisible load are all alike."""
-    requirements: dict[int, Requirements] = {}
-    loads: dict[tuple[int, bool], Requirements] = {}
+    requirements: dict[int, CondorRequirements] = {}
+    loads: dict[tuple[int, bool], CondorRequirements] = {}
     procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
     for i, ad in rows.items():
         if not needs_rtsched(ad) and ad.get("jobuniverse") != PARALLEL:
@@ -158,7 +158,7 @@ def _requirements(
     return requirements
 
 
-def _with_procs(needs: Requirements, procs: int) -> Requirements:
+def _with_procs(needs: CondorRequirements, procs: int) -> CondorRequirements:
     """Return a divisible load of so many procs: its user may have removed some."""
     if needs.problem or procs >= needs.size_max:
         return needs
@@ -167,12 +167,12 @@ def _with_procs(needs: Requirements, procs: int) -> Requirements:
     return replace(needs, size_max=procs)
 
 
-def _requirements_of_ad(ad: Record, facts: CondorFacts, deferred: bool) -> Requirements:
+def _requirements_of_ad(ad: Record, facts: CondorFacts, deferred: bool) -> CondorRequirements:
     """Return a job's requirements; no content of a single ad may end a poll."""
     try:
         return requirements_of(ad, facts, fresh=deferred)
     except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-        return Requirements(problem=f"its attributes cannot be read ({type(error).__name__})")
+        return CondorRequirements(problem=f"its attributes cannot be read ({type(error).__name__})")
 
 
 def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) -> Procs:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.condor.ids import number_of
 from rtsched.adapters.live import dag_key
+from rtsched.adapters.requirements import LOAD, Requirements, shortened
 from rtsched.counting import counted
-from rtsched.kernels.dlt import exec_time, fastest_count
 from rtsched.logs.classads import number, text
-from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
@@ -33,7 +31,6 @@ MOST = 1 << 20
 _ON_SLOTS = (5, 10, PARALLEL, 13)
 """Universes whose jobs take slots: vanilla, java, parallel, vm."""
 
-LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 _LOAD_ATTRIBUTES = {name: "rt" + name.replace("_", "") for name in LOAD}
 
 REQUEST_ATTRIBUTES: dict[str, str] = {
@@ -71,27 +68,19 @@ _MOST_AFTER = 1000
 
 
 @dataclass(frozen=True)
-class Requirements:
-    """What a job is in the models; `problem` says why it cannot be promised anything.
+class CondorRequirements(Requirements):
+    """Requirements of a job of HTCondor, whose partition is one of slots.
 
-    `whole`: the cluster is one job, whatever number of procs it has. `part`: the partition of slots
-    that it may have. Times in seconds.
+    `whole`: the cluster is one job, whatever number of procs it has. `deadline` in seconds since
+    the epoch, `message_time` in seconds.
     """
 
-    kind: Kind = Kind.RIGID
-    size: int = 1
-    size_min: int = -1
-    size_max: int = -1
-    wall_time: float = math.inf
     deadline: float = math.inf
     whole: bool = False
-    load: dict[str, float] = field(default_factory=dict)
     after: tuple[int, ...] = ()
     message_time: float = 0.0
     dag: int = -1
-    part: str = ""
     checkpoint: bool = False
-    problem: str = ""
 
 
 def needs_rtsched(ad: Record) -> bool:
@@ -118,7 +107,7 @@ def run_time(ad: Record, facts: CondorFacts) -> float:
     return stated if math.isfinite(stated) and stated > 0 else facts.run_time
 
 
-def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Requirements:
+def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> CondorRequirements:
     """Return the requirements of a job; `fresh`: nothing was promised to it yet.
 
     What was promised once stays so when slots become fewer or smaller: that is no change of the
@@ -126,16 +115,16 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Re
     """
     problem = _malformed(ad)
     if problem:
-        return Requirements(problem=problem)
+        return CondorRequirements(problem=problem)
     length, after, asks = run_time(ad, facts), _after(ad), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
-    needs = Requirements(
+    needs = CondorRequirements(
         deadline=_or(number(ad, "rtdeadline"), math.inf),
         whole=is_whole(ad),
         after=after or (),
         message_time=_or(number(ad, "rtmessagetime"), 0.0),
         dag=_dag(ad),
-        part=part_of(ad, facts) if needs_rtsched(ad) else "",
+        partition=part_of(ad, facts) if needs_rtsched(ad) else "",
         checkpoint=ad.get("rtcheckpoint") is True,
         problem=problem,
     )
@@ -143,12 +132,11 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Re
         whole = _divisible(ad, facts, length, needs)
         return whole if asks else replace(whole, problem=needs.problem)
     least, most = hosts(ad)
-    problem = problem or (_too_many(least, needs.part, facts) if asks else "")
+    problem = problem or (_too_many(least, needs.partition, facts) if asks else "")
     needs = replace(needs, size=least, wall_time=length + facts.margin, problem=problem)
     if most == least or text(ad, "rtspeedup") == "none" or not needs_rtsched(ad):
         return needs
-    wall = length + facts.margin * most / least
-    return replace(needs, kind=Kind.MOLDABLE, size_min=least, size_max=most, wall_time=wall)
+    return needs.as_moldable(least, most, length, facts.margin)
 
 
 def hosts(ad: Record) -> tuple[int, int]:
@@ -162,39 +150,21 @@ def hosts(ad: Record) -> tuple[int, int]:
     return min(_count(ad, "minhosts", most), most), most
 
 
-def _divisible(ad: Record, facts: CondorFacts, length: float, needs: Requirements) -> Requirements:
-    """Return the requirements of a load that is cut at will into the procs of its cluster.
+def _divisible(
+    ad: Record, facts: CondorFacts, length: float, needs: CondorRequirements
+) -> CondorRequirements:
+    """Return the requirements of a load that is cut into the procs of its cluster.
 
-    It takes at least so many that its stated run time, where it has one, holds it.
+    Its stated run time, where it has one, holds it.
     """
     load = {name: _or(number(ad, key), 0.0) for name, key in _LOAD_ATTRIBUTES.items()}
     load["setup_node"] += facts.margin
     most = _count(ad, "totalsubmitprocs", 1)
     least = min(_count(ad, "rtminnodes", 1), most)
-    most = max(least, min(most, facts.parts.nodes.get(needs.part, most)))
-    sigma, cms, cps, setup_link, setup_node = (load[name] for name in LOAD)
-
-    def duration(n: int) -> float:
-        return float(exec_time(n, sigma, cms, cps, setup_link, setup_node))
-
-    fastest = max(least, fastest_count(most, sigma, cms, cps, setup_link, setup_node))
-    problem = needs.problem or _too_many(least, needs.part, facts)
-    limit = length + facts.margin
-    if duration(fastest) > limit:
-        problem = problem or f"its load takes longer than its run time on {counted(most, 'slot')}"
-    else:
-        sizes = range(least, fastest + 1)
-        least = sizes[bisect_left(sizes, -limit, key=lambda n: -duration(n))]
-    return replace(
-        needs,
-        kind=Kind.DIVISIBLE,
-        size=least,
-        size_min=least,
-        size_max=most,
-        wall_time=duration(least),
-        load=load,
-        problem=problem,
-    )
+    most = max(least, min(most, facts.parts.nodes.get(needs.partition, most)))
+    needs = replace(needs, problem=needs.problem or _too_many(least, needs.partition, facts))
+    too_long = f"its load takes longer than its run time on {counted(most, 'slot')}"
+    return needs.as_divisible(load, least, most, length + facts.margin, too_long)
 
 
 def _malformed(ad: Record) -> str:
@@ -225,17 +195,17 @@ def _wrong(name: str, value: object, ad: Record) -> str:
     if name in _NUMBERS:
         found = number(ad, name)
         if not math.isfinite(found) or found < 0 or isinstance(value, bool):
-            return f"{shown} must be a number such as 600, not {_short(value)}"
+            return f"{shown} must be a number such as 600, not {shortened(value)}"
         if name in _POSITIVE and found <= 0:
             return f"{shown} must be above 0"
         if name == "rtdeadline" and found > LAST:
-            return f"{shown} must be seconds since the epoch, not {_short(value)}"
+            return f"{shown} must be seconds since the epoch, not {shortened(value)}"
     elif name == "rtspeedup" and value not in {"linear", "none"}:
-        return f'{shown} must be "linear" or "none", not {_short(value)}'
+        return f'{shown} must be "linear" or "none", not {shortened(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):
-        return f"{shown} must be true or false, not {_short(value)}"
+        return f"{shown} must be true or false, not {shortened(value)}"
     elif name in {"rtdag", "rtafter", "rtclass"} and not text(ad, name):
-        return f"{shown} must be a text in quotes, not {_short(value)}"
+        return f"{shown} must be a text in quotes, not {shortened(value)}"
     return ""
 
 
@@ -260,7 +230,7 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         cpus, memory = _size(ad)
         kind = text(ad, "rtclass")
         return (
-            f"no slot{f' of class {_short(kind)}' if kind else ''} has {cpus} CPUs and "
+            f"no slot{f' of class {shortened(kind)}' if kind else ''} has {cpus} CPUs and "
             f"{memory // MEGABYTE} MB"
         )
     return ""
@@ -308,9 +278,3 @@ def _count(ad: Record, name: str, otherwise: int) -> int:
 
 def _or(value: float, otherwise: float) -> float:
     return value if math.isfinite(value) else otherwise
-
-
-def _short(value: object) -> str:
-    """Return a value for a message, cut off."""
-    said = str(value)
-    return repr(said if len(said) <= 40 else said[:40] + "...")

@@ -11,9 +11,10 @@ from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
 from rtsched.adapters.condor.pool_state import DEFERRED
-from rtsched.adapters.condor.requirements import MEGABYTE, MOST, Requirements, requirements_of
+from rtsched.adapters.condor.requirements import MEGABYTE, MOST, CondorRequirements, requirements_of
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
+from rtsched.adapters.requirements import too_late
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.classads import Expression, Record, number, parse_value, text
@@ -61,7 +62,9 @@ class CondorTranslator:
         begin = number(ad, "deferraltime")
         user = text(ad, "owner") or ""
         jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
-        problem = needs.problem or _too_late(needs.deadline, max(now, begin if begin > 0 else now))
+        problem = needs.problem or too_late(
+            needs.deadline, max(now, begin if begin > 0 else now), "RtDeadline"
+        )
         uid = uid_of(user)
         if uid < 0:
             problem = problem or f"its owner {user[:60]!r} is not a user of this machine"
@@ -142,7 +145,7 @@ def ad_of(lines: str) -> Record:
 
 
 def job_of(
-    ad: Record, needs: Requirements, facts: CondorFacts, *, submit: float, begin: float
+    ad: Record, needs: CondorRequirements, facts: CondorFacts, *, submit: float, begin: float
 ) -> Jobs:
     """Return a job of one row; times in seconds since the epoch."""
     job = _job_in(ad, needs)
@@ -165,7 +168,7 @@ def job_of(
         name=[name_in(ad)],
         user=[text(ad, "owner")],
         account=[text(ad, "acctgroup")],
-        partition=[needs.part or None],
+        partition=[needs.partition or None],
         association=facts.associations.get(submitter, -1),
         nice=0.0,
         dag=needs.dag,
@@ -174,7 +177,7 @@ def job_of(
     )
 
 
-def _job_in(ad: Record, needs: Requirements) -> int:
+def _job_in(ad: Record, needs: CondorRequirements) -> int:
     """Return the id of the job in an ad; -1 if it has no number."""
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
     numbered = math.isfinite(cluster) and math.isfinite(proc)
@@ -193,13 +196,6 @@ def submitter_of(ad: Record, facts: CondorFacts) -> str:
     domain = (text(ad, "user") or "").partition("@")[2] or facts.domain
     name = text(ad, "accountinggroup") or text(ad, "owner") or ""
     return name if "@" in name or not domain else f"{name}@{domain}"
-
-
-def _too_late(deadline: float, start: float) -> str:
-    """Return what is wrong with a deadline that is over."""
-    if deadline <= start:
-        return "its deadline is before its earliest start; give a later RtDeadline"
-    return ""
 
 
 def _literal(value: object) -> str:

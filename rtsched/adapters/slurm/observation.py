@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Completions, CompletionStatus, Marks, dag_key
+from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.requirements import (
-    JobRequest,
-    Requirements,
-    predecessors,
-    requirements_of,
-)
+from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, number
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
-from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
 Integers = "NDArray[np.int64]"
 
 _TOKEN = re.compile(rf"{MARK}([\w-]+)", re.ASCII)
-_LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
 
 NOT_LAUNCHED = "Slurm could not launch it, and holds it"
 """Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
@@ -207,22 +202,15 @@ def _plain(
     size = np.maximum(np.maximum(rows.min_nodes[which], fewest), 1)
     eligible, submit = rows.eligible[which], rows.submit[which]
     limit = rows.limit[which]
-    return {
+    return plain_columns(len(which)) | {
         "id": rows.id[which],
         "submit": submit,
         "begin": np.where(eligible > submit, eligible, -np.inf),
         "wall_time": np.where(np.isnan(limit), np.inf, limit) + facts.margin,
-        "deadline": np.full(len(which), np.inf),
-        "kind": np.zeros(len(which), np.int8),
         "size": size.astype(np.int32),
-        "size_min": np.full(len(which), -1, np.int32),
-        "size_max": np.full(len(which), -1, np.int32),
         "cores": np.where(cpus > 0, cpus, -1).astype(np.int32),
         "memory": np.where(memory > 0, memory * MEGABYTE, -1),
         "nice": rows.nice[which].astype(np.float64),
-        **{
-            name: np.full(len(which), 0.0 if name.startswith("setup") else np.nan) for name in _LOAD
-        },
     }
 
 
@@ -264,22 +252,12 @@ def _reshape(
         if first[at] is not None:
             first[at] = requirements.partition
         if sizes is None:
-            _put(plain, at, requirements)
+            requirements.write_to(plain, at)
 
 
 def _deferred(rows: JobRows, i: int) -> bool:
     """Return whether a job waits held until it has been evaluated."""
     return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + DEFERRED]
-
-
-def _put(plain: dict[str, Any], at: int, requirements: Requirements) -> None:
-    """Write requirements into one row."""
-    plain["kind"][at], plain["wall_time"][at] = requirements.kind, requirements.wall_time
-    plain["size"][at] = requirements.size
-    if requirements.kind != Kind.RIGID:
-        plain["size_min"][at], plain["size_max"][at] = requirements.size_min, requirements.size_max
-    for name, value in requirements.load.items():
-        plain[name][at] = value
 
 
 def request_in(rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None) -> JobRequest:

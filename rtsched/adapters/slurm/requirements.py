@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
-from rtsched.kernels.dlt import exec_time, fastest_count
-from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
@@ -58,20 +56,6 @@ class JobRequest:
         return self.deadline < math.inf or self.spec.present
 
 
-@dataclass(frozen=True)
-class Requirements:
-    """What that is in the models; `problem` says why it cannot be promised anything."""
-
-    kind: Kind = Kind.RIGID
-    size: int = 1
-    size_min: int = -1
-    size_max: int = -1
-    wall_time: float = math.inf
-    partition: str = ""
-    load: dict[str, float] = field(default_factory=dict)
-    problem: str = ""
-
-
 def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = True) -> Requirements:
     """Return the requirements of a request; `fresh`: nothing was promised to it yet.
 
@@ -96,49 +80,36 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     problem = wrong or _problem(request, part, limit)
     if fresh and part is not None and request.needs_rtsched:
         problem = problem or _closed(request, part, limit, least)
+    needs = Requirements(partition=name, problem=problem)
     if request.spec.divisible:
-        requirements = _divisible(request, facts, name, problem, least, part)
-        return requirements if fresh else replace(requirements, problem=problem)
+        divisible = _divisible(request, facts, needs, least, part)
+        return divisible if fresh else replace(divisible, problem=problem)
     if most > least and request.needs_rtsched and request.spec.speedup != "none":
-        wall = limit + facts.wide_margin * most / least
-        return Requirements(Kind.MOLDABLE, least, least, most, wall, name, problem=problem)
-    return Requirements(
-        Kind.RIGID, least, wall_time=limit + facts.margin, partition=name, problem=problem
-    )
+        return needs.as_moldable(least, most, limit, facts.wide_margin)
+    return replace(needs, size=least, wall_time=limit + facts.margin)
 
 
 def _divisible(
     request: JobRequest,
     facts: SlurmFacts,
-    name: str,
-    problem: str,
+    needs: Requirements,
     least: int,
     part: Partition | None,
 ) -> Requirements:
-    """Return the requirements of a load that is cut at will; its run times follow from the load.
-
-    It takes at least so many nodes that the partition's longest time limit holds it.
-    """
+    """Return the requirements of a load; the partition's longest time limit holds it."""
     most = request.max_nodes or least
     if not request.max_nodes and part is not None:
         most = int(min(part.nodes, part.max_nodes))
     most = max(most, least)
     load = {k: v for k, v in request.spec.numbers.items() if k != "message_time"}
     load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
-    link = load.setdefault("setup_link", 0.0)
-    rest = (load["sigma"], load["cms"], load["cps"], link, load["setup_node"])
+    load.setdefault("setup_link", 0.0)
     longest = part.longest_s + facts.wide_margin if part is not None else math.inf
-    fastest = max(least, fastest_count(most, *rest))
-    if exec_time(fastest, *rest) > longest:
-        nodes = counted(most, "node")
-        problem = problem or (
-            f"its load takes longer than partition {name[:60]!r} allows on {nodes}"
-        )
-    else:
-        sizes = range(least, fastest + 1)
-        least = sizes[bisect_left(sizes, -longest, key=lambda n: -exec_time(n, *rest))]
-    wall = exec_time(least, *rest)
-    return Requirements(Kind.DIVISIBLE, least, least, most, wall, name, load, problem)
+    too_long = (
+        f"its load takes longer than partition {needs.partition[:60]!r} allows on "
+        f"{counted(most, 'node')}"
+    )
+    return needs.as_divisible(load, least, most, longest, too_long)
 
 
 def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]:

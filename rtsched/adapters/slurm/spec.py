@@ -10,6 +10,8 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from rtsched.adapters.requirements import shortened
+
 WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
 """A word for rtsched, or the beginning of what rtsched tells a user, where nothing follows."""
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -83,7 +85,7 @@ def _gather(word: str, pairs: dict[str, str]) -> str:
         key, given, value = part.partition("=")
         if not given or key not in KEYS:
             return (
-                f"rtsched: {_short(part)} is unknown; use key=value with one of the keys "
+                f"rtsched: {shortened(part)} is unknown; use key=value with one of the keys "
                 f"{', '.join(KEYS)}"
             )
         if key in pairs:
@@ -97,16 +99,17 @@ def _gather(word: str, pairs: dict[str, str]) -> str:
 
 def _problem(key: str, value: str) -> str:
     """Return what is wrong with one value."""
+    given = f"rtsched: {key}={shortened(value)}"
     if key in _CHOICES:
         if value not in _CHOICES[key]:
-            return f"rtsched: {key}={_short(value)} must be {' or '.join(_CHOICES[key])}"
+            return f"{given} must be {' or '.join(_CHOICES[key])}"
     elif key == "dag":
         if not _NAME.fullmatch(value):
-            return f"rtsched: dag={_short(value)} must be 1 to 64 letters, digits or any of '_.+-'"
+            return f"{given} must be 1 to 64 letters, digits or any of '_.+-'"
     elif not _NUMBER.fullmatch(value) or not math.isfinite(float(value)):
-        return f"rtsched: {key}={_short(value)} must be a number such as 12.5"
+        return f"{given} must be a number such as 12.5"
     elif key in _POSITIVE and float(value) <= 0:
-        return f"rtsched: {key}={_short(value)} must be above 0"
+        return f"{given} must be above 0"
     return ""
 
 
@@ -134,8 +137,3 @@ def _checked(pairs: dict[str, str]) -> Spec:
     if "message_time" in numbers and not spec.dag:
         return Spec(True, problem="rtsched: message_time needs dag")
     return spec
-
-
-def _short(text: str) -> str:
-    """Return a text for a message, cut off."""
-    return repr(text if len(text) <= 40 else text[:40] + "...")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
+from rtsched.adapters.requirements import too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
@@ -124,7 +125,7 @@ class SlurmTranslator:
         request = request_of(fields, spec)
         requirements = requirements_of(request, facts)
         begin = float(_number(fields, Tag.BEGIN_TIME, 0))
-        problem = requirements.problem or _too_late(request.deadline, max(begin, now))
+        problem = requirements.problem or too_late(request.deadline, max(begin, now), "--deadline")
         load: dict[str, Any] = dict(requirements.load)
         account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
         jobs = Jobs.build(
@@ -265,13 +266,6 @@ def edges_of(dependency: str, spec: Spec) -> Edges:
         after=-1,
         message_time=spec.numbers.get("message_time", 0.0),
     )
-
-
-def _too_late(deadline: float, start: float) -> str:
-    """Return what is wrong with a deadline that is over."""
-    if deadline <= start:
-        return "its deadline is before its earliest start; give a later --deadline"
-    return ""
 
 
 def _text(fields: Mapping[int, str | int], tag: Tag) -> str:

@@ -1,0 +1,118 @@
+"""What a job is in the models, whichever batch system it was submitted to.
+
+Each system reads its own words (`slurm/requirements.py`, `condor/requirements.py`); how a moldable
+job or a divisible load is sized, and which columns of `Jobs` that fills, is the same for all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rtsched.kernels.dlt import exec_time, fastest_count
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
+"""Columns of `Jobs` that describe a divisible load."""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a job is in the models; `problem` says why it cannot be promised anything.
+
+    Times in seconds; `load` by the names of `LOAD`; an empty `partition` is all nodes.
+    """
+
+    kind: Kind = Kind.RIGID
+    size: int = 1
+    size_min: int = -1
+    size_max: int = -1
+    wall_time: float = math.inf
+    partition: str = ""
+    load: dict[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+    def as_moldable(self, least: int, most: int, limit: float, margin: float) -> Self:
+        """Return these for any number of nodes from `least` to `most`.
+
+        `limit` is that on the fewest nodes, without the `margin` by which a job outlives it.
+        """
+        wall = limit + margin * most / least
+        return replace(
+            self, kind=Kind.MOLDABLE, size=least, size_min=least, size_max=most, wall_time=wall
+        )
+
+    def as_divisible(
+        self, load: dict[str, float], least: int, most: int, limit: float, too_long: str
+    ) -> Self:
+        """Return these for a load that is cut at will; its run times follow from the load.
+
+        It takes at least so many nodes that `limit` holds it; if none of the counts from `least` to
+        `most` do, `too_long` is the problem.
+        """
+        fastest = max(least, fastest_count(most, *(load[name] for name in LOAD)))
+        problem = self.problem
+        if load_time(load, fastest) > limit:
+            problem = problem or too_long
+        else:
+            sizes = range(least, fastest + 1)
+            least = sizes[bisect_left(sizes, -limit, key=lambda n: -load_time(load, n))]
+        return replace(
+            self,
+            kind=Kind.DIVISIBLE,
+            size=least,
+            size_min=least,
+            size_max=most,
+            wall_time=load_time(load, least),
+            load=load,
+            problem=problem,
+        )
+
+    def write_to(self, columns: Mapping[str, Any], at: int) -> None:
+        """Write them into one row of the columns of jobs that wait."""
+        columns["kind"][at], columns["wall_time"][at] = self.kind, self.wall_time
+        columns["size"][at] = self.size
+        if self.kind != Kind.RIGID:
+            columns["size_min"][at], columns["size_max"][at] = self.size_min, self.size_max
+        for name, value in self.load.items():
+            columns[name][at] = value
+
+
+def load_time(load: Mapping[str, float], nodes: int) -> float:
+    """Return how long a divisible load runs on so many nodes, seconds."""
+    return float(exec_time(nodes, *(load[name] for name in LOAD)))
+
+
+def plain_columns(count: int) -> dict[str, Any]:
+    """Return columns of `Jobs` for so many rigid jobs without a deadline; they can be written."""
+    return {
+        "deadline": np.full(count, np.inf),
+        "kind": np.zeros(count, np.int8),
+        "size_min": np.full(count, -1, np.int32),
+        "size_max": np.full(count, -1, np.int32),
+        **{name: np.full(count, np.nan) for name in ("sigma", "cms", "cps")},
+        **{name: np.zeros(count) for name in ("setup_link", "setup_node")},
+    }
+
+
+def too_late(deadline: float, start: float, option: str) -> str:
+    """Return what is wrong with a deadline before the earliest start; empty: nothing.
+
+    Both in seconds since the epoch; `option` is what users give a deadline by.
+    """
+    if deadline <= start:
+        return f"its deadline is before its earliest start; give a later {option}"
+    return ""
+
+
+def shortened(value: object) -> str:
+    """Return a value in quotes for a message, cut off."""
+    text = str(value)
+    return repr(text if len(text) <= 40 else text[:40] + "...")
