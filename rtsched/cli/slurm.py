@@ -28,7 +28,7 @@ from rtsched.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
     from rtsched.adapters.readiness import CheckResult
-    from rtsched.adapters.slurm.applied_file import AppliedFile
+    from rtsched.adapters.slurm.last_applied import AppliedFile
     from rtsched.adapters.slurm.node_probe import ProbeResult
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.adapters.slurm.setup import Setup
@@ -284,7 +284,7 @@ def _remembered(path: str, user: str) -> AppliedFile:
     ConfigError
         If there is a file, and it cannot be read, as by root on a shared file system.
     """
-    from rtsched.adapters.slurm import applied_file
+    from rtsched.adapters.slurm import last_applied
 
     try:
         if path:
@@ -299,7 +299,7 @@ def _remembered(path: str, user: str) -> AppliedFile:
                 f"as the daemon's user: runuser -u {user} -- rtsched slurm restore"
             ]
         ) from error
-    return applied_file.read(path)
+    return last_applied.read(path)
 
 
 def _answers(path: Path) -> bool:

@@ -18,7 +18,7 @@ from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.last_applied import LastApplied
 from rtsched.adapters.condor.pool_state import HELD, RUNNING, PoolState, Slots
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.steering import steer_changes
+from rtsched.adapters.condor.steering import CondorSteering
 from rtsched.model.actions import (
     Action,
     Admit,
@@ -50,7 +50,8 @@ def steered(
     action: Any, view: PoolState, memory: LastApplied | None = None, **settings: Any
 ) -> list[Change]:
     """Return what an action comes to."""
-    made = steer_changes(action, view, CondorSettings(**settings), memory or LastApplied(), NOW)
+    steering = CondorSteering(view, CondorSettings(**settings), memory or LastApplied(), NOW)
+    made = steering.changes(action)
     return list(made)
 
 

@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.live import Change, Observation
-from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, applied_file
-from rtsched.adapters.slurm.applied import applied
-from rtsched.adapters.slurm.applied_file import UNSURE, AppliedFile
+from rtsched.adapters.live import Change, Done, Observation
+from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, last_applied
+from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.comments import record_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+from rtsched.adapters.slurm.last_applied import UNSURE, AppliedFile, LastApplied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
-from rtsched.adapters.slurm.reserving import SlurmState, reserve_changes
+from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow, job_rows
 from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.spec import spec_of
-from rtsched.adapters.slurm.steering import LastApplied, remember, steer_changes
+from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError
 from rtsched.model.actions import Cancel, Place, Restart, SetNodeWeight, SetPriority, Tell
 from rtsched.model.cluster import Cluster
@@ -61,7 +61,8 @@ def steered(
     action: Any, view: SlurmState, memory: LastApplied | None = None, **settings: Any
 ) -> list[Change]:
     """Return what an action comes to."""
-    return list(steer_changes(action, view, memory or LastApplied(), SlurmSettings(**settings)))
+    steering = SlurmSteering(view, memory or LastApplied(), SlurmSettings(**settings))
+    return list(steering.changes(action))
 
 
 def test_the_largest_differences_of_priority_come_first() -> None:
@@ -105,13 +106,13 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
 def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
     """What a user asked for is known after a restart; a file that cannot be is one sentence."""
     path, what = str(tmp_path / "memory.json"), AppliedFile({7: (1, 4)}, {8: ("n1", 5.0)}, {9: -50})
-    assert applied_file.read(path) == AppliedFile()
-    assert applied_file.write(path, what) == ""
-    assert applied_file.read(path) == what
+    assert last_applied.read(path) == AppliedFile()
+    assert last_applied.write(path, what) == ""
+    assert last_applied.read(path) == what
     assert LastApplied.of(what).kept() == what
-    assert "cannot be written" in applied_file.write(str(tmp_path / "none" / "x"), AppliedFile())
-    assert applied_file.write("", what) == ""
-    assert applied_file.read("") == AppliedFile()
+    assert "cannot be written" in last_applied.write(str(tmp_path / "none" / "x"), AppliedFile())
+    assert last_applied.write("", what) == ""
+    assert last_applied.read("") == AppliedFile()
 
 
 def test_what_is_being_set_is_kept_before(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_damaged_file_of_sizes(content: bytes) -> None:
         path = Path(directory) / "sizes.json"
         path.write_bytes(content)
         assert all(
-            0 < least <= most for least, most in applied_file.read(str(path)).ranges.values()
+            0 < least <= most for least, most in last_applied.read(str(path)).ranges.values()
         )
 
 
@@ -163,7 +164,7 @@ def test_a_refused_weight_is_not_asked_for_again() -> None:
     """What Slurm refuses for good is said once."""
     memory = LastApplied()
     (change, *_) = steered(SetNodeWeight(ids(), np.zeros(6)), view_of(), node_weights=True)
-    remember(change, "refused", memory, NOW)
+    memory.remember(Done(change, "refused"), NOW)
     assert memory.no_weights
 
 
@@ -211,7 +212,7 @@ def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
     assert sorted(moved) == [1, 2, 4]
     assert {job for job, each in moved.items() if each.command.words[-1] == word} == {2, 4}
     for each in moved.values():
-        remember(each, "done", memory, NOW)
+        memory.remember(Done(each, "done"), NOW)
     again = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
     assert not [each for each in again if each.kind == "set-priority"]
 
@@ -254,7 +255,7 @@ def test_a_size_that_slurm_does_not_show_is_set_once() -> None:
         changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, memory.counts)
         found = [each for each in changes if "NumNodes=2-2" in each.command.words]
         for each in found:
-            remember(each, "done", memory, NOW)
+            memory.remember(Done(each, "done"), NOW)
         return found
 
     assert sizes(rigid) == []  # it asked for two nodes, no more and no less

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from rtsched.adapters.live import Change, Done, Outcome
+from rtsched.adapters import changes as shared
+from rtsched.adapters.live import Change, Done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.table import SlotTable
 
-Reply = tuple[Outcome, str]
 JobAction = Literal["Hold", "Release", "Remove", "Vacate", "VacateFast"]
 
 UNDEFINED = "undefined"
@@ -132,45 +133,23 @@ def carried_out(
 ) -> list[Done]:
     """Return what became of each change, in the order given.
 
-    The commands of a change follow one another by rank, and end with the first one that fails. No
-    job is bound while another could not be unbound.
+    No job is bound while another could not be unbound.
     """
-    replies: list[Reply] = [
-        ("done", "") if each.command else ("unsupported", "not supported on HTCondor")
-        for each in changes
-    ]
-    for rank in Rank:
-        taken = rank > Rank.TAKE and any(
-            reply[0] not in {"done", "unsupported"} and _takes(each)
-            for reply, each in zip(replies, changes, strict=True)
-        )
-        commands = list(_commands_of(changes, replies, rank))
-        if rank == Rank.BIND and taken:
-            for at, _ in commands:
-                replies[at] = ("failed", "not bound, because another job could not be unbound")
-            continue
-        for at, reply in _one_rank(pool, publish, commands):
-            if reply[0] != "done":
-                replies[at] = reply
-    return [Done(each, *reply) for each, reply in zip(changes, replies, strict=True)]
+    commands = [each.command or () for each in changes]
+    return shared.carried_out(
+        changes, commands, lambda turn: _run(pool, publish, turn), _held_back, "HTCondor"
+    )
 
 
-def _takes(each: Change) -> bool:
-    return any(command.rank == Rank.TAKE for command in each.command or ())
+def _held_back(turn: Sequence[tuple[int, Command]], failed: Sequence[Command]) -> Mapping[int, str]:
+    """Return which jobs are not bound, since others could not be unbound."""
+    if all(command.rank != Rank.TAKE for command in failed):
+        return {}
+    why = "not bound, because another job could not be unbound"
+    return {at: why for at, command in turn if command.rank == Rank.BIND}
 
 
-def _commands_of(
-    changes: Sequence[Change], replies: Sequence[Reply], rank: Rank
-) -> Iterator[tuple[int, Command]]:
-    """Yield the commands of one rank of the changes that went well so far, and whose they are."""
-    for at, each in enumerate(changes):
-        if replies[at][0] == "done":
-            for command in each.command:
-                if command.rank == rank:
-                    yield at, command
-
-
-def _one_rank(
+def _run(
     pool: PoolClient, publish: Callable[[SlotTable], Reply], commands: Sequence[tuple[int, Command]]
 ) -> Iterator[tuple[int, Reply]]:
     """Yield what became of the commands of one rank; equal edits are one request."""

@@ -18,7 +18,7 @@ from rtsched.errors import AdapterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rtsched.adapters.condor.commands import Reply
+    from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.logs.classads import Record
 

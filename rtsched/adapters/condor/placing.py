@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.changes import idle_nodes
 from rtsched.adapters.condor.pool_state import IDLE
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
-from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
@@ -55,15 +55,6 @@ class Binding:
     lengths: tuple[float, ...]
 
 
-def waiting_procs(view: PoolState, jobs: NDArray[np.int64]) -> dict[int, list[int]]:
-    """Return the idle procs of each of some jobs, rows of `PoolState.procs` in order of proc."""
-    found: dict[int, list[int]] = {job: [] for job in jobs.tolist()}
-    rows = np.flatnonzero(np.isin(view.procs.job, jobs) & (view.procs.status == IDLE))
-    for row, job in zip(rows.tolist(), view.procs.job[rows].tolist(), strict=True):
-        found[job].append(row)
-    return found
-
-
 def bindings_of(
     plan: Schedule, view: PoolState, closed: NDArray[np.bool_], now: float
 ) -> tuple[list[Binding], list[int]]:
@@ -82,7 +73,7 @@ def bindings_of(
     """
     turn = np.flatnonzero(their_turn(plan, view, closed, now))
     jobs = plan.entries.job[turn]
-    idle, names = waiting_procs(view, jobs), view.slots.texts("name")
+    idle, names = view.rows_of(jobs.tolist(), IDLE), view.slots.texts("name")
     place, _ = places(view.observation.queued.id, jobs)
     starts, found, short = plan.starts(), [], []
     for entry, job, at in zip(turn.tolist(), jobs.tolist(), place.tolist(), strict=True):
@@ -129,8 +120,7 @@ def their_turn(
 
 def _on_busy_rows(plan: Schedule, view: PoolState, closed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return bool[n]: which entries have rows that are not free, or recurring work before them."""
-    free = np.equal(view.observation.cluster.nodes.state, NodeState.UP) & closed
-    free[view.observation.allocations.nodes] = False
+    free = idle_nodes(view.observation, closed)
     before = occurrences(view.observation.periodic, len(view.slots))[plan.nodes] < plan.starts()
     entry = plan.rows()
     blocked = np.zeros(len(plan), np.bool_)

@@ -22,7 +22,8 @@ from rtsched.logs.classads import Expression, Record, number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from rtsched.adapters.condor.commands import JobAction, Reply
+    from rtsched.adapters.changes import Reply
+    from rtsched.adapters.condor.commands import JobAction
     from rtsched.adapters.condor.settings import CondorSettings
 
 T = TypeVar("T")

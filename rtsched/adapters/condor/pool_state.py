@@ -12,6 +12,8 @@ from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.facts import CondorFacts
@@ -146,3 +148,11 @@ class PoolState:
     def numbers(self) -> NDArray[np.int64]:
         """Cluster and proc of each row of `procs` in one, int64[n]."""
         return self.procs.cluster << PROC_BITS | self.procs.proc
+
+    def rows_of(self, jobs: Sequence[int], *states: int) -> dict[int, list[int]]:
+        """Return the procs of jobs that are in one of these states, rows of `procs` in order."""
+        found: dict[int, list[int]] = {job: [] for job in jobs}
+        rows = np.flatnonzero(np.isin(self.procs.job, jobs) & np.isin(self.procs.status, states))
+        for row, job in zip(rows.tolist(), self.procs.job[rows].tolist(), strict=True):
+            found[job].append(row)
+        return found

@@ -6,20 +6,18 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.commands import Reply, carried_out
-from rtsched.adapters.condor.enforcing import overrun_changes
+from rtsched.adapters.condor.commands import carried_out
 from rtsched.adapters.condor.last_applied import LastApplied
 from rtsched.adapters.condor.negotiator import PatientPool
 from rtsched.adapters.condor.observer import Observer
-from rtsched.adapters.condor.reserving import reserve_changes
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.steering import steer_changes
+from rtsched.adapters.condor.steering import CondorSteering
 from rtsched.adapters.files import replace_file
-from rtsched.model.actions import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.table import SlotTable
     from rtsched.adapters.live import Change, Completions, Done, Observation
@@ -79,14 +77,8 @@ class CondorSystem:
             self.poll()
         view = self._view
         assert view is not None  # noqa: S101 -- a poll sets it
-        now, settings, last_applied = time.time(), self.settings, self._last_applied
-        changes: list[Change] = []
-        for action in actions:
-            if isinstance(action, Reserve):
-                changes += reserve_changes(action.plan, view, settings, last_applied, now)
-                changes += overrun_changes(view, settings, last_applied, now)
-            changes += steer_changes(action, view, settings, last_applied, now)
-        return changes
+        steering = CondorSteering(view, self.settings, self._last_applied, time.time())
+        return [each for action in actions for each in steering.changes(action)]
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,9 @@ from rtsched.adapters.slurm.scontrol import (
     ONLY_WAITING,
     Rank,
     change,
+    deletion,
     highest,
+    job_update,
     priority_argument,
 )
 from rtsched.adapters.slurm.submission import limit_minutes
@@ -31,11 +32,11 @@ from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from rtsched.adapters.live import Change, Observation
-    from rtsched.adapters.slurm.facts import SlurmFacts
-    from rtsched.adapters.slurm.rows import JobRows, ReservationRow
+    from rtsched.adapters.live import Change
+    from rtsched.adapters.slurm.cluster_state import SlurmState
+    from rtsched.adapters.slurm.rows import JobRows
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.model.schedule import Schedule
 
@@ -48,53 +49,6 @@ SLACK_S = 60.0
 
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
-
-
-@dataclass
-class SlurmState:
-    """What the last poll showed, and was changed since, as changes are worked out from it.
-
-    Attributes
-    ----------
-    rows : JobRows
-        All jobs; `place` is the row by job id.
-    observation : Observation
-        What the daemon was told; `queued` is the row of its queue by job id, `held` whose jobs wait
-        for a release.
-    facts : SlurmFacts
-        Margins and limits.
-    names : tuple of str
-        Node names by row.
-    reservations : sequence of ReservationRow
-        All there are.
-    weights : dict of str to int
-        Node weights by name.
-    now : float
-        When the changes are worked out, seconds since the epoch.
-    comments : dict of int to str
-        Comments by job id that the changes worked out now will set.
-    """
-
-    rows: JobRows
-    observation: Observation
-    facts: SlurmFacts
-    names: tuple[str, ...]
-    reservations: Sequence[ReservationRow]
-    now: float
-    place: dict[int, int] = field(default_factory=dict)
-    queued: dict[int, int] = field(default_factory=dict)
-    held: set[int] = field(default_factory=set)
-    weights: dict[str, int] = field(default_factory=dict)
-    comments: dict[int, str] = field(default_factory=dict)
-
-    def comment(self, job: int) -> str:
-        """Return what will stand in a job's comment when the changes so far are carried out."""
-        return self.comments.get(job, self.rows.comment[self.place[job]])
-
-    def __post_init__(self) -> None:
-        self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
-        self.queued = {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
-        self.held = set(self.observation.marks.job[self.observation.marks.held].tolist())
 
 
 def reserve_changes(
@@ -149,28 +103,16 @@ def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) ->
             continue
         factor = min(FIRST_FACTOR - int(view.rows.deadline[row] // 60.0), highest(basic))
         if factors.get(job) != factor:
-            changes.append(
-                change(
-                    "set-priority",
-                    job,
-                    f"move job {job} ahead of jobs without a promise: site factor {factor}",
-                    Rank.JOB,
-                    "scontrol",
-                    "update",
-                    f"JobId={job}",
-                    priority_argument(factor, basic),
-                )
-            )
+            text = f"move job {job} ahead of jobs without a promise: site factor {factor}"
+            words = priority_argument(factor, basic)
+            changes.append(job_update("set-priority", job, text, Rank.JOB, words))
     planned = set(plan.entries.job.tolist())
     changes += [
-        change(
+        job_update(
             "set-priority",
             job,
             f"move job {job} back among jobs without a promise: site factor 0",
             Rank.JOB,
-            "scontrol",
-            "update",
-            f"JobId={job}",
             priority_argument(0, basic),
         )
         for job in view.queued
@@ -199,26 +141,14 @@ def _top(basic: bool) -> int:
 
 def _reservations(moved: ReservationChanges, view: SlurmState) -> list[Change]:
     """Return what is to be done about reservations."""
-    changes = [
-        change(
-            "reserve",
-            -1,
-            f"delete reservation {name}, to recreate it",
-            Rank.RENEW,
-            "scontrol",
-            "delete",
-            f"ReservationName={name}",
-        )
-        for name in moved.renew
-    ]
+    changes = [deletion(name, Rank.RENEW, ", to recreate it") for name in moved.renew]
     for reservation, words in moved.update:
-        said = " ".join(f"{key}={value}" for key, value in words.items())
         pairs = [f"{key}={value}" for key, value in words.items()]
         changes.append(
             change(
                 "reserve",
                 reservation.job,
-                f"change reservation {reservation.name}: {said}",
+                f"change reservation {reservation.name}: {' '.join(pairs)}",
                 Rank.UPDATE,
                 "scontrol",
                 "update",
@@ -229,19 +159,7 @@ def _reservations(moved: ReservationChanges, view: SlurmState) -> list[Change]:
         )
     changes += [_create(reservation, view) for reservation in moved.create]
     kept = {row.name: row.nodes for row in view.reservations}
-    changes += [
-        change(
-            "reserve",
-            -1,
-            f"delete reservation {name}",
-            Rank.DELETE,
-            "scontrol",
-            "delete",
-            f"ReservationName={name}",
-            nodes=kept.get(name, ()),
-        )
-        for name in moved.delete
-    ]
+    changes += [deletion(name, Rank.DELETE, nodes=kept.get(name, ())) for name in moved.delete]
     return changes
 
 
@@ -295,33 +213,12 @@ def _bindings(
         if not is_ours(name) or stays:
             continue
         if waits or view.rows.state[at] in _RUNS:
-            changes.append(
-                change(
-                    "reserve",
-                    job,
-                    f"take job {job} out of reservation {name}",
-                    Rank.LEAVE,
-                    "scontrol",
-                    "update",
-                    f"JobId={job}",
-                    "ReservationName=",
-                )
-            )
+            text = f"take job {job} out of reservation {name}"
+            changes.append(job_update("reserve", job, text, Rank.LEAVE, "ReservationName="))
     for job, name in wanted.items():
         if view.rows.reservation[view.place[job]] != name or name in renewed:
-            changes.append(
-                change(
-                    "reserve",
-                    job,
-                    f"bind job {job} to reservation {name}",
-                    Rank.BIND,
-                    "scontrol",
-                    "update",
-                    f"JobId={job}",
-                    f"ReservationName={name}",
-                    ONLY_WAITING,
-                )
-            )
+            text, words = f"bind job {job} to reservation {name}", f"ReservationName={name}"
+            changes.append(job_update("reserve", job, text, Rank.BIND, words, ONLY_WAITING))
     return changes
 
 
@@ -348,20 +245,8 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
             if minutes * 60.0 != view.rows.limit[row]:
                 words.append(f"TimeLimit={minutes}")
         if words:
-            said = " ".join(words)
-            changes.append(
-                change(
-                    "reserve",
-                    job,
-                    f"set {said} of job {job}, as planned",
-                    Rank.SIZE,
-                    "scontrol",
-                    "update",
-                    f"JobId={job}",
-                    *words,
-                    ONLY_WAITING,
-                )
-            )
+            text = f"set {' '.join(words)} of job {job}, as planned"
+            changes.append(job_update("reserve", job, text, Rank.SIZE, *words, ONLY_WAITING))
     return changes
 
 
@@ -387,23 +272,15 @@ def _records(
         nodes = [view.names[node] for node in plan.nodes_of(at).tolist()]
         shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()
         records[job] = record_of(float(view.rows.deadline[view.place[job]]), nodes, shares)
-    changes = []
+    changes: list[Change] = []
     for job, record in records.items():
-        present = view.comment(job)
-        comment = with_record(present, record)
-        if comment == present:
-            continue
-        view.comments[job] = comment
-        changes.append(
-            change(
-                "tell",
-                job,
-                f"set the comment of job {job}: {comment}",
-                Rank.SIZE,
-                "scontrol",
-                "update",
-                f"JobId={job}",
-                f"Comment={comment}",
-            )
-        )
+        changes += comment_changes(job, with_record(view.comment(job), record), Rank.SIZE, view)
     return changes
+
+
+def comment_changes(job: int, comment: str, rank: Rank, view: SlurmState) -> Iterator[Change]:
+    """Yield what gives a job this comment, if it is another one."""
+    if comment != view.comment(job):
+        view.comments[job] = comment
+        text = f"set the comment of job {job}: {comment}"
+        yield job_update("tell", job, text, rank, f"Comment={comment}")

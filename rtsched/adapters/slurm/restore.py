@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.reserving import is_first
 from rtsched.adapters.slurm.rows import WAITING, alive
-from rtsched.adapters.slurm.scontrol import ONLY_WAITING, Rank, change, priority_argument
+from rtsched.adapters.slurm.scontrol import (
+    ONLY_WAITING,
+    Rank,
+    change,
+    deletion,
+    job_update,
+    priority_argument,
+)
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rtsched.adapters.live import Change
-    from rtsched.adapters.slurm.applied_file import AppliedFile
+    from rtsched.adapters.slurm.last_applied import AppliedFile
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
 
 
@@ -36,19 +43,7 @@ def restoring(
     basic : bool
         The site has priority/basic: jobs were put forward and back by Nice.
     """
-    changes = [
-        change(
-            "reserve",
-            -1,
-            f"delete reservation {row.name}",
-            Rank.DELETE,
-            "scontrol",
-            "delete",
-            f"ReservationName={row.name}",
-        )
-        for row in reservations
-        if is_ours(row.name)
-    ]
+    changes = [deletion(row.name, Rank.DELETE) for row in reservations if is_ours(row.name)]
     for at in range(len(rows)):
         if alive(rows.state[at]):
             changes += _job(rows, at, kept, basic=basic)
@@ -60,7 +55,7 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
     job, waits = int(rows.id[at]), rows.state[at] in WAITING
 
     def update(text: str, rank: Rank, *words: str) -> Change:
-        return change("restore", job, text, rank, "scontrol", "update", f"JobId={job}", *words)
+        return job_update("restore", job, text, rank, *words)
 
     if is_ours(rows.reservation[at]):
         text = f"take job {job} out of reservation {rows.reservation[at]}"

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from rtsched.adapters import changes as shared
 from rtsched.adapters.live import Change, Done, Outcome
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from rtsched.adapters.changes import Reply
     from rtsched.adapters.slurm.commands import CommandRunner
-
 
 ONLY_WAITING = "ExcNodeList="
 """With this word Slurm refuses an update of a job that has started meanwhile; without it, NumNodes
@@ -83,6 +84,18 @@ def change(
     return Change(kind, job, text, Command(rank, words, nodes=nodes))
 
 
+def job_update(kind: str, job: int, text: str, rank: Rank, *words: str) -> Change:
+    """Return a change that sets something of a job."""
+    return change(kind, job, text, rank, "scontrol", "update", f"JobId={job}", *words)
+
+
+def deletion(reservation: str, rank: Rank, why: str = "", nodes: tuple[str, ...] = ()) -> Change:
+    """Return the change that deletes a reservation, which keeps these nodes."""
+    text = f"delete reservation {reservation}{why}"
+    words = ("scontrol", "delete", f"ReservationName={reservation}")
+    return change("reserve", -1, text, rank, *words, nodes=nodes)
+
+
 def priority_argument(factor: int, basic: bool) -> str:
     """Return what puts a job forward by so much: its site factor, or Nice under priority/basic.
 
@@ -107,69 +120,51 @@ def batchable(command: Command) -> bool:
 
 
 def carried_out(commands: CommandRunner, changes: Sequence[Change]) -> list[Done]:
-    """Return what became of each change, in the order given.
-
-    A reservation is kept where one that is to keep its nodes could not be made or changed.
-    """
-    done: dict[int, Done] = {}
-    ranks: dict[Rank, list[int]] = {}
-    for at, each in enumerate(changes):
-        if isinstance(each.command, Command):
-            ranks.setdefault(each.command.rank, []).append(at)
-        else:
-            done[at] = Done(each, "unsupported", "not supported on Slurm")
-    for rank in sorted(ranks):
-        if rank == Rank.DELETE:
-            done |= _kept(changes, ranks[rank], done)
-        left = [at for at in ranks[rank] if at not in done]
-        done |= _one_rank(commands, changes, left)
-    return [done[at] for at in range(len(changes))]
+    """Return what became of each change, in the order given."""
+    asked = [(each.command,) if isinstance(each.command, Command) else () for each in changes]
+    return shared.carried_out(
+        changes, asked, lambda turn: _run(commands, turn), _held_back, "Slurm"
+    )
 
 
-def _kept(
-    changes: Sequence[Change], places: Iterable[int], done: Mapping[int, Done]
-) -> dict[int, Done]:
+def _held_back(turn: Sequence[tuple[int, Command]], failed: Sequence[Command]) -> Mapping[int, str]:
     """Return which reservations are not deleted, since what is to follow them is not there."""
-    bare = {
-        name
-        for each in done.values()
-        if each.outcome != "done" and isinstance(each.change.command, Command)
-        if each.change.command.rank in {Rank.UPDATE, Rank.CREATE}
-        for name in each.change.command.nodes
-    }
+    made = {Rank.UPDATE, Rank.CREATE}
+    bare = {name for command in failed if command.rank in made for name in command.nodes}
     return {
-        at: Done(changes[at], "failed", "kept until its replacement exists")
-        for at in places
-        if not bare.isdisjoint(changes[at].command.nodes)
+        at: "kept until its replacement exists"
+        for at, command in turn
+        if command.rank == Rank.DELETE and not bare.isdisjoint(command.nodes)
     }
 
 
-def _one_rank(
-    commands: CommandRunner, changes: Sequence[Change], places: Iterable[int]
-) -> dict[int, Done]:
-    """Return what became of changes of one rank, by place: many in one process where possible."""
-    together = [at for at in places if batchable(changes[at].command)]
-    single = [at for at in places if not batchable(changes[at].command)]
-    done = {}
+def _run(
+    commands: CommandRunner, turn: Sequence[tuple[int, Command]]
+) -> Iterator[tuple[int, Reply]]:
+    """Yield what became of commands of one rank: many in one process where possible."""
+    together = [(at, command) for at, command in turn if batchable(command)]
     try:
-        said = commands.batch([" ".join(changes[at].command.words[1:]) for at in together])
-        done = {at: result(changes[at], text) for at, text in zip(together, said, strict=True)}
+        said = commands.batch([" ".join(command.words[1:]) for _, command in together])
+        for (at, _), text in zip(together, said, strict=True):
+            yield at, reply_of(text)
     except AdapterError as error:
-        done = {at: Done(changes[at], "failed", str(error)) for at in together}
-    for at in single:
-        program, *words = changes[at].command.words
+        for at, _ in together:
+            yield at, ("failed", str(error))
+    for at, command in turn:
+        if batchable(command):
+            continue
+        program, *words = command.words
         try:
             answer = commands.run(program, *words)
             text = " ".join(answer.errors.split()) or f"exit status {answer.status}"
-            done[at] = result(changes[at], text if answer.status else "")
+            yield at, reply_of(text if answer.status else "")
         except AdapterError as error:
-            done[at] = Done(changes[at], "failed", str(error))
-    return done
+            yield at, ("failed", str(error))
 
 
-def result(asked: Change, complaint: str) -> Done:
-    """Return what became of a change about which Slurm said this; nothing: it is done."""
-    return Done(asked, outcome_of(complaint), complaint[:400])
+def reply_of(complaint: str) -> Reply:
+    """Return what became of a command about which Slurm said this; nothing: it is done."""
+    return outcome_of(complaint), complaint[:400]
 
 
 def outcome_of(complaint: str) -> Outcome:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
-from rtsched.adapters.slurm import applied_file
+from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
-from rtsched.adapters.slurm.applied import applied
+from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
@@ -22,6 +22,7 @@ from rtsched.adapters.slurm.facts import (
     requeue_delay_of,
     seconds,
 )
+from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
 from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
     allocations_of,
@@ -31,13 +32,11 @@ from rtsched.adapters.slurm.observation import (
     marks_of,
     parts,
 )
-from rtsched.adapters.slurm.reserving import SlurmState, reserve_changes
 from rtsched.adapters.slurm.route import Route
-from rtsched.adapters.slurm.scontrol import Command, carried_out, rank_of
+from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 from rtsched.adapters.slurm.settings import SlurmSettings
-from rtsched.adapters.slurm.steering import LastApplied, remember, steer_changes
+from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.model.accounts import Accounts
-from rtsched.model.actions import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +63,7 @@ class SlurmSystem:
         self.settings = settings or SlurmSettings()
         self._commands = CommandRunner(self.settings)
         self._route = Route(self._commands, self.settings.route)
-        self._last_applied = LastApplied.of(applied_file.read(self.settings.memory))
+        self._last_applied = LastApplied.of(last_applied.read(self.settings.memory))
         self._kept = self._last_applied.kept()
         self._not_kept = ""
         self._view: SlurmState | None = None
@@ -141,15 +140,8 @@ class SlurmSystem:
         assert view is not None  # noqa: S101 -- a poll sets it
         view.now = time.time()
         view.comments = {}
-        changes: list[Change] = []
-        for action in actions:
-            if isinstance(action, Reserve):
-                last_applied = self._last_applied
-                changes += reserve_changes(
-                    action.plan, view, self.settings, last_applied.factors, last_applied.counts
-                )
-            changes += steer_changes(action, view, self._last_applied, self.settings)
-        return sorted(changes, key=rank_of)
+        steering = SlurmSteering(view, self._last_applied, self.settings)
+        return sorted((each for one in actions for each in steering.changes(one)), key=rank_of)
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
@@ -157,18 +149,17 @@ class SlurmSystem:
         done = carried_out(self._commands, changes)
         now = time.time()
         for each in done:
-            if isinstance(each.change.command, Command):
-                if each.outcome == "done" and self._view is not None:
-                    applied(self._view, each.change.command)
-                remember(each.change, each.outcome, self._last_applied, now)
+            if each.outcome == "done" and self._view is not None:
+                applied(self._view, each.change.command)
+            self._last_applied.remember(each, now)
         self._keep(self._last_applied.kept())
         return done
 
-    def _keep(self, what: applied_file.AppliedFile) -> None:
+    def _keep(self, what: AppliedFile) -> None:
         """Have the next process know what jobs were asked for."""
         if what != self._kept:
             self._kept = what
-            self._not_kept = applied_file.write(self.settings.memory, what)
+            self._not_kept = last_applied.write(self.settings.memory, what)
 
     def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> ClusterLayout:
         """Return the machine; the same object as before if nothing changed."""

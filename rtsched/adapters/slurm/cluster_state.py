@@ -1,15 +1,22 @@
-"""What a poll showed, kept up with what was changed since: until the next poll it is the truth."""
+"""What the last poll of a Slurm showed, kept up with what was changed since.
+
+Until the next poll it is the truth.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.rows import ReservationRow, names_of, words_of
 
 if TYPE_CHECKING:
-    from rtsched.adapters.slurm.reserving import SlurmState
+    from collections.abc import Sequence
+
+    from rtsched.adapters.live import Observation
+    from rtsched.adapters.slurm.facts import SlurmFacts
+    from rtsched.adapters.slurm.rows import JobRows
     from rtsched.adapters.slurm.scontrol import Command
 
 _COLUMNS = {
@@ -19,8 +26,55 @@ _COLUMNS = {
 }
 
 
+@dataclass
+class SlurmState:
+    """What the last poll showed, and was changed since, as changes are worked out from it.
+
+    Attributes
+    ----------
+    rows : JobRows
+        All jobs; `place` is the row by job id.
+    observation : Observation
+        What the daemon was told; `queued` is the row of its queue by job id, `held` whose jobs wait
+        for a release.
+    facts : SlurmFacts
+        Margins and limits.
+    names : tuple of str
+        Node names by row.
+    reservations : sequence of ReservationRow
+        All there are.
+    weights : dict of str to int
+        Node weights by name.
+    now : float
+        When the changes are worked out, seconds since the epoch.
+    comments : dict of int to str
+        Comments by job id that the changes worked out now will set.
+    """
+
+    rows: JobRows
+    observation: Observation
+    facts: SlurmFacts
+    names: tuple[str, ...]
+    reservations: Sequence[ReservationRow]
+    now: float
+    place: dict[int, int] = field(default_factory=dict)
+    queued: dict[int, int] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)
+    weights: dict[str, int] = field(default_factory=dict)
+    comments: dict[int, str] = field(default_factory=dict)
+
+    def comment(self, job: int) -> str:
+        """Return what will stand in a job's comment when the changes so far are carried out."""
+        return self.comments.get(job, self.rows.comment[self.place[job]])
+
+    def __post_init__(self) -> None:
+        self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
+        self.queued = {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
+        self.held = set(self.observation.marks.job[self.observation.marks.held].tolist())
+
+
 def applied(view: SlurmState, command: Command) -> None:
-    """Write into the view what a command that Slurm carried out has changed."""
+    """Write into the state what a command that Slurm carried out has changed."""
     words = dict(word.partition("=")[::2] for word in command.words)
     if "JobId" in words:
         _job(view, view.place.get(int(words["JobId"]), -1), words)

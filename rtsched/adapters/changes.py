@@ -1,0 +1,207 @@
+"""From actions to changes of a batch system, and what becomes of them: the same for all systems.
+
+`Steering` gives each kind of action to the method that knows the system's commands for it.
+`carried_out` runs the commands of many changes by rank.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+
+from rtsched.adapters.live import Change, Done, Outcome
+from rtsched.model.actions import (
+    Action,
+    Admit,
+    Cancel,
+    Hold,
+    Move,
+    Place,
+    Reject,
+    Release,
+    Requeue,
+    Reserve,
+    Restart,
+    SetNodeWeight,
+    SetPriority,
+    Tell,
+)
+from rtsched.model.cluster import NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.live import Observation
+    from rtsched.model.schedule import Schedule
+
+Reply = tuple[Outcome, str]
+"""What became of a command, and what the batch system said."""
+
+
+# --- from actions to changes ----------------------------------------------------------------------
+
+
+class Steering(ABC):
+    """What actions ask of a batch system that is not so yet, by its last poll."""
+
+    def changes(self, action: Action) -> Iterable[Change]:
+        """Return what one action asks for; what the system cannot do has no command."""
+        match action:
+            case Reserve():
+                return self.reserve(action.plan)
+            case SetPriority():
+                return self.set_priorities(action)
+            case Place():
+                return self.place(action)
+            case SetNodeWeight():
+                return self.set_node_weights(action)
+            case Cancel() | Reject():
+                pairs = zip(action.job.tolist(), action.text, strict=True)
+                return chain.from_iterable(self.cancel(job, text) for job, text in pairs)
+            case Tell():
+                pairs = zip(action.job.tolist(), action.text, strict=True)
+                return chain.from_iterable(self.notify(job, text) for job, text in pairs)
+            case Hold() | Release() | Admit():
+                return self.hold_or_release(action)
+            case Requeue() | Move():
+                return self.requeue(action)
+            case Restart():
+                return self.restart(action)
+            case _:
+                return self.unsupported(action)
+
+    def unsupported(self, action: Action) -> Iterator[Change]:
+        """Yield an action that the system knows no command for."""
+        kind = kind_of(action)
+        for job in action.job.tolist():
+            yield Change(kind, job, f"{kind} job {self.name_of(job)}")
+
+    def restart(self, action: Restart) -> Iterable[Change]:
+        """Return which jobs that have ended are queued again."""
+        return self.unsupported(action)
+
+    @abstractmethod
+    def name_of(self, job: int) -> str:
+        """Return what the batch system calls a job."""
+
+    @abstractmethod
+    def reserve(self, plan: Schedule) -> Iterable[Change]:
+        """Return what a plan asks for."""
+
+    @abstractmethod
+    def set_priorities(self, action: SetPriority) -> Iterable[Change]:
+        """Return what orders the queue."""
+
+    @abstractmethod
+    def place(self, action: Place) -> Iterable[Change]:
+        """Return what gives best-effort jobs their sizes and nodes."""
+
+    @abstractmethod
+    def set_node_weights(self, action: SetNodeWeight) -> Iterable[Change]:
+        """Return what has nodes of lower weight preferred."""
+
+    @abstractmethod
+    def cancel(self, job: int, text: str) -> Iterable[Change]:
+        """Return what removes a job, its user told before."""
+
+    @abstractmethod
+    def notify(self, job: int, text: str) -> Iterable[Change]:
+        """Return what tells a job's user something."""
+
+    @abstractmethod
+    def hold_or_release(self, action: Hold | Release | Admit) -> Iterable[Change]:
+        """Return which waiting jobs are held or let go."""
+
+    @abstractmethod
+    def requeue(self, action: Requeue | Move) -> Iterable[Change]:
+        """Return which running jobs are stopped and queued again."""
+
+
+def kind_of(action: Action) -> str:
+    """Return the name of an action, such as `set-priority`."""
+    name = type(action).__name__
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+def stoppable(observation: Observation, action: Requeue | Move) -> dict[int, bool]:
+    """Return the running jobs among those of an action, and whether each may be stopped.
+
+    A job is moved only if it says that it keeps checkpoints; what it did so far would be lost.
+    """
+    able = observation.marks.requeues[len(observation.queued) :]
+    if isinstance(action, Move):
+        able = able & observation.running.checkpoints
+    running = dict(zip(observation.running.id.tolist(), able.tolist(), strict=True))
+    return {job: running[job] for job in action.job.tolist() if job in running}
+
+
+def idle_nodes(observation: Observation, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return bool[m]: which of the `usable` nodes, bool[m], take jobs and run none."""
+    idle = np.equal(observation.cluster.nodes.state, NodeState.UP)
+    idle[observation.allocations.nodes] = False
+    return idle & usable
+
+
+# --- carrying them out ----------------------------------------------------------------------------
+
+
+class Ranked(Protocol):
+    """A command that has its turn: lower ranks come first."""
+
+    @property
+    def rank(self) -> int: ...  # noqa: D102
+
+
+C = TypeVar("C", bound=Ranked)
+
+
+def carried_out(
+    changes: Sequence[Change],
+    commands: Sequence[Sequence[C]],
+    run: Callable[[Sequence[tuple[int, C]]], Iterable[tuple[int, Reply]]],
+    held_back: Callable[[Sequence[tuple[int, C]], Sequence[C]], Mapping[int, str]],
+    system: str,
+) -> list[Done]:
+    """Return what became of each change, in the order given.
+
+    The commands of a change follow one another by rank, and end with the first one that fails.
+
+    Parameters
+    ----------
+    changes : sequence of Change
+        What is to be changed.
+    commands : sequence of sequence of Command
+        Those of each change; the system cannot do what has none.
+    run : callable
+        Runs commands of one rank, each with the place of its change, and returns what became of
+        them, by that place.
+    held_back : callable
+        Which commands of one rank must not run, as the commands of changes that failed did not: by
+        the place of the change, why.
+    system : str
+        The batch system, for people.
+    """
+    replies: list[Reply] = [
+        ("done", "") if each else ("unsupported", f"not supported on {system}") for each in commands
+    ]
+    for rank in sorted({command.rank for each in commands for command in each}):
+        going = [at for at, reply in enumerate(replies) if reply[0] == "done"]
+        turn = [(at, each) for at in going for each in commands[at] if each.rank == rank]
+        failed = [
+            each
+            for at, reply in enumerate(replies)
+            if reply[0] not in {"done", "unsupported"}
+            for each in commands[at]
+        ]
+        stopped = held_back(turn, failed) if failed else {}
+        for at, why in stopped.items():
+            replies[at] = ("failed", why)
+        for at, reply in run([(at, each) for at, each in turn if at not in stopped]):
+            if reply[0] != "done":
+                replies[at] = reply
+    return [Done(each, *reply) for each, reply in zip(changes, replies, strict=True)]
