@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -21,7 +21,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -221,6 +221,29 @@ class LiveSystem(Protocol):
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""
+
+
+class ServedSystem:
+    """A live system as its own process serves it to the daemon.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the `LiveSystem`.
+    """
+
+    def __init__(self, make: Callable[[], LiveSystem]) -> None:
+        self._system = make()
+        self.poll, self.find_completions = self._system.poll, self._system.find_completions
+
+    def apply(
+        self, actions: Sequence[Action], dry_run: bool
+    ) -> tuple[tuple[Change, ...], tuple[Done, ...]]:
+        """Return what is to be changed and what became of it, without the adapter's commands."""
+        changes = self._system.changes(actions)
+        dones = () if dry_run or not changes else self._system.carry_out(changes)
+        shown = tuple(replace(change, command=None) for change in changes)
+        return shown, tuple(replace(d, change=replace(d.change, command=None)) for d in dones)
 
 
 @dataclass(frozen=True)

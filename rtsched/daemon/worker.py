@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import pickle
 import queue
-import signal
-import subprocess
-import sys
-import time
 from contextlib import suppress
+from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from rtsched.daemon.child import Apply, FindCompletions, Poll, Response, Start, receive, send
+from rtsched.adapters.child_process import ChildProcess, RestartDelay
+from rtsched.adapters.live import ServedSystem
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
-
-_CHILD = "from rtsched.daemon.child import main; main()"  # not -m: its classes have one module
 
 
 class Worker:
@@ -47,12 +42,11 @@ class Worker:
     """
 
     def __init__(self, factory: Callable[[], LiveSystem], timeout_s: float = 30.0) -> None:
-        self._factory = pickle.dumps(factory)
+        self._make = pickle.dumps(partial(ServedSystem, factory))
         self._timeout = timeout_s
-        self._child: _Child | None = None
+        self._child: _ChildThread | None = None
         self._lock = asyncio.Lock()
-        self._pause = 0.0
-        self._not_before = 0.0
+        self._delay = RestartDelay(FIRST_PAUSE, LONGEST_PAUSE)
         self.starts = 0
         """How many children there were."""
 
@@ -76,7 +70,7 @@ class Worker:
             If it does not answer, the adapter failed, or the child hung or died. The next call
             tries again, with a new child if needed.
         """
-        return cast("Observation", await self._ask(Poll()))
+        return cast("Observation", await self._ask("poll"))
 
     async def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
         """Return how jobs ended that no poll shows any more, of those of which it is known.
@@ -88,7 +82,7 @@ class Worker:
         AdapterError
             As in `poll`.
         """
-        return cast("Completions", await self._ask(FindCompletions(jobs, since)))
+        return cast("Completions", await self._ask("find_completions", jobs, since))
 
     async def apply(
         self, actions: Sequence[Action], dry_run: bool = False
@@ -100,9 +94,8 @@ class Worker:
         AdapterError
             As in `poll`; it is then unknown which changes were made, and the next poll tells.
         """
-        return cast(
-            "tuple[Sequence[Change], Sequence[Done]]", await self._ask(Apply(actions, dry_run))
-        )
+        found = await self._ask("apply", actions, dry_run)
+        return cast("tuple[Sequence[Change], Sequence[Done]]", found)
 
     async def close(self) -> None:
         """End the child: at once if it is idle, else when it has answered or its time is up."""
@@ -112,70 +105,69 @@ class Worker:
                 child.end()
                 await child.wait_ended(self._timeout)
 
-    async def _ask(self, request: object) -> Any:
+    async def _ask(self, method: str, *arguments: object) -> Any:
         async with self._lock:
             if self._child is None:
                 await self._start()
-            return await self._exchange(request)
+            value = await self._run(lambda child: child.call(self._timeout, method, *arguments))
+            self._delay.succeeded()
+            return value
 
     async def _start(self) -> None:
-        wait = self._not_before - time.monotonic()
-        if wait > 0:
+        if left := self._delay.left:
             raise AdapterError(
-                f"the process that polls the batch system failed; it restarts in {wait:.1f} s"
+                f"the process that polls the batch system failed; it restarts in {left:.1f} s"
             )
         self.starts += 1
-        self._child = _Child(asyncio.get_running_loop())
-        await self._exchange(Start(tuple(sys.path), self._factory))
-
-    async def _exchange(self, request: object) -> Any:
-        """Pass a request to the child and return the answer's value."""
-        child = self._child
-        assert child is not None  # noqa: S101 - `_start` comes first
+        self._child = _ChildThread(self._make, asyncio.get_running_loop())
         try:
-            answer = await asyncio.wait_for(child.ask(request), self._timeout)
-        except TimeoutError:
-            await self._drop(child)
-            raise AdapterError(
-                f"the batch system did not answer within {self._timeout:g} s; is its controller up?"
-            ) from None
-        except (EOFError, OSError) as error:
-            raise AdapterError(await self._drop(child)) from error
-        if answer.error:
-            if isinstance(request, Start):
-                await self._drop(child)
-            failure = AdapterError(answer.error)
-            if answer.trace:
-                failure.add_note(answer.trace)
-            raise failure
-        if not isinstance(request, Start):
-            self._pause = 0.0
-        return answer.value
+            made = await self._run(lambda child: child.wait_made(self._timeout))
+        except AdapterError:
+            await self._drop()
+            raise
+        if not made:
+            raise await self._late()
 
-    async def _drop(self, child: _Child) -> str:
-        """Kill a child and have the next one wait; return how it ended, as a sentence."""
-        self._child = None
-        child.kill()
-        await child.wait_ended(1.0)
-        self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
-        self._not_before = time.monotonic() + self._pause
-        return (
-            f"the process that polls the batch system exited ({child.ending()}); its log says why"
+    async def _run(self, call: Callable[[ChildProcess], Any]) -> Any:
+        """Return what a call of the child returns, made in its thread."""
+        assert self._child is not None  # noqa: S101 - `_start` comes first
+        try:
+            return await self._child.run(call)
+        except TimeoutError:
+            raise await self._late() from None
+        except (EOFError, OSError) as error:
+            how = await self._drop()
+            raise AdapterError(
+                f"the process that polls the batch system exited ({how}); its log says why"
+            ) from error
+
+    async def _late(self) -> AdapterError:
+        """Give the child up, and return the error that says so."""
+        await self._drop()
+        return AdapterError(
+            f"the batch system did not answer within {self._timeout:g} s; is its controller up?"
         )
 
+    async def _drop(self) -> str:
+        """Kill the child, if it is still there, and have the next one wait; return how it ended."""
+        child, self._child = self._child, None
+        if child is None:
+            return ""
+        child.kill()
+        await child.wait_ended(1.0)
+        self._delay.failed()
+        return child.ending()
 
-class _Child:
-    """One child, and the thread that started it and talks to it.
 
-    The kernel kills the child when that thread ends (prctl(2), PR_SET_PDEATHSIG), so one thread
-    lives as long as the child.
-    """
+class _ChildThread:
+    """One child, and the thread that started it and talks to it: the child does not outlive it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._requests: queue.SimpleQueue[tuple[object, asyncio.Future[Response]] | None]
-        self._requests = queue.SimpleQueue()
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, make: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        self._make, self._loop = make, loop
+        self._calls: queue.SimpleQueue[
+            tuple[Callable[[ChildProcess], Any], asyncio.Future[Any]] | None
+        ] = queue.SimpleQueue()
+        self._process: ChildProcess | None = None
         self._killed = False
         self._gone = loop.create_future()
         self._thread = Thread(target=self._serve, name="batch-system", daemon=True)
@@ -185,23 +177,22 @@ class _Child:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def ask(self, request: object) -> asyncio.Future[Response]:
-        """Return a future of the answer; it raises EOFError or OSError if the child is gone."""
-        future: asyncio.Future[Response] = self._loop.create_future()
-        self._requests.put((request, future))
+    def run(self, call: Callable[[ChildProcess], Any]) -> asyncio.Future[Any]:
+        """Return a future of what a call returns; EOFError or OSError if the child is gone."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._calls.put((call, future))
         return future
 
     def end(self) -> None:
         """Let the child end when it has answered."""
-        self._requests.put(None)
+        self._calls.put(None)
 
     def kill(self) -> None:
         """Kill the child and the commands it has started."""
         self._killed = True
         self.end()
-        if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill()
 
     async def wait_ended(self, seconds: float) -> None:
         """Wait until the child has ended; kill it after that many seconds."""
@@ -211,45 +202,33 @@ class _Child:
 
     def ending(self) -> str:
         """Return how it ended."""
-        status = None if self._process is None else self._process.returncode
-        if status is None:
-            return "it cannot be killed"
-        return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        return self._process.ending() if self._process is not None else "it did not start"
 
     def _serve(self) -> None:
-        """Start the child and pass on requests, in a thread, until there are no more."""
-        command = [sys.executable, "-P", "-c", _CHILD, str(os.getpid())]
-        pipe = subprocess.PIPE
+        """Start the child and make calls, in a thread, until there are no more."""
         try:
-            with subprocess.Popen(  # noqa: S603
-                command, bufsize=0, stdin=pipe, stdout=pipe, start_new_session=True
-            ) as process:
-                self._process = process
-                stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
-                while not self._killed and (asked := self._requests.get()) is not None:
-                    self._pass(stdin, stdout, *asked)
+            with ChildProcess(self._make) as self._process:
+                while not self._killed and (asked := self._calls.get()) is not None:
+                    self._pass(self._process, *asked)
                 if self._killed:
-                    self.kill()
+                    self._process.kill()
         except OSError as error:
-            self._fail_all(error)
+            while not self._killed and (asked := self._calls.get()) is not None:
+                self._resolve(asked[1], error)
         self._resolve(self._gone, None)
 
     def _pass(
-        self, stdin: BinaryIO, stdout: BinaryIO, request: object, future: asyncio.Future[Response]
+        self,
+        process: ChildProcess,
+        call: Callable[[ChildProcess], Any],
+        future: asyncio.Future[Any],
     ) -> None:
         try:
-            send(stdin, request)
-            self._resolve(future, receive(stdout))
+            self._resolve(future, call(process))
         except Exception as error:
-            if isinstance(error, EOFError | OSError) and self._process is not None:
-                with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(1.0)  # it is about to end, and we say how
+            if isinstance(error, EOFError | OSError):
+                process.wait_ended(1.0)  # it is about to end, and we say how
             self._resolve(future, error)
-
-    def _fail_all(self, error: OSError) -> None:
-        """Answer with an error whoever asks, since there is no child."""
-        while not self._killed and (asked := self._requests.get()) is not None:
-            self._resolve(asked[1], error)
 
     def _resolve(self, future: asyncio.Future[Any], outcome: object) -> None:
         def settle() -> None:

@@ -6,9 +6,9 @@ import math
 import subprocess
 from typing import TYPE_CHECKING, Any, Self
 
+from rtsched.adapters.child_process import receive, send
 from rtsched.adapters.condor import CondorSettings, CondorSystem
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
-from rtsched.daemon.child import receive, send
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FAR_SIDE = """
 import sys
-from rtsched.daemon.child import receive, send
+from rtsched.adapters.child_process import receive, send
 from rtsched.errors import AdapterError
 kind, settings = receive(sys.stdin.buffer)
 system = kind(settings)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.pool import TRIES, Pool
-from rtsched.adapters.subprocess_proxy import SubprocessProxy
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.negotiator import PatientPool
-from rtsched.adapters.subprocess_proxy import SubprocessProxy
 from rtsched.errors import AdapterError
 
 
