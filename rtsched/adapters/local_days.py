@@ -52,14 +52,5 @@ def as_periodic(found: Sequence[tuple[int, float, float, float, float]]) -> Peri
         Of each occurrence on a node: the node's row; its length and period, seconds; its start,
         seconds since the epoch; how much of one that has begun is left, seconds.
     """
-    columns = np.array(found, np.float64).reshape(-1, 5).T
-    return Periodic.build(
-        len(found),
-        id=np.arange(len(found), dtype=np.int64),
-        node=columns[0].astype(np.int32),
-        exec_time=columns[1],
-        period=columns[2],
-        relative_deadline=columns[1],
-        phase=columns[3],
-        left=columns[4],
-    )
+    rows = Periodic.of_rows(("node", "exec_time", "period", "phase", "left"), found)
+    return rows.replace(id=np.arange(len(found)), relative_deadline=rows.exec_time)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pwd
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 SUBMIT_KEYS = {
     *("socket", "timeout_ms", "on_failure", "breaker_failures", "breaker_ms"),
@@ -34,8 +35,9 @@ class CheckResult(NamedTuple):
     remedy: str = ""
 
 
-class Meeting(Protocol):
-    """Where the daemon and the submit filter meet.
+@dataclass(frozen=True, kw_only=True)
+class HostSetup:
+    """What there is on this machine, where the daemon and the submit filter meet.
 
     Attributes
     ----------
@@ -45,27 +47,24 @@ class Meeting(Protocol):
         Directory of the sockets.
     run_owner : str
         Whose that is; empty: it is not there.
+    filters : tuple of str
+        Who may ask for verdicts, by the site's settings.
     submit_path : Path
         Settings of the submit filter.
     submit : mapping of str to str
         What they say.
     """
 
-    @property
-    def user(self) -> str: ...  # noqa: D102
-    @property
-    def user_exists(self) -> bool: ...  # noqa: D102
-    @property
-    def run(self) -> Path: ...  # noqa: D102
-    @property
-    def run_owner(self) -> str: ...  # noqa: D102
-    @property
-    def submit_path(self) -> Path: ...  # noqa: D102
-    @property
-    def submit(self) -> Mapping[str, str]: ...  # noqa: D102
+    user: str = "rtsched"
+    user_exists: bool = True
+    run: Path = Path("/run/rtsched")
+    run_owner: str = ""
+    filters: tuple[str, ...] = ()
+    submit_path: Path = Path("/etc/rtsched/submit.conf")
+    submit: Mapping[str, str] = field(default_factory=dict)
 
 
-def user_findings(setup: Meeting) -> Iterator[CheckResult]:
+def user_findings(setup: HostSetup) -> Iterator[CheckResult]:
     """Tell of a daemon's user that is not there."""
     if not setup.user_exists:
         yield CheckResult(
@@ -75,7 +74,7 @@ def user_findings(setup: Meeting) -> Iterator[CheckResult]:
         )
 
 
-def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[CheckResult]:
+def socket_findings(setup: HostSetup, keys: Collection[str]) -> Iterator[CheckResult]:
     """Tell whether daemon and filter name the same socket and user; `keys`: settings there are."""
     if not setup.run_owner:
         yield CheckResult(
@@ -111,7 +110,20 @@ def socket_findings(setup: Meeting, keys: Collection[str]) -> Iterator[CheckResu
         )
 
 
-# --- checks ---------------------------------------------------------------------------------------
+# --- looking --------------------------------------------------------------------------------------
+
+
+def host_facts(user: str, run: Path, filters: Sequence[str], submit_path: Path) -> dict[str, Any]:
+    """Return the attributes of a `HostSetup` of this machine."""
+    return {
+        "user": user,
+        "user_exists": user_exists(user),
+        "run": run,
+        "run_owner": owner_of(run),
+        "filters": tuple(filters),
+        "submit_path": submit_path,
+        "submit": submit_settings(submit_path),
+    }
 
 
 def user_exists(name: str) -> bool:

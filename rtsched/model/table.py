@@ -196,6 +196,19 @@ class Table:
         return cls._make(n, arrays, tables)
 
     @classmethod
+    def of_rows(cls, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Self:
+        """Return a table of rows, each of which has a value of each of the columns.
+
+        Raises
+        ------
+        ShapeError
+            As `build`.
+        """
+        values = zip(*rows, strict=True) if rows else ((),) * len(columns)
+        given: dict[str, Any] = dict(zip(columns, values, strict=True))
+        return cls.build(len(rows), **given)
+
+    @classmethod
     def _make(
         cls,
         n: int,

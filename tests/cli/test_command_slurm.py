@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.adapters.slurm.installed import built_for, submit_settings
+from rtsched.adapters.readiness import submit_settings
+from rtsched.adapters.slurm.installed import built_for
 from rtsched.adapters.slurm.node_probe import ProbeResult, probe_nodes
 from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG, Setup, findings, wanted
@@ -25,7 +26,7 @@ READY = {
     "plugindir": "/opt/rtsched:/usr/lib/slurm",
 }
 GOOD = Setup(
-    Path("/etc/slurm/slurm.conf"),
+    path=Path("/etc/slurm/slurm.conf"),
     conf=READY,
     running={"jobsubmitplugins": "rtsched,lua", "slurmuser": "slurm(64030)"},
     version="26.05.5",

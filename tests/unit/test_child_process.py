@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rtsched.adapters.child_process import SubprocessProxy
-from rtsched.adapters.condor.negotiator import PatientPool
+from rtsched.adapters.condor.pool import PatientPool
 from rtsched.errors import AdapterError
 
 

@@ -22,7 +22,7 @@ from rtsched.adapters.condor.setup import NEGOTIATOR, SCHEDD, Setup, findings, p
 from rtsched.adapters.readiness import owner_of
 
 USED = {name: " ".join(words) for name, words in (SCHEDD | NEGOTIATOR).items()}
-PLAIN = Setup(Path("/etc/condor/config.d"))
+PLAIN = Setup(directory=Path("/etc/condor/config.d"))
 GOOD = replace(
     PLAIN,
     present=wanted(PLAIN),
@@ -186,7 +186,7 @@ def test_a_table_of_somebody_elses(tmp_path) -> None:
 
 def test_an_execute_machine() -> None:
     """It needs its own file, without the library a script too; nothing else is looked at."""
-    setup = Setup(Path("/c"), names=(EXECUTE,), version="25.14.1", native=False)
+    setup = Setup(directory=Path("/c"), names=(EXECUTE,), version="25.14.1", native=False)
     assert set(wanted(setup)) == {EXECUTE, SCRIPT}
     assert "RTSCHED_NATIVE = False\n" in wanted(setup)[EXECUTE]
     assert path_of(setup, SCRIPT) == Path("/usr/libexec/rtsched/slots.sh")

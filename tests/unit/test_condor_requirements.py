@@ -10,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.accounts import accounts_of
-from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.facts import STEPS, CondorFacts, parts_of
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
 from rtsched.adapters.condor.observation import groups_of, jobs_of
-from rtsched.adapters.condor.parts import STEPS, parts_of
 from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.requirements import (
     OURS,

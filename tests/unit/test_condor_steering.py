@@ -11,14 +11,13 @@ from condor_views import NOW, Noted, ad, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.condor.accounts import differing, wanted_factors
 from rtsched.adapters.condor.commands import Act, Edit, Negotiate, Publish, carried_out, change
-from rtsched.adapters.condor.enforcing import overrun_changes
-from rtsched.adapters.condor.factors import differing, factors_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.last_applied import LastApplied
 from rtsched.adapters.condor.pool_state import HELD, RUNNING, PoolState, Slots
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.steering import CondorSteering
+from rtsched.adapters.condor.steering import CondorSteering, overrun_changes
 from rtsched.model.actions import (
     Action,
     Admit,
@@ -144,7 +143,7 @@ def test_factors_follow_the_best_job_of_each_user(
 ) -> None:
     """The best user has the least factor, a better one never a greater, all are within limits."""
     names, values = [name for name, _ in jobs], np.array([value for _, value in jobs])
-    found = factors_of(names, values, (low, high))
+    found = wanted_factors(names, values, (low, high))
     best = {name: max(v for n, v in jobs if n == name) for name in names}
     ranked = sorted(best, key=lambda name: -best[name])
     assert found[ranked[0]] == low
@@ -157,8 +156,8 @@ def test_factors_follow_the_best_job_of_each_user(
 
 def test_what_no_value_says_counts_as_none() -> None:
     """A plug-in without an opinion moves nobody."""
-    assert factors_of(["a", "b"], np.array([np.nan, 0.0]), (1.0, 10.0)) == {"a": 1.0, "b": 1.0}
-    assert factors_of([], np.empty(0), (1.0, 10.0)) == {}
+    assert wanted_factors(["a", "b"], np.array([np.nan, 0.0]), (1.0, 10.0)) == {"a": 1.0, "b": 1.0}
+    assert wanted_factors([], np.empty(0), (1.0, 10.0)) == {}
 
 
 def test_parallel_jobs_get_the_size_that_fits_now() -> None:

@@ -1,7 +1,17 @@
-"""Who is charged, with which share and what use: the negotiator's submitters as `Accounts`.
+"""Who is charged, with which share and what use, and the priority factors that this comes to.
 
-HTCondor has priority factors instead of shares. Those are what rtsched sets, so the shares are the
-site's own: `[condor] shares`, by submitter, user or group, 1 for all others.
+The negotiator's submitters are `Accounts`. HTCondor has priority factors instead of shares. Those
+are what rtsched sets, so the shares are the site's own: `[condor] shares`, by submitter, user or
+group, 1 for all others.
+
+HTCondor serves users by their effective priority, the lower the sooner: a measure of their past
+use, times a factor. The user whose jobs have the highest value gets the least factor `low` of the
+settings, the others more, up to the greatest, `high`:
+
+    factor = low * (high / low) ** min(top - value, 1)
+
+with `value` the highest of the user's jobs and `top` the highest of all. So one who is behind by 1,
+the whole range of a term of weight 1, is served last, whatever was used in the past.
 
 Source: HTCondor's manual, "Accounting ClassAd Attributes", "User Priorities and Negotiation".
 """
@@ -17,6 +27,8 @@ from rtsched.model.accounts import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from rtsched.logs.classads import Record
 
@@ -105,17 +117,42 @@ class _Rows:
 
     def table(self) -> Accounts:
         """Return the rows."""
-        names, parents, shares, users = zip(*self._rows, strict=True) if self._rows else ((),) * 4
-        return Accounts.build(
-            len(names),
-            name=names,
-            parent=np.array(parents, np.int32),
-            shares=np.array(shares, np.float64),
-            is_user=np.array(users, np.bool_),
-            usage=np.array(self._usage, np.float64),
-        )
+        columns = ("name", "parent", "shares", "is_user")
+        return Accounts.of_rows(columns, self._rows).replace(usage=self._usage)
 
 
 def _submitters(records: Iterable[Record]) -> list[Record]:
     """Return those records that are no group's."""
     return [ad for ad in records if ad.get("isaccountinggroup") is not True]
+
+
+def wanted_factors(
+    submitters: Sequence[str], value: NDArray[np.float64], limits: tuple[float, float]
+) -> dict[str, float]:
+    """Return the factor of each submitter.
+
+    Parameters
+    ----------
+    submitters : sequence of str
+        Who is charged for each job.
+    value : float64[n]
+        Of each job: higher is sooner.
+    limits : (float, float)
+        Least and greatest factor.
+    """
+    best: dict[str, float] = {}
+    for name, one in zip(submitters, np.nan_to_num(value).tolist(), strict=True):
+        best[name] = max(best.get(name, -np.inf), one)
+    top, (low, high) = max(best.values(), default=0.0), limits
+    return {name: low * (high / low) ** min(top - one, 1.0) for name, one in best.items()}
+
+
+def differing(
+    wanted: Mapping[str, float], present: Mapping[str, float], step: float
+) -> dict[str, float]:
+    """Return the factors that are unknown, or off by more than a fraction `step` of the present."""
+    return {
+        name: factor
+        for name, factor in wanted.items()
+        if abs(factor - present.get(name, np.inf)) > step * present.get(name, 0.0)
+    }

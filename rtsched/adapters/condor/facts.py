@@ -1,11 +1,95 @@
-"""What the translator must know of a pool: margins, slots, who is charged."""
+"""What the translator must know of a pool: margins, who is charged, and which slots there are.
+
+The pool's partitions in the models are which slots a job may have, by class, CPUs and memory.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.parts import Parts
+import numpy as np
+
+from rtsched.adapters.live import PART
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+STEPS = 12
+"""Different CPU counts, and different sizes of memory, that are told apart at the most."""
+
+ALL = ""
+"""The class of jobs that name none."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What sizes of slots there are.
+
+    A job's part is named by its class and by the least sizes that hold it, such as
+    `fast/4/8589934592`: all slots of the class that have as much of each, and more.
+
+    Attributes
+    ----------
+    cores, memory : tuple of int
+        Sizes that are told apart, CPUs and bytes, ascending.
+    nodes : mapping of str to int
+        How many rows each part has; a part without any is left out.
+    """
+
+    cores: tuple[int, ...] = (1,)
+    memory: tuple[int, ...] = (0,)
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, wanted: str, cpus: int, memory: int) -> str:
+        """Return the part of a job of a class, empty: any; empty if no slot fits it."""
+        at, above = bisect_left(self.cores, cpus), bisect_left(self.memory, memory)
+        if at == len(self.cores) or above == len(self.memory):
+            return ""
+        name = _name(wanted, self.cores[at], self.memory[above])
+        return name if name in self.nodes else ""
+
+
+def parts_of(
+    classes: Sequence[str], cores: NDArray[np.int64], memory: NDArray[np.int64]
+) -> tuple[Parts, dict[str, NDArray[np.bool_]]]:
+    """Return the parts of a pool and the rows of each.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        RtClass of each row, empty where it has none.
+    cores, memory : int64[n]
+        CPUs and bytes of each row.
+    """
+    steps, sizes = _steps(cores), _steps(memory)
+    kinds = np.array(classes, object)
+    masks = {}
+    for wanted, least, size in product((ALL, *sorted(set(classes) - {ALL})), steps, sizes):
+        mask = (cores >= least) & (memory >= size)
+        if wanted != ALL:
+            mask &= kinds == wanted
+        if mask.any():
+            masks[_name(wanted, least, size)] = mask
+    nodes = {name: int(mask.sum()) for name, mask in masks.items()}
+    return Parts(steps, sizes, nodes), masks
+
+
+def _steps(values: NDArray[np.int64]) -> tuple[int, ...]:
+    """Return sizes that are told apart; where there are too many, some of them, the ends too."""
+    found = np.unique(values)
+    if len(found) > STEPS:
+        found = found[np.unique(np.linspace(0, len(found) - 1, STEPS).round().astype(int))]
+    return tuple(found.tolist())
+
+
+def _name(wanted: str, cores: int, memory: int) -> str:
+    return f"{wanted}{PART}{cores}{PART}{memory}"
 
 
 @dataclass(frozen=True)
@@ -23,7 +107,7 @@ class CondorFacts:
         Of it, from the planned start to the job's start at the latest.
     parts : Parts
         The partitions of the models: which slots a job of some class and size may have
-        (`parts.parts_of` makes them, and the masks of `Cluster.partitions`).
+        (`parts_of` makes them, and the masks of `Cluster.partitions`).
     run_time : float
         Of a job that states none; inf: no end.
     associations : dict of str to int

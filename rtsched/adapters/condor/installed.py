@@ -18,7 +18,7 @@ from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.setup import NEGOTIATOR, SCHEDD, Setup
 from rtsched.adapters.condor.table import HEAD
-from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
+from rtsched.adapters.readiness import host_facts, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,15 +115,9 @@ def inspect_site(
         version=version[1] if version else "",
         library=library,
         library_time=library.stat().st_mtime if library.exists() else None,
-        user=settings.user,
-        user_exists=user_exists(settings.user),
         groups=_groups(settings.user),
         group=site.group,
-        run=site.run,
-        run_owner=owner_of(site.run),
-        filters=tuple(site.filters),
-        submit_path=site.submit_path,
-        submit=submit_settings(site.submit_path),
+        **host_facts(settings.user, site.run, site.filters, site.submit_path),
     )
     if not (setup.access and setup.version):
         return setup

@@ -332,10 +332,4 @@ def edges_of(queue: Queue, groups: Groups) -> Edges:
         for before in queue.requirements[row].after
         if before in alive
     ]
-    before, after, times = zip(*pairs, strict=True) if pairs else ((),) * 3
-    return Edges.build(
-        len(pairs),
-        before=np.array(before, np.int64),
-        after=np.array(after, np.int64),
-        message_time=np.array(times, np.float64),
-    )
+    return Edges.of_rows(("before", "after", "message_time"), pairs)

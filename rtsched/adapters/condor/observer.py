@@ -13,7 +13,6 @@ from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.completions import completions_of, find_completions
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
-from rtsched.adapters.condor.loads import StartedLoads
 from rtsched.adapters.condor.observation import (
     Groups,
     allocations_of,
@@ -39,7 +38,7 @@ from rtsched.adapters.condor.slots import (
     slots_of,
 )
 from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claims
-from rtsched.adapters.condor.starting import Bound, StartFailureTracker, bound_of
+from rtsched.adapters.condor.starting import Bound, StartedLoads, StartFailureTracker, bound_of
 from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.live import Completions, Observation
 from rtsched.counting import counted

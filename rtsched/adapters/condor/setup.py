@@ -14,7 +14,7 @@ from rtsched.adapters import readiness
 from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.readiness import CheckResult, socket_findings, user_findings
+from rtsched.adapters.readiness import CheckResult, HostSetup, socket_findings, user_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,9 +35,9 @@ NEGOTIATOR: Mapping[str, tuple[str, ...]] = {
 """Words that each setting of a running daemon must hold: a later file may have replaced ours."""
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What there is on this machine, and in the pool.
+@dataclass(frozen=True, kw_only=True)
+class Setup(HostSetup):
+    """What there is on this machine, beside what there is of any batch system, and in the pool.
 
     Attributes
     ----------
@@ -81,20 +81,12 @@ class Setup:
         Those of them that let every job start.
     known_user : bool
         Whether the schedd knows the daemon's user.
-    user, user_exists : str, bool
-        The daemon's user.
     groups : tuple of str
-        Its groups.
+        Those of the daemon's user.
     group : str
         The group that may connect to the submit filter's socket; empty: everybody.
     schedd_user : str
         Whom the schedd runs as.
-    filters : tuple of str
-        Who may ask for verdicts, by the site's settings.
-    run, run_owner : Path, str
-        Directory of the sockets, and whose that is; empty: it is not there.
-    submit_path, submit : Path, mapping of str to str
-        Settings of the library, and what they say.
     bindings : str
         Why Python cannot talk to HTCondor; empty: it can.
     """
@@ -121,16 +113,10 @@ class Setup:
     slots: int = 0
     gateless: tuple[str, ...] = ()
     known_user: bool = True
-    user: str = "rtsched"
-    user_exists: bool = True
     groups: tuple[str, ...] = ()
     group: str = "condor"
     schedd_user: str = "condor"
     filters: tuple[str, ...] = ("condor", "root")
-    run: Path = Path("/run/rtsched")
-    run_owner: str = ""
-    submit_path: Path = Path("/etc/rtsched/submit.conf")
-    submit: Mapping[str, str] = field(default_factory=dict)
     bindings: str = ""
 
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.parts import Parts, parts_of
+from rtsched.adapters.condor.facts import Parts, parts_of
 from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.requirements import MEGABYTE
 from rtsched.logs.classads import number, text

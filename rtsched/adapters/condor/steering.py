@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
+from rtsched.adapters.condor.accounts import differing, wanted_factors
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -17,8 +18,6 @@ from rtsched.adapters.condor.commands import (
     change,
     priority_edits,
 )
-from rtsched.adapters.condor.enforcing import overrun_changes
-from rtsched.adapters.condor.factors import differing, factors_of
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.pool_state import (
@@ -30,6 +29,7 @@ from rtsched.adapters.condor.pool_state import (
     SUSPENDED,
     TRANSFERRING,
     UNJUDGED,
+    work_began,
 )
 from rtsched.adapters.condor.requirements import hosts
 from rtsched.adapters.condor.reserving import reserve_changes, table_changes, text_of
@@ -157,7 +157,7 @@ class CondorSteering(Steering):
         charged = np.array([name is not None for name in names], np.bool_)
         value = action.value[known][charged]
         limits = (self.settings.factor_min, self.settings.factor_max)
-        wanted = factors_of([name for name in names if name], value, limits)
+        wanted = wanted_factors([name for name in names if name], value, limits)
         for name, factor in differing(wanted, view.factors, self.settings.factor_step).items():
             says = f"set the priority factor of {name} to {factor:.6g}"
             yield change("set-priority", -1, says, SetFactor(name, factor))
@@ -380,3 +380,39 @@ def _sized(row: int, slots: str, count: int, view: PoolState) -> list[Edit]:
         steps.append(Edit(Rank.JOB, proc, "MinHosts", str(least)))
         steps.append(Edit(Rank.JOB, proc, "MaxHosts", str(most)))
     return steps
+
+
+def overrun_changes(
+    view: PoolState, settings: CondorSettings, last_applied: LastApplied, now: float
+) -> Iterator[Change]:
+    """Yield which jobs end since they have run for longer than stated or planned.
+
+    HTCondor's own policy ends a job within the overrun, and the job may take until the slot's
+    completing to go. A second order must not come in between: told so while its slot is in the
+    state Preempting, a shadow believes that it cannot reach the machine, and keeps the job for the
+    rest of its lease (25.14). A limit of HTCondor's own is left to 50-rtsched.conf: the shadow
+    knows when the job began to run.
+
+    `now` is in seconds since the epoch.
+    """
+    if settings.overruns == "leave":
+        return
+    procs = view.procs
+    limit = procs.run_time.copy()
+    for row, ad in view.ads.items():
+        planned = number(ad, "rtlimit")
+        if planned > 0:
+            limit[row] = min(limit[row], planned)
+    over = work_began(procs) + limit + settings.overrun_s + settings.completing_s
+    ours = (procs.status == RUNNING) & ~procs.limited
+    for row in np.flatnonzero(ours & (over < now)).tolist():
+        proc, slots = int(view.numbers[row]), text_of(view, "slot", row).split(",")
+        if last_applied.urged_lately(proc, now) or not view.leaving.isdisjoint(
+            map(str.strip, slots)
+        ):
+            continue
+        why = f"rtsched: run time of {limit[row]:.0f} s is over"
+        removes = settings.overruns == "remove"
+        says = f"{'remove' if removes else 'vacate'} job {name_of(proc)}: {why}"
+        act = Act("Remove" if removes else "VacateFast", (proc,), why)
+        yield change("cancel" if removes else "requeue", int(procs.job[row]), says, act)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rtsched.model.accounts import Accounts
 
 Associations = dict[tuple[str, str], int]
@@ -18,11 +16,7 @@ def accounts_of(output: str) -> tuple[Accounts, Associations]:
         What `sshare -a -P -h -o Account,User,RawShares,RawUsage` prints: one line per association,
         indented by its depth in the tree. A share that is no number (`parent`) counts as 1.
     """
-    names: list[str] = []
-    parents: list[int] = []
-    shares: list[float] = []
-    usage: list[float] = []
-    leaf: list[bool] = []
+    rows: list[tuple[str, int, float, float, bool]] = []
     found: Associations = {}
     above: list[int] = []
     for line in output.splitlines():
@@ -32,25 +26,14 @@ def accounts_of(output: str) -> tuple[Accounts, Associations]:
         depth = len(fields[0]) - len(fields[0].lstrip())
         account, user = fields[0].strip(), fields[1].strip()
         del above[depth:]
-        row = len(names)
-        names.append(user or account)
-        parents.append(above[-1] if above else -1)
-        shares.append(max(_amount(fields[2], 1.0), 1e-6))
-        usage.append(_amount(fields[3], 0.0))
-        leaf.append(bool(user))
+        row, parent = len(rows), above[-1] if above else -1
+        share, usage = max(_amount(fields[2], 1.0), 1e-6), _amount(fields[3], 0.0)
+        rows.append((user or account, parent, share, usage, bool(user)))
         if user:
             found.setdefault((account, user), row)
         else:
             above.append(row)
-    table = Accounts.build(
-        len(names),
-        name=names,
-        parent=np.array(parents, np.int32),
-        shares=np.array(shares, np.float64),
-        is_user=np.array(leaf, np.bool_),
-        usage=np.array(usage, np.float64),
-    )
-    return table, found
+    return Accounts.of_rows(("name", "parent", "shares", "usage", "is_user"), rows), found
 
 
 def _amount(text: str, otherwise: float) -> float:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rtsched.adapters.live import Completions, CompletionStatus
 from rtsched.adapters.slurm.rows import moment
 from rtsched.errors import AdapterError
@@ -50,14 +48,7 @@ def completions_in(output: str) -> Completions:
             rows.append(
                 (int(job), moment(start), moment(end), LIVE.get(ending, CompletionStatus.FAILED))
             )
-    jobs, starts, ends, endings = zip(*rows, strict=True) if rows else ((),) * 4
-    return Completions.build(
-        len(rows),
-        job=np.array(jobs, np.int64),
-        start=np.array(starts, np.float64),
-        end=np.array(ends, np.float64),
-        status=np.array(endings, np.int8),
-    )
+    return Completions.of_rows(("job", "start", "end", "status"), rows)
 
 
 OFF = "accounting storage is disabled"

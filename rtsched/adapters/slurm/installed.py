@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.readiness import owner_of, submit_settings, user_exists
+from rtsched.adapters.readiness import host_facts
 from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.setup import PLUGIN, Setup, plugin_dirs
@@ -57,14 +57,8 @@ def inspect_site(
         version=_version(commands),
         plugin=plugin,
         plugin_version=built_for(plugin) if plugin else "",
-        user=settings.user,
-        user_exists=user_exists(settings.user),
         level=_level(commands, settings.user),
-        run=run,
-        run_owner=owner_of(run),
-        filters=tuple(filters),
-        submit_path=submit_path,
-        submit=submit_settings(submit_path),
+        **host_facts(settings.user, run, filters, submit_path),
     )
 
 

@@ -289,20 +289,11 @@ def request_in(rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None
 def edges_of(rows: JobRows, queued: NDArray[np.int64], known: NDArray[np.int64]) -> Edges:
     """Return who waits for whom, of jobs that wait or run; `known` are their ids."""
     alive = set(known.tolist())
-    pairs = [
-        (before, int(rows.id[i]), i)
-        for i in queued.tolist()
-        if rows.dependency[i]
-        for before in predecessors(rows.dependency[i])
-        if before in alive
-    ]
-    times = {
-        i: spec_of(rows.extra[i], rows.comment[i]).numbers.get("message_time", 0.0)
-        for _, _, i in pairs
-    }
-    return Edges.build(
-        len(pairs),
-        before=np.array([before for before, _, _ in pairs], np.int64),
-        after=np.array([after for _, after, _ in pairs], np.int64),
-        message_time=np.array([times[i] for _, _, i in pairs], np.float64),
-    )
+    pairs: list[tuple[int, int, float]] = []
+    for i in queued.tolist():
+        before = [job for job in predecessors(rows.dependency[i]) if job in alive]
+        if before:
+            numbers = spec_of(rows.extra[i], rows.comment[i]).numbers
+            time = numbers.get("message_time", 0.0)
+            pairs += [(job, int(rows.id[i]), time) for job in before]
+    return Edges.of_rows(("before", "after", "message_time"), pairs)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.adapters import readiness
-from rtsched.adapters.readiness import CheckResult, socket_findings, user_findings
+from rtsched.adapters.readiness import CheckResult, HostSetup, socket_findings, user_findings
 from rtsched.adapters.slurm import slurm_conf
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ MOST_SKEW = 5.0
 SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"promised_jobs"}
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What there is on this machine.
+@dataclass(frozen=True, kw_only=True)
+class Setup(HostSetup):
+    """What there is on this machine, beside what there is of any batch system.
 
     Attributes
     ----------
@@ -53,20 +53,8 @@ class Setup:
         Our submit filter, where PluginDir holds it.
     plugin_version : str
         The Slurm it was built for; empty: it cannot be loaded.
-    user, user_exists : str, bool
-        The daemon's user.
     level : str
-        Its AdminLevel; empty: unknown.
-    run : Path
-        Directory of the sockets.
-    run_owner : str
-        Whose that is; empty: it is not there.
-    filters : tuple of str
-        Who may ask for verdicts, by the site's settings.
-    submit_path : Path
-        Settings of the submit filter.
-    submit : mapping of str to str
-        What they say.
+        The AdminLevel of the daemon's user; empty: unknown.
     """
 
     path: Path
@@ -77,14 +65,8 @@ class Setup:
     version: str = ""
     plugin: Path | None = None
     plugin_version: str = ""
-    user: str = "rtsched"
-    user_exists: bool = True
     level: str = ""
-    run: Path = Path("/run/rtsched")
-    run_owner: str = ""
     filters: tuple[str, ...] = ("slurm", "root")
-    submit_path: Path = Path("/etc/rtsched/submit.conf")
-    submit: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- what is wanted -------------------------------------------------------------------------------
