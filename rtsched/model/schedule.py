@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.table import Column, Table, read_only
+from rtsched.model.table import Column, Table, offsets_of, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +113,7 @@ class Schedule:
     def take(self, rows: NDArray[np.int64]) -> Schedule:
         """Return the schedule of some of the entries, in the given order."""
         sizes = np.diff(self.indptr)[rows]
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        indptr = offsets_of(sizes)
         within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
         chosen = np.repeat(self.indptr[rows], sizes) + within
         fractions = self.fractions[chosen] if len(self.fractions) else self.fractions
@@ -137,7 +137,7 @@ class Schedule:
             np.concatenate([part.entries.job for part in parts]),
             np.concatenate([part.entries.start for part in parts]),
             np.concatenate([part.entries.end for part in parts]),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+            offsets_of(sizes),
             np.concatenate([part.nodes for part in parts]),
             np.concatenate(shares) if divided else None,
             np.concatenate([part.starts() for part in parts]) if staggered else None,

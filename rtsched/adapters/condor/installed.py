@@ -18,6 +18,7 @@ from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.setup import NEGOTIATOR, SCHEDD, Setup
 from rtsched.adapters.condor.table import HEAD
+from rtsched.adapters.programs import run_program
 from rtsched.adapters.readiness import host_facts, owner_of
 
 if TYPE_CHECKING:
@@ -263,15 +264,7 @@ def _bindings() -> str:
 def run(*words: str) -> ToolResult:
     """Run one of HTCondor's tools; one that fails or is missing is no error here."""
     try:
-        done = subprocess.run(  # noqa: S603 -- an argument list; no shell
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )
+        done = run_program(words, SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         return ToolResult(False, "", str(error))
     return ToolResult(done.returncode == 0, done.stdout, " ".join(done.stderr.split())[-300:])

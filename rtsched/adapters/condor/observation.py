@@ -28,6 +28,7 @@ from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,8 +172,7 @@ def allocations_of(
     gone = queue.procs.status[groups.first[running]] == REMOVED
     soon = now + facts.tail
     end = np.where(gone | (end <= now), soon, end)
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Schedule.build(jobs, start, end, indptr, pairs[:, 1].astype(np.int32))
+    return Schedule.build(jobs, start, end, offsets_of(counts), pairs[:, 1].astype(np.int32))
 
 
 def _starts(procs: Procs, groups: Groups) -> NDArray[np.float64]:

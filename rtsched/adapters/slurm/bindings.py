@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.programs import run_program
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, JobRows, NodeRow, alive, state_of
 from rtsched.errors import AdapterError
 
@@ -29,15 +30,7 @@ TRIAL_S = 10.0
 def unusable(patience: float = TRIAL_S) -> str:
     """Return why pyslurm cannot be used here; empty if it can. `patience`: seconds to wait."""
     try:
-        done = subprocess.run(  # noqa: S603 -- our own interpreter, a constant text
-            [sys.executable, "-P", "-c", _TRIAL],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=patience,
-            check=False,
-        )
+        done = run_program([sys.executable, "-P", "-c", _TRIAL], patience)
     except subprocess.TimeoutExpired:
         return f"pyslurm did not answer within {patience:g} s"
     except OSError as error:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.programs import run_program
 from rtsched.adapters.slurm.rows import (
     JobRows,
     NodeRow,
@@ -78,18 +79,9 @@ class CommandRunner:
         """
         program = str(Path(self.settings.bin_dir) / name) if self.settings.bin_dir else name
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SQUEUE_", "SCONTROL_"))}
+        variables = {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8", **variables}
         try:
-            done = subprocess.run(  # noqa: S603 -- an argument list; no shell
-                [program, *words],
-                input=text,
-                stdin=subprocess.DEVNULL if text is None else None,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=self.settings.command_timeout_s,
-                env={**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8", **variables},
-                check=False,
-            )
+            done = run_program([program, *words], self.settings.command_timeout_s, text, variables)
         except subprocess.TimeoutExpired as error:
             raise AdapterError(
                 f"{name} did not answer within {self.settings.command_timeout_s:g} s; check the "

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.programs import run_program
 from rtsched.adapters.readiness import host_facts
 from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.commands import CommandRunner
@@ -98,12 +99,7 @@ def built_for(plugin: Path) -> str:
     a process of its own.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - an argument list
-            [sys.executable, "-P", "-c", _READ_VERSION, str(plugin)],
-            capture_output=True,
-            timeout=20,
-            check=True,
-        )
+        done = run_program([sys.executable, "-P", "-c", _READ_VERSION, str(plugin)], 20.0)
         number = int(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return ""

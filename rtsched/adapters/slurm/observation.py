@@ -20,6 +20,7 @@ from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +123,7 @@ def allocations_of(
     """
     nodes = {text: machine.rows_of(text) for text in {rows.nodes[i] for i in which.tolist()}}
     taken = [nodes[rows.nodes[i]] for i in which.tolist()]
-    indptr = np.concatenate([[0], np.cumsum([len(each) for each in taken])]).astype(np.int64)
+    indptr = offsets_of([len(each) for each in taken])
     completing = np.array([rows.state[i] == "COMPLETING" for i in which.tolist()], np.bool_)
     start = rows.start[which]
     start = np.where(np.isnan(start), now, start)
