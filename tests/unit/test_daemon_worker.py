@@ -226,6 +226,21 @@ def test_a_factory_must_be_picklable():
         Worker(lambda: unmade())
 
 
+def test_who_gives_up_during_the_start_disturbs_nobody(script):
+    """The process is made all the same, and answers the next call."""
+
+    async def main() -> None:
+        async with Worker(small(script)) as worker:
+            asked = asyncio.create_task(worker.poll())
+            await asyncio.sleep(0.01)
+            asked.cancel()
+            changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
+            assert changes[0].text == "hold 1"
+            assert worker.starts == 1
+
+    asyncio.run(main())
+
+
 def test_two_at_a_time(script):
     """Calls wait for each other, and a caller that gives up does not confuse the next."""
 

@@ -14,7 +14,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState, Topology
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.model.table import Column, Table, Text, encode, read_only
+from rtsched.model.table import Column, Table, Text, encode, offsets_of, read_only
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
 
@@ -37,6 +37,21 @@ class OldPets(Pets):
 
 
 PETS = Pets.build(3, legs=[4, 2, 0], name=["rex", None, "rex"])
+
+
+def test_rows_become_columns() -> None:
+    """Rows hold values of some columns in a given order; no rows are an empty table."""
+    pets = Pets.of_rows(("name", "legs"), [("rex", 4), (None, 2), ("rex", 0)])
+    assert pets.equals(Pets.build(3, legs=[4, 2, 0], name=["rex", None, "rex"]))
+    assert len(Pets.of_rows(("name", "legs"), [])) == 0
+    with pytest.raises(ShapeError, match="no column 'tail'"):
+        Pets.of_rows(("tail",), [(1,)])
+
+
+def test_where_parts_begin() -> None:
+    """One place more than there are parts: the end."""
+    assert offsets_of([2, 0, 3]).tolist() == [0, 2, 2, 5]
+    assert offsets_of([]).tolist() == [0]
 
 
 def test_columns_have_their_declared_type() -> None:
