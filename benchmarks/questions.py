@@ -16,6 +16,7 @@ from scans import queues_of
 from states import newcomer, random_state
 
 from rtsched.core.chain import Chain, Member
+from rtsched.core.prepared import PreparedState
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind, EventRows, Events
@@ -238,7 +239,7 @@ def sed(nodes: int) -> list[Way]:
         return make
 
     def alone(k: int) -> tuple[Mapping, int, Any]:
-        field = plugin._mapping(base).field._replace(shared=True)
+        field = plugin._mapping(base, PreparedState()).field._replace(shared=True)
         mapping = Mapping(field, held.indptr, held.nodes)
         mapping.usable()
         return mapping, int(given(1)(k)[0].size[0]), np.ones(nodes, np.bool_)

@@ -11,6 +11,7 @@ from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plan_repair import restored
+from rtsched.core.prepared import PreparedState
 from rtsched.errors import ShapeError
 from rtsched.kernels.hooks import (
     FAIR_SHARE,
@@ -58,6 +59,7 @@ __all__ = [
     "Nodes",
     "Periodic",
     "Placement",
+    "PreparedState",
     "Reason",
     "Schedule",
     "ShapeError",

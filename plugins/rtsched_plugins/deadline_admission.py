@@ -25,7 +25,7 @@ from rtsched_plugins.planning import PlanningSession, PreparedPlan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Snapshot
+    from rtsched.api import PreparedState, Snapshot
     from rtsched_plugins.planning import NodeAware, Planner
 
 
@@ -82,9 +82,8 @@ class DeadlineAdmission:
         self.offer_tests = offer_tests
         self.capabilities = Capabilities(replay_only=replay_only, spare_nodes=insurance.max_nodes)
         self.insurance = insurance
-        self._prepared_plan: PreparedPlan | None = None
 
-    def judge(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+    def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it.
 
         Jobs that are promised something already are to be planned anew: they are kept with as much
@@ -92,17 +91,19 @@ class DeadlineAdmission:
         """
         max_nodes = self.insurance.max_nodes
         if not len(jobs):
-            return self._restored(snapshot) if max_nodes else self._improve(snapshot)
+            return (self._restored if max_nodes else self._improve)(snapshot, prepared)
         if not max_nodes or not np.isin(jobs.id, snapshot.promises.job).all():
-            return self._judged(jobs, snapshot, self.insurance)
+            return self._judged(jobs, snapshot, self.insurance, prepared)
         found = None
         for nodes in range(max_nodes, -1, -1):
-            found = self._judged(jobs, snapshot, self.insurance.at_most(nodes))
+            found = self._judged(jobs, snapshot, self.insurance.at_most(nodes), prepared)
             if found is None or (found.code == Verdict.ADMIT).all():
                 break
         return found
 
-    def _judged(self, jobs: Jobs, snapshot: Snapshot, insurance: Insurance) -> Verdicts | None:
+    def _judged(
+        self, jobs: Jobs, snapshot: Snapshot, insurance: Insurance, prepared: PreparedState
+    ) -> Verdicts | None:
         due = np.isfinite(jobs.deadline)
         if not due.any():
             return None
@@ -120,7 +121,8 @@ class DeadlineAdmission:
         if not all_judged:
             findings.append(Finding.where(endless, self.endless))
             findings.append(Finding.where(later, self.not_yet, wait=jobs.begin - snapshot.now))
-        session = self._session(snapshot, jobs if all_judged else jobs.take(judged), insurance)
+        due_now = jobs if all_judged else jobs.take(judged)
+        session = self._session(snapshot, due_now, insurance, prepared)
         for k in np.lexsort((jobs.id[judged], jobs.submit[judged])).tolist():
             row = judged[k]
             refusal = session.admit(k)
@@ -155,14 +157,14 @@ class DeadlineAdmission:
             return [Finding(self.more_nodes, np.array([row]), numbers)]
         return []
 
-    def _improve(self, snapshot: Snapshot) -> Verdicts | None:
+    def _improve(self, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Return an earlier plan for the promises given, by `PlanningSession.improve`, or None."""
         if not len(snapshot.plan):
             return None
-        session = self._session(snapshot, snapshot.queued.take([]), self.insurance)
+        session = self._session(snapshot, snapshot.queued.take([]), self.insurance, prepared)
         return Verdicts.build([], plan=session.schedule()) if session.improve() else None
 
-    def _restored(self, snapshot: Snapshot) -> Verdicts | None:
+    def _restored(self, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Return a better plan, or one that keeps all promises where nodes were lost.
 
         Promised jobs that ran on such a node and wait again are part of it. If no plan is found,
@@ -177,14 +179,14 @@ class DeadlineAdmission:
         if not len(snapshot.plan) and not len(anew):
             return None
         for nodes in range(self.insurance.max_nodes, -1, -1):
-            session = self._session(snapshot, anew, self.insurance.at_most(nodes))
+            session = self._session(snapshot, anew, self.insurance.at_most(nodes), prepared)
             better = session.improve(leave_out=False)
             if better is not None and all(session.admit(k) is None for k in range(len(anew))):
                 return Verdicts.build([], plan=session.schedule()) if better or len(anew) else None
             same = self._in_order(snapshot, anew, self.insurance.at_most(nodes))
             if same is not None:
                 return Verdicts.build([], plan=same)
-        session = self._session(snapshot, anew, self.insurance.at_most(0))
+        session = self._session(snapshot, anew, self.insurance.at_most(0), prepared)
         better = session.improve()
         admitted = [session.admit(k) is None for k in range(len(anew))]
         return Verdicts.build([], plan=session.schedule()) if better or any(admitted) else None
@@ -207,14 +209,16 @@ class DeadlineAdmission:
         once = start + (end - start) / (1.0 + losses)
         return replace(found, entries=found.entries.replace(end=np.where(losses, once, end)))
 
-    def _session(self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance) -> PlanningSession:
-        """Return the session; what was made of the same promises and plan for the last is kept."""
+    def _session(
+        self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance, prepared: PreparedState
+    ) -> PlanningSession:
+        """Return the session; the plan is prepared once as long as promises and plan stand."""
         if insurance != self.insurance:
-            return PlanningSession(snapshot, jobs, PreparedPlan(snapshot, self.planner, insurance))
-        prepared = self._prepared_plan
-        if prepared is None or not prepared.is_of(snapshot):
-            prepared = self._prepared_plan = PreparedPlan(snapshot, self.planner, insurance)
-        return PlanningSession(snapshot, jobs, prepared)
+            plan = PreparedPlan(snapshot, self.planner, insurance)
+        else:
+            reads = PreparedPlan.reads(snapshot)
+            plan = prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
+        return PlanningSession(snapshot, jobs, plan)
 
 
 def _begun_again(snapshot: Snapshot, anew: Jobs) -> tuple[Schedule, Jobs]:

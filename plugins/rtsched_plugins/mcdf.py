@@ -35,7 +35,7 @@ from rtsched_plugins.planning import Rules
 from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
-    from rtsched.api import Jobs, Snapshot, Verdicts
+    from rtsched.api import Jobs, PreparedState, Snapshot, Verdicts
 
 ORDERS = {"cost-derivative": BY_COST, "arrival": BY_ARRIVAL, "deadline": BY_DEADLINE}
 NODE_RULES = {"fewest": LEAST_NODES, "fastest": FASTEST_NODES}
@@ -190,9 +190,11 @@ class Mcdf(DeadlineAdmission):
         super().__init__(planner, config.offer_tests, only, _insurance(config))
 
     @hookimpl
-    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+    def rtsched_admit(
+        self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState
+    ) -> Verdicts | None:
         """Admit what a plan keeps beside all promises; see `DeadlineAdmission.judge`."""
-        return self.judge(jobs, snapshot)
+        return self.judge(jobs, snapshot, prepared)
 
 
 def _insurance(config: Mcdf.Config) -> Insurance:

@@ -209,7 +209,6 @@ class PreparedPlan:
         self.planner, self.insurance = planner, insurance
         self._nodes, self._pace = snapshot.cluster.nodes, snapshot.cluster.pace
         self.origin = _origin(snapshot)
-        self._source = _source(snapshot)
         self._planned, self._plan = snapshot.planned, snapshot.plan
         self._free = snapshot.free_after(self.origin)
         self.masks = [np.ones(len(snapshot.cluster), np.bool_)]
@@ -249,10 +248,17 @@ class PreparedPlan:
         """Return int64[n]: how many losses of a node each job is insured against."""
         return np.array(self.spare, np.int64)[self.pool_of(jobs)]
 
-    def is_of(self, snapshot: Snapshot) -> bool:
-        """Return whether the snapshot shows the very same promises, plan, jobs and nodes."""
-        same = zip(self._source, _source(snapshot), strict=True)
-        return self.origin == _origin(snapshot) and all(a is b for a, b in same)
+    @staticmethod
+    def reads(snapshot: Snapshot) -> tuple[object, ...]:
+        """Return what of a snapshot it is made from: as long as this stands, it does."""
+        return (
+            _origin(snapshot),
+            snapshot.cluster,
+            snapshot.allocations,
+            snapshot.plan,
+            snapshot.promises,
+            snapshot.queued,
+        )
 
     def pool_of(self, jobs: Jobs) -> NDArray[np.int64]:
         """Return for each job which set of nodes its partition is; 0: all nodes."""
@@ -305,17 +311,6 @@ class PreparedPlan:
 
 def _origin(snapshot: Snapshot) -> float:
     return snapshot.now - snapshot.now % 1024.0
-
-
-def _source(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return the parts of a snapshot that are read here, but for `now`."""
-    return (
-        snapshot.cluster,
-        snapshot.allocations,
-        snapshot.plan,
-        snapshot.promises,
-        snapshot.queued,
-    )
 
 
 @dataclass

@@ -31,7 +31,7 @@ from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Events, Jobs, Snapshot
+    from rtsched.api import Events, Jobs, PreparedState, Snapshot
 
 ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY, "in-turn": IN_TURN}
 
@@ -190,16 +190,16 @@ class Portfolio(DeadlineAdmission):
 
     @hookimpl
     def rtsched_admit(
-        self, jobs: Jobs, snapshot: Snapshot, state: Recent | None
+        self, jobs: Jobs, snapshot: Snapshot, state: Recent | None, prepared: PreparedState
     ) -> Verdicts | None:
         """Decline what is too large for the present load, and plan for the rest."""
         recent, place = self._looked_up(jobs, snapshot, state or NOBODY)
         declined = place >= 0
         declined[declined] = recent.declined[place[declined]]
         if not declined.any():
-            return self.judge(jobs, snapshot)
+            return self.judge(jobs, snapshot, prepared)
         rest = np.flatnonzero(~declined)
-        judged = self.judge(jobs.take(rest), snapshot) if len(rest) else None
+        judged = self.judge(jobs.take(rest), snapshot, prepared) if len(rest) else None
         numbers = {name: getattr(recent, name)[place] for name in ("work", "threshold", "load")}
         return _joined(judged, rest, Finding.where(declined, self.overloaded, **numbers))
 

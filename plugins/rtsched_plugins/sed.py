@@ -34,15 +34,20 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, Events, Jobs, Snapshot
+    from rtsched.api import Cluster, Events, Jobs, PreparedState, Snapshot
 
 
 class _Scale(NamedTuple):
-    """Slownesses and classes of nodes of given speeds, kept from one answer to the next."""
+    """Slownesses of nodes, and their classes."""
 
-    speed: NDArray[np.float64]
     alpha: NDArray[np.float64]
     bounds: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, speed: NDArray[np.float64]) -> _Scale:
+        """Return those of nodes of these speeds."""
+        alpha = slowness(speed)
+        return cls(alpha, class_bounds(alpha))
 
 
 class Sed:
@@ -93,7 +98,6 @@ class Sed:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
-        self._scale: _Scale | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -101,26 +105,32 @@ class Sed:
         return Capabilities(shares_nodes=self.config.time_sharing, static_hooks=self._static_hooks)
 
     @hookimpl
-    def rtsched_delay_class(self, snapshot: Snapshot) -> DelayClasses:
+    def rtsched_delay_class(self, snapshot: Snapshot, prepared: PreparedState) -> DelayClasses:
         """Return the delay of a new process on each node, and the classes."""
-        mapping = self._mapping(snapshot)
+        mapping = self._mapping(snapshot, prepared)
         return DelayClasses(mapping.factors, mapping.field.bounds)
 
     @hookimpl
     def rtsched_observe(
-        self, events: Events, snapshot: Snapshot, state: Recorded | None
+        self, events: Events, snapshot: Snapshot, state: Recorded | None, prepared: PreparedState
     ) -> Recorded | None:
         """Record the delays of jobs that started or moved."""
         if not len(events):
             return None
-        return recorded(state, events, snapshot.running.id, self._mapping(snapshot).delay)
+        delays = self._mapping(snapshot, prepared).delay
+        return recorded(state, events, snapshot.running.id, delays)
 
     @hookimpl
     def rtsched_partition(
-        self, jobs: Jobs, cluster: Cluster, snapshot: Snapshot, state: Recorded | None
+        self,
+        jobs: Jobs,
+        cluster: Cluster,
+        snapshot: Snapshot,
+        state: Recorded | None,
+        prepared: PreparedState,
     ) -> Placement:
         """Map the queue, head first; let running jobs adapt, and one at a time migrate."""
-        mapping, requests = self._mapping(snapshot), Requests(jobs, cluster)
+        mapping, requests = self._mapping(snapshot, prepared), Requests(jobs, cluster)
         mapping.record(delays_of(state, snapshot.running.id, mapping.delay))
         moved, migrates = moves(mapping, snapshot, self._occasion(state, len(jobs)))
         if not self.config.time_sharing:
@@ -146,13 +156,11 @@ class Sed:
             cost=config.migration_cost if config.benefit_test else None,
         )
 
-    def _mapping(self, snapshot: Snapshot) -> Mapping:
+    def _mapping(self, snapshot: Snapshot, prepared: PreparedState) -> Mapping:
         """Return who runs where, with the delays that the present load makes."""
         nodes, held = snapshot.cluster.nodes, snapshot.allocations
-        if self._scale is None or self._scale.speed is not nodes.speed:
-            alpha = slowness(nodes.speed)
-            self._scale = _Scale(nodes.speed, alpha, class_bounds(alpha))
+        scale = prepared.get(_Scale.of, nodes.speed)
         usable, foreign = snapshot.cluster.usable, nodes.foreign_load
         shared = self.config.time_sharing
-        field = Field(self._scale.alpha, self._scale.bounds, usable, foreign, shared)
+        field = Field(scale.alpha, scale.bounds, usable, foreign, shared)
         return Mapping(field, held.indptr, held.nodes)

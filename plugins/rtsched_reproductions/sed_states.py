@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.core.prepared import PreparedState
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
@@ -64,13 +65,15 @@ class Place:
         none = np.zeros(0, np.int64)
         old = self.state or Recorded(none, none.astype(np.float64), 0)
         state = Recorded(old.job, old.delay, int(occasion))
-        return self.plugin.rtsched_partition(snapshot.queued, self.cluster, snapshot, state)
+        return self.plugin.rtsched_partition(
+            snapshot.queued, self.cluster, snapshot, state, PreparedState()
+        )
 
     def after(self, nodes: dict[int, list[int]], kind: EventKind, job: int) -> Place:
         """Return the place after a job started, ended or moved, on the nodes given."""
         then = replace(self, nodes=nodes)
         events = make_events(make_jobs(id=[job]), [(0.0, kind, 0)])
-        state = self.plugin.rtsched_observe(events, then.snapshot(), self.state)
+        state = self.plugin.rtsched_observe(events, then.snapshot(), self.state, PreparedState())
         return replace(then, state=state)
 
     def delays(self) -> dict[int, float]:
@@ -115,7 +118,7 @@ class Place:
     def availability(self) -> list[int]:
         """Return the number of usable nodes per class and below."""
         snapshot = self.snapshot()
-        mapping = self.plugin._mapping(snapshot)
+        mapping = self.plugin._mapping(snapshot, PreparedState())
         delays = self.delays()
         mapping.record(np.array([delays[job] for job in self.nodes], np.float64))
         return [int(count) for count in mapping.available()]
@@ -130,7 +133,7 @@ class Place:
 
     def classes(self) -> list[float]:
         """Return the delay classes."""
-        bounds = self.plugin.rtsched_delay_class(self.snapshot()).bounds
+        bounds = self.plugin.rtsched_delay_class(self.snapshot(), PreparedState()).bounds
         return [float(bound) for bound in bounds]
 
 

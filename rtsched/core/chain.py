@@ -22,6 +22,7 @@ from rtsched.core.checks import CHECKS, check_no_promises
 from rtsched.core.combine import first_classes, first_opinion, strictest, weighted_sum
 from rtsched.core.hook_metrics import HookMetrics
 from rtsched.core.plugins import discover, instantiate
+from rtsched.core.prepared import PreparedState
 from rtsched.errors import ConfigError, PluginError, ShapeError
 from rtsched.model.verdicts import Finding, Placement, Reason, Verdict, Verdicts
 
@@ -91,6 +92,8 @@ class Member:
         The instance.
     mode, on_error, weight
         As in its `[[plugin]]` table.
+    prepared : PreparedState
+        What the plug-in keeps from one call to the next; shared by all members made of this one.
     capabilities : Capabilities
         What the plug-in declares.
 
@@ -105,6 +108,7 @@ class Member:
     mode: Mode = "enforce"
     on_error: str = "abstain"
     weight: float = 1.0
+    prepared: PreparedState = field(default_factory=PreparedState, repr=False, compare=False)
     capabilities: Capabilities = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +127,7 @@ class _Hook:
 
     @property
     def static(self) -> bool:
-        return self.declared_static or set(self.arguments) <= {"jobs", "cluster"}
+        return self.declared_static or set(self.arguments) <= {"jobs", "cluster", "prepared"}
 
 
 @dataclass(frozen=True)
@@ -359,7 +363,7 @@ class Chain:
             if name == leave_out or only not in {None, name} or not _in_stage(entry, stage):
                 continue
             metrics = self.hook_metrics[hook][name]
-            given["state"] = snapshot.states.get(name)
+            given.update(state=snapshot.states.get(name), prepared=entry.member.prepared)
             value, error, begun = None, "", time.perf_counter()
             try:
                 value = entry.function(**{key: given[key] for key in entry.arguments})

@@ -18,10 +18,12 @@ A plug-in's hook method names the arguments it needs, in any order, and gets no 
     The plug-in's own last state, None at first.
 `events`
     For the observing reducer: what happened.
+`prepared`
+    The plug-in's own `PreparedState`: what it made of its arguments, kept as long as they stand.
 
 The arguments say how often a hook is asked. An answer made from `jobs` and `cluster` alone cannot
 depend on anything that changes while jobs wait: it is asked once per job, in large batches. A hook
-that names any other argument is asked again at every decision.
+that names any other argument but `prepared` is asked again at every decision.
 
 Answers
 -------
@@ -38,6 +40,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from rtsched.core.prepared import PreparedState
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
@@ -55,7 +58,11 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def rtsched_delay_class(
-    jobs: Jobs, cluster: Cluster, snapshot: Snapshot, state: State | None
+    jobs: Jobs,
+    cluster: Cluster,
+    snapshot: Snapshot,
+    state: State | None,
+    prepared: PreparedState,
 ) -> DelayClasses | None:
     """Say how much slower each node would run a new process, and in which classes.
 
@@ -72,6 +79,7 @@ def rtsched_admit(
     accounts: Accounts,
     snapshot: Snapshot,
     state: State | None,
+    prepared: PreparedState,
 ) -> Verdicts | None:
     """Judge jobs at submission: admit (with a promise), defer, reject, or abstain.
 
@@ -90,6 +98,7 @@ def rtsched_fair_share(
     accounts: Accounts,
     snapshot: Snapshot,
     state: State | None,
+    prepared: PreparedState,
 ) -> Terms | None:
     """Give terms of priority in [0, 1], per job or per account.
 
@@ -104,6 +113,7 @@ def rtsched_partition(
     classes: DelayClasses | None,
     snapshot: Snapshot,
     state: State | None,
+    prepared: PreparedState,
 ) -> Placement | None:
     """Choose size, nodes and fractions of queued jobs, and migrations of running ones.
 
@@ -113,7 +123,9 @@ def rtsched_partition(
 
 
 @hookspec
-def rtsched_observe(events: Events, snapshot: Snapshot, state: State | None) -> State | None:
+def rtsched_observe(
+    events: Events, snapshot: Snapshot, state: State | None, prepared: PreparedState
+) -> State | None:
     """Return the plug-in's next state after `events`; None keeps the present one.
 
     A pure reducer: batches of events may be cut differently from run to run without changing the

@@ -14,6 +14,7 @@ from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
 from rtsched.model.events import EventRows, Events
 from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.state import decode_state, encode_state
 from rtsched.testing.builders import make_jobs, make_snapshot
@@ -143,6 +144,24 @@ class PluginConformance:
                 other = by_row(hook, self._answer(hook, scene.jobs, scene.snapshot), n)
                 claim_same(first, again, f"{hook}: a second answer differs")
                 claim_same(first, other, f"{hook}: another instance answers otherwise")
+
+        self._on_scenes(check)
+
+    def test_nothing_asked_before_shows(self) -> None:
+        """What it prepared for another snapshot is not used where it no longer stands."""
+
+        def check(scene: Scene) -> None:
+            jobs, snapshot = scene.jobs, scene.snapshot
+            later = replace(snapshot, now=snapshot.now + 4000.0)
+            none = snapshot.running.take([])
+            idle = replace(snapshot, running=none, allocations=Schedule.empty())
+            for hook in self._asked():
+                for other in (later, idle):
+                    chain = self._chain()
+                    self._answer(hook, jobs, other, chain)
+                    after = by_row(hook, self._answer(hook, jobs, snapshot, chain), len(jobs))
+                    fresh = by_row(hook, self._answer(hook, jobs, snapshot), len(jobs))
+                    claim_same(fresh, after, f"{hook}: shows what it was asked before")
 
         self._on_scenes(check)
 

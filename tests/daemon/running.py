@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from rtsched.core.prepared import PreparedState
     from rtsched.model.actions import Action
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
@@ -82,11 +83,13 @@ class Observed(Mcdf):
         self.meanwhile = meanwhile
 
     @hookimpl
-    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+    def rtsched_admit(
+        self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState
+    ) -> Verdicts | None:
         """Judge, and let the test do something in between."""
         if len(jobs):
             self.meanwhile()
-        return super().rtsched_admit(jobs, snapshot)
+        return super().rtsched_admit(jobs, snapshot, prepared)
 
 
 async def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:

@@ -17,6 +17,7 @@ from rtsched.model.verdicts import Verdicts
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
+    from rtsched.core.prepared import PreparedState
     from rtsched.model.snapshot import Snapshot
 
 ASKED = {"size": 2, "wall_time": 600.0, "deadline": T0 + 9000}
@@ -30,16 +31,18 @@ class Flaky(Mcdf):
     """Times that it still answers as it should before it fails."""
 
     @hookimpl
-    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts | None:
+    def rtsched_admit(
+        self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState
+    ) -> Verdicts | None:
         """Fail, or judge as mcdf does."""
         self.answers -= 1
         if self.answers >= 0:
-            return self.judge(jobs, snapshot)
+            return self.judge(jobs, snapshot, prepared)
         if self.fails == "raises":
             raise ZeroDivisionError("no idea")
         if self.fails == "answers wrongly":
             return Verdicts.build(np.ones(len(jobs) + 1, np.int8))
-        return self.judge(jobs, snapshot)
+        return self.judge(jobs, snapshot, prepared)
 
 
 @pytest.fixture(params=["raises", "answers wrongly"])

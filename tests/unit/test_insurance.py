@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtsched.core.prepared import PreparedState
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Promises, Schedule
@@ -86,7 +87,7 @@ class Machine:
         asked = Jobs.build(
             1, id=[job], size=[size], wall_time=[wall], deadline=[deadline], submit=[self.now]
         )
-        verdicts = self.planner.judge(asked, self.snapshot())
+        verdicts = self.planner.judge(asked, self.snapshot(), PreparedState())
         if verdicts.code[0] != Verdict.ADMIT:
             return False
         self.jobs[job], self.plan = (size, wall, deadline, self.now), verdicts.plan
@@ -94,7 +95,7 @@ class Machine:
 
     def replan(self) -> None:
         """Have the planner look again."""
-        found = self.planner.judge(self.rows([]), self.snapshot())
+        found = self.planner.judge(self.rows([]), self.snapshot(), PreparedState())
         if found is not None:
             self.plan = found.plan
 
@@ -251,7 +252,7 @@ def test_the_reason_names_the_insurance() -> None:
     """A job that an idle machine could end in time once, but not twice."""
     planner = Mcdf(Mcdf.Config(spare_nodes=1))
     asked = Jobs.build(1, id=[1], size=[1], wall_time=[100.0], deadline=[150.0], submit=[0.0])
-    verdicts = planner.judge(asked, Machine(3, planner).snapshot())
+    verdicts = planner.judge(asked, Machine(3, planner).snapshot(), PreparedState())
     assert [finding.reason.code for finding in verdicts.findings] == ["mcdf.uninsured"]
     assert verdicts.offer.tolist() == [200.0]
 
@@ -267,7 +268,7 @@ def test_partitions_have_their_own_numbers() -> None:
         asked = Jobs.build(
             1, id=[1], size=[1], wall_time=[100.0], deadline=[150.0], partition=[partition]
         )
-        assert planner.judge(asked, snapshot).code.tolist() == [code]
+        assert planner.judge(asked, snapshot, PreparedState()).code.tolist() == [code]
     with pytest.raises(ValueError, match="must not be negative"):
         Mcdf.Config(spare_nodes=-1)
     with pytest.raises(ValueError, match="cannot be combined with rounds"):

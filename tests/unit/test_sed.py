@@ -9,6 +9,7 @@ import pytest
 
 from rtsched.core.chain import Chain, Member, Stage
 from rtsched.core.cycle import steer
+from rtsched.core.prepared import PreparedState
 from rtsched.model.actions import Move
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind
@@ -16,6 +17,9 @@ from rtsched.model.jobs import Kind
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.delay_records import Recorded
 from rtsched_plugins.sed import Sed
+
+NEW = PreparedState()
+"""Nothing prepared before; what one question leaves in it shows in no other answer."""
 
 FIVE_FAST = make_cluster(30, speed=[1.0] * 5 + [0.25] * 25)
 
@@ -52,10 +56,10 @@ def test_delay_classes_show_load_and_foreign_load() -> None:
         state=np.array([0, 0, 0, NodeState.DRAINED], np.int8),
     )
     snapshot = make_snapshot(None, cluster, running=make_jobs(1), nodes=[[0, 2]])
-    classes = sed().rtsched_delay_class(snapshot)
+    classes = sed().rtsched_delay_class(snapshot, NEW)
     assert classes.factor.tolist() == [2.0, 2.5, 4.0, np.inf]
     assert classes.bounds.tolist() == [1.0, 2.0]
-    alone = Sed().rtsched_delay_class(snapshot)
+    alone = Sed().rtsched_delay_class(snapshot, NEW)
     assert alone.factor.tolist() == [np.inf, 2.5, np.inf, np.inf]
 
 
@@ -63,7 +67,7 @@ def test_queue_is_mapped_head_first_until_one_must_wait() -> None:
     """The first takes all 30, the second the fast five; the third waits, and so does the last."""
     jobs = moldable(size=30, size_min=3, size_max=30, n=4).take([2, 0, 3, 1])
     snapshot = make_snapshot(jobs, FIVE_FAST)
-    placement = sed().rtsched_partition(jobs, FIVE_FAST, snapshot, None)
+    placement = sed().rtsched_partition(jobs, FIVE_FAST, snapshot, None, NEW)
     assert placement.size.tolist() == [0, 30, 0, 5]
     sets = [placement.node_sets[k].tolist() if k >= 0 else None for k in placement.node_set]
     assert sets == [[], list(range(30)), None, [0, 1, 2, 3, 4]]
@@ -74,7 +78,7 @@ def test_a_job_wider_than_its_partition_holds_up_nobody() -> None:
     """There is no opinion on it."""
     cluster = make_cluster(4, partitions={"small": [2, 3]})
     jobs = make_jobs(size=[3, 2], partition="small")
-    placement = sed().rtsched_partition(jobs, cluster, make_snapshot(jobs, cluster), None)
+    placement = sed().rtsched_partition(jobs, cluster, make_snapshot(jobs, cluster), None, NEW)
     assert placement.size.tolist() == [0, 2]
     assert placement.node_set[0] == -1
     assert placement.node_sets[placement.node_set[1]].tolist() == [2, 3]
@@ -84,7 +88,7 @@ def test_a_node_with_foreign_load_may_be_unusable() -> None:
     """A delay beyond the slowest machine's is too much: the fast node with 2 strangers is."""
     cluster = make_cluster(3, speed=[1.0, 1.0, 0.5], foreign_load=[2.0, 1.0, 0.0])
     jobs = moldable(size=[3], size_min=1, size_max=3)
-    placement = sed().rtsched_partition(jobs, cluster, make_snapshot(jobs, cluster), None)
+    placement = sed().rtsched_partition(jobs, cluster, make_snapshot(jobs, cluster), None, NEW)
     assert placement.node_sets[0].tolist() == [1, 2]
 
 
@@ -93,8 +97,10 @@ def test_upgrade_when_the_load_fell() -> None:
     running = make_jobs(1, id=[7])
     snapshot = make_snapshot(None, FIVE_FAST, running=running, nodes=[list(range(5))])
     none, state = snapshot.queued, ended([7], [2.0])
-    assert moved(sed().rtsched_partition(none, FIVE_FAST, snapshot, state)) == {7: [0, 1, 2, 3, 4]}
-    still = sed(upgrade=False).rtsched_partition(none, FIVE_FAST, snapshot, state)
+    assert moved(sed().rtsched_partition(none, FIVE_FAST, snapshot, state, NEW)) == {
+        7: [0, 1, 2, 3, 4]
+    }
+    still = sed(upgrade=False).rtsched_partition(none, FIVE_FAST, snapshot, state, NEW)
     assert moved(still) == {}
 
 
@@ -122,7 +128,7 @@ def test_migration_when_a_job_has_ended(
     snapshot = slow_one()
     state = Recorded(np.array([7]), np.array([4.0]), int(occasion))
     placement = sed(**settings).rtsched_partition(
-        snapshot.queued, snapshot.cluster, snapshot, state
+        snapshot.queued, snapshot.cluster, snapshot, state, NEW
     )
     assert moved(placement) == moves
 
@@ -131,7 +137,7 @@ def test_nobody_migrates_while_a_job_waits() -> None:
     """The queue is served instead."""
     snapshot = slow_one()
     jobs = make_jobs(id=[9], size=[2])
-    placement = sed().rtsched_partition(jobs, snapshot.cluster, snapshot, ended([7], [4.0]))
+    placement = sed().rtsched_partition(jobs, snapshot.cluster, snapshot, ended([7], [4.0]), NEW)
     assert moved(placement) == {}
     assert placement.node_sets[0].tolist() == [0, 1]
 
@@ -143,7 +149,7 @@ def test_benefit_test(now: float, moves: dict[int, list[int]]) -> None:
     running = make_jobs(1, id=[7], size=2)
     snapshot = make_snapshot(None, cluster, now, running=running, nodes=[[2, 3]])
     asked = sed(benefit_test=True)
-    placement = asked.rtsched_partition(snapshot.queued, cluster, snapshot, ended([7], [4.0]))
+    placement = asked.rtsched_partition(snapshot.queued, cluster, snapshot, ended([7], [4.0]), NEW)
     assert moved(placement) == moves
 
 
@@ -154,10 +160,10 @@ def test_a_node_that_was_shut_down_must_be_left() -> None:
     running, jobs = make_jobs(1, id=[7], size=2), make_jobs(id=[9], size=[2])
     snapshot = make_snapshot(jobs, cluster, running=running, nodes=[[0, 1]])
     state = Recorded(np.array([7]), np.array([1.0]), int(EventKind.NODE_CHANGED))
-    placement = sed().rtsched_partition(jobs, cluster, snapshot, state)
+    placement = sed().rtsched_partition(jobs, cluster, snapshot, state, NEW)
     assert moved(placement) == {7: [0, 2]}
     assert placement.node_sets[placement.node_set[0]].tolist() == []
-    assert moved(sed(migrate=False).rtsched_partition(jobs, cluster, snapshot, state)) == {}
+    assert moved(sed(migrate=False).rtsched_partition(jobs, cluster, snapshot, state, NEW)) == {}
 
 
 def test_a_job_that_foreign_load_slowed_may_go() -> None:
@@ -165,7 +171,7 @@ def test_a_job_that_foreign_load_slowed_may_go() -> None:
     cluster = make_cluster(3, speed=[1.0, 1.0, 0.5], foreign_load=[1.0, 0.0, 0.0])
     snapshot = make_snapshot(None, cluster, running=make_jobs(1, id=[7]), nodes=[[0]])
     state = Recorded(np.array([7]), np.array([1.0]), int(EventKind.NODE_CHANGED))
-    placement = sed().rtsched_partition(snapshot.queued, cluster, snapshot, state)
+    placement = sed().rtsched_partition(snapshot.queued, cluster, snapshot, state, NEW)
     assert moved(placement) == {7: [1]}
 
 
@@ -189,12 +195,12 @@ def test_delays_are_recorded_when_jobs_start_or_move() -> None:
     events = make_events(
         make_jobs(2, id=[8, 5]), [(0.0, EventKind.STARTED, 0), (1.0, EventKind.ENDED, 1)]
     )
-    after = plugin.rtsched_observe(events, snapshot, before)
+    after = plugin.rtsched_observe(events, snapshot, before, NEW)
     assert after is not None
     assert (after.job.tolist(), after.delay.tolist()) == ([7, 8], [8.0, 1.0])
     assert after.occasion == EventKind.ENDED
     events = make_events(make_jobs(1, id=[7]), [(2.0, EventKind.MOVED, 0)])
-    last = plugin.rtsched_observe(events, snapshot, after)
+    last = plugin.rtsched_observe(events, snapshot, after, NEW)
     assert last is not None
     assert last.delay.tolist() == [4.0, 1.0]
 
@@ -204,7 +210,7 @@ def test_batch_sizes_of_moldable_jobs() -> None:
     cluster = make_cluster(6, speed=[1.0, 1.0, 1.0, 0.25, 0.25, 0.25])
     jobs = moldable(size=[6, 6, 6], size_min=2, size_max=6)
     snapshot = make_snapshot(jobs, cluster, running=make_jobs(1, id=[70]), nodes=[[0]])
-    placement = Sed().rtsched_partition(jobs, cluster, snapshot, None)
+    placement = Sed().rtsched_partition(jobs, cluster, snapshot, None, NEW)
     assert placement.size.tolist() == [2, 3, 2]
     assert [nodes.tolist() for nodes in placement.node_sets] == [[0, 1, 2, 3, 4, 5]]
 
@@ -216,7 +222,9 @@ def test_batch_migrations_are_for_jobs_with_checkpoints() -> None:
         running = make_jobs(2, id=[6, 7], checkpoints=checkpoints)
         snapshot = make_snapshot(None, cluster, running=running, nodes=[[0], [2]])
         state = ended([6, 7], [1.0, 4.0])
-        assert moved(Sed().rtsched_partition(snapshot.queued, cluster, snapshot, state)) == moves
+        assert (
+            moved(Sed().rtsched_partition(snapshot.queued, cluster, snapshot, state, NEW)) == moves
+        )
 
 
 def test_static_where_nothing_can_change_it() -> None:
