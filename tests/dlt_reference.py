@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.dlt import at_most
+from rtsched.kernels.dlt import at_most, chain_derivative, chain_of, exec_time
 from rtsched.kernels.dlt_variants import common_end, unequal_fractions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.loads import Load
+
     Floats: TypeAlias = NDArray[np.float64]
+
+
+def cost(n: int, load: Load) -> float:
+    """Return W(n) = n E(n) in node-seconds; it rises in n."""
+    return n * exec_time(n, load)
+
+
+def cost_derivative(n: int, load: Load) -> float:
+    """Return DC = W(n + 1) - W(n), by formula even where n + 1 nodes would not be used."""
+    return chain_derivative(n, chain_of(load))
 
 
 def worthwhile_nodes(
@@ -65,14 +77,7 @@ class Staggered(NamedTuple):
     """float64[n], when each node's transmission starts."""
 
 
-def staggered(
-    release: Floats,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> Staggered:
+def staggered(release: Floats, load: Load) -> Staggered:
     """Return the earliest common end when early nodes start early (inserted idle times).
 
     Parameters
@@ -90,7 +95,7 @@ def staggered(
     for n in range(1, len(release) + 1):
         if release[n - 1] >= best.end:
             break
-        end, alpha, send = common_end(release[:n], sigma, cms, cps, setup_link, setup_node)
+        end, alpha, send = common_end(release[:n], load)
         if end < best.end and (alpha > 0.0).all():
             best = Staggered(end, alpha, send)
     return best

@@ -19,6 +19,7 @@ from rtsched.api import (
     places,
     restored,
 )
+from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.planning import PlanningSession, PreparedPlan
 
@@ -234,11 +235,8 @@ def _begun_again(snapshot: Snapshot, anew: Jobs) -> tuple[Schedule, Jobs]:
     return whole, Jobs.joined([snapshot.planned, anew])
 
 
-_LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
-
-
 def _numbers(jobs: Jobs) -> dict[str, NDArray[np.float64]]:
-    return {name: getattr(jobs, name) for name in _LOAD}
+    return {name: getattr(jobs, name) for name in Load._fields}
 
 
 def senseless(jobs: Jobs) -> NDArray[np.bool_]:

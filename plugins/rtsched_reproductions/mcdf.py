@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Meta
 
 from rtsched.kernels import dlt
+from rtsched.kernels.loads import Load
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
@@ -311,12 +312,12 @@ def _claims(parameters: Study, means: Means) -> tuple[Claim, ...]:
 
 def _facts() -> Claim:
     """Return what is proved of E(n) and W(n), looked at on a grid of loads with set-up costs."""
-    load = {"cms": 1.0, "cps": 100.0, "setup_link": 20.0, "setup_node": 20.0}
     sizes = np.arange(1, 65)
     good, fastest = True, []
     for sigma in (1.0, 10.0, 100.0, 1000.0):
-        times = np.array([dlt.exec_time(int(n), sigma, **load) for n in sizes])
-        best = dlt.fastest_count(64, sigma, **load)
+        load = Load(sigma, 1.0, 100.0, 20.0, 20.0)
+        times = np.array([dlt.exec_time(int(n), load) for n in sizes])
+        best = dlt.fastest_count(64, load)
         fastest.append(best)
         falls, rises = np.diff(times[:best]) < 0, np.diff(times[best - 1 :]) >= 0
         good &= bool(falls.all() and rises.all() and (np.diff(sizes * times) > 0).all())

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rtsched.kernels.dlt import exec_time, fastest_count
+from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
+LOAD = Load._fields
 """Columns of `Jobs` that describe a divisible load."""
 
 
@@ -57,7 +58,7 @@ class Requirements:
         It takes at least so many nodes that `limit` holds it; if none of the counts from `least` to
         `most` do, `too_long` is the problem.
         """
-        fastest = max(least, fastest_count(most, *(load[name] for name in LOAD)))
+        fastest = max(least, fastest_count(most, Load(**load)))
         problem = self.problem
         if load_time(load, fastest) > limit:
             problem = problem or too_long
@@ -87,7 +88,7 @@ class Requirements:
 
 def load_time(load: Mapping[str, float], nodes: int) -> float:
     """Return how long a divisible load runs on so many nodes, seconds."""
-    return float(exec_time(nodes, *(load[name] for name in LOAD)))
+    return float(exec_time(nodes, Load(**load)))
 
 
 def plain_columns(count: int) -> dict[str, Any]:

@@ -4,9 +4,8 @@ A head node sends chunk 1, then chunk 2, ... of one load to `n` nodes; each node
 chunk once it has all of it, and the fractions are such that all nodes end together. Everything
 here is per task and knows no clock: times are float64 seconds (any common unit will do).
 
-Symbols of the source: sigma data units; cms, cps time to send and to compute one unit;
-set-up times of one transmission (`setup_link`) and of one computation (`setup_node`);
-q = cms/(cms + cps) and beta = 1 - q; work = sigma (cms + cps). sigma > 0 and cms + cps > 0.
+Symbols of the source: sigma, cms, cps and the set-up times ST and SC (`loads.Load`);
+q = cms/(cms + cps), beta = 1 - q and work = sigma (cms + cps) (`loads.LoadChain`).
 
 References
 ----------
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
+from rtsched.kernels.loads import Load, LoadChain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,84 +76,49 @@ def chain_factors(n: int, q: float, log_beta: float) -> tuple[float, float]:
 
 
 @compiled
-def chain_time(
-    n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
-) -> float:
-    """Return E(n) from `work` and `split_ratio`, which a caller may keep (see `exec_time`)."""
-    b, s = chain_factors(n, q, log_beta)
-    return setup_link + setup_node + work * b + setup_link * s
+def chain_of(load: Load) -> LoadChain:
+    """Return what E(n) of a load is computed from, which a caller may keep."""
+    q, log_beta = split_ratio(load.cms, load.cps)
+    work = load.sigma * (load.cms + load.cps)
+    return LoadChain(work, q, log_beta, load.setup_link, load.setup_node)
 
 
 @compiled
-def chain_derivative(
-    n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
-) -> float:
-    """Return W(n + 1) - W(n) from `work` and `split_ratio` (see `cost_derivative`).
+def chain_time(n: int, chain: LoadChain) -> float:
+    """Return E(n) of a load's chain (see `exec_time`)."""
+    b, s = chain_factors(n, chain.q, chain.log_beta)
+    return chain.setup_link + chain.setup_node + chain.work * b + chain.setup_link * s
+
+
+@compiled
+def chain_derivative(n: int, chain: LoadChain) -> float:
+    """Return DC = W(n + 1) - W(n) with W(n) = n E(n), even where n + 1 nodes would not be used.
 
     With q = 0 the work cancels, exactly: loads without send time must tie in an order by cost.
     """
-    if q == 0.0:
-        return setup_link + setup_node + setup_link * n
-    more = (n + 1) * chain_time(n + 1, work, q, log_beta, setup_link, setup_node)
-    return more - n * chain_time(n, work, q, log_beta, setup_link, setup_node)
+    if chain.q == 0.0:
+        return chain.setup_link + chain.setup_node + chain.setup_link * n
+    return (n + 1) * chain_time(n + 1, chain) - n * chain_time(n, chain)
 
 
 @compiled
-def exec_time(
-    n: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> float:
+def exec_time(n: int, load: Load) -> float:
     """Return E(n), the time from the first transmission to the common end on `n` nodes.
 
     E(n) = ST + SC + sigma (cms + cps) B(n) with B(n) the first fraction. Beyond
     `fastest_count` the value is that of the formula, whose last fractions are not positive.
-    Parameters and references are those of the module.
     """
-    q, log_beta = split_ratio(cms, cps)
-    return chain_time(n, sigma * (cms + cps), q, log_beta, setup_link, setup_node)
+    return chain_time(n, chain_of(load))
 
 
 @compiled
-def cost(
-    n: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> float:
-    """Return W(n) = n E(n) in node-seconds; it rises in n."""
-    return n * exec_time(n, sigma, cms, cps, setup_link, setup_node)
-
-
-@compiled
-def cost_derivative(
-    n: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> float:
-    """Return DC = W(n + 1) - W(n), by formula even where n + 1 nodes would not be used."""
-    q, log_beta = split_ratio(cms, cps)
-    return chain_derivative(n, sigma * (cms + cps), q, log_beta, setup_link, setup_node)
-
-
-@compiled
-def fastest_of(
-    limit: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
-) -> int:
-    """Return n* in 1..limit from `work` and `split_ratio` (see `fastest_count`)."""
+def fastest_of(limit: int, chain: LoadChain) -> int:
+    """Return n* in 1..limit of a load's chain (see `fastest_count`)."""
     low, high = 1, limit  # E still falls at low, no longer at high + 1
     n = limit
     while low < high:
-        here = chain_time(n, work, q, log_beta, setup_link, setup_node)
-        before = chain_time(n - 1, work, q, log_beta, setup_link, setup_node)
+        here = chain_time(n, chain)
+        before = chain_time(n - 1, chain)
         if here < before * (1.0 - LEAST_GAIN):
             low = n
         else:
@@ -163,48 +128,29 @@ def fastest_of(
 
 
 @compiled
-def fastest_count(
-    limit: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> int:
+def fastest_count(limit: int, load: Load) -> int:
     """Return n* <= limit: the largest n with a positive last fraction, where E is least.
 
     E falls up to n* and rises after it (T5.2), so the search is a bisection. Without set-up
     time E falls for ever; the count where a further node gains less than rounding is taken.
     """
-    q, log_beta = split_ratio(cms, cps)
-    return fastest_of(limit, sigma * (cms + cps), q, log_beta, setup_link, setup_node)
+    return fastest_of(limit, chain_of(load))
 
 
 @compiled
-def slack_floor(
-    sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
-) -> float:
+def slack_floor(load: Load) -> float:
     """Return what the slack must exceed for any number of nodes to do.
 
     Without set-up of transmissions E(n) stays above sigma cms, so gamma = 1 - sigma cms/slack
     must be positive whatever the tolerance says; otherwise the slack need only be positive.
     """
-    if setup_link == 0.0 and cps > 0.0:
-        return setup_node + sigma * cms
+    if load.setup_link == 0.0 and load.cps > 0.0:
+        return load.setup_node + load.sigma * load.cms
     return 0.0
 
 
 @compiled
-def least_count(
-    slack: float,
-    limit: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-    low: int = 1,
-) -> int:
+def least_count(slack: float, limit: int, load: Load, low: int = 1) -> int:
     """Return n_min, the smallest n in low..min(limit, n*) with E(n) <= slack.
 
     Parameters
@@ -225,18 +171,15 @@ def least_count(
     ----------
     Section 4.2 of the source, with E(n) <= slack read as `at_most`.
     """
-    if slack <= slack_floor(sigma, cms, cps, setup_link, setup_node):
+    if slack <= slack_floor(load):
         return 0
-    work = sigma * (cms + cps)
-    q, log_beta = split_ratio(cms, cps)
-    high = fastest_of(limit, work, q, log_beta, setup_link, setup_node)
-    if high < low or not at_most(
-        chain_time(high, work, q, log_beta, setup_link, setup_node), slack
-    ):
+    chain = chain_of(load)
+    high = fastest_of(limit, chain)
+    if high < low or not at_most(chain_time(high, chain), slack):
         return 0
     while low < high:
         middle = (low + high) // 2
-        if at_most(chain_time(middle, work, q, log_beta, setup_link, setup_node), slack):
+        if at_most(chain_time(middle, chain), slack):
             high = middle
         else:
             low = middle + 1
@@ -244,24 +187,16 @@ def least_count(
 
 
 @compiled
-def fractions(
-    n: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,  # noqa: ARG001 - a load's numbers go to every function alike
-) -> Floats:
+def fractions(n: int, load: Load) -> Floats:
     """Return float64[n]: each node's fraction in sending order; the sum is 1.
 
     alpha_1 = B(n), alpha_{j+1} = beta alpha_j - phi with phi = ST/(sigma (cms + cps)).
     All are positive exactly when n <= n*; `setup_node` only shifts the common end.
     """
-    work = sigma * (cms + cps)
-    q, log_beta = split_ratio(cms, cps)
+    chain = chain_of(load)
     alpha = np.empty(n)
-    b, s = chain_factors(n, q, log_beta)
-    alpha[0] = b + setup_link / work * s
+    b, s = chain_factors(n, chain.q, chain.log_beta)
+    alpha[0] = b + chain.setup_link / chain.work * s
     for j in range(1, n):
-        alpha[j] = (1.0 - q) * alpha[j - 1] - setup_link / work
+        alpha[j] = (1.0 - chain.q) * alpha[j - 1] - chain.setup_link / chain.work
     return alpha

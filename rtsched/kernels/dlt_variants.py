@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.dlt import TOLERANCE, chain_time, fastest_of, fractions, split_ratio
+from rtsched.kernels.dlt import TOLERANCE, chain_of, chain_time, fastest_of, fractions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rtsched.kernels.loads import Load, LoadChain
 
     Floats: TypeAlias = NDArray[np.float64]
 
@@ -62,33 +64,23 @@ def unequal_fractions(
 
 
 @compiled
-def _fill_until(
-    end: float,
-    release: Floats,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float,
-    setup_node: float,
-    alpha: Floats,
-    send: Floats,
-) -> float:
+def _fill_until(end: float, release: Floats, load: Load, alpha: Floats, send: Floats) -> float:
     """Write the fractions and send starts that end at `end`; return the fractions' sum."""
     total = 0.0
     for j in range(len(release)):
         start = release[j]
         if j > 0:
-            start = max(start, send[j - 1] + setup_link + alpha[j - 1] * sigma * cms)
+            sent = send[j - 1] + load.setup_link + alpha[j - 1] * load.sigma * load.cms
+            start = max(start, sent)
         send[j] = start
-        alpha[j] = (end - start - setup_link - setup_node) / (sigma * (cms + cps))
+        left = end - start - load.setup_link - load.setup_node
+        alpha[j] = left / (load.sigma * (load.cms + load.cps))
         total += alpha[j]
     return total
 
 
 @compiled
-def common_end(
-    release: Floats, sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
-) -> tuple[float, Floats, Floats]:
+def common_end(release: Floats, load: Load) -> tuple[float, Floats, Floats]:
     """Return the common end, fractions and send starts when every node of `release` is used.
 
     Parameters
@@ -107,69 +99,58 @@ def common_end(
     alpha = np.empty(n)
     send = np.empty(n)
     low = release[0]
-    span = sigma * (cms + cps) + n * setup_link + setup_node
+    span = load.sigma * (load.cms + load.cps) + n * load.setup_link + load.setup_node
     high = release[n - 1] + span
     for _ in range(200):
         end = 0.5 * (low + high)
         if end <= low or end >= high:
             break
-        if _fill_until(end, release, sigma, cms, cps, setup_link, setup_node, alpha, send) < 1.0:
+        if _fill_until(end, release, load, alpha, send) < 1.0:
             low = end
         else:
             high = end
-    total = _fill_until(high, release, sigma, cms, cps, setup_link, setup_node, alpha, send)
+    total = _fill_until(high, release, load, alpha, send)
     return high, alpha / total, send
 
 
 @compiled
-def fewest_until(
-    end: float,
-    release: Floats,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float,
-    setup_node: float,
-) -> int:
+def fewest_until(end: float, release: Floats, load: Load) -> int:
     """Return how many of the nodes free from `release` on, ascending, end by `end`; 0: none do.
 
     What the first nodes can compute until then does not depend on the others, so one pass adds up
     fractions until they are the whole load.
     """
-    work = sigma * (cms + cps)
+    work = load.sigma * (load.cms + load.cps)
     total, send = 0.0, -math.inf
     for j in range(len(release)):
         send = max(send, release[j])
-        alpha = (end - send - setup_link - setup_node) / work
+        alpha = (end - send - load.setup_link - load.setup_node) / work
         if alpha <= 0.0:
             return 0
         total += alpha
         if total >= 1.0 - 1e-12:
             return j + 1
-        send += setup_link + alpha * sigma * cms
+        send += load.setup_link + alpha * load.sigma * load.cms
     return 0
 
 
 @compiled
-def earliest_end(
-    release: Floats, sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
-) -> tuple[float, int]:
+def earliest_end(release: Floats, load: Load) -> tuple[float, int]:
     """Return the earliest common end on nodes free from `release` on, and how many are used.
 
     By one bisection in which each trial uses as many nodes as get something.
     """
-    work = sigma * (cms + cps)
-    low, high = release[0], release[0] + work + setup_link + setup_node
+    work = load.sigma * (load.cms + load.cps)
+    low, high = release[0], release[0] + work + load.setup_link + load.setup_node
     for _ in range(100):
         end = 0.5 * (low + high)
         if end <= low or end >= high:
             break
-        if fewest_until(end, release, sigma, cms, cps, setup_link, setup_node) > 0:
+        if fewest_until(end, release, load) > 0:
             high = end
         else:
             low = end
-    used = fewest_until(high, release, sigma, cms, cps, setup_link, setup_node)
-    return high, used
+    return high, fewest_until(high, release, load)
 
 
 class Rounds(NamedTuple):
@@ -183,20 +164,13 @@ class Rounds(NamedTuple):
     """Whether all chunks are positive and none shrinks; else the makespan does not hold."""
 
 
-def multi_round(
-    rounds: int,
-    n: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> Rounds:
+def multi_round(rounds: int, n: int, load: Load) -> Rounds:
     """Return the uniform multi-round (UMR) chunks on `n` equal nodes, without gaps in sending.
 
     n (ST + c_{j+1} cms) = SC + c_j cps and n sum c_j = sigma, solved as c_j = u_j c_0 + v_j;
     the makespan is n (ST + c_0 cms) + M SC + (sigma/n) cps. Needs cms > 0 for M > 1.
     """
+    sigma, cms, cps, setup_link, setup_node = load
     u = np.ones(rounds)
     v = np.zeros(rounds)
     for j in range(1, rounds):
@@ -209,22 +183,15 @@ def multi_round(
 
 
 @compiled
-def rounds_time(
-    n: int,
-    work: float,
-    q: float,
-    log_beta: float,
-    setup_link: float,
-    setup_node: float,
-    rounds: int,
-) -> tuple[float, int]:
+def rounds_time(n: int, chain: LoadChain, rounds: int) -> tuple[float, int]:
     """Return the least run time on `n` nodes in at most `rounds` rounds, and how many it takes.
 
     One round is that of `dlt.chain_time`, in which all nodes end together; more are those of
     `multi_round`, where they are valid: all chunks positive, none smaller than the one before.
-    Equal times: fewer rounds. `work`, `q` and `log_beta` are those of `dlt.chain_time`.
+    Equal times: fewer rounds.
     """
-    best, count = chain_time(n, work, q, log_beta, setup_link, setup_node), 1
+    best, count = chain_time(n, chain), 1
+    work, q, _, setup_link, setup_node = chain
     if q == 0.0:
         return best, count
     growth = (1.0 - q) / (n * q)
@@ -248,79 +215,56 @@ def rounds_time(
 
 
 @compiled
-def rounds_reach(limit: int, q: float, setup_link: float, setup_node: float) -> int:
+def rounds_reach(limit: int, chain: LoadChain) -> int:
     """Return the most nodes, up to `limit`, on which several rounds can be valid.
 
     Chunks do not shrink where n (ST + c_0 cms) <= SC + c_0 cps, so not for n above both SC/ST
     and cps/cms.
     """
-    if q == 0.0:
+    if chain.q == 0.0:
         return 0
-    most = (1.0 - q) / q
-    if setup_node > 0.0:
-        most = max(most, setup_node / setup_link) if setup_link > 0.0 else np.inf
+    most = (1.0 - chain.q) / chain.q
+    if chain.setup_node > 0.0:
+        linked = chain.setup_link > 0.0
+        most = max(most, chain.setup_node / chain.setup_link) if linked else np.inf
     return int(min(float(limit), most * (1.0 + TOLERANCE)))
 
 
 @compiled
-def uses_all(
-    n: int, work: float, q: float, log_beta: float, setup_link: float, setup_node: float
-) -> bool:
+def uses_all(n: int, chain: LoadChain) -> bool:
     """Return whether one round on `n` nodes gives each of them something: E(n) < E(n - 1)."""
-    return n == 1 or (
-        chain_time(n, work, q, log_beta, setup_link, setup_node)
-        < chain_time(n - 1, work, q, log_beta, setup_link, setup_node)
-    )
+    return n == 1 or chain_time(n, chain) < chain_time(n - 1, chain)
 
 
 @compiled
-def fastest_in_rounds(
-    low: int,
-    limit: int,
-    work: float,
-    q: float,
-    log_beta: float,
-    setup_link: float,
-    setup_node: float,
-    rounds: int,
-) -> int:
+def fastest_in_rounds(low: int, limit: int, chain: LoadChain, rounds: int) -> int:
     """Return the fastest node count in low..limit with at most `rounds` rounds; 0: there is none.
 
     The run time need not fall in n: a count small enough for several rounds may beat a larger one.
     """
-    found = fastest_of(limit, work, q, log_beta, setup_link, setup_node)
+    found = fastest_of(limit, chain)
     best = math.inf
     if found < low:
         found = 0
     else:
-        best = chain_time(found, work, q, log_beta, setup_link, setup_node)
-    for n in range(rounds_reach(limit, q, setup_link, setup_node), low - 1, -1):
-        if setup_link + setup_node + work * (1.0 - q) / n > best:
+        best = chain_time(found, chain)
+    for n in range(rounds_reach(limit, chain), low - 1, -1):
+        if chain.setup_link + chain.setup_node + chain.work * (1.0 - chain.q) / n > best:
             break
-        time, count = rounds_time(n, work, q, log_beta, setup_link, setup_node, rounds)
+        time, count = rounds_time(n, chain, rounds)
         if count > 1 and time <= best:
             found, best = n, time
     return found
 
 
-def chunk_table(
-    rounds: int,
-    n: int,
-    sigma: float,
-    cms: float,
-    cps: float,
-    setup_link: float = 0.0,
-    setup_node: float = 0.0,
-) -> Floats:
+def chunk_table(rounds: int, n: int, load: Load) -> Floats:
     """Return float64[m, n]: the data units that each of `n` nodes is sent in each round.
 
     What the launcher of a divisible job needs: rows are sent one after the other, the nodes of a
     row in sending order, and it ends when `rounds_time` says.
     """
-    q, log_beta = split_ratio(cms, cps)
-    work = sigma * (cms + cps)
-    _, count = rounds_time(n, work, q, log_beta, setup_link, setup_node, rounds)
+    _, count = rounds_time(n, chain_of(load), rounds)
     if count == 1:
-        return sigma * fractions(n, sigma, cms, cps, setup_link, setup_node)[np.newaxis]
-    chunk = multi_round(count, n, sigma, cms, cps, setup_link, setup_node).chunk
+        return load.sigma * fractions(n, load)[np.newaxis]
+    chunk = multi_round(count, n, load).chunk
     return np.repeat(chunk[:, np.newaxis], n, axis=1)

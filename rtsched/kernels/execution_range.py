@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.dlt import exec_time, fastest_count
+from rtsched.kernels.dlt import chain_of, chain_time, fastest_of
+from rtsched.kernels.loads import Load, Loads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,13 +16,7 @@ if TYPE_CHECKING:
 
 @compiled
 def execution_ranges(
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    sigma: NDArray[np.float64],
-    cms: NDArray[np.float64],
-    cps: NDArray[np.float64],
-    setup_link: NDArray[np.float64],
-    setup_node: NDArray[np.float64],
+    low: NDArray[np.int64], high: NDArray[np.int64], loads: Loads
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (float64[n], float64[n]): the least and the greatest execution time, seconds.
 
@@ -31,14 +26,14 @@ def execution_ranges(
     ----------
     low, high : int64[n]
         Fewest and most nodes of each load, 1 <= low <= high.
-    sigma, cms, cps, setup_link, setup_node : float64[n]
-        See `rtsched.kernels.dlt`.
+    loads : Loads
+        Contiguous arrays.
     """
+    sigma, cms, cps, setup_link, setup_node = loads
     n = len(sigma)
     least, most = np.empty(n), np.empty(n)
     for i in range(n):
-        fastest = fastest_count(high[i], sigma[i], cms[i], cps[i], setup_link[i], setup_node[i])
-        fastest = max(fastest, low[i])
-        least[i] = exec_time(fastest, sigma[i], cms[i], cps[i], setup_link[i], setup_node[i])
-        most[i] = exec_time(low[i], sigma[i], cms[i], cps[i], setup_link[i], setup_node[i])
+        chain = chain_of(Load(sigma[i], cms[i], cps[i], setup_link[i], setup_node[i]))
+        fastest = max(fastest_of(high[i], chain), low[i])
+        least[i], most[i] = chain_time(fastest, chain), chain_time(low[i], chain)
     return least, most

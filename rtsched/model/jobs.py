@@ -6,6 +6,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from rtsched.kernels.loads import Load
 from rtsched.model.table import Column, Table, Text
 
 
@@ -56,6 +57,10 @@ class Jobs(Table):
     process_bytes = Column(np.int64, -1, "Size of one process, bytes, for migration; -1: unknown.")
     checkpoints = Column(np.bool_, False, "Whether it may be requeued or moved while it runs.")
     suspends = Column(np.bool_, False, "Whether it may be suspended and resumed.")
+
+    def load(self, row: int) -> Load:
+        """Return the load of one divisible job."""
+        return Load(*(float(self.column(name)[row]) for name in Load._fields))
 
     def labels(self) -> list[str]:
         """Return what the batch system calls each job."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
+from rtsched.kernels.loads import Load, Loads
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
@@ -237,8 +238,8 @@ def _affine(size: NDArray[np.int32], costs: tuple[float, float, float, float]) -
     from rtsched.kernels.dlt import exec_time  # loads numba: not for settings alone
 
     sizes, place = np.unique(size, return_inverse=True)
-    fixed = np.array([exec_time(int(each), 0.0, *costs) for each in sizes])
-    whole = np.array([exec_time(int(each), 1.0, *costs) for each in sizes])
+    fixed = np.array([exec_time(int(each), Load(0.0, *costs)) for each in sizes])
+    whole = np.array([exec_time(int(each), Load(1.0, *costs)) for each in sizes])
     return fixed[place], (whole - fixed)[place]
 
 
@@ -271,13 +272,13 @@ def relative_deadlines(
         shortest[molded], longest[molded] = work / high, work / low
     cut = np.flatnonzero(kind == Kind.DIVISIBLE)
     if len(cut):
-        loads = ("sigma", "cms", "cps", "setup_link", "setup_node")
-        columns = [np.ascontiguousarray(jobs.column(name)[rows][cut]) for name in loads]
+        columns = (jobs.column(name)[rows][cut] for name in Loads._fields)
+        loads = Loads(*(np.ascontiguousarray(column) for column in columns))
         bounds = [jobs.column(name)[rows][cut] for name in ("size_min", "size_max")]
         low = np.where(bounds[0] > 0, bounds[0], 1).astype(np.int64)
         high = np.where(bounds[1] > 0, np.minimum(bounds[1], machine), machine).astype(np.int64)
         from rtsched.kernels.execution_range import execution_ranges  # loads numba
 
-        shortest[cut], longest[cut] = execution_ranges(low, np.maximum(high, low), *columns)
+        shortest[cut], longest[cut] = execution_ranges(low, np.maximum(high, low), loads)
     share = draw(jobs.id[rows], seed, DEADLINE_DRAW)
     return np.asarray(shortest + share * (longest - shortest))

@@ -17,6 +17,7 @@ from msgspec import Meta
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.kernels.execution_range import execution_ranges
+from rtsched.kernels.loads import Loads
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
@@ -150,15 +151,14 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
         sigma = random.normal(self.mean_size, self.mean_size, n)
         while len(rows := np.flatnonzero(sigma <= 0.001 * self.mean_size)):
             sigma[rows] = random.normal(self.mean_size, self.mean_size, len(rows))
-        loads = (sigma, *(np.full(n, value) for value in (cms, cps, self.setup, self.setup)))
+        costs = (np.full(n, value) for value in (cms, cps, self.setup, self.setup))
+        loads = Loads(sigma, *costs)
         ones = np.ones(n, np.int64)
-        shortest, longest = execution_ranges(ones, ones * self.nodes, *loads)
+        shortest, longest = execution_ranges(ones, ones * self.nodes, loads)
         burst = np.repeat(np.arange(n), random.integers(1, 11, n))[:n]
         gap = shortest.mean() / self.load * (5.5 if self.mode == "normalised" else 1.0)
         submit = np.cumsum(random.exponential(gap, n))[burst]
-        columns: dict[str, Any] = dict(
-            zip(("sigma", "cms", "cps", "setup_link", "setup_node"), loads, strict=True)
-        )
+        columns: dict[str, Any] = loads._asdict()
         jobs = Jobs.build(
             n,
             id=np.arange(1, n + 1),

@@ -30,20 +30,13 @@ def scaled(
     run, wall = run_time * factor, jobs.wall_time * factor
     divided = (jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma) & (given != jobs.size)
     for row in np.flatnonzero(divided).tolist():
-        run[row] = wall[row] = exec_time(int(given[row]), *load(jobs, row))
+        run[row] = wall[row] = exec_time(int(given[row]), jobs.load(row))
     return given, run, wall
-
-
-def load(jobs: Jobs, row: int) -> tuple[float, float, float, float, float]:
-    """Return the numbers of one divisible load, as the divisible-load kernels take them."""
-    columns = (jobs.sigma, jobs.cms, jobs.cps, jobs.setup_link, jobs.setup_node)
-    sigma, cms, cps, link, node = (float(column[row]) for column in columns)
-    return sigma, cms, cps, link, node
 
 
 def fastest(jobs: Jobs, nodes: int) -> NDArray[np.int32]:
     """Return the size at which each divisible job ends soonest on a cluster, 0 for other jobs."""
     size = np.zeros(len(jobs), np.int32)
     for row in np.flatnonzero((jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma)).tolist():
-        size[row] = fastest_count(nodes, *load(jobs, row))
+        size[row] = fastest_count(nodes, jobs.load(row))
     return size

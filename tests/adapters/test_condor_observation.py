@@ -18,6 +18,7 @@ from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.files import replace_file
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
@@ -287,7 +288,7 @@ def test_a_load_takes_as_long_as_its_chunks_need() -> None:
     """With more of them it ends earlier; what has ended counts as one that ran."""
     poll = Polls(*(claimed(f"slot{number}@a") for number in range(1, 5)))
     two = chunks(runs(1, 0), runs(1, 1, on="slot2@a"), rtruntime=1e6)
-    length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + TAIL
+    length = float(exec_time(2, Load(100.0, 1.0, 10.0, 0.0, 0.0))) + TAIL
     for procs in (two, two[1:]):
         held = poll(*procs).observation.allocations
         assert held.entries.end[0] == pytest.approx(NOW - 100 + length)
@@ -358,7 +359,7 @@ def test_a_load_that_has_its_slots_counts_as_running() -> None:
     sets = ({"rtnodeset": "slot1@a"}, {"rtnodeset": "slot2@a"}, {})
     view = poll(*chunks(*(ad(1, proc, **chunk, **one) for proc, one in enumerate(sets))))
     assert (len(view.observation.queued), rows_of(view, 1)) == (0, ["slot1@a", "slot2@a"])
-    length = float(exec_time(2, 100.0, 1.0, 10.0, 0.0, 0.0)) + MARGIN
+    length = float(exec_time(2, Load(100.0, 1.0, 10.0, 0.0, 0.0))) + MARGIN
     assert view.observation.allocations.entries.end[0] == pytest.approx(
         NOW + min(length, 600 + MARGIN)
     )

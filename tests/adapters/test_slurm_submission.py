@@ -17,6 +17,7 @@ from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margi
 from rtsched.adapters.slurm.requirements import predecessors
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 
 NOW = 1_800_000_000.0
@@ -97,7 +98,7 @@ def test_a_divisible_job() -> None:
     assert not asked.problem
     assert (jobs.kind[0], jobs.size_min[0], jobs.size_max[0]) == (Kind.DIVISIBLE, 1, 16)
     assert (jobs.sigma[0], jobs.setup_node[0]) == (400.0, 85.0)
-    assert jobs.wall_time[0] == pytest.approx(exec_time(1, 400.0, 1.0, 100.0, 0.0, 85.0))
+    assert jobs.wall_time[0] == pytest.approx(exec_time(1, Load(400.0, 1.0, 100.0, 0.0, 85.0)))
 
 
 def test_a_load_spreads_over_no_more_nodes_than_the_partition_lets_it() -> None:
@@ -112,7 +113,7 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
     """The partition's longest limit says how few nodes will do; one too heavy is refused."""
     jobs = described(min_nodes=1, max_nodes=16, extra="rtsched:sigma=2000,cms=0.1,cps=100").jobs
     assert jobs.size_min[0] == 3
-    times = [exec_time(n, 2000.0, 0.1, 100.0, 0.0, 80.0) for n in (2, 3)]
+    times = [exec_time(n, Load(2000.0, 0.1, 100.0, 0.0, 80.0)) for n in (2, 3)]
     assert times[1] <= 86400.0 + FACTS.wide_margin < times[0]
     heavy = described(min_nodes=1, max_nodes=16, extra="rtsched:sigma=90000,cms=1,cps=100")
     assert "takes longer than" in heavy.problem

@@ -8,6 +8,7 @@ import dlt_reference
 import numpy as np
 
 from rtsched.kernels import dlt, dlt_variants
+from rtsched.kernels.loads import Load
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.final_state import FinalState
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Case = dict[str, Any]
 
 
-def _load(case: Case) -> dict[str, float]:
+def _costs(case: Case) -> dict[str, float]:
     return {
         "cms": case["cms_time_per_unit"],
         "cps": case["cps_time_per_unit"],
@@ -40,25 +41,29 @@ def _load(case: Case) -> dict[str, float]:
     }
 
 
+def _load(case: Case) -> Load:
+    return Load(float(case["sigma_units"]), **{k: float(v) for k, v in _costs(case).items()})
+
+
 def run_dlt(case: Case) -> Case:
     """Fractions, run time, fastest node count and cost of one load on n nodes."""
-    n, sigma, load = case["n_nodes"], case["sigma_units"], _load(case)
-    alphas = dlt.fractions(n, sigma, **load)
+    n, load = case["n_nodes"], _load(case)
+    alphas = dlt.fractions(n, load)
     return {
         "alphas": alphas,
-        "exec_time": dlt.exec_time(n, sigma, **load),
+        "exec_time": dlt.exec_time(n, load),
         "all_fractions_positive": bool((alphas > 0).all()),
-        "n_star_up_to_64": dlt.fastest_count(64, sigma, **load),
-        "cost_node_time": dlt.cost(n, sigma, **load),
-        "cost_derivative": dlt.cost_derivative(n, sigma, **load),
+        "n_star_up_to_64": dlt.fastest_count(64, load),
+        "cost_node_time": dlt_reference.cost(n, load),
+        "cost_derivative": dlt_reference.cost_derivative(n, load),
     }
 
 
 def run_nmin(case: Case) -> Case:
     """Fewest nodes that meet a deadline."""
-    sigma, load = case["sigma_units"], _load(case)
-    n = dlt.least_count(case["slack_time"], case["N_nodes"], sigma, **load)
-    time = dlt.exec_time(n, sigma, **load) if n else None
+    load = _load(case)
+    n = dlt.least_count(case["slack_time"], case["N_nodes"], load)
+    time = dlt.exec_time(n, load) if n else None
     return {"n_min": n or None, "exec_time_at_n_min": time}
 
 
@@ -74,7 +79,7 @@ def run_plan(case: Case) -> Case:
         deadline=deadline - now,
         kind=Kind.DIVISIBLE,
         sigma=[task["sigma_units"] for task in tasks],
-        **_load(case),
+        **_costs(case),
     )
     free = np.array(case["node_free_times"], np.float64) - now
     schedules: Case = {}
@@ -108,7 +113,7 @@ def divisible_workload(case: Case) -> Workload:
         deadline=arrival + [task["relative_deadline_time"] for task in tasks],
         kind=Kind.DIVISIBLE,
         sigma=[task["sigma_units"] for task in tasks],
-        **_load(case),
+        **_costs(case),
     )
     return Workload(
         jobs,
@@ -145,7 +150,7 @@ def run_sim(case: Case) -> Case:
 
 def run_hetero(case: Case) -> Case:
     """Fractions over unequal nodes and links."""
-    load = {name: np.array(values, np.float64) for name, values in _load(case).items()}
+    load = {name: np.array(values, np.float64) for name, values in _costs(case).items()}
     alphas, time = dlt_variants.unequal_fractions(case["sigma_units"], **load)
     if (alphas > 0).all() and (np.diff(load["cms"]) >= 0).all():
         agree_with_hook(case["sigma_units"], Nodes.build(len(alphas), **load), alphas, time)
@@ -171,8 +176,8 @@ def agree_with_hook(sigma: float, nodes: Nodes, alphas: NDArray[np.float64], end
 def run_avail(case: Case) -> Case:
     """Earliest common end on nodes that become free at different times."""
     release = np.array(case["release_times"], np.float64)
-    found = dlt_reference.staggered(release, case["sigma_units"], **_load(case))
-    task = task_table(1, kind=Kind.DIVISIBLE, sigma=case["sigma_units"], **_load(case))
+    found = dlt_reference.staggered(release, _load(case))
+    task = task_table(1, kind=Kind.DIVISIBLE, **_load(case)._asdict())
     rules = Rules(ORDERS["arrival"], NODE_RULES["fastest"], 1.0)
     planner = Varied(rules, staggered=True).on(Nodes.build(len(release)), np.ones(len(release)))
     plan = planner.admit(planner.prepare(release, task), None, 0.0)
@@ -189,7 +194,7 @@ def run_avail(case: Case) -> Case:
 def run_umr(case: Case) -> Case:
     """Chunks of a load sent in several rounds."""
     rounds, n = case["rounds"], case["n_nodes"]
-    found = dlt_variants.multi_round(rounds, n, case["sigma_units"], **_load(case))
+    found = dlt_variants.multi_round(rounds, n, _load(case))
     return {
         "chunk_units_per_node_by_round": found.chunk,
         "makespan_time": found.makespan,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 
 HEADER = "JobID|JobName|User|Submit|Start|ElapsedRaw|TimelimitRaw|ReqCPUS|NCPUS|State|NodeList"
 SPEED = {"fast": 1.0, "mid": 0.7, "slow": 0.4}
@@ -37,7 +38,7 @@ def repeated(tmp_path):
         rows.append((f"job{job}", f"u{job % 9}", run, 600, 1, "COMPLETED", f"{node}{job % 4 + 1}"))
     for _ in range(600):
         job, size = rng.integers(0, 30), int(rng.choice([1, 2, 4, 8, 16]))
-        run = exec_time(size, 20.0 + 10 * job, *COSTS) * np.exp(0.03 * rng.normal())
+        run = exec_time(size, Load(20.0 + 10 * job, *COSTS)) * np.exp(0.03 * rng.normal())
         nodes = f"fast[1-{size}]" if size > 1 else "mid9"
         rows.append((f"load{job}", "ann", run, 600, size, "COMPLETED", nodes))
     path = tmp_path / "log.txt"
@@ -148,7 +149,9 @@ def test_swf_tells_of_sizes_and_margins_but_not_of_nodes(run, tmp_path):
     lines = ["; MaxProcs: 64"]
     for k in range(1, 501):
         job, size = rng.integers(0, 25), int(rng.choice([1, 2, 4, 8]))
-        time = exec_time(size, 100.0 + 20 * job, 1.0, 20.0, 0.0, 0.0) * np.exp(0.02 * rng.normal())
+        time = exec_time(size, Load(100.0 + 20 * job, 1.0, 20.0, 0.0, 0.0)) * np.exp(
+            0.02 * rng.normal()
+        )
         killed = k % 10 == 0
         limit = int(time) if killed else int(2 * time)
         run_time = limit if killed else round(time)
@@ -172,7 +175,7 @@ def test_input_sizes_of_condor_give_seconds_per_megabyte(run, tmp_path):
     ads = []
     for k in range(400):
         size, megabytes = int(rng.choice([1, 2, 4, 8])), int(rng.integers(20, 400))
-        time = exec_time(size, megabytes, 0.5, 4.0, 10.0, 20.0) * np.exp(0.02 * rng.normal())
+        time = exec_time(size, Load(megabytes, 0.5, 4.0, 10.0, 20.0)) * np.exp(0.02 * rng.normal())
         ads.append(
             f"ClusterId = {k + 1}\nProcId = 0\nQDate = 1795219200\nJobStatus = 4\n"
             f"JobCurrentStartDate = 1795219200\nCompletionDate = {1795219200 + round(time)}\n"

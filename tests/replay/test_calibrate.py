@@ -20,6 +20,7 @@ from rtsched.calibrate.speeds import node_speeds
 from rtsched.calibrate.two_way import Design, Fit
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Ending, Log, Outcomes
@@ -52,7 +53,7 @@ def loads(seed, costs, classes=40, per=8, scatter=0.05, wild=0.03, sizes=(1, 2, 
     job_class = np.repeat(np.arange(classes), per)
     sigma = np.exp(rng.normal(np.log(100), 1, classes))[job_class]
     size = rng.choice(sizes, len(job_class))
-    time = np.array([exec_time(int(n), s, *costs) for n, s in zip(size, sigma, strict=True)])
+    time = np.array([exec_time(int(n), Load(s, *costs)) for n, s in zip(size, sigma, strict=True)])
     return noisy(rng, np.log(time), scatter, wild), size, job_class, sigma
 
 

@@ -11,6 +11,7 @@ import pytest
 import run_cases
 
 from rtsched.kernels import dlt
+from rtsched.kernels.loads import Load
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 MCDF = run_cases.read_cases(CASES / "mcdf.json")
@@ -36,7 +37,7 @@ def test_runner_reports_what_differs(capsys: pytest.CaptureFixture[str]) -> None
     """A wrong expectation is found, named and counted."""
     case = dict(MCDF[0], expected={"exec_time": 1.0})
     wrong = run_cases.check(case)
-    assert wrong == [f".exec_time: expected 1.0, found {dlt.exec_time(1, 100.0, 10.0, 10.0)}"]
+    assert wrong == [f".exec_time: expected 1.0, found {dlt.exec_time(1, Load(100.0, 10.0, 10.0))}"]
     assert run_cases.main([str(CASES / "mcdf.json")]) == 0
     assert "plan: 5 passed, 0 failed" in capsys.readouterr().out
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.logs.readers import read_logs
 from rtsched.logs.swf import write
 from rtsched.model.jobs import Jobs, Kind
@@ -83,7 +84,7 @@ def test_papers_tasks_are_distributed_as_the_source_says(preset, setup):
     relative = jobs.deadline - jobs.submit
     least = np.array(
         [
-            min(exec_time(n, sigma, cms, cps, setup, setup) for n in range(1, 17))
+            min(exec_time(n, Load(sigma, cms, cps, setup, setup)) for n in range(1, 17))
             for sigma in jobs.sigma[:300]
         ]
     )
@@ -99,7 +100,7 @@ def test_papers_load_is_nominal_only_when_normalised():
     """Offered load is sum(E_min)/time; read literally it is 5.5 times the nominal one."""
     for mode, factor in (("literal", 5.5), ("normalised", 1.0)):
         log = PapersMcdf(preset="one100", mode=mode, load=0.4, jobs=30_000).log()
-        least = log.jobs.sigma * exec_time(16, 1.0, 1.0, 100.0)
+        least = log.jobs.sigma * exec_time(16, Load(1.0, 1.0, 100.0))
         offered = least.sum() / (log.jobs.submit[-1] - log.jobs.submit[0])
         assert offered == pytest.approx(0.4 * factor, rel=0.05)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rtsched.core.config import convert
 from rtsched.errors import ConfigError, InputError
 from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
@@ -250,7 +251,8 @@ def test_uniform_deadlines_lie_between_the_execution_times():
         "rigid": (60.0, 180.0),
         "moldable:0.5-2": (30.0, 120.0),
         "divisible:1:100": tuple(
-            exec_time(k, 60.0 / exec_time(2, 1.0, 1.0, 100.0), 1.0, 100.0) for k in (8, 1)
+            exec_time(k, Load(60.0 / exec_time(2, Load(1.0, 1.0, 100.0)), 1.0, 100.0))
+            for k in (8, 1)
         ),
     }
     for kind, (low, high) in bounds.items():
@@ -321,7 +323,7 @@ def test_divisible_loads_last_their_requested_time_on_the_requested_nodes():
     jobs = work.jobs
     assert jobs.kind.tolist() == [Kind.DIVISIBLE, Kind.DIVISIBLE, Kind.RIGID]
     for i in range(2):
-        assert exec_time(jobs.size[i], jobs.sigma[i], 2.0, 7.0, 1.0, 3.0) == pytest.approx(
+        assert exec_time(jobs.size[i], Load(jobs.sigma[i], 2.0, 7.0, 1.0, 3.0)) == pytest.approx(
             jobs.wall_time[i]
         )
     assert jobs.size_max.tolist() == [4, 4, -1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels import dlt, dlt_variants
+from rtsched.kernels.loads import Load
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
     BY_COST,
@@ -39,7 +40,7 @@ class _Task(NamedTuple):
     low: int
     high: int
     wall: float
-    load: tuple[float, float, float, float, float]
+    load: Load
     rounds: int
 
     def exec_time(self, n: int, efficiency: float) -> float:
@@ -49,13 +50,13 @@ class _Task(NamedTuple):
             return float(self.wall * self.size**efficiency / n**efficiency)
         if self.rounds > 1:
             return self._in_rounds(n)[0]
-        return dlt.exec_time(n, *self.load)
+        return dlt.exec_time(n, self.load)
 
     def _in_rounds(self, n: int) -> tuple[float, int]:
-        return dlt_variants.rounds_time(n, *_chain(*self.load), self.rounds)
+        return dlt_variants.rounds_time(n, dlt.chain_of(self.load), self.rounds)
 
     def _may_use(self, n: int) -> bool:
-        return self._in_rounds(n)[1] > 1 or dlt_variants.uses_all(n, *_chain(*self.load))
+        return self._in_rounds(n)[1] > 1 or dlt_variants.uses_all(n, dlt.chain_of(self.load))
 
     def cost_derivative(self, n: int, efficiency: float) -> float:
         """Return W(n + 1) - W(n); where the run time is fixed that is the run time."""
@@ -65,50 +66,37 @@ class _Task(NamedTuple):
             power = 1.0 - efficiency
             scale = self.wall * self.size**efficiency
             return float(scale * (n + 1) ** power - scale * n**power)
-        if self.rounds > 1 and self.load[1] > 0.0:
+        if self.rounds > 1 and self.load.cms > 0.0:
             return (n + 1) * self._in_rounds(n + 1)[0] - n * self._in_rounds(n)[0]
-        return dlt.cost_derivative(n, *self.load)
+        return dlt.chain_derivative(n, dlt.chain_of(self.load))
 
     def least_size(self, t: float, efficiency: float) -> int:
         """Return the fewest nodes that meet the deadline from `t` on, 0 if none do."""
         slack = self.deadline - t
         if self.kind == DIVISIBLE:
-            if self.high < self.low or slack <= dlt.slack_floor(*self.load):
+            if self.high < self.low or slack <= dlt.slack_floor(self.load):
                 return 0
             if self.rounds > 1:
                 counts = range(self.low, self.high + 1)
                 meets = (n for n in counts if dlt.at_most(self._in_rounds(n)[0], slack))
                 return next((n for n in meets if self._may_use(n)), 0)
-            return dlt.least_count(slack, self.high, *self.load, low=self.low)
+            return dlt.least_count(slack, self.high, self.load, low=self.low)
         for n in range(self.low, self.high + 1):
             if dlt.at_most(self.exec_time(n, efficiency), slack):
                 return n
         return 0
 
 
-def _chain(
-    sigma: float, cms: float, cps: float, setup_link: float, setup_node: float
-) -> tuple[float, float, float, float, float]:
-    """Return a load's numbers as `dlt.chain_time` takes them."""
-    return (sigma * (cms + cps), *dlt.split_ratio(cms, cps), setup_link, setup_node)
-
-
 def _task(tasks: Tasks, i: int, usable: int, node_rule: int, rounds: int) -> _Task:
     kind, size = int(tasks.kind[i]), int(tasks.size[i])
     low, high = int(tasks.size_min[i]), min(int(tasks.size_max[i]), usable)
-    load = (
-        float(tasks.sigma[i]),
-        float(tasks.cms[i]),
-        float(tasks.cps[i]),
-        float(tasks.setup_link[i]),
-        float(tasks.setup_node[i]),
-    )
+    load = Load(*(float(getattr(tasks, name)[i]) for name in Load._fields))
     if kind == RIGID:
         low, high = size, min(size, usable)
     elif kind == DIVISIBLE and high >= 1 and rounds > 1:
-        high = dlt_variants.fastest_in_rounds(low, high, *_chain(*load), rounds)
+        high = dlt_variants.fastest_in_rounds(low, high, dlt.chain_of(load), rounds)
     elif kind == DIVISIBLE and high >= 1:
-        high = dlt.fastest_count(high, *load)
+        high = dlt.fastest_count(high, load)
     if node_rule == FASTEST_NODES:
         low = max(low, high)
     return _Task(

@@ -36,6 +36,7 @@ from rtsched_plugins.kernels.admission import (
     MOLDABLE,
     RIGID,
     Plan,
+    load_at,
     task_table,
 )
 from rtsched_plugins.kernels.admission_fast import admit, plan
@@ -197,10 +198,7 @@ def _exec_time(state: State, i: int, n: int) -> float:
         return float(tasks.wall[i])
     if tasks.kind[i] == MOLDABLE:
         return float(tasks.wall[i] * (tasks.size[i] / n) ** state.efficiency)
-    columns = (tasks.sigma, tasks.cms, tasks.cps, tasks.setup_link, tasks.setup_node)
-    sigma, cms, cps, link, node = (float(column[i]) for column in columns)
-    chain = (sigma * (cms + cps), *dlt.split_ratio(cms, cps), link, node)
-    return dlt_variants.rounds_time(n, *chain, state.rounds)[0]
+    return dlt_variants.rounds_time(n, dlt.chain_of(load_at(tasks, i)), state.rounds)[0]
 
 
 @examples

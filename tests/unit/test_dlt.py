@@ -6,7 +6,7 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import dlt_reference
 import numpy as np
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rtsched.kernels import dlt
 from rtsched.kernels import dlt_variants as variants
+from rtsched.kernels.loads import Load
 
 CASES = json.loads((Path(__file__).parents[1] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]
 
@@ -23,16 +24,6 @@ CASES = json.loads((Path(__file__).parents[1] / "data/cases/mcdf.json").read_tex
 def cases(kind: str) -> list[Any]:
     """Return the worked cases of one kind as test parameters."""
     return [pytest.param(c, id=c["case_id"]) for c in CASES if c["kind"] == kind]
-
-
-class Load(NamedTuple):
-    """One divisible load, in the argument order of the kernels."""
-
-    sigma: float
-    cms: float
-    cps: float
-    setup_link: float = 0.0
-    setup_node: float = 0.0
 
 
 def load_of(values: dict[str, Any]) -> Load:
@@ -77,20 +68,22 @@ def node_ends(alpha: Any, load: Load) -> Any:
 def test_worked_loads(case: dict[str, Any]) -> None:
     """Fractions, time, cost and fastest count are those of the worked cases."""
     n, expected, load = case["input"]["n_nodes"], case["expected"], load_of(case["input"])
-    alpha = dlt.fractions(n, *load)
+    alpha = dlt.fractions(n, load)
     assert alpha == pytest.approx(expected["alphas"], rel=1e-6)
     assert bool((alpha > 0).all()) == expected["all_fractions_positive"]
-    assert dlt.exec_time(n, *load) == pytest.approx(expected["exec_time"], rel=1e-6)
-    assert dlt.cost(n, *load) == pytest.approx(expected["cost_node_time"], rel=1e-6)
-    assert dlt.cost_derivative(n, *load) == pytest.approx(expected["cost_derivative"], rel=1e-6)
-    assert dlt.fastest_count(64, *load) == expected["n_star_up_to_64"]
+    assert dlt.exec_time(n, load) == pytest.approx(expected["exec_time"], rel=1e-6)
+    assert dlt_reference.cost(n, load) == pytest.approx(expected["cost_node_time"], rel=1e-6)
+    assert dlt_reference.cost_derivative(n, load) == pytest.approx(
+        expected["cost_derivative"], rel=1e-6
+    )
+    assert dlt.fastest_count(64, load) == expected["n_star_up_to_64"]
 
 
 @pytest.mark.parametrize("case", cases("nmin"))
 def test_worked_node_counts(case: dict[str, Any]) -> None:
     """The fewest nodes that meet a deadline are those of the worked cases."""
     given_, load = case["input"], load_of(case["input"])
-    n = dlt.least_count(float(given_["slack_time"]), given_["N_nodes"], *load)
+    n = dlt.least_count(float(given_["slack_time"]), given_["N_nodes"], load)
     assert (n or None) == case["expected"]["n_min"]
 
 
@@ -109,7 +102,7 @@ def test_worked_unequal_nodes(case: dict[str, Any]) -> None:
 def test_worked_staggered_nodes(case: dict[str, Any]) -> None:
     """Nodes that become free one after the other are used as in the worked cases."""
     given_, expected = case["input"], case["expected"]
-    found = dlt_reference.staggered(np.array(given_["release_times"], float), *load_of(given_))
+    found = dlt_reference.staggered(np.array(given_["release_times"], float), load_of(given_))
     assert found.end == pytest.approx(expected["finish_time"], rel=1e-5)
     assert len(found.alpha) == expected["nodes_used"]
     assert found.alpha == pytest.approx(expected["alphas"], rel=1e-5)
@@ -120,7 +113,7 @@ def test_worked_staggered_nodes(case: dict[str, Any]) -> None:
 def test_worked_rounds(case: dict[str, Any]) -> None:
     """Several rounds get the chunks of the worked cases."""
     given_, expected = case["input"], case["expected"]
-    found = variants.multi_round(given_["rounds"], given_["n_nodes"], *load_of(given_))
+    found = variants.multi_round(given_["rounds"], given_["n_nodes"], load_of(given_))
     assert found.chunk == pytest.approx(expected["chunk_units_per_node_by_round"], rel=1e-5)
     assert found.makespan == pytest.approx(expected["makespan_time"], rel=1e-5)
 
@@ -128,58 +121,58 @@ def test_worked_rounds(case: dict[str, Any]) -> None:
 def test_two_nodes_by_hand() -> None:
     """alpha_2 = alpha_1/2 - 0.01 and their sum is 1, so E = 25 + 2000 x 1.01/1.5."""
     load = Load(100.0, 10.0, 10.0, 20.0, 5.0)
-    assert dlt.fractions(2, *load) == pytest.approx([1.01 / 1.5, 0.49 / 1.5])
-    assert dlt.exec_time(2, *load) == pytest.approx(25 + 2000 * 1.01 / 1.5)
+    assert dlt.fractions(2, load) == pytest.approx([1.01 / 1.5, 0.49 / 1.5])
+    assert dlt.exec_time(2, load) == pytest.approx(25 + 2000 * 1.01 / 1.5)
 
 
 def test_free_links_share_equally() -> None:
     """With cms = 0 nothing delays a node: E = sigma cps/n, n_min = ceil(sigma cps/slack)."""
     load = Load(100.0, 0.0, 10.0)
-    assert dlt.exec_time(8, *load) == pytest.approx(125.0)
-    assert dlt.least_count(126.0, 64, *load) == 8
-    assert dlt.least_count(125.0, 64, *load) == 8
-    assert dlt.least_count(124.9, 64, *load) == 9
+    assert dlt.exec_time(8, load) == pytest.approx(125.0)
+    assert dlt.least_count(126.0, 64, load) == 8
+    assert dlt.least_count(125.0, 64, load) == 8
+    assert dlt.least_count(124.9, 64, load) == 9
 
 
 def test_free_links_with_set_up() -> None:
     """With cms = 0, B = 1/n + phi (n-1)/2: least where 2 work = ST n (n-1), here n* = 4."""
     load = Load(10.0, 0.0, 10.0, 10.0)
-    assert dlt.exec_time(4, *load) == pytest.approx(10 + 100 / 4 + 10 * 3 / 2)
-    assert dlt.fastest_count(64, *load) == 4
+    assert dlt.exec_time(4, load) == pytest.approx(10 + 100 / 4 + 10 * 3 / 2)
+    assert dlt.fastest_count(64, load) == 4
 
 
 def test_free_computing_gains_nothing_from_nodes() -> None:
     """With cps = 0 the load is only sent: E = sigma cms, and one node is enough."""
     load = Load(100.0, 2.0, 0.0)
-    assert [dlt.exec_time(n, *load) for n in (1, 2, 50)] == [200.0] * 3
-    assert dlt.fastest_count(64, *load) == 1
-    assert dlt.least_count(200.0, 64, *load) == 1
-    assert dlt.least_count(199.0, 64, *load) == 0
+    assert [dlt.exec_time(n, load) for n in (1, 2, 50)] == [200.0] * 3
+    assert dlt.fastest_count(64, load) == 1
+    assert dlt.least_count(200.0, 64, load) == 1
+    assert dlt.least_count(199.0, 64, load) == 0
 
 
 def test_sending_alone_exceeds_the_slack() -> None:
     """At slack <= sigma cms no count does, whatever the tolerance would forgive."""
     load = Load(100.0, 10.0, 10.0)
-    assert dlt.least_count(1000.0, 10**6, *load) == 0
-    assert dlt.least_count(1001.0, 10**6, *load) == 10
-    assert dlt.least_count(0.0, 16, *load) == 0
-    assert dlt.least_count(math.inf, 16, *load) == 1
+    assert dlt.least_count(1000.0, 10**6, load) == 0
+    assert dlt.least_count(1001.0, 10**6, load) == 10
+    assert dlt.least_count(0.0, 16, load) == 0
+    assert dlt.least_count(math.inf, 16, load) == 1
 
 
 @examples
 @given(sizes, loads)
 def test_time_agrees_with_rational_arithmetic(n: int, load: Load) -> None:
     """The floating-point form does not cancel, for no ratio of sending to computing."""
-    assert dlt.exec_time(n, *load) == pytest.approx(float(exact_time(n, load)), rel=1e-9)
+    assert dlt.exec_time(n, load) == pytest.approx(float(exact_time(n, load)), rel=1e-9)
 
 
 @examples
 @given(sizes, loads)
 def test_all_nodes_end_together(n: int, load: Load) -> None:
     """The fractions sum to 1, and every node ends at E(n) when the sending is played through."""
-    alpha = dlt.fractions(n, *load)
+    alpha = dlt.fractions(n, load)
     assert alpha.sum() == pytest.approx(1.0)
-    ends, time = node_ends(alpha, load), dlt.exec_time(n, *load)
+    ends, time = node_ends(alpha, load), dlt.exec_time(n, load)
     assert ends == pytest.approx(np.full(n, time), rel=1e-7)
 
 
@@ -189,18 +182,18 @@ def test_a_node_helps_exactly_if_its_fraction_is_positive(n: int, load: Load) ->
     """E(n) < E(n-1) iff alpha_n > 0, away from rounding."""
     gain = exact_time(n - 1, load) - exact_time(n, load)
     if abs(gain) > 1e-9 * exact_time(n, load):
-        assert (gain > 0) == (dlt.fractions(n, *load)[-1] > 0)
+        assert (gain > 0) == (dlt.fractions(n, load)[-1] > 0)
 
 
 @examples
 @given(st.integers(1, 64), loads)
 def test_fastest_count_is_the_argmin(limit: int, load: Load) -> None:
     """No count up to the limit is faster than n*, and up to n* every fraction is positive."""
-    fastest = dlt.fastest_count(limit, *load)
+    fastest = dlt.fastest_count(limit, load)
     times = [exact_time(n, load) for n in range(1, limit + 1)]
     assert 1 <= fastest <= limit
     assert times[fastest - 1] <= min(times) * (1 + Fraction(1, 10**10))
-    alpha = dlt.fractions(fastest, *load)
+    alpha = dlt.fractions(fastest, load)
     assert (alpha > (-1e-12 if load.setup_link else -0.0)).all()
 
 
@@ -208,34 +201,37 @@ def test_fastest_count_is_the_argmin(limit: int, load: Load) -> None:
 @given(sizes, loads)
 def test_cost_and_its_derivative_rise(n: int, load: Load) -> None:
     """W rises in n (T5.3) and is convex: DC, its difference, does not fall."""
-    assert dlt.cost(n + 1, *load) >= dlt.cost(n, *load) * (1 - 1e-12)
+    assert dlt_reference.cost(n + 1, load) >= dlt_reference.cost(n, load) * (1 - 1e-12)
     if load.cms == 0 and load.setup_link == 0:
-        assert dlt.cost_derivative(n, *load) == load.setup_node
-    first, second = dlt.cost_derivative(n, *load), dlt.cost_derivative(n + 1, *load)
-    assert second >= first - 1e-7 * dlt.cost(n + 2, *load)
+        assert dlt_reference.cost_derivative(n, load) == load.setup_node
+    first, second = (
+        dlt_reference.cost_derivative(n, load),
+        dlt_reference.cost_derivative(n + 1, load),
+    )
+    assert second >= first - 1e-7 * dlt_reference.cost(n + 2, load)
 
 
 @examples
 @given(loads, st.floats(0.01, 3.0), st.integers(1, 64), st.integers(1, 5))
 def test_no_smaller_count_would_do(load: Load, share: float, limit: int, low: int) -> None:
     """n_min is the first count that meets the deadline in a search from below."""
-    slack = share * dlt.exec_time(1, *load)
-    high = dlt.fastest_count(limit, *load)
-    fits = [n for n in range(low, high + 1) if dlt.at_most(dlt.exec_time(n, *load), slack)]
-    if slack <= dlt.slack_floor(load.sigma, load.cms, load.cps, load.setup_link, load.setup_node):
+    slack = share * dlt.exec_time(1, load)
+    high = dlt.fastest_count(limit, load)
+    fits = [n for n in range(low, high + 1) if dlt.at_most(dlt.exec_time(n, load), slack)]
+    if slack <= dlt.slack_floor(load):
         fits = []
-    assert dlt.least_count(slack, limit, *load, low=low) == (fits[0] if fits else 0)
+    assert dlt.least_count(slack, limit, load, low=low) == (fits[0] if fits else 0)
 
 
 @examples
 @given(sizes, loads)
 def test_a_deadline_met_exactly_costs_no_extra_node(n: int, load: Load) -> None:
     """At slack = E(n), and rounding below it, n nodes are enough."""
-    n = min(n, dlt.fastest_count(64, *load))
-    time = dlt.exec_time(n, *load)
-    if time > dlt.slack_floor(load.sigma, load.cms, load.cps, load.setup_link, load.setup_node):
-        assert 1 <= dlt.least_count(time, 64, *load) <= n
-        tight = dlt.least_count(time - 1e-10 * max(1.0, time), 64, *load)
+    n = min(n, dlt.fastest_count(64, load))
+    time = dlt.exec_time(n, load)
+    if time > dlt.slack_floor(load):
+        assert 1 <= dlt.least_count(time, 64, load) <= n
+        tight = dlt.least_count(time - 1e-10 * max(1.0, time), 64, load)
         assert tight <= n
 
 
@@ -266,11 +262,11 @@ def test_equal_nodes_are_a_case_of_unequal_ones(n: int, load: Load) -> None:
     """A tree of equal nodes gives the closed form, and its shortest prefix is n_min."""
     columns = [np.full(n, x) for x in load[1:]]
     alpha, end = variants.unequal_fractions(load.sigma, *columns)
-    assert end == pytest.approx(dlt.exec_time(n, *load), rel=1e-7)
-    assert alpha == pytest.approx(dlt.fractions(n, *load), rel=1e-6, abs=1e-9)
-    fastest = dlt.fastest_count(n, *load)
-    between = dlt.exec_time(fastest, *load) * 1.01
-    least = dlt.least_count(between, n, *load)
+    assert end == pytest.approx(dlt.exec_time(n, load), rel=1e-7)
+    assert alpha == pytest.approx(dlt.fractions(n, load), rel=1e-6, abs=1e-9)
+    fastest = dlt.fastest_count(n, load)
+    between = dlt.exec_time(fastest, load) * 1.01
+    least = dlt.least_count(between, n, load)
     assert dlt_reference.least_prefix(between, load.sigma, *columns) == least
 
 
@@ -281,7 +277,7 @@ releases = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8).map(sorted).m
 @given(releases, loads)
 def test_staggered_nodes_end_together_and_early(release: Any, load: Load) -> None:
     """Each node is sent to once it and the link are free; waiting for all is never better."""
-    found = dlt_reference.staggered(release, *load)
+    found = dlt_reference.staggered(release, load)
     n = len(found.alpha)
     assert (found.alpha > 0).all()
     assert found.alpha.sum() == pytest.approx(1.0)
@@ -291,16 +287,16 @@ def test_staggered_nodes_end_together_and_early(release: Any, load: Load) -> Non
     ends = sent + load.setup_node + found.alpha * load.sigma * load.cps
     assert ends == pytest.approx(np.full(n, found.end), rel=1e-6, abs=1e-6)
     together = min(
-        release[k - 1] + dlt.exec_time(k, *load)
+        release[k - 1] + dlt.exec_time(k, load)
         for k in range(1, len(release) + 1)
-        if (dlt.fractions(k, *load) > 0).all()
+        if (dlt.fractions(k, load) > 0).all()
     )
     assert found.end <= together * (1 + 1e-9) + 1e-9
 
 
 def test_one_round_is_a_chunk_each() -> None:
     """One round: n (ST + c cms) + SC + c cps with c = sigma/n."""
-    found = variants.multi_round(1, 4, 100.0, 0.5, 10.0, 1.0, 2.0)
+    found = variants.multi_round(1, 4, Load(100.0, 0.5, 10.0, 1.0, 2.0))
     assert found.chunk == pytest.approx([25.0])
     assert found.makespan == pytest.approx(4 * (1 + 12.5) + 2 + 250)
 
@@ -311,13 +307,13 @@ def test_one_round_is_a_chunk_each() -> None:
 )
 def test_rounds_leave_no_gap(rounds: int, n: int, sigma: float, cms: float, cps: float) -> None:
     """Sending a round to all nodes takes as long as a node computes the one before."""
-    found = variants.multi_round(rounds, n, sigma, cms, cps, 0.1, 0.2)
+    load = Load(sigma, cms, cps, 0.1, 0.2)
+    found = variants.multi_round(rounds, n, load)
     assert n * found.chunk.sum() == pytest.approx(sigma)
     sending = n * (0.1 + found.chunk[1:] * cms)
     assert sending == pytest.approx(0.2 + found.chunk[:-1] * cps, rel=1e-6, abs=1e-6)
-    table = variants.chunk_table(rounds, n, sigma, cms, cps, 0.1, 0.2)
-    work, chain = sigma * (cms + cps), dlt.split_ratio(cms, cps)
-    time, count = variants.rounds_time(n, work, *chain, 0.1, 0.2, rounds)
+    table = variants.chunk_table(rounds, n, load)
+    time, count = variants.rounds_time(n, dlt.chain_of(load), rounds)
     assert table.shape == (count, n)
     assert table.sum() == pytest.approx(sigma)
     assert time <= found.makespan * (1 + 1e-12) or not found.valid
@@ -338,19 +334,19 @@ def last_end(table: Any, load: Load) -> float:
 @given(loads, st.integers(2, 12), st.integers(1, 12))
 def test_rounds_end_when_they_say(load: Load, rounds: int, n: int) -> None:
     """Played through chunk by chunk, a table ends after the stated run time: no gap was assumed."""
-    chain = (load.sigma * (load.cms + load.cps), *dlt.split_ratio(load.cms, load.cps))
-    time, count = variants.rounds_time(n, *chain, load.setup_link, load.setup_node, rounds)
-    assert time <= dlt.exec_time(n, *load)
-    if count > 1 or (dlt.fractions(n, *load) > 0).all():
-        assert last_end(variants.chunk_table(rounds, n, *load), load) == pytest.approx(time)
+    chain = dlt.chain_of(load)
+    time, count = variants.rounds_time(n, chain, rounds)
+    assert time <= dlt.exec_time(n, load)
+    if count > 1 or (dlt.fractions(n, load) > 0).all():
+        assert last_end(variants.chunk_table(rounds, n, load), load) == pytest.approx(time)
 
 
 def test_two_rounds_on_one_node_by_hand() -> None:
     """With cms = cps = 10, 100 units: two chunks of 50 are sent and computed in 500 + 2 x 500 s."""
-    assert variants.chunk_table(2, 1, 100.0, 10.0, 10.0).tolist() == [[50.0], [50.0]]
-    chain = (2000.0, *dlt.split_ratio(10.0, 10.0))
-    assert variants.rounds_time(1, *chain, 0.0, 0.0, 2) == (1500.0, 2)
-    assert variants.rounds_time(2, *chain, 0.0, 0.0, 2)[1] == 1
+    assert variants.chunk_table(2, 1, Load(100.0, 10.0, 10.0)).tolist() == [[50.0], [50.0]]
+    chain = dlt.chain_of(Load(100.0, 10.0, 10.0))
+    assert variants.rounds_time(1, chain, 2) == (1500.0, 2)
+    assert variants.rounds_time(2, chain, 2)[1] == 1
 
 
 @examples
@@ -359,21 +355,20 @@ def test_fastest_count_in_rounds_is_the_argmin(
     load: Load, rounds: int, limit: int, low: int
 ) -> None:
     """No usable count from `low` to the limit is faster."""
-    chain = (load.sigma * (load.cms + load.cps), *dlt.split_ratio(load.cms, load.cps))
-    given_ = (*chain, load.setup_link, load.setup_node)
-    found = variants.fastest_in_rounds(low, limit, *given_, rounds)
+    chain = dlt.chain_of(load)
+    found = variants.fastest_in_rounds(low, limit, chain, rounds)
     times = [
-        variants.rounds_time(n, *given_, rounds)[0]
+        variants.rounds_time(n, chain, rounds)[0]
         for n in range(low, limit + 1)
-        if variants.rounds_time(n, *given_, rounds)[1] > 1 or variants.uses_all(n, *given_[:5])
+        if variants.rounds_time(n, chain, rounds)[1] > 1 or variants.uses_all(n, chain)
     ]
-    best = dlt.exec_time(dlt.fastest_count(limit, *load), *load)
+    best = dlt.exec_time(dlt.fastest_count(limit, load), load)
     if found:
-        best = variants.rounds_time(found, *given_, rounds)[0]
+        best = variants.rounds_time(found, chain, rounds)[0]
     assert best <= min(times, default=best) * (1 + 1e-9)
-    assert found >= low or dlt.fastest_count(limit, *load) < low
+    assert found >= low or dlt.fastest_count(limit, load) < low
 
 
 def test_rounds_without_send_time_are_one() -> None:
     """With cms = 0 there is nothing to overlap."""
-    assert len(variants.chunk_table(5, 4, 100.0, 0.0, 10.0)) == 1
+    assert len(variants.chunk_table(5, 4, Load(100.0, 0.0, 10.0))) == 1

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import dlt, dlt_variants
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Nodes
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
@@ -220,7 +221,7 @@ def test_staggering_never_ends_a_lone_load_later(seed: int) -> None:
     plan, _ = planned(release, load, nodes, rules=rules, staggered=True)
     together, _ = planned(release, load, nodes, rules=rules)
     assert plan.end[0] <= together.end[0] * (1 + 1e-9)
-    best = dlt_reference.staggered(release, 8.0, *costs)
+    best = dlt_reference.staggered(release, Load(8.0, *costs))
     assert plan.end[0] == pytest.approx(best.end, rel=1e-6)
 
 
@@ -243,8 +244,8 @@ def test_fewest_staggered_nodes_are_the_fewest(seed: int) -> None:
     release = np.sort(rng.uniform(0, 20, 7))
     costs = (float(rng.choice([0.0, 0.3])), 2.0, float(rng.choice([0.0, 0.2])), 0.1)
     end = rng.uniform(2, 40)
-    n = dlt_variants.fewest_until(end, release, 8.0, *costs)
-    ends = [dlt_reference.staggered(release[:k], 8.0, *costs).end for k in range(1, 8)]
+    n = dlt_variants.fewest_until(end, release, Load(8.0, *costs))
+    ends = [dlt_reference.staggered(release[:k], Load(8.0, *costs)).end for k in range(1, 8)]
     fits = [k for k, found in enumerate(ends, 1) if dlt.at_most(found, end)]
     assert n == (fits[0] if fits else 0)
 

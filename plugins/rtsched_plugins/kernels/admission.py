@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.loads import Load
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -79,6 +82,13 @@ KINDS: dict[str, type[np.number[Any]]] = dict.fromkeys(Tasks._fields, np.float64
     "size_max": np.int32,
 }
 """Element type of each column of `Tasks`."""
+
+
+@compiled
+def load_at(tasks: Tasks, i: int) -> Load:
+    """Return the load of divisible task i."""
+    link, node = tasks.setup_link[i], tasks.setup_node[i]
+    return Load(tasks.sigma[i], tasks.cms[i], tasks.cps[i], link, node)
 
 
 def joined(first: Tasks, second: Tasks) -> Tasks:

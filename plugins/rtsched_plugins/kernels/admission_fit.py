@@ -16,6 +16,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.dlt import LEAST_GAIN, at_most
+from rtsched.kernels.loads import Load
 from rtsched_plugins.kernels.admission import DIVISIBLE, FASTEST_NODES, RIGID, Tasks
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ class Demand(NamedTuple):
 
 
 @compiled
-def cost_of(tasks: Tasks, i: int, column: Floats, c: int) -> tuple[float, float, float, float]:
-    """Return (cms, cps, ST, SC) of task i on a node of class c; speed divides its own cps."""
+def load_on(tasks: Tasks, i: int, column: Floats, c: int) -> Load:
+    """Return the load of task i as a node of class c has it; speed divides the task's own cps."""
     own = column[c]
     cms = tasks.cms[i] if np.isnan(own[CMS]) else own[CMS]
     cps = tasks.cps[i] / own[SPEED] if np.isnan(own[CPS]) else own[CPS]
     link = tasks.setup_link[i] if np.isnan(own[LINK]) else own[LINK]
     node = tasks.setup_node[i] if np.isnan(own[NODE]) else own[NODE]
-    return cms, cps, link, node
+    return Load(tasks.sigma[i], cms, cps, link, node)
 
 
 @compiled
@@ -71,7 +72,8 @@ def _preference(tasks: Tasks, i: int, column: Floats) -> Integers:
     sending, computing = np.zeros(n), np.zeros(n)
     for c in range(n):
         if tasks.kind[i] == DIVISIBLE:
-            sending[c], computing[c], _, _ = cost_of(tasks, i, column, c)
+            load = load_on(tasks, i, column, c)
+            sending[c], computing[c] = load.cms, load.cps
         else:
             sending[c] = -column[c, SPEED]
     order = np.argsort(computing, kind="mergesort")
@@ -109,7 +111,6 @@ def spread(
     more : float
         Run time by formula with one more node, the last one again if there is none.
     """
-    sigma = tasks.sigma[i]
     taken[:] = 0
     n, last, time = 0, 0, math.inf
     total_u = total_v = u = v = bound = whole_first = shift_first = 0.0
@@ -119,7 +120,7 @@ def spread(
         if again and n == 0:
             break
         c = last if again else preference[k]
-        cms, cps, link, node = cost_of(tasks, i, column, c)
+        sigma, cms, cps, link, node = load_on(tasks, i, column, c)
         for _ in range(1 if again else counts[c]):
             whole = sigma * (cms + cps)
             if n == 0:

@@ -15,10 +15,10 @@ from rtsched.kernels.dlt import (
     TOLERANCE,
     at_most,
     chain_derivative,
+    chain_of,
     chain_time,
     fastest_of,
     slack_floor,
-    split_ratio,
 )
 from rtsched.kernels.dlt_variants import (
     fastest_in_rounds,
@@ -26,6 +26,7 @@ from rtsched.kernels.dlt_variants import (
     rounds_time,
     uses_all,
 )
+from rtsched.kernels.loads import Load, LoadChain
 from rtsched_plugins.kernels.admission import DIVISIBLE, FASTEST_NODES, MOLDABLE, RIGID, Tasks
 from rtsched_plugins.kernels.no_refcount import no_refcount
 
@@ -70,21 +71,33 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
         elif kind == MOLDABLE:
             real[SCALE] = tasks.wall[k] * float(tasks.size[k]) ** rows.efficiency
         else:
-            sigma, cms, cps = tasks.sigma[k], tasks.cms[k], tasks.cps[k]
             link, node = tasks.setup_link[k], tasks.setup_node[k]
-            q, log_beta = split_ratio(cms, cps)
-            work = sigma * (cms + cps)
-            real[FLOOR] = slack_floor(sigma, cms, cps, link, node)
-            real[SCALE] = work
-            real[RATIO], real[LOG_BETA] = q, log_beta
+            load = Load(tasks.sigma[k], tasks.cms[k], tasks.cps[k], link, node)
+            chain = chain_of(load)
+            real[FLOOR] = slack_floor(load)
+            real[SCALE] = chain.work
+            real[RATIO], real[LOG_BETA] = chain.q, chain.log_beta
             real[SETUP_LINK], real[SETUP_NODE] = link, node
             if rows.rounds > 1 and high >= 1:
-                high = fastest_in_rounds(low, high, work, q, log_beta, link, node, rows.rounds)
+                high = fastest_in_rounds(low, high, chain, rows.rounds)
             elif high >= 1:
-                high = fastest_of(high, work, q, log_beta, link, node)
+                high = fastest_of(high, chain)
         if node_rule == FASTEST_NODES:
             low = max(low, high)
         whole[KIND], whole[LOW], whole[HIGH], whole[RANK] = kind, low, high, tasks.rank[k]
+
+
+@no_refcount
+def _chain(rows: Rows, i: int) -> LoadChain:
+    """Return the chain of divisible task i."""
+    real = rows.real
+    return LoadChain(
+        real[i, SCALE],
+        real[i, RATIO],
+        real[i, LOG_BETA],
+        real[i, SETUP_LINK],
+        real[i, SETUP_NODE],
+    )
 
 
 @no_refcount
@@ -99,45 +112,16 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
             return float(real[i, SCALE] / n)
         return float(real[i, SCALE] / float(n) ** rows.efficiency)
     if rows.rounds > 1:
-        return _in_rounds(rows, i, n)[0]
-    return chain_time(
-        n,
-        real[i, SCALE],
-        real[i, RATIO],
-        real[i, LOG_BETA],
-        real[i, SETUP_LINK],
-        real[i, SETUP_NODE],
-    )
-
-
-@no_refcount
-def _in_rounds(rows: Rows, i: int, n: int) -> tuple[float, int]:
-    """Return the run time of divisible task i on n nodes, and in how many rounds."""
-    real = rows.real
-    return rounds_time(
-        n,
-        real[i, SCALE],
-        real[i, RATIO],
-        real[i, LOG_BETA],
-        real[i, SETUP_LINK],
-        real[i, SETUP_NODE],
-        rows.rounds,
-    )
+        return rounds_time(n, _chain(rows, i), rows.rounds)[0]
+    return chain_time(n, _chain(rows, i))
 
 
 @no_refcount
 def _usable_time(rows: Rows, i: int, n: int) -> float:
     """Return E(n) of divisible task i, +inf if a node would get nothing to do."""
-    real = rows.real
-    time, count = _in_rounds(rows, i, n)
-    if count == 1 and not uses_all(
-        n,
-        real[i, SCALE],
-        real[i, RATIO],
-        real[i, LOG_BETA],
-        real[i, SETUP_LINK],
-        real[i, SETUP_NODE],
-    ):
+    chain = _chain(rows, i)
+    time, count = rounds_time(n, chain, rows.rounds)
+    if count == 1 and not uses_all(n, chain):
         return math.inf
     return time
 
@@ -145,10 +129,9 @@ def _usable_time(rows: Rows, i: int, n: int) -> float:
 @no_refcount
 def _reach(rows: Rows, i: int, n: int) -> int:
     """Return up to how many nodes, at most n, task i can be sent in several rounds."""
-    real = rows.real
     if rows.rounds == 1 or rows.whole[i, KIND] != DIVISIBLE:
         return 0
-    return rounds_reach(n, real[i, RATIO], real[i, SETUP_LINK], real[i, SETUP_NODE])
+    return rounds_reach(n, _chain(rows, i))
 
 
 @no_refcount
@@ -182,17 +165,9 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
             return 0.0
         scale = rows.real[i, SCALE]
         return float(scale * float(n + 1) ** power - scale * float(n) ** power)
-    real = rows.real
-    if rows.rounds > 1 and real[i, RATIO] > 0.0:
+    if rows.rounds > 1 and rows.real[i, RATIO] > 0.0:
         return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
-    return chain_derivative(
-        n,
-        real[i, SCALE],
-        real[i, RATIO],
-        real[i, LOG_BETA],
-        real[i, SETUP_LINK],
-        real[i, SETUP_NODE],
-    )
+    return chain_derivative(n, _chain(rows, i))
 
 
 @no_refcount

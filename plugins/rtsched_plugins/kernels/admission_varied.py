@@ -35,6 +35,7 @@ from rtsched_plugins.kernels.admission import (
     FASTEST_NODES,
     RIGID,
     Tasks,
+    load_at,
 )
 from rtsched_plugins.kernels.admission_fit import Demand, Machine, demands, fit
 
@@ -115,15 +116,15 @@ def _stagger(
 ) -> tuple[int, float]:
     """Return how many of the nodes free at `release` task i takes, and when it ends; 0: none do."""
     low, high = demand.low[i], min(demand.high[i], len(release))
-    load = (tasks.sigma[i], tasks.cms[i], tasks.cps[i], tasks.setup_link[i], tasks.setup_node[i])
+    load = load_at(tasks, i)
     end, n = math.inf, 0
     if node_rule == FASTEST_NODES:
-        end, n = earliest_end(release[:high], *load)
+        end, n = earliest_end(release[:high], load)
     else:
         until = tasks.deadline[i]
-        n = fewest_until(until + TOLERANCE * max(1.0, abs(until)), release[:high], *load)
+        n = fewest_until(until + TOLERANCE * max(1.0, abs(until)), release[:high], load)
         if n > 0:
-            end, n = earliest_end(release[: max(n, low)], *load)
+            end, n = earliest_end(release[: max(n, low)], load)
     return (n, end) if n >= low and at_most(end, tasks.deadline[i]) else (0, math.inf)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission import DIVISIBLE
-from rtsched_plugins.kernels.admission_fit import cost_of
+from rtsched_plugins.kernels.admission import DIVISIBLE, load_at
+from rtsched_plugins.kernels.admission_fit import load_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,10 +22,7 @@ def _in_one_round(tasks: Tasks, i: int, n: int, rounds: int) -> bool:
     """Return whether a divisible task runs fastest in a single round on n nodes."""
     if rounds == 1:
         return True
-    cms, cps = tasks.cms[i], tasks.cps[i]
-    q, log_beta = dlt.split_ratio(cms, cps)
-    work, link, node = tasks.sigma[i] * (cms + cps), tasks.setup_link[i], tasks.setup_node[i]
-    return dlt_variants.rounds_time(n, work, q, log_beta, link, node, rounds)[1] == 1
+    return dlt_variants.rounds_time(n, dlt.chain_of(load_at(tasks, i)), rounds)[1] == 1
 
 
 @compiled
@@ -46,14 +43,7 @@ def plan_fractions(indptr: NDArray[np.int64], tasks: Tasks, rounds: int = 1) -> 
     for i in range(len(indptr) - 1):
         n = indptr[i + 1] - indptr[i]
         if tasks.kind[i] == DIVISIBLE and _in_one_round(tasks, i, n, rounds):
-            shares[indptr[i] : indptr[i + 1]] = dlt.fractions(
-                n,
-                tasks.sigma[i],
-                tasks.cms[i],
-                tasks.cps[i],
-                tasks.setup_link[i],
-                tasks.setup_node[i],
-            )
+            shares[indptr[i] : indptr[i + 1]] = dlt.fractions(n, load_at(tasks, i))
         else:
             shares[indptr[i] : indptr[i + 1]] = 1.0 / n
     return shares
@@ -71,14 +61,7 @@ def staggered_fractions(
     for i in range(len(indptr) - 1):
         first, last = indptr[i], indptr[i + 1]
         if tasks.kind[i] == DIVISIBLE:
-            _, alpha, _ = dlt_variants.common_end(
-                node_start[first:last],
-                tasks.sigma[i],
-                tasks.cms[i],
-                tasks.cps[i],
-                tasks.setup_link[i],
-                tasks.setup_node[i],
-            )
+            _, alpha, _ = dlt_variants.common_end(node_start[first:last], load_at(tasks, i))
             shares[first:last] = alpha
         else:
             shares[first:last] = 1.0 / (last - first)
@@ -104,7 +87,7 @@ def unequal_plan_fractions(
             continue
         costs = np.empty((4, last - first))
         for k in range(last - first):
-            cms, cps, link, node = cost_of(tasks, i, column, nodes[first + k])
+            _, cms, cps, link, node = load_on(tasks, i, column, nodes[first + k])
             costs[0, k], costs[1, k], costs[2, k], costs[3, k] = cms, cps, link, node
         alpha, _ = dlt_variants.unequal_fractions(
             tasks.sigma[i], costs[0], costs[1], costs[2], costs[3]
