@@ -24,6 +24,7 @@ from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
+from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Entries, Schedule
 from rtsched.model.snapshot import Snapshot, places
 from rtsched.model.state import State
@@ -60,6 +61,7 @@ __all__ = [
     "Periodic",
     "Placement",
     "PreparedState",
+    "Ragged",
     "Reason",
     "Schedule",
     "ShapeError",
@@ -72,6 +74,7 @@ __all__ = [
     "hookimpl",
     "job_columns",
     "observe",
+    "offsets_of",
     "places",
     "restored",
     "steer",

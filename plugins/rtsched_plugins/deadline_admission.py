@@ -12,6 +12,7 @@ from rtsched.api import (
     Finding,
     Jobs,
     Kind,
+    Ragged,
     Reason,
     Schedule,
     Verdict,
@@ -227,10 +228,9 @@ def _begun_again(snapshot: Snapshot, anew: Jobs) -> tuple[Schedule, Jobs]:
 
     Which nodes such an entry names means nothing: it had none.
     """
-    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(anew.size, dtype=np.int64)])
-    nodes = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], anew.size)).astype(np.int32)
+    indptr, nodes = Ragged.counted(anew.size)
     start = np.full(len(anew), snapshot.now)
-    entries = Schedule.build(anew.id, start, start + anew.wall_time, indptr, nodes)
+    entries = Schedule.build(anew.id, start, start + anew.wall_time, indptr, nodes.astype(np.int32))
     whole = Schedule.joined([snapshot.plan, entries])
     return whole, Jobs.joined([snapshot.planned, anew])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.api import NodeState, Schedule
+from rtsched.api import NodeState, Ragged, Schedule
 from rtsched.kernels.delays import MigrationCost, migration_pause, slowest
 from rtsched_plugins.requests import Requests
 
@@ -108,7 +108,6 @@ def _schedule(moved: list[tuple[int, Nodes]], snapshot: Snapshot) -> Schedule | 
     if not moved:
         return None
     rows = np.array([row for row, _ in moved], np.int64)
-    indptr = np.concatenate([[0], np.cumsum([len(nodes) for _, nodes in moved])]).astype(np.int64)
     now = np.full(len(rows), snapshot.now)
-    nodes = np.concatenate([nodes for _, nodes in moved])
-    return Schedule.build(snapshot.running.id[rows], now, now, indptr, nodes)
+    nodes = Ragged.of([nodes for _, nodes in moved])
+    return Schedule.build(snapshot.running.id[rows], now, now, *nodes)

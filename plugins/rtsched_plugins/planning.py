@@ -295,8 +295,7 @@ class PreparedPlan:
             return self._free
         free = self._free.copy()
         for part in (self._held(old), *anew):
-            ends = np.repeat(part.entries.end - self.origin, np.diff(part.indptr))
-            np.maximum.at(free, part.nodes, ends)
+            np.maximum.at(free, part.nodes, part.per_node(part.entries.end - self.origin))
         return free
 
     def _held(self, rows: NDArray[np.int64]) -> Schedule:
@@ -451,7 +450,7 @@ class PlanningSession:
         for index in np.unique(self.prepared.pool_of_planned).tolist():
             pool = self._pool(index)
             mine = self.prepared.pool_of_planned == index
-            lost = not up[old.nodes[np.repeat(mine, np.diff(old.indptr))]].all()
+            lost = not up[old.nodes[old.per_node(mine)]].all()
             plan = pool.planner.admit(pool.prepared(), None, self._now)
             while lost and not plan.accepted:
                 if not leave_out:

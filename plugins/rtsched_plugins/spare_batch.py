@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.api import Finding, Schedule, Verdict, Verdicts
+from rtsched.api import Finding, Ragged, Schedule, Verdict, Verdicts
 from rtsched_plugins.spare_form import Place, bounded, known_places, least_offer
 from rtsched_plugins.task_graphs import graphs_of
 
@@ -118,13 +118,11 @@ class Batch:
         plan = None
         if self._new:
             places = list(self._new.values())
-            counts = [len(place.nodes) for place in places]
             added = Schedule.build(
                 list(self._new),
                 [place.start for place in places],
                 [place.end for place in places],
-                np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-                np.concatenate([place.nodes for place in places]),
+                *Ragged.of([place.nodes for place in places]),
             )
             plan = Schedule.joined([self.snapshot.plan, replace(added, preemptive=self._edf)])
         retry_at = np.full(len(self.jobs), -np.inf)

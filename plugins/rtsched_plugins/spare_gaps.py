@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.api import Ragged, offsets_of
 from rtsched_plugins.kernels.gaps import SLACK, Busy, Rigid, find, nodes_at
 from rtsched_plugins.spare_form import Place, Trial, usable_nodes
 
@@ -108,7 +109,7 @@ class GapForm:
         node = np.sort(place.nodes)
         begun = np.concatenate([[0], np.cumsum(busy.start <= start)])
         at = busy.of[node] + begun[busy.of[node + 1]] - begun[busy.of[node]]
-        more = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=len(busy.reach)))])
+        more = offsets_of(np.bincount(node, minlength=len(busy.reach)))
         starts, ends = np.insert(busy.start, at, start), np.insert(busy.end, at, end)
         return Busy(busy.of + more, starts, ends, busy.reach)
 
@@ -133,8 +134,7 @@ class GapForm:
 def _sorted(intervals: Intervals, reach: NDArray[np.float64]) -> Busy:
     node, start, end = intervals
     order = np.lexsort((start, node))
-    of = np.zeros(len(reach) + 1, np.int64)
-    np.cumsum(np.bincount(node, minlength=len(reach)), out=of[1:])
+    of = offsets_of(np.bincount(node, minlength=len(reach)))
     return Busy(of, start[order], end[order], reach)
 
 
@@ -147,9 +147,9 @@ def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:
     first = np.maximum(np.floor((now - periodic.phase - periodic.exec_time) / periodic.period), -1)
     last = np.floor((now + until - periodic.phase) / periodic.period)
     counts = np.maximum(last - first, 0).astype(np.int64)
-    row = np.repeat(np.arange(len(periodic)), counts)
-    number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    number = number + first[row] + 1
+    instances = Ragged.counted(counts)
+    row = instances.rows()
+    number = instances.values + first[row] + 1
     start = periodic.phase[row] + number * periodic.period[row] - now
     return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
 

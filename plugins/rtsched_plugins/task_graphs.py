@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.api import offsets_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -63,7 +65,7 @@ def _graph(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Gra
     stuck = [row_of[job] for job in ids.tolist() if job not in rank]
     return Graph(
         np.array([row_of[job] for job in placed], np.int64),
-        np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        offsets_of(count),
         before[by_task],
         message[by_task],
         np.array(stuck, np.int64),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.api import Ragged, offsets_of
 from rtsched_plugins.kernels.admission import Plan, Tasks, joined, rejection
 from rtsched_plugins.kernels.admission_fit import Machine, demands
 from rtsched_plugins.kernels.admission_varied import run_varied
@@ -58,9 +59,9 @@ class VariedOn(NamedTuple):
         _, first, kind = np.unique(known, axis=0, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))[kind.reshape(-1)]
         members = usable[np.argsort(rank, kind="stable")]
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(rank, minlength=len(first)))])
+        bounds = offsets_of(np.bincount(rank, minlength=len(first)))
         column = self.column[usable[np.sort(first)]]
-        machine = Machine(members, bounds.astype(np.int64), column, self.staggered)
+        machine = Machine(members, bounds, column, self.staggered)
         return Prepared(np.require(free, np.float64, ("C", "W")), machine, waiting)
 
     def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
@@ -74,15 +75,13 @@ class VariedOn(NamedTuple):
             return rejection(course.failed, course.failed_at)
         position = np.empty(len(course.order), np.int64)
         position[course.order] = np.arange(len(position))
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(course.size)])
-        at = np.cumsum(course.size[course.order]) - course.size[course.order]
-        source = np.repeat(at[position] - indptr[:-1], course.size) + np.arange(indptr[-1])
-        starts = course.node_start[source] if self.staggered else np.empty(0)
+        in_order = Ragged(offsets_of(course.size[course.order]), course.nodes)
+        by_task = in_order.take(position)
+        starts = np.empty(0)
+        if self.staggered:
+            starts = in_order._replace(values=course.node_start).take(position).values
         size = course.size.astype(np.int32)
-        nodes = course.nodes[source]
-        return Plan(
-            True, -1, math.nan, course.start, course.end, size, position, indptr, nodes, starts
-        )
+        return Plan(True, -1, math.nan, course.start, course.end, size, position, *by_task, starts)
 
     def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
         """Return whether the new task would be late on an idle cluster."""

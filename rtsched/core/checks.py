@@ -49,8 +49,7 @@ def _schedule(name: str, schedule: Schedule, snapshot: Snapshot) -> None:
     if (np.diff(schedule.indptr) < 1).any():
         raise ShapeError(f"{name} has an entry without nodes")
     if len(schedule.node_start):
-        sizes = np.diff(schedule.indptr)
-        first, last = np.repeat(entries.start, sizes), np.repeat(entries.end, sizes)
+        first, last = schedule.per_node(entries.start), schedule.per_node(entries.end)
         if not ((first <= schedule.node_start) & (schedule.node_start <= last)).all():
             raise ShapeError(f"{name} has a node that is taken before its entry starts, or after")
     job = np.sort(entries.job)

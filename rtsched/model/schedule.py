@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.table import Column, Table, offsets_of, read_only
+from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.table import Column, Table, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,33 +90,38 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def ragged(self) -> Ragged:
+        """Return the nodes, one row per entry."""
+        return Ragged(self.indptr, self.nodes)
+
     def nodes_of(self, row: int) -> NDArray[np.int32]:
         """Return the nodes of one entry."""
-        return self.nodes[self.indptr[row] : self.indptr[row + 1]]
+        return self.ragged.row(row)
+
+    def per_node(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return for each of the nodes the value of its entry."""
+        return np.repeat(values, np.diff(self.indptr))
 
     def shares(self) -> NDArray[np.float64]:
         """Return float64[k]: the fraction of the load on each node, equal where undivided."""
         if len(self.fractions):
             return self.fractions
-        sizes = np.diff(self.indptr)
-        return np.repeat(1.0 / np.maximum(sizes, 1), sizes)
+        return self.per_node(1.0 / np.maximum(np.diff(self.indptr), 1))
 
     def starts(self) -> NDArray[np.float64]:
         """Return float64[k]: from when each entry has each of its nodes."""
         if len(self.node_start):
             return self.node_start
-        return np.repeat(self.entries.start, np.diff(self.indptr))
+        return self.per_node(self.entries.start)
 
     def rows(self) -> NDArray[np.int64]:
         """Return int64[k]: the row of the entry that has each of the nodes."""
-        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+        return self.ragged.rows()
 
     def take(self, rows: NDArray[np.int64]) -> Schedule:
         """Return the schedule of some of the entries, in the given order."""
-        sizes = np.diff(self.indptr)[rows]
-        indptr = offsets_of(sizes)
-        within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
-        chosen = np.repeat(self.indptr[rows], sizes) + within
+        indptr, chosen = self.ragged.places(rows)
         fractions = self.fractions[chosen] if len(self.fractions) else self.fractions
         starts = self.node_start[chosen] if len(self.node_start) else self.node_start
         taken = self.entries.take(rows)
@@ -129,7 +135,6 @@ class Schedule:
             return cls.empty()
         if len(parts) == 1:
             return parts[0]
-        sizes = np.concatenate([np.diff(part.indptr) for part in parts])
         divided = any(len(part.fractions) for part in parts)
         shares = [part.shares() for part in parts]
         staggered = any(len(part.node_start) for part in parts)
@@ -137,7 +142,7 @@ class Schedule:
             np.concatenate([part.entries.job for part in parts]),
             np.concatenate([part.entries.start for part in parts]),
             np.concatenate([part.entries.end for part in parts]),
-            offsets_of(sizes),
+            offsets_of(np.concatenate([np.diff(part.indptr) for part in parts])),
             np.concatenate([part.nodes for part in parts]),
             np.concatenate(shares) if divided else None,
             np.concatenate([part.starts() for part in parts]) if staggered else None,

@@ -113,8 +113,8 @@ class Snapshot:
         """
         free = np.where(self.cluster.nodes.state == NodeState.UP, 0.0, np.inf)
         ends = self.allocations.entries.end - origin
-        per_node = np.repeat(np.maximum(ends, 0.0), np.diff(self.allocations.indptr))
-        np.maximum.at(free, self.allocations.nodes, per_node)
+        held = self.allocations
+        np.maximum.at(free, held.nodes, held.per_node(np.maximum(ends, 0.0)))
         return free
 
 

@@ -89,11 +89,6 @@ def encode(texts: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, .
     return np.array(codes, np.int32), tuple(table)
 
 
-def offsets_of(sizes: ArrayLike) -> NDArray[np.int64]:
-    """Return int64[n + 1]: where each of n parts of so many elements begins, and the end."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
-
-
 class Names:
     """The texts behind the codes of a column, in order of their codes.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 import numpy as np
 
 from rtsched.errors import InputError, MissingExtraError
+from rtsched.model.ragged import Ragged
 from rtsched.model.table import Table, Text, encode
 from rtsched.report.files import cause_of
 
@@ -286,9 +287,7 @@ def _read_csv(path: Path) -> dict[str, Cells]:
 def _parsed(name: str, texts: Sequence[str]) -> Cells:
     present = np.array([text != "" for text in texts], np.bool_)
     if name == "nodes":
-        lists = [rows_of(text) for text in texts]
-        indptr = np.concatenate([[0], np.cumsum([len(rows) for rows in lists])]).astype(np.int64)
-        flat = np.array([row for rows in lists for row in rows], np.int32)
+        indptr, flat = Ragged.of([rows_of(text) for text in texts])
         return Cells(flat, np.ones(len(texts), np.bool_), indptr=indptr)
     if name in TEXTS:
         codes, names = encode(text or None for text in texts)

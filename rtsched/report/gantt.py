@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.ragged import Ragged
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,13 +59,11 @@ def is_recorded(run: PolicyRun) -> bool:
 
 def bars(run: PolicyRun, begin: float, end: float) -> Bars:
     """Return what ran between two instants."""
-    results, (indptr, rows) = run.results, run.node_rows
-    shown = (results.start < end) & (results.end > begin) & (np.diff(indptr) > 0)
+    results, nodes = run.results, Ragged(*run.node_rows)
+    shown = (results.start < end) & (results.end > begin) & (nodes.lengths > 0)
     jobs = np.flatnonzero(shown)
-    count = np.diff(indptr)[jobs]
-    job = np.repeat(jobs, count)
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    node = rows[np.repeat(indptr[jobs], count) + offset]
+    drawn = nodes.take(jobs)
+    job, node = jobs[drawn.rows()], drawn.values
     order = np.lexsort((node, job))
     job, node = job[order], node[order]
     first = np.ones(len(job), np.bool_)

@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
+from rtsched.model.ragged import Ragged
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 
@@ -74,10 +75,8 @@ def make_snapshot(
     """
     none = Jobs.build(0)
     running = none if running is None else running
-    indptr = np.concatenate(([0], np.cumsum([len(rows) for rows in nodes]))).astype(np.int64)
-    flat = np.array([node for rows in nodes for node in rows], np.int32)
     end = running.submit + running.wall_time
-    allocations = Schedule.build(running.id, running.submit, end, indptr, flat)
+    allocations = Schedule.build(running.id, running.submit, end, *Ragged.of(nodes))
     return Snapshot(
         now,
         make_cluster() if cluster is None else cluster,

@@ -27,8 +27,8 @@ from rtsched.adapters.requirements import load_time, plain_columns
 from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
-from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

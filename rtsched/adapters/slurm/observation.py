@@ -19,8 +19,8 @@ from rtsched.adapters.slurm.submission import DEFERRED, MARK
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
-from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
