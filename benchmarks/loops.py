@@ -22,7 +22,9 @@ from bare import Job, easy, read
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
-from rtsched.simulator.exclusive import ExclusiveNodes, NodeEvent, SystemSettings
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import NodeEvent
+from rtsched.simulator.settings import SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from rtsched.core.config import PluginTable, convert, read_toml
 from rtsched.core.plugins import discover, settings
 from rtsched.errors import ConfigError
 from rtsched.replay.workload import WorkloadOptions
-from rtsched.simulator.exclusive import SystemSettings
+from rtsched.simulator.settings import SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,9 +21,7 @@ from rtsched.kernels import machine_commands as command
 from rtsched.kernels.hooks import job_arrays
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
 from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
-from rtsched.model.accounts import Accounts
 from rtsched.model.actions import (
-    Action,
     Admit,
     Cancel,
     Hold,
@@ -33,139 +31,63 @@ from rtsched.model.actions import (
     Reserve,
     SetPriority,
 )
-from rtsched.model.events import Events
-from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
 from rtsched.simulator import sizes, views
-from rtsched.simulator.interface import (
-    DecisionPoint,
-    HookCalls,
-    JobOutcomes,
-    NodeEvent,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
-from rtsched.simulator.ledger import Ledger
+from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
-from rtsched.simulator.rows import RowsById
 from rtsched.simulator.setup import lay_out
 from rtsched.simulator.submitters import never_matched, with_claims
+from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook
-    from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
     from rtsched.model.verdicts import Finding
 
     Rows = NDArray[np.int64]
 
-__all__ = [
-    "DecisionPoint",
-    "ExclusiveNodes",
-    "HookCalls",
-    "JobOutcomes",
-    "NodeEvent",
-    "Outcome",
-    "StaticAnswers",
-    "StopConditions",
-    "SystemSettings",
-]
-
 _NOTHING = np.zeros(0)
 
 
-class ExclusiveNodes:
-    """A batch system in simulation, from the first submission to the last end.
+class ExclusiveNodes(System):
+    """A batch system on exclusive nodes; parameters as `System` takes them."""
 
-    Parameters
-    ----------
-    jobs : Jobs
-        The workload, `n` rows in order of (submit, id).
-    run_time : float64[n]
-        Seconds each job takes at `jobs.size` on nodes of speed 1.
-    cluster : Cluster
-        The machine, with the nodes' states at the start.
-    settings : SystemSettings
-        Its own loop.
-    accounts, edges : Accounts, Edges, optional
-        Passed on in snapshots.
-    stop_at : StopConditions
-        At which occasions to stop.
-    static : StaticAnswers
-        Answers known before the run.
-    compiled : mapping of hook name to CompiledHook
-        `fair_share` and `observe`, called from within the loop.
-    node_events : sequence of NodeEvent
-        Nodes that go down, are drained or come back.
-    record_events, record_nodes : bool
-        Whether `events` and `node_rows` are wanted.
+    nodes_change = True
 
-    Raises
-    ------
-    ShapeError
-        If arrays differ in length, jobs are not in order of (submit, id), or a node that does not
-        exist is named.
-    """
-
-    supports: ClassVar[frozenset[type[Action]]] = frozenset(
-        {Admit, Cancel, Hold, Place, Reject, Release, Reserve, SetPriority}
-    )
-    """The actions that `apply` carries out."""
-
-    def __init__(
-        self,
-        jobs: Jobs,
-        run_time: NDArray[np.float64],
-        cluster: Cluster,
-        settings: SystemSettings = SystemSettings(),  # noqa: B008 - immutable
-        *,
-        accounts: Accounts | None = None,
-        edges: Edges | None = None,
-        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
-        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
-        compiled: Mapping[str, CompiledHook] | None = None,
-        node_events: Sequence[NodeEvent] = (),
-        record_events: bool = False,
-        record_nodes: bool = False,
-    ) -> None:
-        self.jobs, self.cluster, self.settings = jobs, cluster, settings
-        self.accounts = Accounts.build(0) if accounts is None else accounts
-        self.edges = Edges.build(0) if edges is None else edges
-        self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
-        self.version = 0
-        self._run_time, self._rows = run_time, RowsById(jobs.id)
-        self._sets = NodeSets(len(cluster))
+    def _set_up(self) -> None:
+        self._sets = NodeSets(len(self.cluster))
         self._machine = lay_out(
-            jobs, run_time, cluster, settings, stop_at, static, node_events, self._sets, self.origin
+            self.jobs,
+            self.run_time,
+            self.cluster,
+            self.settings,
+            self.stop_at,
+            self.static,
+            self.node_events,
+            self._sets,
+            self.origin,
         )
         self._found: tuple[Finding, ...] = ()
-        if settings.loop == "negotiator":
+        if self.settings.loop == "negotiator":
             self._machine = with_claims(
-                self._machine, jobs, cluster, self.accounts, settings.negotiator
+                self._machine, self.jobs, self.cluster, self.accounts, self.settings.negotiator
             )
-            self._found = never_matched(self._machine, jobs)
+            self._found = never_matched(self._machine, self.jobs)
         self._state: Any = kernel.scalars(self._machine)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
-        self._ledger = Ledger(jobs.id)
-        self._prepare_records(record_events, record_nodes, compiled or {})
+        self._prepare_records()
 
-    def _prepare_records(
-        self, events: bool, nodes: bool, hooks: Mapping[str, CompiledHook]
-    ) -> None:
-        state = self._state
+    def _prepare_records(self) -> None:
+        state, hooks = self._state, self.compiled
         state["ranking"], state["observing"] = "fair_share" in hooks, "observe" in hooks
-        state["keeping"], state["recording"] = events, events or state["observing"]
-        state["logging"] = nodes
-        if nodes:
+        state["keeping"] = self.record_events
+        state["recording"] = self.record_events or state["observing"]
+        state["logging"] = self.record_nodes
+        if self.record_nodes:
             self._machine = self._machine._replace(log_at=np.full(len(self.jobs), -1, np.int64))
         if state["ranking"] and len(self._machine.more) != len(self.jobs):
             self._extend()
@@ -233,26 +155,16 @@ class ExclusiveNodes:
             nodes = self.cluster.nodes.replace(state=states)
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
 
-    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
-        """Return what policies may see now. Jobs just asked about, and held ones, are not in it."""
-        running, allocations = views.allocations(self._machine, self.jobs, self.origin)
-        alive = self._machine.jobs["status"][self._ledger.open_rows] < kernel.ENDED
-        return Snapshot(
-            now=self.now,
-            cluster=self.cluster,
-            queued=self.jobs.take(views.waiting(self._machine)),
-            running=self.jobs.take(running),
-            allocations=allocations,
-            accounts=self.accounts,
-            promises=self._ledger.open(alive),
-            plan=self._plan_left(),
-            edges=self.edges,
-            states=states or {},
-            version=self.version,
-        )
+    def _waiting(self) -> Rows:
+        return views.waiting(self._machine)
+
+    def _running(self) -> tuple[Rows, Schedule]:
+        return views.allocations(self._machine, self.jobs, self.origin)
+
+    def _alive(self, rows: Rows) -> NDArray[np.bool_]:
+        return np.asarray(self._machine.jobs["status"][rows] < kernel.ENDED)
 
     def _plan_left(self) -> Schedule:
-        """Return the entries of the plan that have not started."""
         if not self._state["plan_left"]:
             return Schedule.empty()
         left = np.sort(self._plan_order[views.unstarted(self._machine)])
@@ -279,48 +191,14 @@ class ExclusiveNodes:
         """Return how often the compiled hooks were called."""
         return views.hook_calls(self._machine)
 
-    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
-        """Carry out actions in order and return an outcome for each.
-
-        Raises
-        ------
-        AdapterError
-            For a job id that is not in the workload.
-        ShapeError
-            For a plan or node set that names a node which does not exist.
-        """
-        return tuple(self._apply(action) for action in actions)
-
-    def _apply(self, action: Action) -> Outcome:
-        handlers: dict[type[Action], Callable[[Any, Rows], int]] = {
-            Admit: self._admit,
-            Reject: self._reject,
-            Hold: self._hold,
-            Release: lambda _, rows: self._change(command.RELEASE, rows),
-            Cancel: lambda _, rows: self._set_aside(command.CANCEL, rows),
-            SetPriority: self._prioritise,
-            Place: self._place,
-            Reserve: self._reserve,
-        }
-        handler = handlers.get(type(action))
-        if handler is None:
-            return Outcome.UNSUPPORTED
-        rows = self._rows.find(action.job)
-        left = handler(action, rows)
-        if left < 0:
-            return Outcome.UNSUPPORTED
-        return Outcome.PARTLY if left else Outcome.DONE
-
     def _change(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something to jobs and return for how many it could not be done."""
         return len(rows) - int(command.change(self._machine, what, rows, values))
 
-    def _admit(self, action: Admit, rows: Rows) -> int:
-        self.version += self._ledger.promise(rows, action.promise, self.now)
+    def _let_in(self, rows: Rows) -> int:
         return self._change(command.ADMIT, rows)
 
-    def _reject(self, action: Reject, rows: Rows) -> int:
-        self._ledger.offer(rows, action.offer)
+    def _turn_away(self, rows: Rows) -> int:
         return self._set_aside(command.REJECT, rows)
 
     def _hold(self, action: Hold, rows: Rows) -> int:
@@ -330,6 +208,12 @@ class ExclusiveNodes:
             more = np.zeros(2 * need - len(sleepers), sleepers.dtype)
             self._machine = self._machine._replace(sleepers=np.concatenate([sleepers, more]))
         return self._set_aside(command.HOLD, rows, action.until - self.origin)
+
+    def _release(self, _: Release, rows: Rows) -> int:
+        return self._change(command.RELEASE, rows)
+
+    def _cancel(self, _: Cancel, rows: Rows) -> int:
+        return self._set_aside(command.CANCEL, rows)
 
     def _set_aside(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something that keeps jobs from starting; planned ones lose their place in the plan."""
@@ -341,9 +225,9 @@ class ExclusiveNodes:
             self._lay_plan(plan.take(kept))
         return left
 
-    def _prioritise(self, action: SetPriority, rows: Rows) -> int:
+    def _prioritise(self, action: SetPriority, rows: Rows) -> int | None:
         if self.settings.order != "priority":
-            return -1
+            return None
         command.prioritise(self._machine, rows, np.array(action.value))
         return 0
 
@@ -361,7 +245,7 @@ class ExclusiveNodes:
         table, group = self._machine.jobs, self._machine.more["group"]
         size = np.where(size > 0, size, table["width"][rows])
         codes = np.where(codes >= 0, codes, group[rows])
-        new = sizes.scaled(self.jobs.take(rows), self._run_time[rows], size)
+        new = sizes.scaled(self.jobs.take(rows), self.run_time[rows], size)
         changed = (new[0] != table["width"][rows]) | (codes != group[rows])
         table["width"][rows], table["run"][rows], table["wall"][rows] = new
         group[rows] = codes
@@ -370,11 +254,10 @@ class ExclusiveNodes:
         self._state["node_level"] |= len(self._sets) > 0
         return left + self._change(command.RESIZE, rows[changed])
 
-    def _reserve(self, action: Reserve, _: Rows) -> int:
+    def _reserve(self, action: Reserve, rows: Rows) -> int | None:
         plan = action.plan
         if plan.preemptive:
-            return -1
-        rows = self._rows.find(plan.entries.job)
+            return None
         waits = self._machine.jobs["status"][rows] <= kernel.PLANNED
         left = int((~waits).sum())
         if left:
@@ -388,7 +271,18 @@ class ExclusiveNodes:
         """Put a plan in place of the present one; its jobs' standing is the caller's matter."""
         rows = self._rows.find(plan.entries.job)
         self._machine, self._plan_order = lay_out_plan(
-            self._machine, rows, plan, self.jobs.take(rows), self._run_time[rows], self.origin
+            self._machine, rows, plan, self.jobs.take(rows), self.run_time[rows], self.origin
         )
         self._plan = plan
         self.version += 1
+
+    handlers: ClassVar = {
+        Admit: System._admit,
+        Reject: System._reject,
+        Hold: _hold,
+        Release: _release,
+        Cancel: _cancel,
+        SetPriority: _prioritise,
+        Place: _place,
+        Reserve: _reserve,
+    }

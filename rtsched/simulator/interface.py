@@ -4,197 +4,16 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-from msgspec import Meta
+import numpy as np
 
-from rtsched.kernels.delays import MigrationCost  # noqa: TC001 - read by msgspec
+from rtsched.model.final_state import FinalState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.model.actions import Action
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.snapshot import Snapshot
     from rtsched.model.verdicts import Finding, Placement
-
-
-class NegotiatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Loop `negotiator`: what HTCondor's configuration macros of these meanings say."""
-
-    interval: Annotated[
-        float,
-        Meta(gt=0, description="Seconds between negotiation cycles (NEGOTIATOR_INTERVAL)."),
-    ] = 60.0
-    cycle_delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Seconds after a cycle before a submission triggers the next one "
-            "(NEGOTIATOR_CYCLE_DELAY).",
-        ),
-    ] = 20.0
-    half_life: Annotated[
-        float,
-        Meta(gt=0, description="Half-life of real priorities, seconds (PRIORITY_HALFLIFE)."),
-    ] = 86400.0
-    least_priority: Annotated[
-        float, Meta(gt=0, description="Best real priority; that of a new user.")
-    ] = 0.5
-    default_factor: Annotated[
-        float, Meta(gt=0, description="Priority factor of all others (DEFAULT_PRIO_FACTOR).")
-    ] = 1000.0
-    factors: Annotated[
-        dict[str, Annotated[float, Meta(gt=0)]],
-        Meta(
-            description="Priority factors per `GROUP.USER`, `USER` or `GROUP`, the first that is "
-            "listed; `DedicatedScheduler`: of parallel jobs. Names that are not in the log have no "
-            "effect."
-        ),
-    ] = {}
-    claim_worklife: Annotated[
-        float,
-        Meta(
-            ge=-1,
-            description="Seconds for which a claim accepts further jobs of its user without "
-            "negotiation; 0: none; -1: unlimited (CLAIM_WORKLIFE).",
-        ),
-    ] = 1200.0
-
-
-class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The simulated batch system: its machine, and its own loop."""
-
-    machine: Annotated[
-        Literal["exclusive", "sliced", "time-shared", "preemptive"],
-        Meta(
-            description="`exclusive`: each node runs one job at a time (the batch setting). "
-            "`sliced`: each node gives its time to its own queue of jobs, in slices. "
-            "`time-shared`: each node runs processes of many jobs at a time; a job runs at the "
-            "pace of its slowest process. `preemptive`: each node has one processor and runs, slot "
-            "by slot, periodic work and planned jobs by earliest deadline, others behind them."
-        ),
-    ] = "exclusive"
-    loop: Annotated[
-        Literal[
-            "fcfs",
-            "easy",
-            "conservative",
-            "serial",
-            "negotiator",
-            "round-robin",
-            "ste",
-            "least-error",
-            "edf",
-        ],
-        Meta(
-            description="`fcfs`: in queue order, a job that does not fit holds up the rest. "
-            "`easy`: later jobs may pass if the first in the queue is not delayed. "
-            "`conservative`: every queued job has a reservation, none is ever delayed. "
-            "`serial`: one job at a time on the whole machine. `negotiator`: HTCondor's cycles, "
-            "user priorities and claims. On machine `sliced` `fcfs` runs jobs to their end; "
-            "`round-robin`: each a quantum in turn; `ste`: by service-time error, comparing the "
-            "first two of the queue; `least-error`: comparing all. Machine `preemptive` has `edf` "
-            "alone."
-        ),
-    ] = "easy"
-    order: Annotated[
-        Literal["arrival", "deadline", "priority"],
-        Meta(
-            description="How the queue is ordered: by submission, by the earliest deadline, or by "
-            "the priority that fair-share plug-ins give. Ties: submission, then job id. Loop "
-            "`negotiator` orders the jobs of each user so, `arrival` after the user's own job "
-            "priority."
-        ),
-    ] = "arrival"
-    depth: Annotated[
-        int,
-        Meta(ge=0, description="Number of queued jobs that backfill considers; 0: all."),
-    ] = 0
-    requeue: Annotated[
-        bool,
-        Meta(description="Whether a job whose node failed is requeued; otherwise it is lost."),
-    ] = True
-    quantum: Annotated[
-        float, Meta(gt=0, description="Machine `sliced`: longest slice, seconds.")
-    ] = 3600.0
-    split: Annotated[
-        Literal["in-turn", "blocks"],
-        Meta(
-            description="Machine `sliced`: how jobs are dealt to the nodes in order of "
-            "submission. `in-turn`: one to each, again and again; `blocks`: the first part of all "
-            "jobs to the first node, and so on."
-        ),
-    ] = "in-turn"
-
-    migration_cost: Annotated[
-        MigrationCost,
-        Meta(
-            description="Machine `time-shared`: how long a job stands still when processes move. "
-            "`serial`: 10 s, and for each process 12.7 s (0.4 s and 0.0012 s per KB where its size "
-            "is known); `parallel`: 10 s and one transfer; `none`."
-        ),
-    ] = "serial"
-
-    slot: Annotated[
-        float,
-        Meta(gt=0, description="Machine `preemptive`: seconds between changes of what runs."),
-    ] = 1.0
-
-    negotiator: Annotated[
-        NegotiatorSettings, Meta(description="Loop `negotiator`: its own settings.")
-    ] = NegotiatorSettings()
-
-    def __post_init__(self) -> None:
-        """Refuse what another machine is for.
-
-        Raises
-        ------
-        ValueError
-            Naming the setting and its machine.
-        """
-        others = self.of_others()
-        for field in msgspec.structs.fields(self):
-            if field.name in others and getattr(self, field.name) != field.default:
-                machine = ONLY_ON.get(field.name, ("",))[0]
-                owner = f"machine {machine!r}" if machine else f"loop {field.name!r}"
-                raise ValueError(f"`{field.name}` is a setting of {owner}")
-        loops = LOOPS_OF.get(self.machine, (self.loop,))
-        if self.loop not in loops:
-            known = ", ".join(f"`{loop}`" for loop in loops)
-            raise ValueError(
-                f"machine {self.machine!r} has no loop `{self.loop}`; choose one of: {known}"
-            )
-
-    def of_others(self) -> set[str]:
-        """Return the names of the settings that only other machines or loops have."""
-        others = {name for name, machines in ONLY_ON.items() if self.machine not in machines}
-        return others if self.loop == "negotiator" else others | {"negotiator"}
-
-
-ONLY_ON: dict[str, tuple[str, ...]] = {
-    "order": ("exclusive",),
-    "depth": ("exclusive",),
-    "requeue": ("exclusive",),
-    "quantum": ("sliced",),
-    "split": ("sliced",),
-    "migration_cost": ("time-shared",),
-    "slot": ("preemptive",),
-}
-"""Settings that not all machines have, and the machines that have them."""
-
-LOOPS_OF: dict[str, tuple[str, ...]] = {
-    "exclusive": ("fcfs", "easy", "conservative", "serial", "negotiator"),
-    "sliced": ("fcfs", "round-robin", "ste", "least-error"),
-    "time-shared": ("fcfs",),
-    "preemptive": ("edf",),
-}
-"""The loops of each machine; of one that is not listed: all."""
 
 
 class StopConditions(NamedTuple):
@@ -241,15 +60,15 @@ class DecisionPoint(NamedTuple):
     """Seconds since the epoch."""
     arrivals: NDArray[np.int64]
     """Rows of jobs to be judged, in order of (submit, id)."""
-    passes: bool
+    passes: bool = False
     """Whether priorities and node sets of the waiting jobs are wanted."""
-    early_end: bool
+    early_end: bool = False
     """Whether a job ended early while a plan exists."""
-    nodes_changed: bool
+    nodes_changed: bool = False
     """Whether a node changed its state."""
-    arrived: int
+    arrived: int = 0
     """Jobs submitted so far."""
-    done: bool
+    done: bool = False
     """Whether nothing more will happen."""
 
 
@@ -279,54 +98,29 @@ class JobOutcomes(NamedTuple):
     """Deadline promised; inf: none."""
     offer: NDArray[np.float64]
     """Counter-offer with its rejection; inf: none."""
-    restarts: NDArray[np.int32]
-    """How often a dead node sent it back to the queue."""
+    restarts: NDArray[np.int32] | None = None
+    """How often a dead node sent it back to the queue; None: never."""
     service: NDArray[np.float64] | None = None
     """Node-seconds that each job was served; None: its nodes served it from start to end."""
     findings: tuple[Finding, ...] = ()
     """Why the system itself turned jobs away, or never started them; rows of the workload."""
 
 
+def final_states(*, finished: NDArray[np.bool_], rejected: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Return each job's `FinalState`; one that is neither did not finish."""
+    chosen = np.select(
+        [rejected, finished], [FinalState.REJECTED, FinalState.FINISHED], FinalState.UNFINISHED
+    )
+    return chosen.astype(np.int8)
+
+
 class HookCalls(NamedTuple):
-    """How often the compiled hooks were called from within the loop."""
+    """How often the compiled hooks were called from within the loop; zeros where there are none."""
 
-    fair_share_calls: int
-    fair_share_judged: int
+    fair_share_calls: int = 0
+    fair_share_judged: int = 0
     """Rows handed over."""
-    fair_share_changed: int
+    fair_share_changed: int = 0
     """Rows that passed one that stood ahead of them."""
-    fair_share_abstained: int
-    observe_calls: int
-
-
-class System(Protocol):
-    """A simulated batch system, whatever its machine: what the replay drives.
-
-    It runs by itself until something must be answered, shows its state, and takes actions. All are
-    made with the same arguments, by `rtsched.simulator.machines.simulate`.
-    """
-
-    @property
-    def cluster(self) -> Cluster:
-        """The machine, with the nodes' present states."""
-
-    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
-
-    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
-        """Return what policies may see now."""
-
-    def events(self) -> Events:
-        """Return what happened since the last time it was asked."""
-
-    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
-        """Carry out actions in order and return an outcome for each."""
-
-    def job_outcomes(self) -> JobOutcomes:
-        """Return what happened to each job so far."""
-
-    def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return per job the nodes it ran on last: offsets int64[n + 1], node rows int32[k]."""
-
-    def hook_calls(self) -> HookCalls:
-        """Return how often compiled hooks were called; zeros where the machine calls none."""
+    fair_share_abstained: int = 0
+    observe_calls: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rtsched.errors import ConfigError
-from rtsched.model.actions import Action, Reserve
+from rtsched.model.actions import Reserve
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring_nodes import RecurringNodes
@@ -13,11 +13,15 @@ from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import numpy as np
+    from numpy.typing import NDArray
 
-    from rtsched.simulator.interface import System, SystemSettings
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+    from rtsched.simulator.settings import SystemSettings
+    from rtsched.simulator.system import System
 
-MACHINES: dict[str, Callable[..., System]] = {
+MACHINES: dict[str, type[System]] = {
     "exclusive": ExclusiveNodes,
     "sliced": SlicedServers,
     "time-shared": TimeSharedNodes,
@@ -25,42 +29,42 @@ MACHINES: dict[str, Callable[..., System]] = {
 }
 """The class behind each value of the setting `machine`."""
 
-PERIODIC: dict[str, Callable[..., System]] = {
-    "exclusive": RecurringNodes,
-    "preemptive": PreemptiveNodes,
-}
+PERIODIC: dict[str, type[System]] = {"exclusive": RecurringNodes, "preemptive": PreemptiveNodes}
 """The class behind the machines that keep time for periodic work, where there is some."""
 
 
 def keeps_plans(machine: str) -> bool:
     """Return whether a machine starts jobs as a plan says."""
-    supports: frozenset[type[Action]] = getattr(MACHINES[machine], "supports", frozenset())
-    return Reserve in supports
+    return Reserve in MACHINES[machine].handlers
 
 
 def suspends(settings: SystemSettings) -> float | None:
     """Return the seconds between instants at which a machine may suspend planned jobs, or None."""
-    return settings.slot if getattr(MACHINES[settings.machine], "suspends", False) else None
+    return settings.slot if MACHINES[settings.machine].suspends else None
 
 
 def shares_nodes(machine: str) -> bool:
     """Return whether a machine's nodes run processes of several jobs at a time."""
-    return bool(getattr(MACHINES[machine], "shares_nodes", False))
+    return MACHINES[machine].shares_nodes
 
 
-def simulate(*given: Any, settings: SystemSettings, **options: Any) -> System:
-    """Return the system of `settings.machine`; the arguments are those of `ExclusiveNodes`.
+def simulate(
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    cluster: Cluster,
+    settings: SystemSettings,
+    **options: Any,
+) -> System:
+    """Return the system of `settings.machine`; the arguments are those of `System`.
 
     Raises
     ------
     ConfigError
         If there is periodic work and the machine has no place for it.
     """
-    if not len(options.get("periodic", ())):
-        options.pop("periodic", None)
-        return MACHINES[settings.machine](*given, settings=settings, **options)
-    if settings.machine not in PERIODIC:
+    machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
+    if settings.machine not in machines:
         raise ConfigError(
             [f"workload.periodic: machine {settings.machine!r} does not support periodic work"]
         )
-    return PERIODIC[settings.machine](*given, settings=settings, **options)
+    return machines[settings.machine](jobs, run_time, cluster, settings, **options)

@@ -16,11 +16,10 @@ Slots are `settings.slot` seconds, counted from the epoch. Run times are rounded
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.errors import ShapeError
 from rtsched.kernels.edf import (
     NEVER,
     grid,
@@ -29,40 +28,22 @@ from rtsched.kernels.edf import (
     run_nodes,
     withdraw,
 )
-from rtsched.model.accounts import Accounts
-from rtsched.model.actions import Action, Admit, Cancel, Hold, Reject, Release, Reserve
-from rtsched.model.final_state import FinalState
-from rtsched.model.jobs import Edges, Periodic
+from rtsched.model.actions import Admit, Cancel, Hold, Reject, Release, Reserve
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Finding, Reason
-from rtsched.simulator.arrivals import ENDED, GONE, REJECTED, RUNNING, Arrivals
-from rtsched.simulator.event_log import EventLog
-from rtsched.simulator.given import check_lengths, check_order
-from rtsched.simulator.interface import (
-    DecisionPoint,
-    HookCalls,
-    JobOutcomes,
-    NodeEvent,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
-from rtsched.simulator.ledger import Ledger
+from rtsched.simulator.arrivals import ENDED, GONE, RUNNING
+from rtsched.simulator.event_driven import EventDriven
+from rtsched.simulator.interface import JobOutcomes
 from rtsched.simulator.recurring import utilisation
-from rtsched.simulator.rows import RowsById
 from rtsched.simulator.segments import Segments
+from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
+    from rtsched.model.jobs import Jobs, Periodic
 
     Rows = NDArray[np.int64]
 
@@ -72,114 +53,56 @@ NO_NODE = Reason(
 )
 
 
-class PreemptiveNodes:
-    """A batch system on pre-emptive nodes in simulation, from the first submission to the last end.
+class PreemptiveNodes(EventDriven):
+    """A batch system on pre-emptive nodes.
 
-    Parameters
-    ----------
-    jobs, run_time, cluster, settings, accounts, edges, stop_at, static
-        As `ExclusiveNodes` takes them; `passes` and `early_ends` of `stop_at` make no difference.
-    periodic : Periodic, optional
-        Recurring work, which every node does by EDF.
-    compiled : mapping
-        Not used: no plug-in orders the queue.
-    node_events : sequence of NodeEvent
-        None: the nodes of this machine do not change.
-    record_events, record_nodes : bool
-        Whether `events` and `node_rows` are wanted.
+    Of its parameters (see `System`) `passes` and `early_ends` of `stop_at` make no difference, nor
+    does `compiled`: no plug-in orders the queue. Every node does its periodic work by EDF.
 
     Raises
     ------
-    ShapeError
-        If arrays differ in length, jobs are not in order of (submit, id), or nodes would change.
     ConfigError
         If a node cannot do its periodic work in time.
     """
 
-    supports: ClassVar[frozenset[type[Action]]] = frozenset(
-        {Admit, Cancel, Hold, Reject, Release, Reserve}
-    )
-    """The actions that `apply` carries out."""
-    suspends: ClassVar[bool] = True
-    """Planned jobs may be suspended, at slot boundaries."""
+    usual = SystemSettings("preemptive", "edf")
+    suspends = True
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        run_time: NDArray[np.float64],
-        cluster: Cluster,
-        settings: SystemSettings = SystemSettings("preemptive", "edf"),  # noqa: B008 - immutable
-        *,
-        accounts: Accounts | None = None,
-        edges: Edges | None = None,
-        periodic: Periodic | None = None,
-        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
-        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
-        compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - one signature for all
-        node_events: Sequence[NodeEvent] = (),
-        record_events: bool = False,
-        record_nodes: bool = False,
-    ) -> None:
-        n = len(jobs)
-        check_lengths(jobs, {"run times": run_time})
-        check_order(jobs)
-        if node_events:
-            raise ShapeError("nodes of machine 'preemptive' cannot change their state")
-        self.jobs, self.cluster, self.settings = jobs, cluster, settings
-        self.accounts = Accounts.build(0) if accounts is None else accounts
-        self.edges = Edges.build(0) if edges is None else edges
-        self.periodic = Periodic.build(0) if periodic is None else periodic
-        self.origin = float(jobs.submit[0]) if n else 0.0
-        self.version, self._now = 0, 0.0
-        self._run_time, self._record_nodes = np.minimum(run_time, jobs.wall_time), record_nodes
-        self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
-        self._event_log = EventLog(jobs, self.origin, record_events)
-        rejected = np.zeros(n, np.bool_) if static.reject is None else static.reject
+    def _set_up(self) -> None:
+        jobs, cluster, n = self.jobs, self.cluster, len(self.jobs)
+        self._run_time = np.minimum(self.run_time, jobs.wall_time)
         self._allowed = _allowed(jobs, cluster)
         somewhere = np.any(self._allowed, axis=1, keepdims=True)[:, 0]
-        fits = np.equal(jobs.size, 1) & somewhere[_kind_of(jobs)]
-        self._fits = fits
-        self._arrivals = Arrivals(jobs, self._event_log, rejected, fits, stop_at.arrivals)
-        slot = self._slot_at(0.0)
-        self._work = periodic_work(self.periodic, len(cluster), slot, settings.slot, n)
-        self._utilisation = utilisation(self.periodic, cluster, slot, settings.slot)
+        self._fits = np.equal(jobs.size, 1) & somewhere[_kind_of(jobs)]
+        self._open(self._fits)
+        slot, seconds = self._slot_at(0.0), self.settings.slot
+        self._work = periodic_work(self.periodic, len(cluster), slot, seconds, n)
+        self._utilisation = utilisation(self.periodic, cluster, slot, seconds)
         self._reached = np.full(len(cluster), slot, np.int64)
         self._node = np.full(n, -1, np.int32)
         self._planned = np.zeros(n, np.bool_)
         self._plan, self._until = Schedule.empty(), np.full(n, np.inf)
-        self._segments = Segments(n, self._event_log, settings.slot, self.origin)
-
-    @property
-    def now(self) -> float:
-        """Return the present instant, seconds since the epoch."""
-        return self.origin + self._now
+        self._segments = Segments(n, self._event_log, seconds, self.origin)
 
     def _slot_at(self, time: float) -> int:
         """Return the first slot boundary at or after a time."""
         return math.ceil((self.origin + time) / self.settings.slot - 1e-6)
 
-    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
-        arrivals = self._arrivals
-        pause = len(self.jobs) + 1 if max_arrivals is None else arrivals.arrived + max_arrivals
-        arrivals.answered(self._now)
-        while True:
-            self._to_background()
-            if arrivals.arrived >= pause:
-                return self._instant()
-            time = arrivals.next_time()
-            if time == np.inf:
-                self._run_out()
-                return self._instant(done=True)
-            self._now = max(self._now, time)
-            self._run(self._slot_at(self._now))
-            arrivals.take(self._now)
-            if len(arrivals.asked):
-                return self._instant()
+    def _serve_queue(self) -> bool:
+        """Give a node to every job that was let in and is in no plan."""
+        while self._arrivals.queue:
+            self._send_back(self._arrivals.start())
+        return False
 
-    def _instant(self, done: bool = False) -> DecisionPoint:
-        arrivals = self._arrivals
-        return DecisionPoint(self.now, arrivals.asked, False, False, False, arrivals.arrived, done)
+    def _next(self) -> bool:
+        time = self._arrivals.next_time()
+        if time == np.inf:
+            self._run_out()
+            return False
+        self._now = max(self._now, time)
+        self._run(self._slot_at(self._now))
+        self._arrivals.take(self._now)
+        return True
 
     def _run(self, until: int) -> None:
         """Run all nodes up to a slot boundary."""
@@ -210,12 +133,6 @@ class PreemptiveNodes:
         self._run(max(last, int(self._reached.max())) + math.ceil(spare.max()) + 1)
         self._now = max(self._now, float(np.nanmax(self._segments.end)) - self.origin)
 
-    def _to_background(self) -> None:
-        """Give a node to every job that was let in and is in no plan."""
-        arrivals = self._arrivals
-        while arrivals.queue:
-            self._send_back(arrivals.start())
-
     def _send_back(self, row: int) -> None:
         """Let a job run in the background of the node that has the fewest such jobs."""
         waits = (self._arrivals.status == RUNNING) & ~self._planned & (self._node >= 0)
@@ -229,71 +146,48 @@ class PreemptiveNodes:
         self._node[row] = node
         reserve(self._work, node, row, release, deadline, max(int(cost), 1))
 
-    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
-        """Return what policies may see now. Jobs just asked about, and held ones, are not in it.
+    @property
+    def _begun(self) -> NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self._segments.start))
 
-        A running job may be suspended. What the instances of periodic work still need is given as
-        it will be at the next slot boundary.
-        """
-        status, begun = self._arrivals.status, np.isfinite(self._segments.start)
-        running = np.flatnonzero((status == RUNNING) & begun)
-        waiting = np.flatnonzero((status == RUNNING) & ~begun)
-        held = Schedule.build(
-            self.jobs.id[running],
-            self._segments.start[running],
-            self._until[running],
-            np.arange(len(running) + 1),
-            self._node[running],
-        )
-        alive = status[self._ledger.open_rows] < ENDED
-        return Snapshot(
-            now=self.now,
-            cluster=self.cluster,
-            queued=self.jobs.take(np.sort(np.concatenate([waiting, self._arrivals.waiting()]))),
-            running=self.jobs.take(running),
-            allocations=held,
-            accounts=self.accounts,
-            promises=self._ledger.open(alive),
-            plan=self._plan_left(),
-            edges=self.edges,
-            periodic=self._periodic_now(),
-            states=states or {},
-            version=self.version,
+    def _waiting(self) -> Rows:
+        waits = np.flatnonzero((self._arrivals.status == RUNNING) & ~self._begun)
+        return np.sort(np.concatenate([waits, self._arrivals.waiting()]))
+
+    def _running(self) -> tuple[Rows, Schedule]:
+        """Return the jobs that have begun, which may be suspended."""
+        rows = np.flatnonzero((self._arrivals.status == RUNNING) & self._begun)
+        return rows, Schedule.build(
+            self.jobs.id[rows],
+            self._segments.start[rows],
+            self._until[rows],
+            np.arange(len(rows) + 1),
+            self._node[rows],
         )
 
     def _periodic_now(self) -> Periodic:
+        """Return the periodic work with what it still needs at the next slot boundary."""
         left = np.empty(len(self.periodic))
         left[np.argsort(self.periodic.node, kind="stable")] = self._work.rest * self.settings.slot
         return self.periodic.replace(left=left) if len(left) else self.periodic
 
     def _plan_left(self) -> Schedule:
-        """Return the entries of the plan that have not started."""
         rows = self._rows.find(self._plan.entries.job)
-        waits = self._planned[rows] & ~np.isfinite(self._segments.start[rows])
+        waits = self._planned[rows] & ~self._begun[rows]
         return self._plan if waits.all() else self._plan.take(np.flatnonzero(waits))
-
-    def events(self) -> Events:
-        """Return what happened since the last time it was asked (`record_events`)."""
-        return self._event_log.take()
 
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        status, begun = self._arrivals.status, np.isfinite(self._segments.start)
-        fate = np.select(
-            [status == ENDED, status == REJECTED],
-            [FinalState.FINISHED, FinalState.REJECTED],
-            FinalState.UNFINISHED,
-        ).astype(np.int8)
+        begun = self._begun
         return JobOutcomes(
             start=self._segments.start.copy(),
             end=self._segments.end.copy(),
             size=begun.astype(np.int32),
-            fate=fate,
+            fate=self._final_states(),
             first_node=np.where(begun, self._node, -1).astype(np.int32),
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
-            restarts=np.zeros(len(self.jobs), np.int32),
-            findings=self._findings() if (status == GONE).any() else (),
+            findings=self._findings() if (self._arrivals.status == GONE).any() else (),
         )
 
     def _findings(self) -> tuple[Finding, ...]:
@@ -306,53 +200,10 @@ class PreemptiveNodes:
         """Return how many deadlines of periodic work and of planned tasks were missed so far."""
         return int(self._work.missed.sum())
 
-    def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return per job the node it ran on: offsets int64[n + 1], node rows int32[k]."""
-        begun = np.isfinite(self._segments.start) & self._record_nodes
-        return np.concatenate([[0], np.cumsum(begun)]).astype(np.int64), self._node[begun]
-
-    def hook_calls(self) -> HookCalls:
-        """Return zeros: this machine calls no compiled hook."""
-        return HookCalls(0, 0, 0, 0, 0)
-
-    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
-        """Carry out actions in order and return an outcome for each.
-
-        Raises
-        ------
-        AdapterError
-            For a job id that is not in the workload.
-        """
-        return tuple(self._apply(action) for action in actions)
-
-    def _apply(self, action: Action) -> Outcome:
-        arrivals = self._arrivals
-        handlers: dict[type[Action], Callable[[Any, Rows], int]] = {
-            Admit: self._admit,
-            Reject: self._reject,
-            Hold: lambda hold, rows: arrivals.hold(rows, hold.until - self.origin, self._now),
-            Release: lambda _, rows: arrivals.release(rows, self._now),
-            Cancel: lambda _, rows: len(rows) - len(arrivals.remove(rows, GONE)),
-            Reserve: self._reserve,
-        }
-        handler = handlers.get(type(action))
-        if handler is None:
-            return Outcome.UNSUPPORTED
-        left = handler(action, self._rows.find(action.job))
-        return Outcome.PARTLY if left else Outcome.DONE
-
-    def _admit(self, action: Admit, rows: Rows) -> int:
-        self.version += self._ledger.promise(rows, action.promise, self.now)
-        return self._arrivals.admit(rows, self._now)
-
-    def _reject(self, action: Reject, rows: Rows) -> int:
-        self._ledger.offer(rows, action.offer)
-        return self._arrivals.reject(rows, self._now)
-
     def _reserve(self, action: Reserve, rows: Rows) -> int:
         """Put a plan in place of the present one; jobs that it leaves out go to the background."""
         plan, slot = action.plan, self.settings.slot
-        waits = ~np.isfinite(self._segments.start[rows]) & (np.diff(plan.indptr) == 1)
+        waits = ~self._begun[rows] & (np.diff(plan.indptr) == 1)
         waits &= self._arrivals.status[rows] <= RUNNING
         plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
         old = self._plan_left()
@@ -381,6 +232,15 @@ class PreemptiveNodes:
         if row in self._arrivals.queue:
             self._arrivals.queue.remove(row)
         self._arrivals.status[row] = RUNNING
+
+    handlers: ClassVar = {
+        Admit: System._admit,
+        Reject: System._reject,
+        Hold: EventDriven._hold,
+        Release: EventDriven._release,
+        Cancel: EventDriven._cancel,
+        Reserve: _reserve,
+    }
 
 
 def _lines(plan: Schedule) -> list[tuple[int, float, float, int]]:

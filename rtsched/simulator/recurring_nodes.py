@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.model.events import Events
@@ -40,22 +39,17 @@ PATIENCE = 64
 
 
 class RecurringNodes(ExclusiveNodes):
-    """A batch system on exclusive nodes with periodic work.
+    """A batch system on exclusive nodes with periodic work, at least one row.
 
-    Parameters
-    ----------
-    jobs, run_time, cluster, **others
-        As `ExclusiveNodes` takes them; no node events.
-    periodic : Periodic
-        Recurring work, at least one row. That of nodes out of service is left out.
+    That of nodes out of service is left out. Other parameters are as `System` takes them.
 
     Raises
     ------
     ConfigError
         If occurrences on one node overlap.
-    ShapeError
-        If nodes would change, or for what `ExclusiveNodes` refuses.
     """
+
+    nodes_change = False
 
     def __init__(
         self,
@@ -67,10 +61,7 @@ class RecurringNodes(ExclusiveNodes):
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         **others: Any,
     ) -> None:
-        if others.get("node_events"):
-            raise ShapeError("nodes with periodic work cannot change their state")
         check_apart(periodic, cluster)
-        self._periodic = periodic
         self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))
         self._count = n = len(jobs)
         wall = jobs.wall_time[np.isfinite(jobs.wall_time)]
@@ -86,6 +77,7 @@ class RecurringNodes(ExclusiveNodes):
             np.concatenate([run_time, np.full(room if n else 0, np.inf)]),
             cluster,
             *given,
+            periodic=periodic,
             static=_static(static, self._findings, n, room if n else 0),
             **others,
         )
@@ -176,7 +168,6 @@ class RecurringNodes(ExclusiveNodes):
             running=seen.running.take(np.flatnonzero(running)),
             allocations=seen.allocations.take(np.flatnonzero(running)),
             plan=self._of_jobs(seen.plan),
-            periodic=self._periodic,
         )
 
     def events(self) -> Events:

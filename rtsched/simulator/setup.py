@@ -10,7 +10,6 @@ from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.model.cluster import NodeState
-from rtsched.simulator.given import check_lengths, check_node_events, check_order
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions, SystemSettings
+    from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
     from rtsched.simulator.nodesets import NodeSets
+    from rtsched.simulator.settings import SystemSettings
 
 LOOPS = {
     "fcfs": kernel.FCFS,
@@ -48,10 +48,10 @@ def lay_out(
     Raises
     ------
     ShapeError
-        If arrays differ in length, jobs are not in order of (submit, id), or a node set or node
-        event names a node that does not exist.
+        If a node set names a node that does not exist, or a node event has a foreign load.
     """
-    _check(jobs, run_time, cluster, static, node_events)
+    if any(not np.isnan(event.foreign_load) for event in node_events):
+        raise ShapeError("nodes of machine 'exclusive' cannot have foreign load")
     group = sets.of_jobs(jobs, cluster)
     if static.placement is not None:
         placed = sets.of_placement(static.placement)
@@ -75,27 +75,6 @@ def lay_out(
     return machine._replace(
         group_of=group_of, group_nodes=group_nodes, node_events=_events(node_events, origin)
     )
-
-
-def _check(
-    jobs: Jobs,
-    run_time: NDArray[np.float64],
-    cluster: Cluster,
-    static: StaticAnswers,
-    node_events: Sequence[NodeEvent],
-) -> None:
-    given: dict[str, NDArray[Any] | None] = {
-        "run times": run_time,
-        "rejections": static.reject,
-        "priorities": static.priority,
-    }
-    if static.placement is not None:
-        given["sizes"] = static.placement.size
-    check_lengths(jobs, given)
-    check_order(jobs)
-    check_node_events(node_events, len(cluster))
-    if any(not np.isnan(event.foreign_load) for event in node_events):
-        raise ShapeError("nodes of machine 'exclusive' cannot have foreign load")
 
 
 def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
@@ -229,8 +208,8 @@ def _fill_state(
 
 
 def _events(node_events: Sequence[NodeEvent], origin: float) -> NDArray[Any]:
-    """Return node events in order of time, those of one instant in the order given."""
+    """Return node events, which are in order of time, those of one instant in the order given."""
     table = np.zeros(len(node_events), kernel.TIMED)
-    for entry, event in zip(table, sorted(node_events, key=lambda event: event.time), strict=True):
+    for entry, event in zip(table, node_events, strict=True):
         entry["time"], entry["row"], entry["width"] = event.time - origin, event.node, event.state
     return table

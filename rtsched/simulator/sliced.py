@@ -11,43 +11,25 @@ split equally among the nodes that are up; a job's share is that of the account 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.errors import ShapeError
 from rtsched.kernels import sliced as kernel
-from rtsched.model.accounts import Accounts
-from rtsched.model.actions import Action, Admit, Hold, Reject
-from rtsched.model.final_state import FinalState
-from rtsched.model.jobs import Edges
+from rtsched.model.actions import Admit, Hold, Reject
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
 from rtsched.simulator.admission_queue import AdmissionQueue
-from rtsched.simulator.given import check_lengths
-from rtsched.simulator.interface import (
-    DecisionPoint,
-    HookCalls,
-    JobOutcomes,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
-from rtsched.simulator.ledger import Ledger
-from rtsched.simulator.rows import RowsById
+from rtsched.simulator.interface import DecisionPoint, JobOutcomes, final_states
+from rtsched.simulator.settings import SystemSettings
 from rtsched.simulator.slice_events import SliceEvents
+from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook
-    from rtsched.model.cluster import Cluster
+    from rtsched.model.accounts import Accounts
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.interface import NodeEvent
 
     Rows = NDArray[np.int64]
 
@@ -82,64 +64,30 @@ def shares_of(jobs: Jobs, accounts: Accounts) -> NDArray[np.float64]:
     return np.where(charged, share, share[charged].mean())
 
 
-class SlicedServers:
-    """A grid of sliced servers in simulation, from the first submission to the last end.
+class SlicedServers(System):
+    """A grid of sliced servers. `compiled` is not used: no plug-in orders the queues."""
 
-    Parameters
-    ----------
-    jobs, run_time, cluster, settings, accounts, edges, stop_at, static, record_events
-        As `ExclusiveNodes` takes them.
-    compiled : mapping
-        Not used: no plug-in orders the queues.
-    node_events : sequence of NodeEvent
-        Must be empty: no node of this machine fails.
-    record_nodes : bool
-        Not used: a job runs on one node.
+    usual = SystemSettings("sliced", "ste")
 
-    Raises
-    ------
-    ShapeError
-        If arrays differ in length, or there are node events.
-    """
-
-    supports: ClassVar[frozenset[type[Action]]] = frozenset({Admit, Hold, Reject})
-    """The actions that `apply` carries out."""
-
-    def __init__(
-        self,
-        jobs: Jobs,
-        run_time: NDArray[np.float64],
-        cluster: Cluster,
-        settings: SystemSettings = SystemSettings("sliced", "ste"),  # noqa: B008 - immutable
-        *,
-        accounts: Accounts | None = None,
-        edges: Edges | None = None,
-        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
-        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
-        compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - as all machines
-        node_events: Sequence[NodeEvent] = (),
-        record_events: bool = False,
-        record_nodes: bool = False,  # noqa: ARG002 - as all machines
-    ) -> None:
-        check_lengths(jobs, {"run times": run_time})
-        if len(node_events):
-            raise ShapeError("the nodes of machine 'sliced' cannot change their state")
-        self.jobs, self.cluster, self.settings = jobs, cluster, settings
-        self.accounts = Accounts.build(0) if accounts is None else accounts
-        self.edges = Edges.build(0) if edges is None else edges
-        self.origin = self._now = self._until = float(jobs.submit[0]) if len(jobs) else 0.0
-        self._nodes = np.flatnonzero(cluster.usable)
-        self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
-        self._servers = self._lay_out(run_time, record_events)
-        self._rejected = np.zeros(len(jobs), np.bool_)
-        if static.reject is not None:
-            self._rejected |= static.reject
+    def _set_up(self) -> None:
+        jobs, n = self.jobs, len(self.jobs)
+        self._now = self._until = self.origin
+        self._nodes = np.flatnonzero(self.cluster.usable)
+        self._servers = self._lay_out(self.run_time, self.record_events)
+        self._rejected = np.zeros(n, np.bool_)
+        if self.static.reject is not None:
+            self._rejected |= self.static.reject
         self._servers.away[:] = self._rejected | (len(self._nodes) == 0)
-        heard = self._rejected if stop_at.arrivals else np.ones(len(jobs), np.bool_)
+        heard = self._rejected if self.stop_at.arrivals else np.ones(n, np.bool_)
         self._admission_queue = AdmissionQueue(jobs.submit, heard)
         self._asked = np.zeros(0, np.int64)
-        self._arrived = self.version = 0
+        self._arrived = 0
         self._slices = SliceEvents(jobs, self._server, self.origin)
+
+    @property
+    def now(self) -> float:
+        """Return the present instant, seconds since the epoch."""
+        return self._now
 
     def _lay_out(self, run_time: NDArray[np.float64], record: bool) -> kernel.Servers:
         """Return the servers before the first instant, times relative to the origin."""
@@ -165,9 +113,7 @@ class SlicedServers:
         self._run(time)
         self._until, self._now = time, time if time < np.inf else self._last_end()
         self._arrived = int(np.searchsorted(submit, self._now, "right"))
-        return DecisionPoint(
-            self._now, self._asked, False, False, False, self._arrived, time == np.inf
-        )
+        return DecisionPoint(self._now, self._asked, arrived=self._arrived, done=time == np.inf)
 
     def _run(self, until: float) -> None:
         """Simulate what happens before `until`."""
@@ -180,24 +126,19 @@ class SlicedServers:
         ended = self._servers.end[np.isfinite(self._servers.end)]
         return max(self._now, self.origin + float(ended.max(initial=0.0)))
 
-    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
-        """Return what policies may see now; a suspended job waits."""
+    def _waiting(self) -> Rows:
+        """Return the jobs that do not run; a suspended one waits."""
         servers, now = self._servers, self._now - self.origin
-        running = np.sort(servers.current[servers.current >= 0])
         inside = (servers.arrival < now) & ~servers.away & np.isnan(servers.end)
-        inside[running] = False
-        return Snapshot(
-            now=self._now,
-            cluster=self.cluster,
-            queued=self.jobs.take(np.flatnonzero(inside)),
-            running=self.jobs.take(running),
-            allocations=self._allocations(running),
-            accounts=self.accounts,
-            promises=self._ledger.open(np.isnan(servers.end)[self._ledger.open_rows]),
-            edges=self.edges,
-            states=states or {},
-            version=self.version,
-        )
+        inside[servers.current[servers.current >= 0]] = False
+        return np.flatnonzero(inside)
+
+    def _running(self) -> tuple[Rows, Schedule]:
+        rows = np.sort(self._servers.current[self._servers.current >= 0])
+        return rows, self._allocations(rows)
+
+    def _alive(self, rows: Rows) -> NDArray[np.bool_]:
+        return np.isnan(self._servers.end[rows])
 
     def _allocations(self, rows: Rows) -> Schedule:
         """Return nodes and starts of running jobs, and their ends if none were suspended again."""
@@ -215,29 +156,18 @@ class SlicedServers:
         """Return what happened since the last time it was asked (`record_events`)."""
         return self._slices.take(self._servers, self._now, self._until, self._rejected)
 
-    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
-        """Carry out actions in order and return an outcome for each.
+    def _let_in(self, rows: Rows) -> int:
+        return int((~np.isin(rows, self._asked)).sum())
 
-        Raises
-        ------
-        AdapterError
-            For a job id that is not in the workload.
-        """
-        return tuple(self._apply(action) for action in actions)
-
-    def _apply(self, action: Action) -> Outcome:
-        if type(action) not in self.supports:
-            return Outcome.UNSUPPORTED
-        rows = self._rows.find(action.job)
+    def _turn_away(self, rows: Rows) -> int:
         asked = np.isin(rows, self._asked)
-        if isinstance(action, Admit):
-            self.version += self._ledger.promise(rows, action.promise, self._now)
-        elif isinstance(action, Reject):
-            self._ledger.offer(rows, action.offer)
-            self._rejected[rows[asked]] = self._servers.away[rows[asked]] = True
-        elif isinstance(action, Hold):
-            self._put_off(rows[asked], action.until[asked])
-        return Outcome.DONE if asked.all() else Outcome.PARTLY
+        self._rejected[rows[asked]] = self._servers.away[rows[asked]] = True
+        return int((~asked).sum())
+
+    def _hold(self, action: Hold, rows: Rows) -> int:
+        asked = np.isin(rows, self._asked)
+        self._put_off(rows[asked], action.until[asked])
+        return int((~asked).sum())
 
     def _put_off(self, rows: Rows, until: NDArray[np.float64]) -> None:
         """Let jobs arrive when they are judged again, if they are let in then."""
@@ -259,24 +189,11 @@ class SlicedServers:
             start=servers.start + self.origin,
             end=servers.end + self.origin,
             size=started.astype(np.int32),
-            fate=np.select(
-                [self._rejected, ended],
-                [FinalState.REJECTED, FinalState.FINISHED],
-                FinalState.UNFINISHED,
-            ).astype(np.int8),
+            fate=final_states(finished=ended, rejected=self._rejected),
             first_node=np.where(started, node, -1).astype(np.int32),
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
-            restarts=np.zeros(len(started), np.int32),
             service=np.where(started, servers.got, np.nan),
         )
 
-    def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return per job the node it ran on: offsets int64[n + 1], node rows int32[k]."""
-        node = self.job_outcomes().first_node
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(node >= 0)])
-        return offsets, node[node >= 0]
-
-    def hook_calls(self) -> HookCalls:
-        """Return zeros: no compiled hook is called."""
-        return HookCalls(0, 0, 0, 0, 0)
+    handlers: ClassVar = {Admit: System._admit, Reject: System._reject, Hold: _hold}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster, Nodes
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.interface import NegotiatorSettings
+    from rtsched.simulator.settings import NegotiatorSettings
 
 DEDICATED = "DedicatedScheduler"
 """HTCondor's name of the submitter of all parallel jobs."""

@@ -14,155 +14,78 @@ again. Without a plug-in a job takes the size it asked for, on the least delayed
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from rtsched.kernels.delays import migration_pause
-from rtsched.model.accounts import Accounts
-from rtsched.model.actions import Action, Admit, Cancel, Hold, Move, Place, Reject, Release
+from rtsched.model.actions import Admit, Cancel, Hold, Move, Place, Reject, Release
 from rtsched.model.events import EventKind
-from rtsched.model.final_state import FinalState
-from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
-from rtsched.simulator.arrivals import ENDED, GONE, REJECTED, RUNNING, Arrivals
-from rtsched.simulator.event_log import EventLog
-from rtsched.simulator.given import check_lengths, check_node_events, check_order
-from rtsched.simulator.interface import (
-    DecisionPoint,
-    HookCalls,
-    JobOutcomes,
-    NodeEvent,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
-from rtsched.simulator.ledger import Ledger
+from rtsched.simulator.arrivals import ENDED, RUNNING
+from rtsched.simulator.event_driven import EventDriven
+from rtsched.simulator.interface import JobOutcomes, Outcome
 from rtsched.simulator.placement_requests import PlacementRequests
-from rtsched.simulator.rows import RowsById
+from rtsched.simulator.settings import SystemSettings
 from rtsched.simulator.sharing import SLACK, Sharing
+from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook
-    from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
+    from rtsched.model.actions import Action
 
     Rows = NDArray[np.int64]
     Nodes = NDArray[np.int32]
 
 
-class TimeSharedNodes:
-    """A batch system on shared nodes in simulation, from the first submission to the last end.
+class TimeSharedNodes(EventDriven):
+    """A batch system on shared nodes.
 
-    Parameters
-    ----------
-    jobs, run_time, cluster, settings, accounts, edges, stop_at, static
-        As `ExclusiveNodes` takes them; `stop_at.passes` also asks when nobody waits, since running
-        jobs may move.
-    compiled : mapping
-        Not used: no plug-in orders the queue.
-    node_events : sequence of NodeEvent
-        Nodes that change their state or their foreign load. A job with a process on a node that
-        is down stands still until the node is back or the job moves.
-    record_events, record_nodes : bool
-        Whether `events` and `node_rows` are wanted.
+    Of its parameters (see `System`) `stop_at.passes` also asks when nobody waits, since running
+    jobs may move; `compiled` is not used: no plug-in orders the queue. Node events also change the
+    foreign load of nodes. A job with a process on a node that is down stands still until the node
+    is back or the job moves.
 
     Attributes
     ----------
     upgrades, migrations : int32[n]
         How often each job adapted to a lower load, and moved to other nodes.
-
-    Raises
-    ------
-    ShapeError
-        If arrays differ in length, jobs are not in order of (submit, id), or a node event names a
-        node that does not exist.
     """
 
-    supports: ClassVar[frozenset[type[Action]]] = frozenset(
-        {Admit, Cancel, Hold, Move, Place, Reject, Release}
-    )
-    """The actions that `apply` carries out."""
-    shares_nodes: ClassVar[bool] = True
-    """A node runs processes of several jobs at a time."""
+    usual = SystemSettings("time-shared", "fcfs")
+    nodes_change = True
+    shares_nodes = True
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        run_time: NDArray[np.float64],
-        cluster: Cluster,
-        settings: SystemSettings = SystemSettings("time-shared", "fcfs"),  # noqa: B008 - immutable
-        *,
-        accounts: Accounts | None = None,
-        edges: Edges | None = None,
-        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
-        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
-        compiled: Mapping[str, CompiledHook] | None = None,  # noqa: ARG002 - one signature for all
-        node_events: Sequence[NodeEvent] = (),
-        record_events: bool = False,
-        record_nodes: bool = False,
-    ) -> None:
-        check_lengths(jobs, {"run times": run_time})
-        check_order(jobs)
-        check_node_events(node_events, len(cluster))
-        self.jobs, self.cluster, self.settings, self._stop_at = jobs, cluster, settings, stop_at
-        self.accounts = Accounts.build(0) if accounts is None else accounts
-        self.edges = Edges.build(0) if edges is None else edges
-        self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
-        self.version, self._now = 0, 0.0
-        n, fastest = len(jobs), float(cluster.nodes.speed.max()) if len(cluster) else 1.0
-        self._sharing = Sharing(cluster, run_time * jobs.size / fastest, jobs.id)
-        self._spare_work = (jobs.wall_time - run_time) * jobs.size / fastest
-        self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
-        self._event_log = EventLog(jobs, self.origin, record_events)
-        rejected = np.zeros(n, np.bool_) if static.reject is None else static.reject
-        self._requests = PlacementRequests(jobs, cluster, static.placement)
-        fits = self._requests.can_be_met(stop_at.passes)
-        self._arrivals = Arrivals(jobs, self._event_log, rejected, fits, stop_at.arrivals)
-        self._node_events = sorted(node_events, key=lambda event: event.time)
+    def _set_up(self) -> None:
+        jobs, cluster, n = self.jobs, self.cluster, len(self.jobs)
+        fastest = float(cluster.nodes.speed.max()) if len(cluster) else 1.0
+        self._sharing = Sharing(cluster, self.run_time * jobs.size / fastest, jobs.id)
+        self._spare_work = (jobs.wall_time - self.run_time) * jobs.size / fastest
+        self._requests = PlacementRequests(jobs, cluster, self.static.placement)
+        self._open(self._requests.can_be_met(self.stop_at.passes))
         self._start, self._end = np.full(n, np.nan), np.full(n, np.nan)
         self._size, self._first = np.zeros(n, np.int32), np.full(n, -1, np.int32)
         self.upgrades, self.migrations = np.zeros(n, np.int32), np.zeros(n, np.int32)
-        self._last_nodes: dict[int, Nodes] | None = {} if record_nodes else None
-        self._stirred = self._open = False
+        self._last_nodes: dict[int, Nodes] = {}
+        self._stirred = self._asked = False
 
-    @property
-    def now(self) -> float:
-        """Return the present instant, seconds since the epoch."""
-        return self.origin + self._now
+    def _resume(self) -> None:
+        self._note_head(self._arrivals.head, self._arrivals.answered)
+        if self._asked:
+            self._start_jobs()
 
-    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
-        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
-        arrivals = self._arrivals
-        pause = len(self.jobs) + 1 if max_arrivals is None else arrivals.arrived + max_arrivals
-        self._note_head(arrivals.head, arrivals.answered)
-        if self._open:
-            self._serve()
-        while True:
-            if self._stirred:
-                self._stirred = False
-                if not self._stop_at.passes:
-                    self._serve()
-                elif arrivals.queue or len(self._sharing):
-                    self._open = True
-                    return self._instant(passes=True)
-            if arrivals.arrived >= pause:
-                return self._instant()
-            if not self._next():
-                return self._instant(done=True)
-            if len(arrivals.asked):
-                return self._instant()
-
-    def _instant(self, passes: bool = False, done: bool = False) -> DecisionPoint:
-        arrivals = self._arrivals
-        return DecisionPoint(self.now, arrivals.asked, passes, False, False, arrivals.arrived, done)
+    def _serve_queue(self) -> bool:
+        if self._stirred:
+            self._stirred = False
+            if not self.stop_at.passes:
+                self._start_jobs()
+            elif self._arrivals.queue or len(self._sharing):
+                self._asked = True
+                return True
+        return False
 
     def _note_head(self, before: int, then: Callable[[float], object]) -> None:
         """Do something to the queue; a new head is asked about."""
@@ -170,9 +93,8 @@ class TimeSharedNodes:
         self._stirred |= self._arrivals.head not in (before, -1)
 
     def _next(self) -> bool:
-        """Let happen what happens next; return whether anything did."""
         ends, comes = self._sharing.next_end(), self._arrivals.next_time()
-        changes = self._node_events[0].time - self.origin if self._node_events else np.inf
+        changes = self.node_events[0].time - self.origin if self.node_events else np.inf
         others = min(changes, comes)
         if min(ends, others) == np.inf:
             return False
@@ -195,8 +117,8 @@ class TimeSharedNodes:
     def _change_nodes(self) -> None:
         """Let the node events of this instant happen."""
         changed = False
-        while self._node_events and self._node_events[0].time - self.origin <= self._now:
-            event = self._node_events.pop(0)
+        while self.node_events and self.node_events[0].time - self.origin <= self._now:
+            event = self.node_events.pop(0)
             halted, resumed = self._sharing.change_node(
                 event.node, event.state, event.foreign_load, self._now
             )
@@ -211,9 +133,9 @@ class TimeSharedNodes:
             self.cluster = replace(self.cluster, nodes=nodes, version=self.cluster.version + 1)
             self._stirred = True
 
-    def _serve(self) -> None:
+    def _start_jobs(self) -> None:
         """Start jobs, head first, as they were placed, until one must wait."""
-        self._open, arrivals = False, self._arrivals
+        self._asked, arrivals = False, self._arrivals
         while arrivals.queue:
             size, wanted = self._requests.of(arrivals.head)
             nodes = self._sharing.choose(wanted, size)
@@ -230,104 +152,54 @@ class TimeSharedNodes:
 
     def _note_nodes(self, row: int, nodes: Nodes) -> None:
         self._first[row] = nodes.min()
-        if self._last_nodes is not None:
+        if self.record_nodes:
             self._last_nodes[row] = nodes
 
-    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
-        """Return what policies may see now. Jobs just asked about, and held ones, are not in it."""
+    def _waiting(self) -> Rows:
+        return self._arrivals.waiting()
+
+    def _running(self) -> tuple[Rows, Schedule]:
         rows, indptr, nodes = self._sharing.held
         start, end = self._start[rows], self._sharing.overdue(self._spare_work)
-        held = Schedule.build(
+        return rows, Schedule.build(
             self.jobs.id[rows], start + self.origin, end + self.origin, indptr, nodes
         )
-        alive = self._arrivals.status[self._ledger.open_rows] < ENDED
-        return Snapshot(
-            now=self.now,
-            cluster=self.cluster,
-            queued=self.jobs.take(self._arrivals.waiting()),
-            running=self.jobs.take(rows),
-            allocations=held,
-            accounts=self.accounts,
-            promises=self._ledger.open(alive),
-            edges=self.edges,
-            states=states or {},
-            version=self.version,
-        )
-
-    def events(self) -> Events:
-        """Return what happened since the last time it was asked (`record_events`)."""
-        return self._event_log.take()
 
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        fate = np.full(len(self.jobs), FinalState.UNFINISHED, np.int8)
-        fate[self._arrivals.status == ENDED] = FinalState.FINISHED
-        fate[self._arrivals.status == REJECTED] = FinalState.REJECTED
         return JobOutcomes(
             start=self._start + self.origin,
             end=self._end + self.origin,
             size=self._size.copy(),
-            fate=fate,
+            fate=self._final_states(),
             first_node=self._first.copy(),
             promise=self._ledger.promises(),
             offer=self._ledger.offers(),
-            restarts=np.zeros(len(self.jobs), np.int32),
             service=np.where(np.isnan(self._start), np.nan, self._sharing.served),
         )
 
     def node_rows(self) -> tuple[NDArray[np.int64], Nodes]:
-        """Return per job the nodes it ran on last: offsets int64[n + 1], node rows int32[k]."""
-        parts = self._last_nodes or {}
+        """Return per job the nodes it ran on last: offsets int64[n + 1], node rows int32[k].
+
+        No job has any unless `record_nodes` was asked for.
+        """
+        parts = self._last_nodes
         sizes = [len(parts[row]) if row in parts else 0 for row in range(len(self.jobs))]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         rows = [parts[row] for row in sorted(parts)]
         return offsets, np.concatenate(rows) if rows else np.zeros(0, np.int32)
 
-    def hook_calls(self) -> HookCalls:
-        """Return zeros: this machine calls no compiled hook."""
-        return HookCalls(0, 0, 0, 0, 0)
-
-    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
-        """Carry out actions in order and return an outcome for each.
-
-        Raises
-        ------
-        AdapterError
-            For a job id that is not in the workload.
-        """
-        return tuple(self._apply(action) for action in actions)
-
     def _apply(self, action: Action) -> Outcome:
-        handlers: dict[type[Action], Callable[[Any, Rows], int]] = {
-            Admit: self._admit,
-            Reject: self._reject,
-            Hold: lambda hold, rows: self._arrivals.hold(rows, hold.until - self.origin, self._now),
-            Release: lambda _, rows: self._arrivals.release(rows, self._now),
-            Cancel: lambda _, rows: len(rows) - len(self._arrivals.remove(rows, GONE)),
-            Place: self._place,
-            Move: self._move,
-        }
-        handler = handlers.get(type(action))
-        if handler is None:
-            return Outcome.UNSUPPORTED
-        rows, head = self._rows.find(action.job), self._arrivals.head
-        left = handler(action, rows)
+        head = self._arrivals.head
+        outcome = super()._apply(action)
         self._stirred |= self._arrivals.head not in (head, -1)
-        return Outcome.PARTLY if left else Outcome.DONE
-
-    def _admit(self, action: Admit, rows: Rows) -> int:
-        self.version += self._ledger.promise(rows, action.promise, self.now)
-        return self._arrivals.admit(rows, self._now)
-
-    def _reject(self, action: Reject, rows: Rows) -> int:
-        self._ledger.offer(rows, action.offer)
-        return self._arrivals.reject(rows, self._now)
+        return outcome
 
     def _place(self, action: Place, rows: Rows) -> int:
         """Note sizes and node sets of waiting jobs, and start those that can."""
         late = int((self._arrivals.status[rows] >= RUNNING).sum())
         self._requests.place(rows, action.placement)
-        self._serve()
+        self._start_jobs()
         return late
 
     def _move(self, action: Move, rows: Rows) -> int:
@@ -369,3 +241,13 @@ class TimeSharedNodes:
         if stood:
             self._event_log.add(self._now, EventKind.RESUMED, row, size)
         self._stirred = True
+
+    handlers: ClassVar = {
+        Admit: System._admit,
+        Reject: System._reject,
+        Hold: EventDriven._hold,
+        Release: EventDriven._release,
+        Cancel: EventDriven._cancel,
+        Place: _place,
+        Move: _move,
+    }

@@ -9,9 +9,8 @@ import numpy as np
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.model.events import EventRows, Events
-from rtsched.model.final_state import FinalState
 from rtsched.model.schedule import Schedule
-from rtsched.simulator.interface import HookCalls, JobOutcomes
+from rtsched.simulator.interface import HookCalls, JobOutcomes, final_states
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,9 +109,6 @@ def job_outcomes(machine: kernel.MachineState, ledger: Ledger, origin: float) ->
     table, n = machine.jobs, len(machine.jobs)
     status = table["status"]
     ended = (status == kernel.ENDED) | (status == kernel.LOST)
-    fate = np.full(n, FinalState.UNFINISHED, np.int8)
-    fate[status == kernel.ENDED] = FinalState.FINISHED
-    fate[status == kernel.REJECTED] = FinalState.REJECTED
     restarts = np.broadcast_to(np.int32(0), n)
     if kernel.scalars(machine)["extended"]:
         restarts = machine.more["restarts"][:n].copy()
@@ -122,7 +118,7 @@ def job_outcomes(machine: kernel.MachineState, ledger: Ledger, origin: float) ->
         start=table["start"] + origin,
         end=end,
         size=np.where(np.isfinite(table["start"]), table["width"], np.int32(0)),
-        fate=fate,
+        fate=final_states(finished=status == kernel.ENDED, rejected=status == kernel.REJECTED),
         first_node=table["first"].copy(),
         promise=ledger.promises(),
         offer=ledger.offers(),

@@ -16,13 +16,9 @@ from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-from rtsched.simulator.exclusive import (
-    ExclusiveNodes,
-    NodeEvent,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
+from rtsched.simulator.settings import SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -42,14 +42,9 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-from rtsched.simulator.exclusive import (
-    ExclusiveNodes,
-    NodeEvent,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.settings import SystemSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -27,12 +27,8 @@ from rtsched.replay.results import Results, Workload
 from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import (
-    NegotiatorSettings,
-    NodeEvent,
-    StopConditions,
-    SystemSettings,
-)
+from rtsched.simulator.interface import NodeEvent, StopConditions
+from rtsched.simulator.settings import NegotiatorSettings, SystemSettings
 from rtsched.simulator.submitters import _slots
 
 if TYPE_CHECKING:

@@ -23,11 +23,12 @@ from rtsched.replay.periodic import periodic_work
 from rtsched.replay.policies import load_site, presets
 from rtsched.replay.results import Workload
 from rtsched.replay.workload import WorkloadOptions
-from rtsched.simulator.interface import DecisionPoint, StopConditions, SystemSettings
+from rtsched.simulator.interface import DecisionPoint, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring import called, check_apart, occurrences, without_gap
 from rtsched.simulator.recurring_nodes import RecurringNodes
+from rtsched.simulator.settings import SystemSettings
 from rtsched.testing import make_cluster, make_jobs
 
 if TYPE_CHECKING:

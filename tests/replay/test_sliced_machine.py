@@ -30,14 +30,9 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Workload
-from rtsched.simulator.interface import (
-    NodeEvent,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
+from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
+from rtsched.simulator.settings import SystemSettings
 from rtsched.simulator.sliced import LOOPS as MACHINE_LOOPS
 from rtsched.simulator.sliced import deal, shares_of
 from rtsched.testing import make_cluster, make_jobs

@@ -23,13 +23,9 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
-from rtsched.simulator.exclusive import (
-    ExclusiveNodes,
-    NodeEvent,
-    Outcome,
-    StopConditions,
-    SystemSettings,
-)
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import NodeEvent, Outcome, StopConditions
+from rtsched.simulator.settings import SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

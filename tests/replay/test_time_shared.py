@@ -18,13 +18,8 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-from rtsched.simulator.interface import (
-    NodeEvent,
-    Outcome,
-    StaticAnswers,
-    StopConditions,
-    SystemSettings,
-)
+from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.settings import SystemSettings
 from rtsched.simulator.time_shared import TimeSharedNodes
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.sed import Sed

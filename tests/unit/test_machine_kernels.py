@@ -14,7 +14,8 @@ PLAIN = """
 import random
 import numpy as np
 from rtsched.kernels import machine, machine_heap, machine_queue
-from rtsched.simulator.exclusive import ExclusiveNodes, SystemSettings
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.settings import SystemSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 

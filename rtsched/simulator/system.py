@@ -1,0 +1,249 @@
+"""The frame of every simulated batch system: what it is given, what it shows, what it is told.
+
+A machine is a subclass. It has what is its own: how it runs (`advance`), who waits and who runs,
+and one method for each action that it carries out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rtsched.errors import ShapeError
+from rtsched.model.accounts import Accounts
+from rtsched.model.jobs import Edges, Periodic
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.ledger import Ledger
+from rtsched.simulator.rows import RowsById
+from rtsched.simulator.settings import SystemSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.kernels.hooks import CompiledHook
+    from rtsched.model.actions import Action, Admit, Reject
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
+    from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
+
+    Rows = NDArray[np.int64]
+    Handler = Callable[[Any, Any, Rows], int | None]
+
+
+class System(ABC):
+    """A batch system in simulation, from the first submission to the last end.
+
+    It runs by itself until something must be answered, shows its state, and takes actions.
+    `rtsched.simulator.machines.simulate` makes the one that the settings name.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        The workload, `n` rows in order of (submit, id).
+    run_time : float64[n]
+        Seconds each job takes at `jobs.size` on nodes of speed 1.
+    cluster : Cluster
+        The machine, with the nodes' states at the start.
+    settings : SystemSettings, optional
+        Its own scheduler.
+    accounts, edges : Accounts, Edges, optional
+        Passed on in snapshots.
+    periodic : Periodic, optional
+        Recurring work of the nodes, on machines that support it.
+    stop_at : StopConditions
+        At which occasions to stop.
+    static : StaticAnswers
+        Answers known before the run.
+    compiled : mapping of hook name to CompiledHook, optional
+        `fair_share` and `observe`, called from within the loop of a machine that is compiled whole.
+    node_events : sequence of NodeEvent
+        Nodes that go down, are drained or come back, on machines that support it.
+    record_events, record_nodes : bool
+        Whether `events` and `node_rows` are wanted.
+
+    Raises
+    ------
+    ShapeError
+        If arrays differ in length, jobs are not in order of (submit, id), a node that does not
+        exist is named, or nodes would change that cannot.
+    """
+
+    handlers: ClassVar[Mapping[type[Action], Handler]]
+    """How each action is carried out: the method returns for how many jobs it could not be done,
+    None if it is not supported after all."""
+    usual: ClassVar[SystemSettings] = SystemSettings()
+    """Its settings where none are given."""
+    nodes_change: ClassVar[bool] = False
+    """Whether nodes may go down, be drained and come back."""
+    suspends: ClassVar[bool] = False
+    """Whether planned jobs may be suspended, at slot boundaries."""
+    shares_nodes: ClassVar[bool] = False
+    """Whether a node runs processes of several jobs at a time."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        run_time: NDArray[np.float64],
+        cluster: Cluster,
+        settings: SystemSettings | None = None,
+        *,
+        accounts: Accounts | None = None,
+        edges: Edges | None = None,
+        periodic: Periodic | None = None,
+        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
+        static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
+        compiled: Mapping[str, CompiledHook] | None = None,
+        node_events: Sequence[NodeEvent] = (),
+        record_events: bool = False,
+        record_nodes: bool = False,
+    ) -> None:
+        self.jobs, self.run_time, self.cluster = jobs, run_time, cluster
+        self.settings = self.usual if settings is None else settings
+        self.accounts = Accounts.build(0) if accounts is None else accounts
+        self.edges = Edges.build(0) if edges is None else edges
+        self.periodic = Periodic.build(0) if periodic is None else periodic
+        self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
+        self.node_events = sorted(node_events, key=lambda event: event.time)
+        self.record_events, self.record_nodes = record_events, record_nodes
+        self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
+        """Seconds since the epoch of the first submission."""
+        self.version = 0
+        self._check()
+        self._rows, self._ledger = RowsById(jobs.id), Ledger(jobs.id)
+        self._set_up()
+
+    def _check(self) -> None:
+        """Refuse what does not fit together."""
+        n, placement = len(self.jobs), self.static.placement
+        given = {
+            "run times": self.run_time,
+            "rejections": self.static.reject,
+            "priorities": self.static.priority,
+            "sizes": None if placement is None else placement.size,
+        }
+        for name, array in given.items():
+            if array is not None and array.shape != (n,):
+                raise ShapeError(f"{n} jobs with {name} {array.shape}")
+        step = np.diff(self.jobs.submit)
+        if (step < 0).any() or (np.diff(self.jobs.id)[step == 0] <= 0).any():
+            raise ShapeError("jobs must be in order of (submit, id)")
+        if self.node_events and not self.nodes_change:
+            raise ShapeError(
+                f"nodes of machine {self.settings.machine!r} cannot change their state"
+            )
+        if any(not 0 <= event.node < len(self.cluster) for event in self.node_events):
+            raise ShapeError("a node event names a node that does not exist")
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Make ready what is the machine's own, at the end of the constructor."""
+
+    @property
+    @abstractmethod
+    def now(self) -> float:
+        """Return the present instant, seconds since the epoch."""
+
+    @abstractmethod
+    def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
+        """Run until something must be answered, or after about `max_arrivals` more arrivals."""
+
+    def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
+        """Return what policies may see now. Jobs just asked about, and held ones, are not in it."""
+        running, allocations = self._running()
+        return Snapshot(
+            now=self.now,
+            cluster=self.cluster,
+            queued=self.jobs.take(self._waiting()),
+            running=self.jobs.take(running),
+            allocations=allocations,
+            accounts=self.accounts,
+            promises=self._ledger.open(self._alive(self._ledger.open_rows)),
+            plan=self._plan_left(),
+            edges=self.edges,
+            periodic=self._periodic_now(),
+            states=states or {},
+            version=self.version,
+        )
+
+    @abstractmethod
+    def _waiting(self) -> Rows:
+        """Return the rows of the jobs that were let in and do not run, ascending."""
+
+    @abstractmethod
+    def _running(self) -> tuple[Rows, Schedule]:
+        """Return the rows of the running jobs, ascending, and their nodes, starts, latest ends."""
+
+    @abstractmethod
+    def _alive(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return which of these jobs have not ended."""
+
+    def _plan_left(self) -> Schedule:
+        """Return the entries of the plan that have not started."""
+        return Schedule.empty()
+
+    def _periodic_now(self) -> Periodic:
+        """Return the recurring work with what it still needs."""
+        return self.periodic
+
+    @abstractmethod
+    def events(self) -> Events:
+        """Return what happened since the last time it was asked (`record_events`)."""
+
+    @abstractmethod
+    def job_outcomes(self) -> JobOutcomes:
+        """Return what happened to each job so far."""
+
+    def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return per job the nodes it ran on last: offsets int64[n + 1], node rows int32[k].
+
+        No job has any unless `record_nodes` was asked for. Here each job runs on one node.
+        """
+        node = self.job_outcomes().first_node
+        known = (node >= 0) & self.record_nodes
+        return np.concatenate([[0], np.cumsum(known)]).astype(np.int64), node[known]
+
+    def hook_calls(self) -> HookCalls:
+        """Return how often the compiled hooks were called."""
+        return HookCalls()
+
+    def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
+        """Carry out actions in order and return an outcome for each.
+
+        Raises
+        ------
+        AdapterError
+            For a job id that is not in the workload.
+        ShapeError
+            For a plan or node set that names a node which does not exist.
+        """
+        return tuple(self._apply(action) for action in actions)
+
+    def _apply(self, action: Action) -> Outcome:
+        handler = self.handlers.get(type(action))
+        left = None if handler is None else handler(self, action, self._rows.find(action.job))
+        if left is None:
+            return Outcome.UNSUPPORTED
+        return Outcome.PARTLY if left else Outcome.DONE
+
+    def _admit(self, action: Admit, rows: Rows) -> int:
+        self.version += self._ledger.promise(rows, action.promise, self.now)
+        return self._let_in(rows)
+
+    def _reject(self, action: Reject, rows: Rows) -> int:
+        self._ledger.offer(rows, action.offer)
+        return self._turn_away(rows)
+
+    @abstractmethod
+    def _let_in(self, rows: Rows) -> int:
+        """Let jobs in; return for how many that cannot be done."""
+
+    @abstractmethod
+    def _turn_away(self, rows: Rows) -> int:
+        """Turn jobs away; return for how many that cannot be done."""
