@@ -24,7 +24,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,16 +100,16 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
         "fair_share": CompiledHook(by_size, *nothing),
         "observe": CompiledHook(count, *nothing),
     }
-    ranked = SystemSettings(loop="easy", order="priority")
-    kinds: dict[str, tuple[SystemSettings, dict[str, Any]]] = {
-        "easy": (SystemSettings(loop="easy"), {}),
-        "easy, nodes recorded": (SystemSettings(loop="easy"), {"record_nodes": True}),
-        "easy, node by node": (SystemSettings(loop="easy"), {"node_events": [NEVER]}),
+    ranked = ExclusiveSettings(loop="easy", order="priority")
+    kinds: dict[str, tuple[ExclusiveSettings, dict[str, Any]]] = {
+        "easy": (ExclusiveSettings(loop="easy"), {}),
+        "easy, nodes recorded": (ExclusiveSettings(loop="easy"), {"record_nodes": True}),
+        "easy, node by node": (ExclusiveSettings(loop="easy"), {"node_events": [NEVER]}),
         "easy, compiled hooks": (ranked, {"compiled": hooks}),
-        "fcfs": (SystemSettings(loop="fcfs"), {}),
-        "conservative": (SystemSettings(loop="conservative"), {}),
-        "serial": (SystemSettings(loop="serial"), {}),
-        "negotiator": (SystemSettings(loop="negotiator"), {}),
+        "fcfs": (ExclusiveSettings(loop="fcfs"), {}),
+        "conservative": (ExclusiveSettings(loop="conservative"), {}),
+        "serial": (ExclusiveSettings(loop="serial"), {}),
+        "negotiator": (ExclusiveSettings(loop="negotiator"), {}),
     }
     begun = process_time()
     expected = np.array(easy(rows, processors))
@@ -126,7 +126,7 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
             )
         )
         note = ""
-        if settings == SystemSettings(loop="easy") and not np.array_equal(
+        if settings == ExclusiveSettings(loop="easy") and not np.array_equal(
             system.job_outcomes().start, expected
         ):
             same, note = False, "  WAITS DIFFER"

@@ -130,11 +130,14 @@ def unserved(site: LiveSite, found: Mapping[str, Found]) -> Sequence[str]:
 def _show_policy(out: Console, name: str, policy: Policy, found: Mapping[str, Found]) -> None:
     from rich.text import Text
 
+    from rtsched.replay.policies import Policy
+
     head = Text(f"policy {name}", "bold")
     if policy.description:
         head.append(f"  {policy.description}", "not bold")
     out.print(head)
-    _show_settings(out, policy.system, policy.system.of_others())
+    hidden = () if policy.system.loop == "negotiator" else ("negotiator",)
+    _show_settings(out, policy.system, hidden, Policy().system)
     out.print(f"  planner = {policy.planner or 'none'}", markup=False)
     if not policy.plugin:
         out.print("  plug-ins: none, the batch system's own scheduler decides alone")
@@ -192,12 +195,21 @@ def _plugin_cells(place: int, entry: PluginTable, found: Mapping[str, Found]) ->
     )
 
 
-def _show_settings(out: Console, settings: msgspec.Struct, hidden: Collection[str] = ()) -> None:
-    """Print a structure's settings but for the hidden ones; mark what is not the default."""
+def _show_settings(
+    out: Console,
+    settings: msgspec.Struct,
+    hidden: Collection[str] = (),
+    usual: msgspec.Struct | None = None,
+) -> None:
+    """Print a structure's settings but for the hidden ones; mark what is not the default.
+
+    That is the value of `usual`, which may have other settings, and where it has none, its own.
+    """
     import msgspec
 
     values = msgspec.to_builtins(settings)
     defaults = msgspec.to_builtins(type(settings)())
+    defaults |= {} if usual is None else msgspec.to_builtins(usual)
     for name in (name for name in values if name not in hidden):
         value = values[name]
         mark = "" if value == defaults[name] else "  (set here)"

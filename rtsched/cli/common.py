@@ -225,7 +225,7 @@ def _kind_text(entry: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "enum" in entry:
         return " | ".join(str(value) for value in entry["enum"])
     if "anyOf" in entry:
-        return " | ".join(_kind_text(each, definitions) for each in entry["anyOf"])
+        return " | ".join(dict.fromkeys(_kind_text(each, definitions) for each in entry["anyOf"]))
     kind = str(entry.get("type", "anything"))
     if kind == "array" and "items" in entry:
         return f"list of {_kind_text(entry['items'], definitions)}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -85,13 +88,52 @@ def convert(raw: object, kind: type[T], path: str, problems: list[str]) -> T | N
         One sentence per mistake is appended.
     """
     before = len(problems)
+    raw = with_tags(raw, kind)
     _collect(raw, kind, path, problems)
     return None if len(problems) > before else msgspec.convert(raw, kind)
 
 
-def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
+class _Tagged(NamedTuple):
+    """A union of structures: the table's value of `field` says which."""
+
+    field: str
+    kinds: dict[str, type[msgspec.Struct]]
+
+
+def _tagged(kind: Any) -> _Tagged | None:
+    """Return a type as a union of tagged structures, None if it is none."""
+    members = get_args(kind) if get_origin(kind) in {Union, UnionType} else ()
+    kinds = {
+        str(member.__struct_config__.tag): member
+        for member in members
+        if msgspec.inspect.is_struct_type(member) and member.__struct_config__.tag_field
+    }
+    if not kinds or len(kinds) < len(members):
+        return None
+    return _Tagged(members[0].__struct_config__.tag_field, kinds)
+
+
+def with_tags(raw: Any, kind: Any) -> Any:
+    """Return a table in which each union of tagged structures has its tag: by default the first."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    if msgspec.inspect.is_struct_type(inner) and isinstance(raw, dict):
+    if not isinstance(raw, dict):
+        return raw
+    if (union := _tagged(inner)) is not None:
+        return {union.field: next(iter(union.kinds)), **raw}
+    if get_origin(inner) is dict:
+        return {name: with_tags(value, get_args(inner)[1]) for name, value in raw.items()}
+    if msgspec.inspect.is_struct_type(inner):
+        hints = get_type_hints(inner, include_extras=True)
+        return {name: with_tags(value, hints.get(name)) for name, value in raw.items()}
+    return raw
+
+
+def _collect(raw: object, kind: Any, path: str, problems: list[str], where: str = "") -> None:
+    inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    union = _tagged(inner)
+    if union is not None and isinstance(raw, dict):
+        _collect_tagged(raw, union, path, problems)
+    elif msgspec.inspect.is_struct_type(inner) and isinstance(raw, dict):
         before = len(problems)
         _collect_fields(raw, inner, f"{path}." if path else "", problems)
         if len(problems) == before:
@@ -105,8 +147,27 @@ def _collect(raw: object, kind: Any, path: str, problems: list[str]) -> None:
     elif get_origin(inner) is Literal:
         if raw not in get_args(inner):
             known = ", ".join(repr(choice) for choice in get_args(inner))
-            problems.append(f"{path}: invalid value {raw!r}; choose one of: {known}")
+            problems.append(f"{path}: invalid value {raw!r}{where}; choose one of: {known}")
     else:
+        _collect_misfit(raw, kind, path, problems)
+
+
+def _collect_tagged(raw: dict[str, Any], union: _Tagged, path: str, problems: list[str]) -> None:
+    """Add the mistakes in a table of a union; what another of its structures has is said so."""
+    tag = raw[union.field]
+    if tag not in union.kinds:
+        _collect(tag, Literal[tuple(union.kinds)], f"{path}.{union.field}", problems)
+        return
+    kind, before, own = union.kinds[tag], len(problems), dict(raw)
+    for other, others in union.kinds.items():
+        for name in set(own) & set(others.__struct_encode_fields__):
+            if name not in kind.__struct_encode_fields__:
+                problems.append(f"{path}.{name}: is a setting of {union.field} {other!r}")
+                del own[name]
+    del own[union.field]
+    where = "" if tag == next(iter(union.kinds)) else f" on {union.field} {tag!r}"
+    _collect_fields(own, kind, f"{path}.", problems, where)
+    if len(problems) == before:
         _collect_misfit(raw, kind, path, problems)
 
 
@@ -127,7 +188,11 @@ def _misfit(raw: object, kind: Any, path: str, message: str) -> str:
 
 
 def _collect_fields(
-    raw: dict[str, Any], kind: type[msgspec.Struct], prefix: str, problems: list[str]
+    raw: dict[str, Any],
+    kind: type[msgspec.Struct],
+    prefix: str,
+    problems: list[str],
+    where: str = "",
 ) -> None:
     hints = get_type_hints(kind, include_extras=True)
     known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
@@ -140,7 +205,7 @@ def _collect_fields(
             problems.append(f"{prefix}{name}: unknown setting; {hint}")
     for name, field in known.items():
         if name in raw:
-            _collect(raw[name], hints[field.name], f"{prefix}{name}", problems)
+            _collect(raw[name], hints[field.name], f"{prefix}{name}", problems, where)
         elif field.required:
             problems.append(f"{prefix}{name}: is required")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rtsched.core.config import PluginTable, convert, read_toml
+from rtsched.core.config import PluginTable, convert, read_toml, with_tags
 from rtsched.core.plugins import discover, settings
 from rtsched.errors import ConfigError
 from rtsched.replay.workload import WorkloadOptions
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings, MachineSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     description: Annotated[str, Meta(description="One line for tables and reports.")] = ""
     system: Annotated[
-        SystemSettings, Meta(description="The simulated batch system's own loop.")
-    ] = SystemSettings()
+        MachineSettings, Meta(description="The simulated batch system's own loop.")
+    ] = ExclusiveSettings()
     planner: Annotated[
         str | None, Meta(description="The admission plug-in whose plan fulfils the promises.")
     ] = None
@@ -61,7 +61,8 @@ def presets() -> dict[str, Policy]:
     """Return the policies that rtsched ships, by name."""
     path = files("rtsched.replay") / "presets.toml"
     raw = tomllib.loads(path.read_text("utf-8"))
-    return msgspec.convert(raw["policy"], dict[str, Policy])
+    policies = dict[str, Policy]
+    return msgspec.convert(with_tags(raw["policy"], policies), policies)
 
 
 S = TypeVar("S", bound="Site")

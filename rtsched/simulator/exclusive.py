@@ -1,6 +1,6 @@
 """A simulated batch system with exclusive nodes: each node runs one job at a time.
 
-    system = ExclusiveNodes(jobs, run_time, cluster, SystemSettings(loop="easy"))
+    system = ExclusiveNodes(jobs, run_time, cluster, ExclusiveSettings(loop="easy"))
     while not (point := system.advance()).done:
         ...  # answer what it asks: system.apply(actions)
     system.job_outcomes().start
@@ -36,6 +36,7 @@ from rtsched.simulator import sizes, views
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
+from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
 from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
@@ -56,6 +57,8 @@ _NOTHING = np.zeros(0)
 class ExclusiveNodes(System):
     """A batch system on exclusive nodes; parameters as `System` takes them."""
 
+    settings: ExclusiveSettings
+    usual = ExclusiveSettings()
     nodes_change = True
 
     def _set_up(self) -> None:

@@ -9,6 +9,7 @@ from rtsched.model.actions import Reserve
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring_nodes import RecurringNodes
+from rtsched.simulator.settings import PreemptiveSettings
 from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
@@ -40,7 +41,7 @@ def keeps_plans(machine: str) -> bool:
 
 def suspends(settings: SystemSettings) -> float | None:
     """Return the seconds between instants at which a machine may suspend planned jobs, or None."""
-    return settings.slot if MACHINES[settings.machine].suspends else None
+    return settings.slot if isinstance(settings, PreemptiveSettings) else None
 
 
 def shares_nodes(machine: str) -> bool:

@@ -1,6 +1,6 @@
 """A simulated batch system of nodes with one processor each, pre-emptive EDF at slot boundaries.
 
-    system = PreemptiveNodes(jobs, run_time, cluster, SystemSettings("preemptive", "edf"))
+    system = PreemptiveNodes(jobs, run_time, cluster, PreemptiveSettings())
     while not (point := system.advance()).done:
         ...  # answer what it asks: system.apply(actions)
 
@@ -36,7 +36,7 @@ from rtsched.simulator.event_driven import EventDriven
 from rtsched.simulator.interface import JobOutcomes
 from rtsched.simulator.recurring import utilisation
 from rtsched.simulator.segments import Segments
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import PreemptiveSettings
 from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class PreemptiveNodes(EventDriven):
         If a node cannot do its periodic work in time.
     """
 
-    usual = SystemSettings("preemptive", "edf")
-    suspends = True
+    settings: PreemptiveSettings
+    usual = PreemptiveSettings()
 
     def _set_up(self) -> None:
         jobs, cluster, n = self.jobs, self.cluster, len(self.jobs)

@@ -1,4 +1,7 @@
-"""The settings of the simulated batch systems: which machine, and its own scheduler."""
+"""The settings of the simulated batch systems: which machine, and its own scheduler.
+
+One structure per machine, told apart by `machine`; a setting of another machine is an error.
+"""
 
 from __future__ import annotations
 
@@ -53,40 +56,31 @@ class NegotiatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     ] = 1200.0
 
 
-class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The simulated batch system: its machine, and its own loop."""
+class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="machine"):
+    """What the settings of all machines have."""
 
-    machine: Annotated[
-        Literal["exclusive", "sliced", "time-shared", "preemptive"],
-        Meta(
-            description="`exclusive`: each node runs one job at a time (the batch setting). "
-            "`sliced`: each node gives its time to its own queue of jobs, in slices. "
-            "`time-shared`: each node runs processes of many jobs at a time; a job runs at the "
-            "pace of its slowest process. `preemptive`: each node has one processor and runs, slot "
-            "by slot, periodic work and planned jobs by earliest deadline, others behind them."
-        ),
-    ] = "exclusive"
+    @property
+    def machine(self) -> str:
+        """Return the name of the machine."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def order(self) -> str:
+        """Return how the queue is ordered; a machine without that setting has only `arrival`."""
+        return "arrival"
+
+
+class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
+    """Machine `exclusive`, the usual one: each node runs one job at a time (the batch setting)."""
+
     loop: Annotated[
-        Literal[
-            "fcfs",
-            "easy",
-            "conservative",
-            "serial",
-            "negotiator",
-            "round-robin",
-            "ste",
-            "least-error",
-            "edf",
-        ],
+        Literal["fcfs", "easy", "conservative", "serial", "negotiator"],
         Meta(
             description="`fcfs`: in queue order, a job that does not fit holds up the rest. "
             "`easy`: later jobs may pass if the first in the queue is not delayed. "
             "`conservative`: every queued job has a reservation, none is ever delayed. "
             "`serial`: one job at a time on the whole machine. `negotiator`: HTCondor's cycles, "
-            "user priorities and claims. On machine `sliced` `fcfs` runs jobs to their end; "
-            "`round-robin`: each a quantum in turn; `ste`: by service-time error, comparing the "
-            "first two of the queue; `least-error`: comparing all. Machine `preemptive` has `edf` "
-            "alone."
+            "user priorities and claims."
         ),
     ] = "easy"
     order: Annotated[
@@ -106,78 +100,76 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Whether a job whose node failed is requeued; otherwise it is lost."),
     ] = True
-    quantum: Annotated[
-        float, Meta(gt=0, description="Machine `sliced`: longest slice, seconds.")
-    ] = 3600.0
-    split: Annotated[
-        Literal["in-turn", "blocks"],
-        Meta(
-            description="Machine `sliced`: how jobs are dealt to the nodes in order of "
-            "submission. `in-turn`: one to each, again and again; `blocks`: the first part of all "
-            "jobs to the first node, and so on."
-        ),
-    ] = "in-turn"
-
-    migration_cost: Annotated[
-        MigrationCost,
-        Meta(
-            description="Machine `time-shared`: how long a job stands still when processes move. "
-            "`serial`: 10 s, and for each process 12.7 s (0.4 s and 0.0012 s per KB where its size "
-            "is known); `parallel`: 10 s and one transfer; `none`."
-        ),
-    ] = "serial"
-
-    slot: Annotated[
-        float,
-        Meta(gt=0, description="Machine `preemptive`: seconds between changes of what runs."),
-    ] = 1.0
-
     negotiator: Annotated[
         NegotiatorSettings, Meta(description="Loop `negotiator`: its own settings.")
     ] = NegotiatorSettings()
 
     def __post_init__(self) -> None:
-        """Refuse what another machine is for.
+        """Refuse settings of loop `negotiator` with another loop.
 
         Raises
         ------
         ValueError
-            Naming the setting and its machine.
+            Naming the setting.
         """
-        others = self.of_others()
-        for field in msgspec.structs.fields(self):
-            if field.name in others and getattr(self, field.name) != field.default:
-                machine = ONLY_ON.get(field.name, ("",))[0]
-                owner = f"machine {machine!r}" if machine else f"loop {field.name!r}"
-                raise ValueError(f"`{field.name}` is a setting of {owner}")
-        loops = LOOPS_OF.get(self.machine, (self.loop,))
-        if self.loop not in loops:
-            known = ", ".join(f"`{loop}`" for loop in loops)
-            raise ValueError(
-                f"machine {self.machine!r} has no loop `{self.loop}`; choose one of: {known}"
-            )
-
-    def of_others(self) -> set[str]:
-        """Return the names of the settings that only other machines or loops have."""
-        others = {name for name, machines in ONLY_ON.items() if self.machine not in machines}
-        return others if self.loop == "negotiator" else others | {"negotiator"}
+        if self.loop != "negotiator" and self.negotiator != NegotiatorSettings():
+            raise ValueError("`negotiator` is a setting of loop 'negotiator'")
 
 
-ONLY_ON: dict[str, tuple[str, ...]] = {
-    "order": ("exclusive",),
-    "depth": ("exclusive",),
-    "requeue": ("exclusive",),
-    "quantum": ("sliced",),
-    "split": ("sliced",),
-    "migration_cost": ("time-shared",),
-    "slot": ("preemptive",),
-}
-"""Settings that not all machines have, and the machines that have them."""
+class SlicedSettings(SystemSettings, frozen=True, tag="sliced"):
+    """Machine `sliced`: each node gives its time to its own queue of jobs, in slices."""
 
-LOOPS_OF: dict[str, tuple[str, ...]] = {
-    "exclusive": ("fcfs", "easy", "conservative", "serial", "negotiator"),
-    "sliced": ("fcfs", "round-robin", "ste", "least-error"),
-    "time-shared": ("fcfs",),
-    "preemptive": ("edf",),
-}
-"""The loops of each machine; of one that is not listed: all."""
+    loop: Annotated[
+        Literal["fcfs", "round-robin", "ste", "least-error"],
+        Meta(
+            description="`fcfs`: jobs run to their end. `round-robin`: each a quantum in turn. "
+            "`ste`: by service-time error, comparing the first two of the queue; `least-error`: "
+            "comparing all."
+        ),
+    ] = "ste"
+    quantum: Annotated[float, Meta(gt=0, description="Longest slice, seconds.")] = 3600.0
+    split: Annotated[
+        Literal["in-turn", "blocks"],
+        Meta(
+            description="How jobs are dealt to the nodes in order of "
+            "submission. `in-turn`: one to each, again and again; `blocks`: the first part of all "
+            "jobs to the first node, and so on."
+        ),
+    ] = "in-turn"
+
+
+class TimeSharedSettings(SystemSettings, frozen=True, tag="time-shared"):
+    """Machine `time-shared`: each node runs processes of many jobs at a time.
+
+    A job runs at the pace of its slowest process.
+    """
+
+    loop: Annotated[
+        Literal["fcfs"],
+        Meta(description="`fcfs`: in queue order, a job that does not fit holds up the rest."),
+    ] = "fcfs"
+    migration_cost: Annotated[
+        MigrationCost,
+        Meta(
+            description="How long a job stands still when processes move. "
+            "`serial`: 10 s, and for each process 12.7 s (0.4 s and 0.0012 s per KB where its size "
+            "is known); `parallel`: 10 s and one transfer; `none`."
+        ),
+    ] = "serial"
+
+
+class PreemptiveSettings(SystemSettings, frozen=True, tag="preemptive"):
+    """Machine `preemptive`: each node has one processor and runs, slot by slot, what is urgent.
+
+    Periodic work and planned jobs run by earliest deadline, others behind them.
+    """
+
+    loop: Annotated[Literal["edf"], Meta(description="`edf`: earliest deadline first.")] = "edf"
+    slot: Annotated[
+        float,
+        Meta(gt=0, description="Seconds between changes of what runs."),
+    ] = 1.0
+
+
+MachineSettings = ExclusiveSettings | SlicedSettings | TimeSharedSettings | PreemptiveSettings
+"""The settings of one machine; where `machine` is left out, of the first."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
     from rtsched.simulator.nodesets import NodeSets
-    from rtsched.simulator.settings import SystemSettings
+    from rtsched.simulator.settings import ExclusiveSettings
 
 LOOPS = {
     "fcfs": kernel.FCFS,
@@ -36,7 +36,7 @@ def lay_out(
     jobs: Jobs,
     run_time: NDArray[np.float64],
     cluster: Cluster,
-    settings: SystemSettings,
+    settings: ExclusiveSettings,
     stop_at: StopConditions,
     static: StaticAnswers,
     node_events: Sequence[NodeEvent],
@@ -142,7 +142,7 @@ def _resize(
     machine: kernel.MachineState,
     jobs: Jobs,
     run_time: NDArray[np.float64],
-    settings: SystemSettings,
+    settings: ExclusiveSettings,
     static: StaticAnswers,
     nodes: int,
 ) -> None:
@@ -159,7 +159,7 @@ def _resize(
 def _fill_more(
     machine: kernel.MachineState,
     jobs: Jobs,
-    settings: SystemSettings,
+    settings: ExclusiveSettings,
     static: StaticAnswers,
     group: NDArray[np.int32],
     origin: float,
@@ -191,7 +191,10 @@ def _fill_nodes(machine: kernel.MachineState, cluster: Cluster) -> None:
 
 
 def _fill_state(
-    machine: kernel.MachineState, settings: SystemSettings, stop_at: StopConditions, extended: bool
+    machine: kernel.MachineState,
+    settings: ExclusiveSettings,
+    stop_at: StopConditions,
+    extended: bool,
 ) -> None:
     state = machine.state[0]
     state.loop = LOOPS[settings.loop]

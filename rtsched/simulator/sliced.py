@@ -1,6 +1,6 @@
 """A simulated grid of servers that give their time in slices; each node is one server.
 
-    system = SlicedServers(jobs, run_time, cluster, SystemSettings("sliced", "ste", quantum=60.0))
+    system = SlicedServers(jobs, run_time, cluster, SlicedSettings(quantum=60.0))
     while not (point := system.advance()).done:
         ...  # answer what it asks: system.apply(actions)
 
@@ -20,7 +20,7 @@ from rtsched.model.actions import Admit, Hold, Reject
 from rtsched.model.schedule import Schedule
 from rtsched.simulator.admission_queue import AdmissionQueue
 from rtsched.simulator.interface import DecisionPoint, JobOutcomes, final_states
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import SlicedSettings
 from rtsched.simulator.slice_events import SliceEvents
 from rtsched.simulator.system import System
 
@@ -67,7 +67,8 @@ def shares_of(jobs: Jobs, accounts: Accounts) -> NDArray[np.float64]:
 class SlicedServers(System):
     """A grid of sliced servers. `compiled` is not used: no plug-in orders the queues."""
 
-    usual = SystemSettings("sliced", "ste")
+    settings: SlicedSettings
+    usual = SlicedSettings()
 
     def _set_up(self) -> None:
         jobs, n = self.jobs, len(self.jobs)

@@ -19,7 +19,6 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.ledger import Ledger
 from rtsched.simulator.rows import RowsById
-from rtsched.simulator.settings import SystemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
+    from rtsched.simulator.settings import SystemSettings
 
     Rows = NDArray[np.int64]
     Handler = Callable[[Any, Any, Rows], int | None]
@@ -78,12 +78,10 @@ class System(ABC):
     handlers: ClassVar[Mapping[type[Action], Handler]]
     """How each action is carried out: the method returns for how many jobs it could not be done,
     None if it is not supported after all."""
-    usual: ClassVar[SystemSettings] = SystemSettings()
+    usual: ClassVar[SystemSettings]
     """Its settings where none are given."""
     nodes_change: ClassVar[bool] = False
     """Whether nodes may go down, be drained and come back."""
-    suspends: ClassVar[bool] = False
-    """Whether planned jobs may be suspended, at slot boundaries."""
     shares_nodes: ClassVar[bool] = False
     """Whether a node runs processes of several jobs at a time."""
 

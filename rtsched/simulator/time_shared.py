@@ -1,6 +1,6 @@
 """A simulated batch system whose nodes run many processes at a time: workstations that are shared.
 
-    system = TimeSharedNodes(jobs, run_time, cluster, SystemSettings("time-shared", "fcfs"))
+    system = TimeSharedNodes(jobs, run_time, cluster, TimeSharedSettings())
     while not (point := system.advance()).done:
         ...  # answer what it asks: system.apply(actions)
 
@@ -26,7 +26,7 @@ from rtsched.simulator.arrivals import ENDED, RUNNING
 from rtsched.simulator.event_driven import EventDriven
 from rtsched.simulator.interface import JobOutcomes, Outcome
 from rtsched.simulator.placement_requests import PlacementRequests
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import TimeSharedSettings
 from rtsched.simulator.sharing import SLACK, Sharing
 from rtsched.simulator.system import System
 
@@ -55,7 +55,8 @@ class TimeSharedNodes(EventDriven):
         How often each job adapted to a lower load, and moved to other nodes.
     """
 
-    usual = SystemSettings("time-shared", "fcfs")
+    settings: TimeSharedSettings
+    usual = TimeSharedSettings()
     nodes_change = True
     shares_nodes = True
 

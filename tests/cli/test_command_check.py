@@ -323,9 +323,12 @@ def test_machine_without_periodic_work(run, tmp_path, refused):
 def test_settings_that_do_not_go_together(run, tmp_path):
     """A setting of another machine, or a loop that it lacks, is told for every policy at once."""
     systems = {
-        "a": ('"time-shared", loop = "easy"', "machine 'time-shared' has no loop `easy`"),
-        "b": ('"sliced", loop = "conservative"', "machine 'sliced' has no loop `conservative`"),
-        "c": ('"exclusive", quantum = 5.0', "`quantum` is a setting of machine 'sliced'"),
+        "a": (
+            '"time-shared", loop = "easy"',
+            "loop: invalid value 'easy' on machine 'time-shared'",
+        ),
+        "b": ('"sliced", loop = "serial"', "loop: invalid value 'serial' on machine 'sliced'"),
+        "c": ('"exclusive", quantum = 5.0', "quantum: is a setting of machine 'sliced'"),
     }
     lines = [f"[policy.{k}]\nsystem = {{ machine = {v} }}\n" for k, (v, _) in systems.items()]
     site(tmp_path, "".join(lines) + '[workload]\nprice_of = "cor"\n')
@@ -333,7 +336,7 @@ def test_settings_that_do_not_go_together(run, tmp_path):
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 4
     for name, (_, said) in systems.items():
-        assert f"policy.{name}.system: {said}" in result.stderr
+        assert f"policy.{name}.system.{said}" in result.stderr
 
 
 @pytest.mark.parametrize(("settings", "refused"), [("{}", True), ("{ rounds = 1 }", False)])

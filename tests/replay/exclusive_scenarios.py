@@ -18,7 +18,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,13 +145,13 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
     for loop in ("fcfs", "easy", "conservative", "serial", "negotiator"):
         for order in ("arrival", "deadline"):
             for depth in (0, 3):
-                settings = SystemSettings(loop=loop, order=order, depth=depth)  # type: ignore[arg-type]
+                settings = ExclusiveSettings(loop=loop, order=order, depth=depth)  # type: ignore[arg-type]
                 system = ExclusiveNodes(jobs, run, cluster, settings, record_nodes=True)
                 system.advance()
                 yield f"{loop} {order} {depth}", system
     events = [NodeEvent(ORIGIN + 40.0 * k, k % 7, (2, 0, 1, 0)[k % 4]) for k in range(24)]
     for loop in ("fcfs", "easy", "conservative", "negotiator"):
-        settings = SystemSettings(loop=loop, order="priority")  # type: ignore[arg-type]
+        settings = ExclusiveSettings(loop=loop, order="priority")  # type: ignore[arg-type]
         system = ExclusiveNodes(
             jobs, run, cluster, settings, compiled=hooks(), record_nodes=True, record_events=True
         )
@@ -192,7 +192,7 @@ def on_sets(loop: str) -> ExclusiveNodes:
     sets = (np.array([11, 2, 7], np.int32), np.arange(12, dtype=np.int32))
     code = rng.integers(-1, 2, n).astype(np.int32)
     placement = Placement(np.zeros(n, np.int32), code, sets)
-    settings = SystemSettings(loop=loop)  # type: ignore[arg-type]
+    settings = ExclusiveSettings(loop=loop)  # type: ignore[arg-type]
     system = ExclusiveNodes(
         jobs,
         run,

@@ -44,7 +44,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +83,11 @@ def table(work: list[Work], **columns: Any) -> tuple[Jobs, NDArray[np.float64]]:
 def run(work: list[Work], loop: str = "easy", nodes: int = NODES, **more: Any) -> ExclusiveNodes:
     """Return a system that has run to its end without asking anything."""
     system = ExclusiveNodes(
-        *table(work), Cluster.uniform(nodes), SystemSettings(loop=loop), record_nodes=True, **more
+        *table(work),
+        Cluster.uniform(nodes),
+        ExclusiveSettings(loop=loop),
+        record_nodes=True,
+        **more,
     )
     assert system.advance().done
     return system
@@ -108,7 +112,7 @@ def test_deadline_order_is_the_plain_one(work: list[Work], keys: list[int]) -> N
     """Jobs queue by deadline, ties by submission."""
     deadline = [float(key) for key in keys[: len(work)]]
     jobs, run_time = table(work, deadline=ORIGIN + np.array(deadline))
-    settings = SystemSettings(order="deadline")
+    settings = ExclusiveSettings(order="deadline")
     system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), settings)
     system.advance()
     assert starts(system) == simulate(work, NODES, "easy", deadline)
@@ -201,7 +205,7 @@ def test_same_run_twice_is_the_same_run() -> None:
             jobs,
             run_time,
             Cluster.uniform(16),
-            SystemSettings(order="priority"),
+            ExclusiveSettings(order="priority"),
             stop_at=StopConditions(True, True, True, True),
             record_events=True,
         )
@@ -250,7 +254,7 @@ def test_static_priorities_order_the_queue() -> None:
         system = ExclusiveNodes(
             *table(work),
             Cluster.uniform(1),
-            SystemSettings(order=order),  # type: ignore[arg-type]
+            ExclusiveSettings(order=order),  # type: ignore[arg-type]
             static=StaticAnswers(priority=np.array([0.0, 1.0, 2.0])),
         )
         system.advance()
@@ -263,7 +267,7 @@ def test_actions_do_what_they_say() -> None:
     system = ExclusiveNodes(
         *table(work),
         Cluster.uniform(1),
-        SystemSettings(order="priority"),
+        ExclusiveSettings(order="priority"),
         stop_at=StopConditions(arrivals=True),
     )
     ids = system.jobs.id[system.advance().arrivals]
@@ -358,7 +362,7 @@ def run_with_events(
     system = ExclusiveNodes(
         *table(work),
         Cluster.uniform(2),
-        SystemSettings(requeue=requeue),
+        ExclusiveSettings(requeue=requeue),
         stop_at=StopConditions(nodes=True),
         node_events=[NodeEvent(ORIGIN + time, node, state) for time, node, state in events],
     )
@@ -441,7 +445,9 @@ def test_serial_runs_one_job_at_a_time_at_its_fastest_size() -> None:
     jobs = jobs.replace(
         kind=np.array([Kind.RIGID, Kind.DIVISIBLE], np.int8), sigma=100.0, cms=1.0, cps=1.0
     )
-    system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), SystemSettings(loop="serial"))
+    system = ExclusiveNodes(
+        jobs, run_time, Cluster.uniform(NODES), ExclusiveSettings(loop="serial")
+    )
     system.advance()
     outcomes = system.job_outcomes()
     assert outcomes.size.tolist() == [2, NODES]
@@ -489,7 +495,7 @@ def test_easy_on_node_sets_never_puts_off_the_head(
     system = ExclusiveNodes(
         *table(work),
         Cluster.uniform(NODES),
-        SystemSettings(loop="easy", depth=depth),
+        ExclusiveSettings(loop="easy", depth=depth),
         static=StaticAnswers(placement=placement),
         record_nodes=True,
     )
@@ -522,7 +528,7 @@ def test_compiled_hooks_are_counted() -> None:
     jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1)])
     jobs = jobs.replace(association=np.array([0, -1], np.int32))
     system = ExclusiveNodes(
-        jobs, run_time, Cluster.uniform(1), SystemSettings(order="priority"), compiled=hooks()
+        jobs, run_time, Cluster.uniform(1), ExclusiveSettings(order="priority"), compiled=hooks()
     )
     system.advance()
     calls = system.hook_calls()
@@ -539,7 +545,7 @@ def test_compiled_hooks_take_columns_of_any_layout(n: int, given: dict[str, floa
     columns = {name: np.full(n, value) for name, value in given.items()}
     jobs, run_time = table([Work(float(k), 5, 5, 1) for k in range(n)], **columns)
     system = ExclusiveNodes(
-        jobs, run_time, Cluster.uniform(1), SystemSettings(order="priority"), compiled=hooks()
+        jobs, run_time, Cluster.uniform(1), ExclusiveSettings(order="priority"), compiled=hooks()
     )
     system.advance()
     assert system.hook_calls().observe_calls == 3 * n

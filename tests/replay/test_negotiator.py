@@ -28,7 +28,7 @@ from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
-from rtsched.simulator.settings import NegotiatorSettings, SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings, MachineSettings, NegotiatorSettings
 from rtsched.simulator.submitters import _slots
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def begun(
     return ExclusiveNodes(
         *table(work),
         cluster,
-        SystemSettings(loop="negotiator", negotiator=settings),
+        ExclusiveSettings(loop="negotiator", negotiator=settings),
         accounts=Accounts.build(len(USERS), name=list(USERS), is_user=True),
         record_nodes=True,
         **more,
@@ -243,7 +243,7 @@ def test_books_agree_whatever_is_asked_of_the_system(
     rng = np.random.default_rng(seed)
     cluster = machine([*slots, (4, 16.0)])
     jobs, run = random_jobs(seed, 25, len(cluster), memory=rng.integers(0, 3, 25))
-    settings = SystemSettings(loop="negotiator", order="priority")
+    settings = ExclusiveSettings(loop="negotiator", order="priority")
     events = [
         NodeEvent(ORIGIN + 30.0 * k, int(rng.integers(0, len(cluster))), (2, 0, 1, 0)[k % 4])
         for k in range(12)
@@ -427,7 +427,7 @@ def test_factors_are_found_by_group_and_user() -> None:
         jobs,
         run,
         Cluster.uniform(1),
-        SystemSettings(loop="negotiator", negotiator=NegotiatorSettings(factors=factors)),
+        ExclusiveSettings(loop="negotiator", negotiator=NegotiatorSettings(factors=factors)),
         accounts=accounts,
     )
     assert made._machine.submitters["factor"].tolist() == [5.0, 2.0, 5.0, 3.0, 1000.0, 7.0]
@@ -436,9 +436,9 @@ def test_factors_are_found_by_group_and_user() -> None:
 def test_the_loops_settings_belong_to_it() -> None:
     """Another loop refuses them, and says whose they are."""
     with pytest.raises(ValueError, match="`negotiator` is a setting of loop 'negotiator'"):
-        SystemSettings(loop="easy", negotiator=NegotiatorSettings(interval=5.0))
-    with pytest.raises(ValueError, match="has no loop `negotiator`"):
-        SystemSettings(machine="sliced", loop="negotiator")
+        ExclusiveSettings(loop="easy", negotiator=NegotiatorSettings(interval=5.0))
+    with pytest.raises(msgspec.ValidationError, match="Invalid enum value 'negotiator'"):
+        msgspec.convert({"machine": "sliced", "loop": "negotiator"}, MachineSettings)
 
 
 @pytest.mark.parametrize("loop", ["easy", "negotiator"])
@@ -448,7 +448,7 @@ def test_promises_are_kept_on_a_pool(loop: str) -> None:
     workload = prepare(log, WorkloadOptions(deadline_rule="slowdown:4", deadline_fraction=0.4))
     chosen = msgspec.structs.replace(
         presets()["mcdf"],
-        system=SystemSettings(loop=loop),  # type: ignore[arg-type]
+        system=ExclusiveSettings(loop=loop),  # type: ignore[arg-type]
     )
     run = replay(workload, loop, chosen, record_nodes=False)
     promised = np.isfinite(run.results.promise)
@@ -473,7 +473,7 @@ def as_it_went(history: Path, slots: int, **settings: Any) -> tuple[Workload, Re
     """Return a real pool's history and its replay under the pool's own settings."""
     work = prepare(read_logs([history]), WorkloadOptions(deadline_rule="none"), slots_of(slots))
     own = NegotiatorSettings(interval=20.0, cycle_delay=10.0, claim_worklife=60.0, **settings)
-    system = SystemSettings(loop="negotiator", negotiator=own)
+    system = ExclusiveSettings(loop="negotiator", negotiator=own)
     chosen = msgspec.structs.replace(presets()["negotiator"], system=system)
     return work, replay(work, "negotiator", chosen, record_nodes=False).results
 

@@ -14,6 +14,7 @@ from rtsched.core.chain import Chain
 from rtsched.core.config import convert
 from rtsched.errors import ConfigError, ShapeError
 from rtsched.model.actions import Admit, Cancel, Hold, Release, Reserve, SetPriority
+from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.log import Outcomes, Skipped
@@ -23,12 +24,12 @@ from rtsched.replay.periodic import periodic_work
 from rtsched.replay.policies import load_site, presets
 from rtsched.replay.results import Workload
 from rtsched.replay.workload import WorkloadOptions
-from rtsched.simulator.interface import DecisionPoint, StopConditions
+from rtsched.simulator.interface import DecisionPoint, NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring import called, check_apart, occurrences, without_gap
 from rtsched.simulator.recurring_nodes import RecurringNodes
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings, SlicedSettings
 from rtsched.testing import make_cluster, make_jobs
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def test_occurrences_keep_their_time_on_exclusive_nodes(seed: int, loop: str) ->
         jobs,
         run_time,
         make_cluster(4),
-        settings=SystemSettings(loop=loop),
+        settings=ExclusiveSettings(loop=loop),
         periodic=periodic,
         record_nodes=True,
     )
@@ -310,7 +311,7 @@ def test_a_job_that_no_gap_holds_is_turned_away(loop: str) -> None:
     """A node is free for 8 s at most: a job of 9 s does not wait for it, nor hold up others."""
     jobs = make_jobs(3, submit=0.0, wall_time=[9.0, 8.0, 9.0], size=[2, 1, 1], deadline=np.inf)
     periodic = Periodic.build(1, node=[0], exec_time=[2.0], period=[10.0])
-    chosen = msgspec.structs.replace(presets()["easy"], system=SystemSettings(loop=loop))
+    chosen = msgspec.structs.replace(presets()["easy"], system=ExclusiveSettings(loop=loop))
     run = replay(workload(jobs, periodic, 2), "easy", chosen)
     assert run.results.fate.tolist() == [1, 0, 0]
     assert run.results.names("reason")[run.results.reason[0]] == "periodic.no-gap"
@@ -389,9 +390,7 @@ def test_refusals_name_the_node() -> None:
 def test_jobs_that_a_preemptive_node_cannot_run_are_named() -> None:
     """A job of two nodes never starts there, and the results say why."""
     jobs = make_jobs(2, submit=0.0, wall_time=4.0, size=[2, 1])
-    alone = msgspec.structs.replace(
-        presets()["easy"], system=SystemSettings(machine="preemptive", loop="edf")
-    )
+    alone = msgspec.structs.replace(presets()["easy"], system=PreemptiveSettings())
     run = replay(workload(jobs, PAIR, 2), "edf", alone)
     assert run.results.fate.tolist() == [2, 0]
     assert run.results.names("reason")[run.results.reason[0]] == "preemptive.no-node"
@@ -405,11 +404,12 @@ def test_other_machines_have_no_place_for_periodic_work() -> None:
             jobs,
             jobs.wall_time,
             make_cluster(1),
-            settings=SystemSettings("sliced", "fcfs"),
+            settings=SlicedSettings("fcfs"),
             periodic=PAIR,
         )
+    down = [NodeEvent(0.0, 0, NodeState.DOWN)]
     with pytest.raises(ShapeError, match="cannot change their state"):
-        PreemptiveNodes(jobs, jobs.wall_time, make_cluster(1), node_events=[None])  # type: ignore[list-item]
+        PreemptiveNodes(jobs, jobs.wall_time, make_cluster(1), node_events=down)
 
 
 SITE = """
@@ -476,7 +476,7 @@ def test_without_periodic_work_the_exclusive_machine_is_as_it_was() -> None:
         jobs,
         jobs.wall_time,
         make_cluster(1),
-        settings=SystemSettings(),
+        settings=ExclusiveSettings(),
         periodic=Periodic.build(0),
     )
     assert not isinstance(system, RecurringNodes)

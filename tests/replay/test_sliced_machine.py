@@ -32,7 +32,7 @@ from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import Workload
 from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings, SlicedSettings
 from rtsched.simulator.sliced import LOOPS as MACHINE_LOOPS
 from rtsched.simulator.sliced import deal, shares_of
 from rtsched.testing import make_cluster, make_jobs
@@ -43,9 +43,9 @@ LOOPS = ["fcfs", "round-robin", "ste", "least-error"]
 EPOCH = 1_700_000_000.0
 
 
-def sliced(loop: str = "ste", quantum: float = 1.0, **others: Any) -> SystemSettings:
+def sliced(loop: Any = "ste", quantum: float = 1.0, **others: Any) -> SlicedSettings:
     """Return the settings of the machine."""
-    return SystemSettings(machine="sliced", loop=loop, quantum=quantum, **others)
+    return SlicedSettings(loop, quantum, **others)
 
 
 def workload(seed: int = 3, n: int = 40) -> Workload:
@@ -66,7 +66,7 @@ def workload(seed: int = 3, n: int = 40) -> Workload:
     return Workload(jobs, run, Outcomes.build(n), cluster, accounts, Edges.build(0), (), Skipped())
 
 
-def machine(work: Workload, system: SystemSettings, **others: Any) -> Any:
+def machine(work: Workload, system: SlicedSettings, **others: Any) -> Any:
     """Return the machine before its first instant."""
     return simulate(
         work.jobs, work.run_time, work.cluster, settings=system, accounts=work.accounts, **others
@@ -236,24 +236,25 @@ def test_static_rejections_and_nodes_that_are_down() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"quantum": 2.0}, "`quantum` is a setting of machine 'sliced'"),
-        ({"machine": "sliced", "loop": "ste", "depth": 3}, "`depth` is a setting of machine"),
+        ({"quantum": 2.0}, "system.quantum: is a setting of machine 'sliced'"),
+        ({"machine": "sliced", "depth": 3}, "system.depth: is a setting of machine 'exclusive'"),
         (
-            {"machine": "sliced"},
-            "machine 'sliced' has no loop `easy`; choose one of: `fcfs`, `round-robin`",
+            {"machine": "sliced", "loop": "easy"},
+            "invalid value 'easy' on machine 'sliced'; choose one of: 'fcfs', 'round-robin'",
         ),
-        ({"loop": "ste"}, "machine 'exclusive' has no loop `ste`"),
+        ({"loop": "ste"}, "system.loop: invalid value 'ste'; choose one of: 'fcfs', 'easy'"),
+        ({"machine": "grid"}, "system.machine: invalid value 'grid'; choose one of: 'exclusive'"),
         ({"machine": "sliced", "loop": "ste", "quantum": 0}, "expected `float` > 0"),
     ],
 )
 def test_settings_of_other_machines_are_refused(table: dict[str, Any], message: str) -> None:
     """A setting that would have no effect is a mistake, told in one sentence."""
     problems: list[str] = []
-    assert convert(table, SystemSettings, "system", problems) is None
+    assert convert({"system": table}, Policy, "", problems) is None
     assert len(problems) == 1
     assert message.lower() in problems[0].lower()
     with pytest.raises((ValueError, msgspec.ValidationError)):
-        msgspec.convert(table, SystemSettings)
+        msgspec.convert({"system": table}, Policy)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -302,7 +303,7 @@ def test_ste_orders_alike_compiled_and_not(given: dict[str, Any]) -> None:
     for plugin in (Ste, PlainSte):
         found = discover() | {"ste": Found("ste", "test", "1", plugin)}
         tables = [PluginTable("ste", settings=given)]
-        policy = Policy(system=SystemSettings(order="priority"), plugin=tables)
+        policy = Policy(system=ExclusiveSettings(order="priority"), plugin=tables)
         runs.append(replay(work, "x", policy, found=found))
     one, two = (run.results for run in runs)
     assert one.start.tolist() == two.start.tolist()

@@ -25,7 +25,7 @@ from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome, StopConditions
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,9 @@ def test_a_node_that_is_to_join_stays_reserved_under_a_new_plan() -> None:
 def test_a_job_whose_later_node_is_dead_dies_with_it(died: float, restarted: float) -> None:
     """Before it joined (noticed at 6) or after: the job is queued again for all its nodes."""
     events = [NodeEvent(ORIGIN + died, 0, NodeState.DOWN), NodeEvent(ORIGIN + 20, 0, NodeState.UP)]
-    system = system_of(ONE_LATER[1:], 2, node_events=events, settings=SystemSettings(requeue=True))
+    system = system_of(
+        ONE_LATER[1:], 2, node_events=events, settings=ExclusiveSettings(requeue=True)
+    )
     system.advance()
     reserve(system, entry(7, [0.0, 6.0], [1, 0], 8.0))
     while not system.advance().done:
@@ -146,7 +148,7 @@ def test_joined_nodes_serve_one_job_at_a_time(work: Any, loop: str, seed: int) -
     ]
     if not rows:
         return
-    system = system_of(rows, 5, settings=SystemSettings(loop=loop))
+    system = system_of(rows, 5, settings=ExclusiveSettings(loop=loop))
     plans: dict[int, Schedule] = {}
     while not (point := system.advance()).done:
         ids = system.jobs.id[point.arrivals]

@@ -18,8 +18,9 @@ from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
+from rtsched.replay.policies import Policy
 from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import MachineSettings
 from rtsched.simulator.time_shared import TimeSharedNodes
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.sed import Sed
@@ -255,15 +256,15 @@ def test_wrong_input_is_refused() -> None:
 def test_settings_of_other_machines_are_refused() -> None:
     """The cost of migration is this machine's setting, backfilling the other's."""
     for table, sentence in (
-        ({"migration_cost": "none"}, "`migration_cost` is a setting of machine 'time-shared'"),
-        ({"machine": "time-shared"}, "has no loop `easy`; choose one of: `fcfs`"),
-        ({"machine": "time-shared", "loop": "fcfs", "order": "deadline"}, "`order` is a setting"),
+        ({"migration_cost": "none"}, "migration_cost: is a setting of machine 'time-shared'"),
+        ({"machine": "time-shared", "loop": "easy"}, "invalid value 'easy' on machine"),
+        ({"machine": "time-shared", "order": "deadline"}, "order: is a setting of machine"),
     ):
         problems: list[str] = []
-        convert(table, SystemSettings, "", problems)
+        convert({"system": table}, Policy, "", problems)
         assert len(problems) == 1
         assert sentence in problems[0]
     right = msgspec.convert(
-        {"machine": "time-shared", "loop": "fcfs", "migration_cost": "none"}, SystemSettings
+        {"machine": "time-shared", "loop": "fcfs", "migration_cost": "none"}, MachineSettings
     )
     assert right.migration_cost == "none"

@@ -15,7 +15,7 @@ import random
 import numpy as np
 from rtsched.kernels import machine, machine_heap, machine_queue
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.settings import SystemSettings
+from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 
@@ -57,7 +57,7 @@ for step in range(400):
 
 n = 400
 jobs = Jobs.build(n, id=np.arange(n), submit=np.zeros(n), wall_time=1.0, size=1)
-system = ExclusiveNodes(jobs, np.ones(n), Cluster.uniform(1), SystemSettings(order="deadline"))
+system = ExclusiveNodes(jobs, np.ones(n), Cluster.uniform(1), ExclusiveSettings(order="deadline"))
 state, queue, waiting = system._machine.state[0], system._machine.queue, {}
 for row in random.sample(range(n), n):
     key = random.randint(0, 20)

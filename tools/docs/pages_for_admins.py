@@ -23,6 +23,7 @@ from rtsched.logs.readers import READERS, ReadOptions
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.assumed import ASSUMPTIONS, OTHER
+from rtsched.simulator import settings as machines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +88,12 @@ def _settings(kind: type[msgspec.Struct]) -> str:
 def _setting_rows(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[Sequence[str]]:
     """Yield one row per setting; tables by name are followed by what stands in them."""
     hints = get_type_hints(kind)
+    tag, usual = kind.__struct_config__.tag_field, kind is machines.ExclusiveSettings
     for setting in settings_of(kind):
+        if setting.name == tag:
+            default = code(toml_text(setting.kind)) if usual else "required"
+            yield code(setting.name), code(setting.kind), default, "Which machine."
+            continue
         default = "required" if setting.required else code(toml_text(setting.default))
         name = f"{prefix}{setting.name}"
         yield code(name), code(setting.kind), default, setting.description
@@ -105,8 +111,11 @@ def site_page() -> str:
     """Return the page of a site.toml's tables."""
     kinds = {
         "Top level": LiveSite,
-        "[system]": type(policies.Policy().system),
-        "[system.negotiator]": type(policies.Policy().system.negotiator),
+        "[system]": machines.ExclusiveSettings,
+        "[system.negotiator]": machines.NegotiatorSettings,
+        "[system] of machine sliced": machines.SlicedSettings,
+        "[system] of machine time-shared": machines.TimeSharedSettings,
+        "[system] of machine preemptive": machines.PreemptiveSettings,
         "[[plugin]]": config.PluginTable,
         "[workload]": type(policies.Site().workload),
         "[policy.NAME]": policies.Policy,
@@ -119,7 +128,8 @@ def site_page() -> str:
     parts = []
     for title, kind in kinds.items():
         doc = doc_of(kind)
-        parts += [f"## {code(title) if '[' in title else title}", doc.text, _settings(kind)]
+        heading = code(title) if title.startswith("[") and title.endswith("]") else title
+        parts += [f"## {heading}", doc.text, _settings(kind)]
     return page(
         "site.toml",
         NOTE,
@@ -154,7 +164,9 @@ def _policy_toml(policy: policies.Policy) -> str:
     lines = [f"description = {toml_text(policy.description)}"]
     if policy.planner:
         lines.append(f"planner = {toml_text(policy.planner)}")
-    usual = msgspec.to_builtins(type(policy.system)())
+    usual = msgspec.to_builtins(type(policy.system)()) | msgspec.to_builtins(
+        policies.Policy().system
+    )
     own = {
         name: value
         for name, value in msgspec.to_builtins(policy.system).items()
