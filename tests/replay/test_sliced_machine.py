@@ -91,7 +91,11 @@ def test_a_wide_job_is_one_task() -> None:
     """Three nodes for 4 s are 12 s of one node, 6 s of one of speed 2."""
     jobs = make_jobs(submit=0.0, size=[3, 3])
     system = simulate(
-        jobs, np.full(2, 4.0), make_cluster(2, speed=[1.0, 2.0]), settings=sliced("round-robin")
+        jobs,
+        np.full(2, 4.0),
+        make_cluster(2, speed=[1.0, 2.0]),
+        settings=sliced("round-robin"),
+        record_nodes=True,
     )
     assert system.advance().done
     outcomes = system.job_outcomes()
