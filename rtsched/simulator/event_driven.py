@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from rtsched.model.actions import Admit, Cancel, Hold, Reject, Release
 from rtsched.simulator.arrivals import ENDED, GONE, REJECTED, Arrivals
 from rtsched.simulator.event_log import EventLog
 from rtsched.simulator.interface import DecisionPoint, final_states
@@ -15,7 +16,6 @@ from rtsched.simulator.system import System
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.actions import Cancel, Hold, Release
     from rtsched.model.events import Events
 
     Rows = NDArray[np.int64]
@@ -99,3 +99,11 @@ class EventDriven(System):
 
     def _cancel(self, _: Cancel, rows: Rows) -> int:
         return len(rows) - len(self._arrivals.remove(rows, GONE))
+
+    handlers: ClassVar = {
+        Admit: System._admit,
+        Reject: System._reject,
+        Hold: _hold,
+        Release: _release,
+        Cancel: _cancel,
+    }

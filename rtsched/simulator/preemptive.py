@@ -28,7 +28,7 @@ from rtsched.kernels.edf import (
     run_nodes,
     withdraw,
 )
-from rtsched.model.actions import Admit, Cancel, Hold, Reject, Release, Reserve
+from rtsched.model.actions import Reserve
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Reason
 from rtsched.simulator.arrivals import ENDED, GONE, RUNNING
@@ -37,7 +37,6 @@ from rtsched.simulator.interface import JobOutcomes
 from rtsched.simulator.recurring import utilisation
 from rtsched.simulator.segments import Segments
 from rtsched.simulator.settings import PreemptiveSettings
-from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -233,14 +232,7 @@ class PreemptiveNodes(EventDriven):
             self._arrivals.queue.remove(row)
         self._arrivals.status[row] = RUNNING
 
-    handlers: ClassVar = {
-        Admit: System._admit,
-        Reject: System._reject,
-        Hold: EventDriven._hold,
-        Release: EventDriven._release,
-        Cancel: EventDriven._cancel,
-        Reserve: _reserve,
-    }
+    handlers: ClassVar = {**EventDriven.handlers, Reserve: _reserve}
 
 
 def _lines(plan: Schedule) -> list[tuple[int, float, float, int]]:

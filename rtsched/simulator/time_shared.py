@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from rtsched.kernels.delays import migration_pause
-from rtsched.model.actions import Admit, Cancel, Hold, Move, Place, Reject, Release
+from rtsched.model.actions import Move, Place
 from rtsched.model.events import EventKind
 from rtsched.model.schedule import Schedule
 from rtsched.simulator.arrivals import ENDED, RUNNING
@@ -28,7 +28,6 @@ from rtsched.simulator.interface import JobOutcomes, Outcome
 from rtsched.simulator.placement_requests import PlacementRequests
 from rtsched.simulator.settings import TimeSharedSettings
 from rtsched.simulator.sharing import SLACK, Sharing
-from rtsched.simulator.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,12 +242,4 @@ class TimeSharedNodes(EventDriven):
             self._event_log.add(self._now, EventKind.RESUMED, row, size)
         self._stirred = True
 
-    handlers: ClassVar = {
-        Admit: System._admit,
-        Reject: System._reject,
-        Hold: EventDriven._hold,
-        Release: EventDriven._release,
-        Cancel: EventDriven._cancel,
-        Place: _place,
-        Move: _move,
-    }
+    handlers: ClassVar = {**EventDriven.handlers, Place: _place, Move: _move}
