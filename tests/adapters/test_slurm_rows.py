@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.slurm.bindings import shown_text
 from rtsched.adapters.slurm.commands import extras
+from rtsched.adapters.slurm.route import shown_text
 from rtsched.adapters.slurm.rows import (
     SHOWN,
     JobRows,
