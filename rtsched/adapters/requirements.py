@@ -76,13 +76,20 @@ class Requirements:
             problem=problem,
         )
 
+    def columns(self) -> dict[str, Any]:
+        """Return the values of the columns of `Jobs` that they determine, for one job."""
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "size_min": self.size_min,
+            "size_max": self.size_max,
+            "wall_time": self.wall_time,
+            **self.load,
+        }
+
     def write_to(self, columns: Mapping[str, Any], at: int) -> None:
         """Write them into one row of the columns of jobs that wait."""
-        columns["kind"][at], columns["wall_time"][at] = self.kind, self.wall_time
-        columns["size"][at] = self.size
-        if self.kind != Kind.RIGID:
-            columns["size_min"][at], columns["size_max"][at] = self.size_min, self.size_max
-        for name, value in self.load.items():
+        for name, value in self.columns().items():
             columns[name][at] = value
 
 

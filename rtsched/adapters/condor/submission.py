@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -151,18 +151,12 @@ def job_of(
     job = _job_in(ad, needs)
     submitter = submitter_of(ad, facts)
     cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
-    load: dict[str, Any] = dict(needs.load)
     return Jobs.build(
         1,
         label=["the job" if job < 0 else name_of(job)],
         submit=submit,
         begin=begin,
-        wall_time=needs.wall_time,
         deadline=needs.deadline,
-        kind=needs.kind,
-        size=needs.size,
-        size_min=needs.size_min,
-        size_max=needs.size_max,
         cores=int(min(min(cpus, MOST) * needs.size, (1 << 31) - 1)) if cpus > 0 else -1,
         memory=int(min(memory, 1 << 40)) * MEGABYTE if memory > 0 else -1,
         name=[name_in(ad)],
@@ -173,7 +167,7 @@ def job_of(
         nice=0.0,
         dag=needs.dag,
         checkpoints=needs.checkpoint,
-        **load,
+        **needs.columns(),
     )
 
 

@@ -6,7 +6,7 @@ Source: manual pages sbatch and scontrol, `job_desc_msg_t` in slurm.h.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -126,19 +126,13 @@ class SlurmTranslator:
         requirements = requirements_of(request, facts)
         begin = float(_number(fields, Tag.BEGIN_TIME, 0))
         problem = requirements.problem or too_late(request.deadline, max(begin, now), "--deadline")
-        load: dict[str, Any] = dict(requirements.load)
         account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
         jobs = Jobs.build(
             1,
             label=["the job"],
             submit=now,
             begin=begin if begin > now else -np.inf,
-            wall_time=requirements.wall_time,
             deadline=request.deadline,
-            kind=requirements.kind,
-            size=requirements.size,
-            size_min=requirements.size_min,
-            size_max=requirements.size_max,
             cores=request.cpus or -1,
             memory=request.memory or -1,
             name=[_text(fields, Tag.NAME) or None],
@@ -150,7 +144,7 @@ class SlurmTranslator:
             nice=float(_number(fields, Tag.NICE, 0)),
             dag=dag_key(user, spec.dag) if spec.dag else -1,
             checkpoints=spec.checkpoint,
-            **load,
+            **requirements.columns(),
         )
         edges, comment = edges_of(request.dependency, spec), _text(fields, Tag.COMMENT)
         return Submission(jobs, edges, uid, problem, comment)
