@@ -284,7 +284,7 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     start, end = np.where(late, snapshot.now, start), np.where(late, np.maximum(ends, end), end)
     node_start = plan.node_start
     if len(node_start):
-        node_start = np.maximum(node_start, np.repeat(start, np.diff(plan.indptr)))
+        node_start = np.maximum(node_start, plan.per_node(start))
     moved = replace(plan, entries=plan.entries.replace(start=start, end=end), node_start=node_start)
     rows = np.flatnonzero(np.isin(plan.entries.job, jobs) & (end > start + ROUNDING))
     kept = _NONE
@@ -426,7 +426,7 @@ def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:
     for name in set(requested.names("partition")) & partitions.keys():
         code = requested.names("partition").index(name)
         jobs = requested.id[requested.column("partition") == code]
-        inside = np.repeat(np.isin(plan.entries.job, jobs), np.diff(plan.indptr))
+        inside = plan.per_node(np.isin(plan.entries.job, jobs))
         outside |= inside & ~partitions[name][plan.nodes]
     return outside
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
+
+S = TypeVar("S", bound=np.generic)
 
 
 class Entries(Table):
@@ -99,7 +101,7 @@ class Schedule:
         """Return the nodes of one entry."""
         return self.ragged.row(row)
 
-    def per_node(self, values: NDArray[Any]) -> NDArray[Any]:
+    def per_node(self, values: NDArray[S]) -> NDArray[S]:
         """Return for each of the nodes the value of its entry."""
         return np.repeat(values, np.diff(self.indptr))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ShapeError
+from rtsched.model.ragged import offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,8 +52,7 @@ class NodeSets:
         """Return offsets and nodes of all sets, one after the other; not to be written to."""
         if self._laid_out is not None:
             return self._laid_out
-        offsets = np.zeros(len(self._sets) + 1, np.int64)
-        np.cumsum([len(nodes) for nodes in self._sets], out=offsets[1:])
+        offsets = offsets_of([len(nodes) for nodes in self._sets])
         nodes = np.concatenate(self._sets) if self._sets else np.zeros(0, np.int32)
         self._laid_out = offsets, nodes
         return offsets, nodes

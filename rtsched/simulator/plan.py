@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.model.jobs import Kind
+from rtsched.model.ragged import offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,8 +154,7 @@ def lay_out_plan(
     place = np.lexsort((slots.start, slots.nodes))
     spans = np.zeros(len(place), kernel.SPAN)
     spans["start"], spans["end"] = slots.start[place], slots.end[place]
-    span_of = np.zeros(m + 1, np.int64)
-    np.cumsum(np.bincount(slots.nodes, minlength=m), out=span_of[1:])
+    span_of = offsets_of(np.bincount(slots.nodes, minlength=m))
     nodes = machine.nodes[:m]
     nodes["span"] = span_of[:-1]
     nodes["window"] = np.inf

@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.errors import ConfigError
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
 from rtsched.model.jobs import Kind
+from rtsched.model.ragged import Ragged
 from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ def occurrences(periodic: Periodic, begin: float, end: float) -> Intervals:
     last = np.ceil((end - periodic.phase) / periodic.period)
     first = np.maximum(first, 0)
     counts = np.maximum(last - first, 0).astype(np.int64)
-    row = np.repeat(np.arange(len(periodic)), counts)
-    number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    start = periodic.phase[row] + (number + first[row]) * periodic.period[row]
+    instances = Ragged.counted(counts)
+    row = instances.rows()
+    start = periodic.phase[row] + (instances.values + first[row]) * periodic.period[row]
     return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from rtsched.kernels.delays import delay, slowest, slowness
 from rtsched.model.cluster import NodeState
+from rtsched.model.ragged import offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,8 +92,7 @@ class Sharing:
         if self._held is None:
             rows = np.array(sorted(self._nodes), np.int64)
             parts = [self._nodes[row] for row in rows.tolist()]
-            indptr = np.zeros(len(rows) + 1, np.int64)
-            np.cumsum([len(part) for part in parts], out=indptr[1:])
+            indptr = offsets_of([len(part) for part in parts])
             nodes = np.concatenate(parts) if parts else np.empty(0, np.int32)
             self._held = Held(rows, indptr, nodes)
         return self._held

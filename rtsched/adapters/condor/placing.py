@@ -97,7 +97,7 @@ def bindings_of(
 def rows_in_turn(plan: Schedule, view: PoolState, now: float) -> NDArray[np.int32]:
     """Return the rows of the entries that could start at once, if no other job came, int32[k]."""
     turn = their_turn(plan, view, np.ones(len(view.slots), np.bool_), now)
-    return plan.nodes[np.repeat(turn, np.diff(plan.indptr))]
+    return plan.nodes[plan.per_node(turn)]
 
 
 def their_turn(

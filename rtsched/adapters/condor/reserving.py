@@ -115,7 +115,7 @@ def _rows_of_starters(view: PoolState, now: float) -> NDArray[np.int32]:
     jobs, young = allocations.entries.job, allocations.entries.start > now - STARTED_S
     young &= np.isin(jobs, view.procs.job[judged(view)])
     young |= np.isin(jobs, np.array(list(view.bound), np.int64))
-    return allocations.nodes[np.repeat(young, np.diff(allocations.indptr))]
+    return allocations.nodes[allocations.per_node(young)]
 
 
 def _settled(
