@@ -283,9 +283,9 @@ async def _promise(daemon: Daemon, promises: int) -> None:
         fields = _fields(FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY)
         submission = daemon.translator.describe(fields, daemon.site.facts, now)
         admission = AdmissionController(
-            daemon.policy.submits.chain, daemon.policy.live.daemon, daemon.wording
+            daemon.policy.submits, daemon.policy.live.daemon, daemon.wording
         )
-        judged = admission.judge(daemon.site, submission, "u", now)
+        judged = admission.judge(daemon.site, submission, now)
         if judged.verdict == "admit":
             await daemon.admit(judged.site, judged.changed)
 

@@ -248,14 +248,14 @@ class ServedSystem:
 
 @dataclass(frozen=True)
 class Submission:
-    """What somebody wants to submit.
+    """A job that asks for admission: what somebody wants to submit, or what waits held.
 
     Attributes
     ----------
     jobs : Jobs
-        One row; its id is not known yet.
+        One row; its id is not known yet when it is submitted.
     edges : Edges
-        Jobs it waits for; `after` is -1, itself.
+        Jobs it waits for; `after` is -1, itself, where its id is not known.
     uid : int
         Who submits.
     problem : str

@@ -1,16 +1,20 @@
-"""A submission, judged while its user waits."""
+"""Admission: what becomes of a job that asks for a deadline.
+
+One set of rules for the three who ask: the submit filter while its user waits, a cycle for jobs
+that wait held (`deferred`), and `rtsched feasible` for a job that nobody submits.
+"""
 
 from __future__ import annotations
 
 import math
 import secrets
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from rtsched.adapters.live import FIRST_OWN_ID, SubmitReply
+from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import encode_jobs
@@ -25,8 +29,8 @@ from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from rtsched.adapters.live import Submission
-    from rtsched.core.chain import Chain, Judgement
+    from rtsched.core.chain import Judgement
+    from rtsched.daemon.chains import Chains
     from rtsched.daemon.records import PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
@@ -43,13 +47,10 @@ UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
 """Standings, as they were, of promises that came to nothing: no job took them, or it never started
 on what was kept for it."""
 
-Who: TypeAlias = tuple[int, str]
-"""A user's uid and name."""
-
 
 @dataclass(frozen=True)
 class AdmissionResult:
-    """What a submission came to.
+    """What the admission of a job came to.
 
     Attributes
     ----------
@@ -69,6 +70,8 @@ class AdmissionResult:
         Who said what.
     foreseen : str
         What plug-ins that do not count would have done; for `pass`.
+    retry_at : float
+        When a deferred job is to be judged again, seconds since the epoch; inf: in the next cycle.
     """
 
     site: Site
@@ -79,145 +82,179 @@ class AdmissionResult:
     offer: float = math.inf
     judgement: Judgement | None = None
     foreseen: str = ""
+    retry_at: float = math.inf
+
+
+def _id(job: Submission) -> int:
+    return int(job.jobs.id[0])
+
+
+def _queued(job: Submission) -> bool:
+    """Return whether a job is in the batch system's queue, and is not being submitted."""
+    return _id(job) < FIRST_OWN_ID
+
+
+def _has_deadline(job: Submission) -> bool:
+    return bool(np.isfinite(job.jobs.deadline[0]))
+
+
+def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
+    """Reject a job that no plug-in was asked about."""
+    return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=(code,))
+
+
+def _deferred(
+    site: Site, codes: tuple[str, ...], text: str, retry_at: float = math.inf
+) -> AdmissionResult:
+    """Have a job wait, held."""
+    reply = SubmitReply(False, text, deferred=True)
+    return AdmissionResult(site, reply, verdict="defer", codes=codes, retry_at=retry_at)
 
 
 @dataclass(frozen=True)
 class AdmissionController:
-    """Where submissions are judged.
+    """Where jobs are admitted; nothing is written down here.
 
     Attributes
     ----------
-    chain : Chain
-        With the modes that hold for this job.
+    chains : Chains
+        The plug-ins.
     settings : DaemonSettings
-        How long offers and admissions stand.
+        How long offers and admissions stand, and how many a user may have.
     wording : Wording
         The batch system's.
     """
 
-    chain: Chain
+    chains: Chains
     settings: DaemonSettings
     wording: messages.Wording
 
-    def judge(self, site: Site, submission: Submission, user: str, now: float) -> AdmissionResult:
-        """Judge a submission at `now`, seconds since the epoch; nothing is written down.
+    def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
+        """Judge a submission at `now`, seconds since the epoch.
 
         Raises
         ------
         PlannerError
             If the planner failed on it.
         """
-        judged = self._judged(site, submission, user, now)
-        given = [record.id for record in judged.changed if record.standing == "provisional"]
+        result = self._submitted(site, submission, now)
+        given = [record.id for record in result.changed if record.standing == "provisional"]
         if not given or submission.job < 0:
-            return judged
-        numbers = {**judged.site.numbers, **dict.fromkeys(given, submission.job)}
-        return replace(judged, site=replace(judged.site, numbers=numbers))
+            return result
+        numbers = {**result.site.numbers, **dict.fromkeys(given, submission.job)}
+        return replace(result, site=replace(result.site, numbers=numbers))
+
+    def judge_queued(self, site: Site, job: int, now: float) -> AdmissionResult:
+        """Judge a job of the queue, by its id, by the same rules.
+
+        It has no user who waits for the answer: no counter-offer is held for it.
+
+        Raises
+        ------
+        PlannerError
+            If the planner failed on it.
+        """
+        queued, edges, marks = site.snapshot.queued, site.snapshot.edges, site.marks
+        row = queued.take(queued.id == job)
+        uid = int(marks.uid[places(marks.job, row.id)[0][0]])
+        links = _unended(site, edges.take(edges.after == job))
+        return self._admit(site, Submission(row, links, uid, job=job), now)
 
     @staticmethod
     def later(site: Site) -> AdmissionResult:
         """Have a job wait, held, until the next cycle judges it: now nothing may be promised."""
-        reply = SubmitReply(False, messages.busy(), deferred=True)
-        return AdmissionResult(site, reply, verdict="defer", codes=("submit.busy",))
+        return _deferred(site, ("submit.busy",), messages.busy())
 
-    def _judged(self, site: Site, submission: Submission, user: str, now: float) -> AdmissionResult:
+    def _submitted(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         if submission.problem:
-            return self._unusable(site, submission.problem)
-        wants = np.isfinite(submission.jobs.deadline[0]) and self.chain.counts("admit")
-        if submission.held and wants:
-            reply = SubmitReply(False, messages.held(), deferred=True)
-            return AdmissionResult(site, reply, verdict="defer", codes=("submit.held",))
+            return self._unusable(site, submission)
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )
         links = submission.edges.replace(after=np.full(len(submission.edges), site.next_id))
         links, unseen, doubtful = _open(site, row, links, submission.uid)
-        offer = None if doubtful else _redeemed(site, row, links, submission.uid, now)
-        if offer is not None:
-            return self._redeem(site, offer, row, links, now)
-        code, text = self._too_much(site, submission.uid, now)
-        if code and np.isfinite(row.deadline[0]):
-            return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=(code,))
-        if len(links) and np.isfinite(row.deadline[0]) and not self._follows_links():
-            text = (
-                f"{messages.PREFIX}a job with dependencies gets no promise here (planner "
-                f"{self.chain.planner}); submit it without dependencies or without a deadline"
-            )
-            return AdmissionResult(
-                site, SubmitReply(True, text), verdict="reject", codes=("submit.waits",)
-            )
-        judged = self._judge(site, row, links, (submission.uid, user), now)
-        return self._unseen(site, unseen) if judged.verdict == doubtful else judged
+        job = replace(submission, jobs=row, edges=links)
+        if job.held and _has_deadline(job) and self.chains.of(row).counts("admit"):
+            return _deferred(site, ("submit.held",), messages.held())
+        result = self._admit(site, job, now, redeems=not doubtful)
+        if result.judgement is None or result.verdict != doubtful:
+            return result
+        name = self.wording.name_of(unseen)
+        return _rejected(site, "submit.unseen", messages.unseen(name))
 
-    def _too_much(self, site: Site, uid: int, now: float) -> tuple[str, str]:
-        """Return why a user is promised no more for now: a reason code and a text; else empty."""
-        most = self.settings.promises_per_user
-        if most and len(site.of_user(uid, "provisional", "firm")) >= most:
-            return "submit.too-many", messages.too_many(most)
-        most, unused = (
-            self.settings.unused_promises_per_hour,
-            site.unused_by(uid, now, *UNUSED),
-        )
-        if most and len(unused) >= most:
-            return "submit.unused", messages.too_many_unused(
-                len(unused), unused[-most] + HOUR - now
-            )
-        return "", ""
-
-    def _unseen(self, site: Site, job: int) -> AdmissionResult:
-        text = (
-            f"{messages.PREFIX}job {self.wording.name_of(job)}, on which it depends, was submitted "
-            "a moment ago and is not known yet; submit again in a few seconds"
-        )
-        return AdmissionResult(
-            site, SubmitReply(True, text), verdict="reject", codes=("submit.unseen",)
-        )
-
-    def _unusable(self, site: Site, problem: str) -> AdmissionResult:
+    def _unusable(self, site: Site, submission: Submission) -> AdmissionResult:
         """Reject what cannot be promised anything, if the answers of some plug-in count."""
-        codes, problem = ("submit.unusable",), problem.removeprefix(messages.PREFIX)
-        if self.chain.counts("admit"):
-            text = messages.shortened(messages.PREFIX + problem)
-            return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=codes)
-        modes = {self.chain.member(name).mode for name in self.chain.asks("admit")}
+        chain, code = self.chains.of(submission.jobs), "submit.unusable"
+        problem = submission.problem.removeprefix(messages.PREFIX)
+        if chain.counts("admit"):
+            return _rejected(site, code, messages.shortened(messages.PREFIX + problem))
+        modes = {chain.member(name).mode for name in chain.asks("admit")}
         text = f"{messages.PREFIX}warning: {problem}" if "warn" in modes else ""
         foreseen = f"would be rejected: {problem}" if modes else ""
         reply = SubmitReply(False, messages.shortened(text))
-        return AdmissionResult(site, reply, codes=codes, foreseen=messages.shortened(foreseen))
+        return AdmissionResult(site, reply, codes=(code,), foreseen=messages.shortened(foreseen))
 
-    def _follows_links(self) -> bool:
+    def _admit(
+        self, site: Site, job: Submission, now: float, redeems: bool = True
+    ) -> AdmissionResult:
+        """Judge a job, by the rules that hold for all."""
+        if _has_deadline(job):
+            if redeems and (offer := _redeemed(site, job, now)) is not None:
+                return self._redeem(site, offer, job, now)
+            if (refused := self._too_much(site, job, now)) is not None:
+                return refused
+            if len(job.edges) and not self._follows_edges(job):
+                text = messages.with_dependencies(self.chains.of(job.jobs).planner)
+                return _rejected(site, "submit.waits", text)
+        return self._judge(site, job, now)
+
+    def _follows_edges(self, job: Submission) -> bool:
         """Return whether the planner, if one is enforced, minds what a job waits for."""
-        if self.chain.planner is None:
+        chain = self.chains.of(job.jobs)
+        if chain.planner is None:
             return True
-        planner = self.chain.member(self.chain.planner)
+        planner = chain.member(chain.planner)
         return planner.mode != "enforce" or planner.capabilities.follows_dependencies
 
-    def _judge(self, site: Site, row: Jobs, links: Edges, who: Who, now: float) -> AdmissionResult:
-        judgement, base = self._evaluate(site, row, links, now), site
-        own = [record.id for record in site.of_user(who[0], "offered")]
+    def _too_much(self, site: Site, job: Submission, now: float) -> AdmissionResult | None:
+        """Refuse a user who may be promised no more for now.
+
+        A job of the queue waits, where its user left too many promises unused.
+        """
+        uid, settings = job.uid, self.settings
+        most = settings.promises_per_user
+        if most and len(site.of_user(uid, "provisional", "firm")) >= most:
+            return _rejected(site, "submit.too-many", messages.too_many(most))
+        most, unused = settings.unused_promises_per_hour, site.unused_by(uid, now, *UNUSED)
+        if not most or len(unused) < most:
+            return None
+        until = unused[-most] + HOUR
+        text = messages.too_many_unused(len(unused), until - now)
+        if not _queued(job):
+            return _rejected(site, "submit.unused", text)
+        text = messages.put_off(text.removeprefix(messages.PREFIX), until, now)
+        return _deferred(site, ("submit.unused",), text, until)
+
+    def _judge(self, site: Site, job: Submission, now: float) -> AdmissionResult:
+        judgement, base = self._evaluate(site, job, now), site
+        own = [record.id for record in site.of_user(job.uid, "offered")]
         if judgement.verdicts.code[0] == Verdict.REJECT and own:
             base = site.without(own)  # what is held for the user stands in the user's own way
-            judgement = self._evaluate(base, row, links, now)
+            judgement = self._evaluate(base, job, now)
         verdicts = judgement.verdicts
+        codes, why = messages.reasons(judgement, self.wording)
         if verdicts.code[0] == Verdict.REJECT:
-            judged = self._reject(base, row, links, who, now, judgement)
-            gone = [r for r in site.of_user(who[0], "offered") if r.id not in judged.site.records]
-            judged = replace(judged, site=judged.site.left_unused(gone, now)) if gone else judged
+            result = self._reject(site, base, job, now, judgement)
         elif verdicts.code[0] == Verdict.DEFER:
-            why = messages.reasons(judgement, self.wording)[1]
-            text = messages.put_off(why, float(verdicts.retry_at[0]), now)
-            judged = AdmissionResult(site, SubmitReply(False, text, deferred=True), verdict="defer")
+            retry_at = float(verdicts.retry_at[0])
+            result = _deferred(site, codes, messages.put_off(why, retry_at, now), retry_at)
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
             return self._passed(site, judgement, now)
         else:
-            lapse = now + self.settings.lapse
-            record = record_of(row, who, float(verdicts.promise[0]), "provisional", now, lapse)
-            after = base.with_record(record, row, links, verdicts.plan)
-            reply = reply_of(record, after, now)
-            judged = AdmissionResult(after, reply, (record,), "admit")
-        changed = (*judged.changed, *_dropped(site, judged.site, now))
-        codes = messages.reasons(judgement, self.wording)[0]
-        return replace(judged, changed=changed, codes=codes, judgement=judgement)
+            deadline = float(verdicts.promise[0])
+            result = self._promise(base, job, deadline, verdicts.plan, now)
+        changed = (*result.changed, *_dropped(site, result.site, now))
+        return replace(result, changed=changed, codes=codes, judgement=judgement)
 
     def _passed(self, site: Site, judgement: Judgement, now: float) -> AdmissionResult:
         """Let a job pass that nobody promises anything; say what would have become of it."""
@@ -225,21 +262,37 @@ class AdmissionController:
         reply = SubmitReply(False, messages.warned(judgement, self.wording, now))
         return AdmissionResult(site, reply, (), "pass", codes, offer, judgement, text)
 
-    def _evaluate(self, site: Site, row: Jobs, links: Edges, now: float) -> Judgement:
-        """Judge a job.
+    def _promise(
+        self, site: Site, job: Submission, deadline: float, plan: Schedule, now: float
+    ) -> AdmissionResult:
+        """Promise a job its deadline: firmly, if it is in the queue already."""
+        if _queued(job):
+            record = record_of(job, deadline, "firm", now, math.inf)
+        else:
+            record = record_of(job, deadline, "provisional", now, now + self.settings.lapse)
+        after = site.with_record(record, job.jobs, job.edges, plan)
+        return AdmissionResult(after, reply_of(record, after, now), (record,), "admit")
+
+    def _evaluate(self, site: Site, job: Submission, now: float) -> Judgement:
+        """Ask the plug-ins about a job. Nodes that an imminent start needs are not counted on.
 
         Raises
         ------
         PlannerError
             If the planner failed on a job with a deadline, and the site does not defer it for that.
         """
-        edges = Edges.joined([site.snapshot.edges, links]) if len(links) else site.snapshot.edges
-        snapshot = replace(site.snapshot, now=now, edges=edges)
+        snapshot = replace(site.snapshot, now=now)
+        if _queued(job):
+            others = snapshot.queued.take(snapshot.queued.id != job.job)
+            snapshot = replace(snapshot, queued=others)
+        elif len(job.edges):
+            edges = Edges.joined([snapshot.edges, job.edges])
+            snapshot = replace(snapshot, edges=edges)
         snapshot, due = with_imminent_started(snapshot, site.leeway)
-        judgement = judge(snapshot, self.chain, row).judgement
+        judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs).judgement
         assert judgement is not None  # noqa: S101  one job was judged
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
-        if unknown and np.isfinite(row.deadline[0]):
+        if unknown and _has_deadline(job):
             raise PlannerError(f"{judgement.planner_error}; nothing was evaluated")
         if judgement.verdicts.plan is None or not len(due):
             return judgement
@@ -247,62 +300,66 @@ class AdmissionController:
         return replace(judgement, verdicts=replace(judgement.verdicts, plan=plan))
 
     def _reject(
-        self, site: Site, row: Jobs, links: Edges, who: Who, now: float, judgement: Judgement
+        self, site: Site, base: Site, job: Submission, now: float, judgement: Judgement
     ) -> AdmissionResult:
-        """Reject, with a counter-offer that is held for the user where that can be."""
+        """Reject, with a counter-offer that is held for the user where that can be.
+
+        `base` is the site without the user's offers. Those of a user who submits anew are given up.
+        """
         offer, held = float(judgement.verdicts.offer[0]), 0.0
-        after, changed = site, tuple[PromiseRecord, ...]()
-        if math.isfinite(offer) and self._may_hold(site, who[0], now):
-            found = self._held(site, row, links, who, now, offer)
+        after, changed = site if _queued(job) else base, tuple[PromiseRecord, ...]()
+        if math.isfinite(offer) and self._may_hold(base, job, now):
+            found = self._held(base, job, now, offer)
             if found is not None:
                 after, record = found
                 offer, held, changed = record.deadline, self.settings.offer, (record,)
+        gone = [r for r in site.of_user(job.uid, "offered") if r.id not in after.records]
+        after = after.left_unused(gone, now) if gone else after
         why = messages.reasons(judgement, self.wording)[1]
         asking = self.wording.asking(offer) if math.isfinite(offer) else ""
         text = messages.rejected(why, offer, asking, held, now)
         return AdmissionResult(after, SubmitReply(True, text), changed, "reject", offer=offer)
 
-    def _may_hold(self, site: Site, uid: int, now: float) -> bool:
+    def _may_hold(self, site: Site, job: Submission, now: float) -> bool:
         """Return whether an offer may be held for a user, who may not take one after another."""
         settings = self.settings
-        wanted = settings.offer > 0 and settings.offers_per_user > 0
-        unused = site.unused_by(uid, now, "offered", *UNUSED)
+        wanted = not _queued(job) and settings.offer > 0 and settings.offers_per_user > 0
+        unused = site.unused_by(job.uid, now, "offered", *UNUSED)
         return wanted and len(unused) < settings.unused_offers_per_hour
 
     def _held(
-        self, site: Site, row: Jobs, links: Edges, who: Who, now: float, offer: float
+        self, site: Site, job: Submission, now: float, offer: float
     ) -> tuple[Site, PromiseRecord] | None:
         """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
-        older = site.of_user(who[0], "offered")
+        older = site.of_user(job.uid, "offered")
         given_up = older[: max(len(older) + 1 - self.settings.offers_per_user, 0)]
         site = site.without(record.id for record in given_up)
         for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
-            asked = row.replace(deadline=np.array([deadline]))
+            asked = replace(job, jobs=job.jobs.replace(deadline=np.array([deadline])))
             try:
-                verdicts = self._evaluate(site, asked, links, now).verdicts
+                verdicts = self._evaluate(site, asked, now).verdicts
             except PlannerError:  # the rejection stands, and its offer is named; it is not held
                 continue
             if verdicts.code[0] == Verdict.ADMIT and verdicts.plan is not None:
-                expires = now + self.settings.offer
-                record = record_of(asked, who, deadline, "offered", now, expires)
-                return site.with_record(record, asked, links, verdicts.plan), record
+                record = record_of(asked, deadline, "offered", now, now + self.settings.offer)
+                return site.with_record(record, asked.jobs, asked.edges, verdicts.plan), record
         return None
 
     def _redeem(
-        self, site: Site, offer: PromiseRecord, row: Jobs, links: Edges, now: float
+        self, site: Site, offer: PromiseRecord, job: Submission, now: float
     ) -> AdmissionResult:
         """Give the promise that was offered: the plan already holds its place."""
-        new = int(row.id[0])
-        lapse = now + self.settings.lapse
-        who, deadline = (offer.uid, offer.user), float(row.deadline[0])
-        record = record_of(row, who, deadline, "provisional", now, lapse)
-        plan = renamed(site.snapshot.plan, {offer.id: new})
-        bare = site.without([offer.id])
-        after = bare.with_record(record, row, links, plan)
-        changed = (record, *_dropped(site, after, now))
-        return AdmissionResult(
-            after, reply_of(record, after, now), changed, "admit", ("submit.offer",)
-        )
+        plan = renamed(site.snapshot.plan, {offer.id: _id(job)})
+        deadline = float(job.jobs.deadline[0])
+        result = self._promise(site.without([offer.id]), job, deadline, plan, now)
+        changed = (*result.changed, *_dropped(site, result.site, now))
+        return replace(result, changed=changed, codes=("submit.offer",))
+
+
+def _unended(site: Site, links: Edges) -> Edges:
+    """Return the links to jobs that wait or run."""
+    tables = (site.snapshot.queued, site.snapshot.running)
+    return links.take(np.logical_or.reduce([places(jobs.id, links.before)[1] for jobs in tables]))
 
 
 def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, str]:
@@ -315,9 +372,7 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     """
     if not len(links):
         return links, 0, ""
-    tables = (site.snapshot.queued, site.snapshot.running)
-    there = np.logical_or.reduce([places(jobs.id, links.before)[1] for jobs in tables])
-    known, new = links.take(there), links.before > site.newest
+    known, new = _unended(site, links), links.before > site.newest
     if not new.any():
         return known, 0, ""
     own = [r.id for r in site.of_user(uid, "provisional") if r.id >= FIRST_OWN_ID]
@@ -334,13 +389,13 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
-def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> PromiseRecord | None:
-    """Return the offer that a submission takes: the same job by the offered deadline or later.
+def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
+    """Return the offer that a job takes: made for the same job, by this deadline or an earlier one.
 
-    It waits for the same jobs, of those that have not ended (`links`). An offer whose planned start
-    was lost, and that no cycle could plan anew, is not there to be taken.
+    It waits for the same jobs, of those that have not ended. An offer whose planned start was lost,
+    and that no cycle could plan anew, is not there to be taken.
     """
-    offers = site.of_user(uid, "offered") if np.isfinite(row.deadline[0]) else []
+    row, offers = job.jobs, site.of_user(job.uid, "offered")
     lost = lost_starts(site, replace(site.snapshot, now=now)) if offers else ()
     for record in offers:
         if record.id in lost:
@@ -348,7 +403,7 @@ def _redeemed(site: Site, row: Jobs, links: Edges, uid: int, now: float) -> Prom
         kept = site.row(record.id)
         alike = all(_equal(kept, row, name) for name in REQUIREMENTS)
         alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
-        alike = alike and _waits(site, links) == _waits(
+        alike = alike and _waits(site, job.edges) == _waits(
             site, site.links.take(site.links.after == record.id)
         )
         if alike and row.deadline[0] >= record.deadline and now < record.expires:
@@ -370,20 +425,20 @@ def _equal(one: Jobs, other: Jobs, name: str) -> bool:
 
 
 def record_of(
-    row: Jobs, who: Who, deadline: float, standing: PromiseState, now: float, expires: float
+    job: Submission, deadline: float, standing: PromiseState, now: float, expires: float
 ) -> PromiseRecord:
-    """Return a record of a promise or an offer to the job in `row`, with a new token."""
+    """Return a record of a promise or an offer to a job, with a new token."""
     return PromiseRecord(
         token=secrets.token_hex(16),
-        id=int(row.id[0]),
-        uid=who[0],
-        user=who[1],
+        id=_id(job),
+        uid=job.uid,
+        user=job.jobs.texts("user")[0] or str(job.uid),
         deadline=deadline,
         made_at=now,
         standing=standing,
         changed_at=now,
         why="",
-        job=encode_jobs(row),
+        job=encode_jobs(job.jobs),
         expires=expires,
     )
 

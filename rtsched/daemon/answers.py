@@ -93,8 +93,7 @@ class Answers:
         submission = daemon.translator.describe(fields, site.facts, now)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
-        chain = daemon.policy.submits.of(submission.jobs)
-        admission = AdmissionController(chain, settings, daemon.wording)
+        admission = AdmissionController(daemon.policy.submits, settings, daemon.wording)
         try:
             judged, reply = await self._judged(admission, submission, now, client)
         except PlannerError as error:
@@ -121,8 +120,7 @@ class Answers:
             If nobody waits for the answer any more; then nothing was written down.
         """
         daemon, site = self.daemon, self.daemon.site
-        user = submission.jobs.texts("user")[0] or str(submission.uid)
-        judged = admission.judge(site, submission, user, now)
+        judged = admission.judge(site, submission, now)
         if daemon.dry_run or not judged.changed:
             return judged, self._reply(submission, judged)
         if not await self._lock_site(client):
@@ -130,7 +128,7 @@ class Answers:
             return judged, self._reply(submission, judged)
         try:
             if daemon.site is not site:
-                judged = admission.judge(daemon.site, submission, user, now)
+                judged = admission.judge(daemon.site, submission, now)
             reply = self._reply(submission, judged)
             if not client.waits():
                 raise HungUpError

@@ -23,7 +23,8 @@ import msgspec
 import numpy as np
 import structlog
 
-from rtsched.daemon.deferred import AT_A_TIME, DeferredAdmission
+from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.deferred import AT_A_TIME
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
@@ -106,10 +107,9 @@ def rules_of(policy: PluginChains, wording: Wording, dry_run: bool = False) -> C
     """Return what cycles are worked out by."""
     daemon, cycles = policy.live.daemon, policy.cycles
     young = 2 * daemon.cycle + 5.0 if daemon.late_starters == "requeue" else 0.0
-    most, unused = daemon.promises_per_user, daemon.unused_promises_per_hour
-    deferred_admission = DeferredAdmission(cycles, wording, most, dry_run, unused)
+    admission = AdmissionController(cycles, daemon, wording)
     restart_policy = RestartPolicy(frozenset(daemon.restart_exit_codes), daemon.restarts)
-    return CycleRules(cycles, cycles.planner_alone, young, deferred_admission, restart_policy)
+    return CycleRules(cycles, cycles.planner_alone, young, admission, dry_run, restart_policy)
 
 
 @dataclass

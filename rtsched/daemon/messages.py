@@ -123,6 +123,22 @@ def too_many_unused(count: int, wait: float) -> str:
     return f"{PREFIX}{unused} not used in the last hour; try again in {minutes} min"
 
 
+def unseen(name: str) -> str:
+    """Return what a user reads whose job waits for one that no poll has shown yet."""
+    return (
+        f"{PREFIX}job {name}, on which it depends, was submitted a moment ago and is not known "
+        "yet; submit again in a few seconds"
+    )
+
+
+def with_dependencies(planner: str | None) -> str:
+    """Return what a user reads whose job waits for others, where the planner ignores that."""
+    return (
+        f"{PREFIX}a job with dependencies gets no promise here (planner {planner}); submit it "
+        "without dependencies or without a deadline"
+    )
+
+
 def put_off(why: str, until: float, now: float) -> str:
     """Return what a user reads whose job waits to be judged."""
     when = f" from {moment(until, now)} on" if math.isfinite(until) else ""

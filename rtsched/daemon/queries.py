@@ -344,10 +344,9 @@ class SiteReader:
         submission = daemon.translator.describe(fields, self.site.facts, now)
         if submission.problem:
             raise RtschedError(submission.problem)
-        chain = daemon.policy.queries.of(submission.jobs)
         silent = msgspec.structs.replace(daemon.policy.live.daemon, offers_per_user=1, offer=1.0)
-        admission = AdmissionController(chain, silent, daemon.wording)
-        judged = admission.judge(self.site, submission, "", now)
+        admission = AdmissionController(daemon.policy.queries, silent, daemon.wording)
+        judged = admission.judge(self.site, submission, now)
         reasons = tuple(
             reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())

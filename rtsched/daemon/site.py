@@ -126,25 +126,26 @@ class Site:
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])
 
     def with_record(self, record: PromiseRecord, row: Jobs, links: Edges, plan: Schedule) -> Site:
-        """Return the site with one more promise or offer, its job in the queue, and a new plan.
+        """Return the site with one more promise or offer, and a new plan.
 
-        The record's id is `next_id`, and so the highest.
+        A job that the batch system does not show yet is put into the queue, with what it waits for.
         """
-        records = {**self.records, record.id: record}
-        queued = in_order(Jobs.joined([self.snapshot.queued, row]))
-        snapshot = replace(
-            self.snapshot,
-            queued=queued,
-            promises=Promises.joined([self.snapshot.promises, promises_of([record])]),
-            plan=plan,
-            edges=Edges.joined([self.snapshot.edges, links]),
-            version=self.snapshot.version + 1,
-        )
+        old, records = self.snapshot, {**self.records, record.id: record}
+        shown = record.id < FIRST_OWN_ID
+        if shown:
+            promises = promises_of(records.values())
+        else:  # its id is the highest
+            promises = Promises.joined([old.promises, promises_of([record])])
+        snapshot = replace(old, promises=promises, plan=plan, version=old.version + 1)
+        requested = Jobs.joined([self.requested, row])
+        after = replace(self, snapshot=snapshot, records=records, requested=requested)
+        if shown:
+            return after
+        queued = in_order(Jobs.joined([old.queued, row]))
+        edges = Edges.joined([old.edges, links])
         return replace(
-            self,
-            snapshot=snapshot,
-            records=records,
-            requested=Jobs.joined([self.requested, row]),
+            after,
+            snapshot=replace(snapshot, queued=queued, edges=edges),
             links=Edges.joined([self.links, links]),
             next_id=max(self.next_id, record.id + 1),
         )

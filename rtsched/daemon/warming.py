@@ -41,12 +41,12 @@ def warm_up(policy: PluginChains, rules: CycleRules) -> None:
     begun = time.perf_counter()
     site = Site(Snapshot(_NOW, Cluster(Nodes.build(_NODES, name=list("abcd")))))
     site = settle(site, _observation(site), rules, _NOW).site
-    admission = AdmissionController(policy.submits.chain, policy.live.daemon, Wording(str, str))
+    admission = AdmissionController(policy.submits, policy.live.daemon, Wording(str, str))
     for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
         for left in (900.0, 3600.0, 100.0):  # fits, fits behind it, does not fit
             submission = Submission(_job(kind, _NOW + left), Edges.build(0), 0)
             try:
-                site = admission.judge(site, submission, "", _NOW).site
+                site = admission.judge(site, submission, _NOW).site
             except PlannerError as error:  # it may still know what to do with the site's own jobs
                 log.error("planning_failed", problem=str(error))
     observation = replace(_observation(site), time=_NOW + 1.0)

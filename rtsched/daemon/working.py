@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
-from rtsched.daemon.deferred import AT_A_TIME, settled_deferred
+from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
 from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Observation
     from rtsched.core.chain import Chain, Priorities
+    from rtsched.daemon.admission import AdmissionController
     from rtsched.daemon.chains import Chains
-    from rtsched.daemon.deferred import DeferredAdmission
     from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.site import Site
@@ -82,8 +82,10 @@ class CycleRules:
         The planner alone.
     young : float
         Seconds for which a best-effort job that has just started may be requeued for a promise.
-    deferred_admission : DeferredAdmission
+    admission : AdmissionController
         Where deferred jobs are judged.
+    everything : bool
+        Whether all jobs with a deadline are judged, deferred or not: a dry-run.
     restart_policy : RestartPolicy
         Which promised jobs that failed may begin again.
     """
@@ -91,7 +93,8 @@ class CycleRules:
     chains: Chains
     planner: Chain | None
     young: float
-    deferred_admission: DeferredAdmission
+    admission: AdmissionController
+    everything: bool = False
     restart_policy: RestartPolicy = NEVER
 
 
@@ -102,10 +105,12 @@ def settle(
 
     At most `deferred` of the deferred jobs are judged.
     """
-    before = site
+    before, wording = site, rules.admission.wording
     seen = _without_periodic_nodes(observation, rules)
-    reconciled = reconcile(site, seen, rules.deferred_admission.wording, now, rules.restart_policy)
-    judged = rules.deferred_admission.judge(reconciled.site, now, deferred)
+    reconciled = reconcile(site, seen, wording, now, rules.restart_policy)
+    judged = judge_deferred(
+        reconciled.site, rules.admission, now, deferred, everything=rules.everything
+    )
     site, changed = judged.site, [*reconciled.changed, *judged.changed]
     actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]
     problems = [judged.problem] if judged.problem else []
@@ -113,7 +118,7 @@ def settle(
         replanned = replan(
             site,
             rules.planner,
-            rules.deferred_admission.wording,
+            wording,
             now,
             rules.young,
             observation.flapping,

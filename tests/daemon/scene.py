@@ -11,7 +11,6 @@ from rtsched.adapters.live import Completions, CompletionStatus, Marks, Observat
 from rtsched.core.chain import Chain, Member
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.deferred import DeferredAdmission
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
-NAMES = {ANN: "ann", BOB: "bob"}
 WORDS = Wording(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
 
 
@@ -48,13 +46,16 @@ class Scene:
         plugin = plugin or {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
         self.chains = Chains(Chain([Member(planner, plugin, **(member or {}))], planner), ())
         self.settings = DaemonSettings(**settings)
-        unused = self.settings.unused_promises_per_hour
-        deferred_admission = DeferredAdmission(self.chains, WORDS, max_unused=unused)
+        self.admission = AdmissionController(self.chains, self.settings, WORDS)
         restart_policy = RestartPolicy(
             frozenset(self.settings.restart_exit_codes), self.settings.restarts
         )
         self.rules = CycleRules(
-            self.chains, self.chains.planner_alone, 15.0, deferred_admission, restart_policy
+            self.chains,
+            self.chains.planner_alone,
+            15.0,
+            self.admission,
+            restart_policy=restart_policy,
         )
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
@@ -69,8 +70,7 @@ class Scene:
         arrays = {k: [v] for k, v in text.items() if v is not None}
         edges = Edges.build(0) if after is None else Edges.build(1, before=[after])
         submission = Submission(Jobs.build(1, **arrays), edges, uid)
-        admission = AdmissionController(self.chains.of(submission.jobs), self.settings, WORDS)
-        judged = admission.judge(self.site, submission, NAMES[uid], now)
+        judged = self.admission.judge(self.site, submission, now)
         self.site = judged.site
         return judged
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scene import T0, Scene
+from scene import ANN, T0, Scene
 
-from rtsched.daemon.deferred import AGAIN, AT_A_TIME, DeferredAdmission, DeferredResult
+from rtsched.daemon.admission import AdmissionController, AdmissionResult
+from rtsched.daemon.deferred import AGAIN, AT_A_TIME
 from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
 
@@ -86,15 +87,15 @@ def test_who_leaves_promises_unused_gets_no_more_by_deferred_jobs() -> None:
 def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
     """It stays held, for it is our fault, and is judged again later; the others are judged."""
     scene, seen, defect = Scene(), [], [True]
-    honest = DeferredAdmission._judge_one
+    honest = AdmissionController.judge_queued
 
-    def odd(self: DeferredAdmission, site: Site, job: int, now: float) -> DeferredResult:
+    def odd(self: AdmissionController, site: Site, job: int, now: float) -> AdmissionResult:
         seen.append(job)
         if job == 2 and defect:
             raise OverflowError("too large")
         return honest(self, site, job, now)
 
-    monkeypatch.setattr(DeferredAdmission, "_judge_one", odd)
+    monkeypatch.setattr(AdmissionController, "judge_queued", odd)
     jobs = deferred(3, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [1, 3], Cancel: []}
     assert list(scene.site.records) == [1, 3]
@@ -103,3 +104,43 @@ def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
     assert seen == [1, 2, 3], "once each"
     defect.clear()
     assert judged(scene, T0 + 2 + AGAIN, jobs)[Release] == [1, 2, 3]
+
+
+def test_nodes_of_an_imminent_start_are_promised_to_no_deferred_job() -> None:
+    """The batch system may start a planned job at any moment; what is judged meanwhile waits."""
+    scene = Scene(nodes=1, planner="edf")
+    scene.submit(wall_time=600.0, deadline=T0 + 5000)
+    urgent = deferred(1, wall_time=600.0, deadline=T0 + 700)
+    assert scene.submit(T0, wall_time=600.0, deadline=T0 + 700).verdict == "admit", "not seen yet"
+    scene = Scene(nodes=1, planner="edf")
+    token = scene.submit(wall_time=600.0, deadline=T0 + 5000).reply.token
+    scene.poll(T0 + 1, queued=((70, token),))
+    settled = scene.poll(T0 + 2, queued=((70, token),), deferred=urgent)
+    (cancel,) = [each for each in settled.actions if isinstance(each, Cancel)]
+    assert cancel.job.tolist() == [1]
+    assert list(scene.site.records) == [70]
+    assert scene.site.snapshot.plan.entries.start[0] <= T0 + 2
+
+
+def test_a_deferred_job_takes_the_offer_that_its_user_was_made() -> None:
+    """It was submitted anew by the offered deadline while nothing could be promised."""
+    scene = Scene(nodes=1, offer=600.0)
+    assert scene.submit(wall_time=600.0, deadline=T0 + 700).verdict == "admit"
+    assert scene.submit(wall_time=600.0, deadline=T0 + 700).verdict == "reject"
+    (offer,) = scene.site.of_user(ANN, "offered")
+    settled = scene.poll(T0 + 1, deferred=deferred(1, wall_time=600.0, deadline=offer.deadline))
+    assert [record.standing for record in settled.changed] == ["firm", "lapsed"]
+    assert scene.site.records[1].deadline == offer.deadline
+    assert scene.site.snapshot.queued.id.tolist().count(1) == 1
+
+
+def test_a_deferred_job_with_dependencies_needs_a_planner_that_minds_them() -> None:
+    """As at its submission: mcdf would plan it before the job that it waits for ends."""
+    scene, both = Scene(), deferred(2, wall_time=600.0)
+    both = both.replace(deadline=np.array([T0 + 1800, T0 + 3600]))
+    scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
+    assert "a job with dependencies gets no promise here" in scene.site.declined[2]
+    assert list(scene.site.records) == [1]
+    scene = Scene(planner="spare")
+    scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
+    assert list(scene.site.records) == [1, 2]

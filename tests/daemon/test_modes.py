@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scene import ANN, NAMES, T0, WORDS, Scene
+from scene import ANN, T0, WORDS, Scene
 
 from rtsched.adapters.live import Submission
 from rtsched.core.chain import Chain, Member
@@ -20,9 +20,9 @@ def judged(mode: str, problem: str = "", **columns: object):
     row = {"partition": None, "account": None, "qos": None, **columns}
     jobs = Jobs.build(1, **{name: [value] for name, value in row.items() if value is not None})
     submission = Submission(jobs, Edges.build(0), ANN, problem)
-    admission = AdmissionController(chain.of(jobs), DaemonSettings(), WORDS)
+    admission = AdmissionController(chain, DaemonSettings(), WORDS)
     site = Scene().site
-    found = admission.judge(site, submission, NAMES[ANN], T0)
+    found = admission.judge(site, submission, T0)
     assert (found.site is site) == (mode != "enforce" or bool(problem))
     return found
 

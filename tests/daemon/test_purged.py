@@ -152,8 +152,8 @@ def numbered(scene: Scene, job: int, now: float) -> str:
     """Submit a job of which the batch system tells the number; return its token."""
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
     submission = Submission(one, Edges.build(0), ANN, job=job)
-    judged = AdmissionController(scene.chains.of(one), scene.settings, WORDS).judge(
-        scene.site, submission, "ann", now
+    judged = AdmissionController(scene.chains, scene.settings, WORDS).judge(
+        scene.site, submission, now
     )
     scene.site = judged.site
     return judged.reply.token
@@ -163,9 +163,9 @@ def test_a_held_job_is_promised_nothing_before_its_release() -> None:
     """Its promise would be void at the first poll; it is judged later instead."""
     scene = Scene()
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
-    admission = AdmissionController(scene.chains.of(one), scene.settings, WORDS)
+    admission = AdmissionController(scene.chains, scene.settings, WORDS)
     submission = Submission(one, Edges.build(0), ANN, job=7, held=True)
-    judged = admission.judge(scene.site, submission, "ann", T0)
+    judged = admission.judge(scene.site, submission, T0)
     assert (judged.verdict, judged.codes, judged.reply.deferred) == (
         "defer",
         ("submit.held",),
