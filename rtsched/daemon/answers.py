@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.admission import AdmissionResult
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.server import Client
+    from rtsched.daemon.site import Site
 
 log = structlog.get_logger(__name__)
 
@@ -39,10 +40,15 @@ NAMED = 0.02
 
 
 class Answers:
-    """Answers the submit filter on behalf of a daemon."""
+    """Answers the submit filter on behalf of a daemon.
+
+    Submissions are evaluated in a thread, so the loop goes on reading; one at a time, since
+    plug-ins keep what they prepared.
+    """
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
+        self._evaluating = asyncio.Lock()
 
     async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
@@ -119,8 +125,8 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more; then nothing was written down.
         """
-        daemon, site = self.daemon, self.daemon.site
-        judged = admission.judge(site, submission, now)
+        daemon = self.daemon
+        site, judged = await self._evaluated(admission, submission, now, client)
         if daemon.dry_run or not judged.changed:
             return judged, self._reply(submission, judged)
         if not await self._lock_site(client):
@@ -128,7 +134,7 @@ class Answers:
             return judged, self._reply(submission, judged)
         try:
             if daemon.site is not site:
-                judged = admission.judge(daemon.site, submission, now)
+                _, judged = await self._evaluated(admission, submission, now, client)
             reply = self._reply(submission, judged)
             if not client.waits():
                 raise HungUpError
@@ -139,6 +145,22 @@ class Answers:
         finally:
             daemon.site_lock.release()
         return judged, reply
+
+    async def _evaluated(
+        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+    ) -> tuple[Site, AdmissionResult]:
+        """Judge a submission in a thread when its turn comes, and return on which site.
+
+        Raises
+        ------
+        HungUpError
+            If nobody waits for the answer any more by then.
+        """
+        async with self._evaluating:
+            if not client.waits():
+                raise HungUpError
+            site = self.daemon.site
+            return site, await asyncio.to_thread(admission.judge, site, submission, now)
 
     async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.

@@ -1,5 +1,6 @@
-"""The daemon: one asyncio loop that answers from memory, and a cycle beside it.
+"""The daemon: one asyncio loop that reads and answers, and a cycle beside it.
 
+Submissions are evaluated from memory, in a thread: the loop waits for none of them.
 A poll of the batch system comes from a process of its own. What it means is worked out in a thread,
 from a site that nobody changes; a submission that is judged meanwhile makes another site, and then
 the cycle is worked out again, with fewer deferred jobs to judge. So a promise is never overwritten.

@@ -174,7 +174,7 @@ def test_a_held_job_is_promised_nothing_before_its_release() -> None:
     assert "when it is released" in judged.reply.text
     assert judged.site is scene.site
     plain = replace(submission, jobs=one.replace(deadline=np.array([np.inf])))
-    assert admission.judge(scene.site, plain, "ann", T0).verdict == "pass"
+    assert admission.judge(scene.site, plain, T0).verdict == "pass"
 
 
 def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
