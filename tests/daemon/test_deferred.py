@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,3 +145,12 @@ def test_a_deferred_job_with_dependencies_needs_a_planner_that_minds_them() -> N
     scene = Scene(planner="spare")
     scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
     assert list(scene.site.records) == [1, 2]
+
+
+def test_a_dry_run_judges_all_that_wait_with_a_deadline() -> None:
+    """Held or not."""
+    scene = Scene()
+    scene.rules = replace(scene.rules, everything=True)
+    scene.poll(T0 + 1, ((1, ""), (2, "")), changed={"wall_time": 600.0, "deadline": T0 + 3600})
+    assert list(scene.site.records) == [1, 2]
+    assert scene.site.snapshot.plan.entries.job.tolist() == [1, 2]
