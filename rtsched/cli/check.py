@@ -69,7 +69,12 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:
         "" if name == SITE else f"policy.{name}: ": policy
         for name, policy in site.policies().items()
     }
-    problems = chain_problems(tables, found, periodic=bool(site.workload.periodic))
+    problems = chain_problems(
+        tables,
+        found,
+        periodic=bool(site.workload.periodic),
+        resources=site.workload.unit == "resources",
+    )
     try:
         site.workload.rules()
     except ConfigError as error:
@@ -80,7 +85,11 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:
 
 
 def chain_problems(
-    policies: Mapping[str, Policy], found: Mapping[str, Found], *, periodic: bool
+    policies: Mapping[str, Policy],
+    found: Mapping[str, Found],
+    *,
+    periodic: bool,
+    resources: bool,
 ) -> list[str]:
     """Return what is wrong with policies as a whole, each sentence behind its policy's key."""
     from rtsched.replay.planners import load_chain
@@ -88,7 +97,7 @@ def chain_problems(
     problems: list[str] = []
     for prefix, policy in policies.items():
         try:
-            found_problems = load_chain(policy, found, periodic=periodic)[1]
+            found_problems = load_chain(policy, found, periodic=periodic, resources=resources)[1]
         except ConfigError as error:
             found_problems = list(error.problems)
         except PluginError as error:

@@ -106,12 +106,15 @@ def request(given: Mapping[str, Any]) -> Request:
     known_zone(given["timezone"])  # checked here, because not every format asks for it
     policies = choose(policy_names(given["asked"], has_site=site is not None), site)
     tables = {f"policy {name}: ": policy for name, policy in policies.items()}
-    if problems := chain_problems(tables, found, periodic=bool(workload.periodic)):
+    shared, periodic = workload.unit == "resources", bool(workload.periodic)
+    if problems := chain_problems(tables, found, periodic=periodic, resources=shared):
         raise ConfigError(problems)
     out = None if given["no_out"] else given["out"]
     return Request(
         logs=given["logs"],
-        reading=ReadOptions(given["log_format"], given["delimiter"], given["timezone"]),
+        reading=ReadOptions(
+            given["log_format"], given["delimiter"], given["timezone"], resources=shared
+        ),
         cluster=given["cluster_file"],
         options=options,
         site_workload=site_workload,

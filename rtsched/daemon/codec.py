@@ -10,7 +10,7 @@ import numpy as np
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Entries, Schedule
-from rtsched.model.table import Table, Text
+from rtsched.model.table import Amounts, Table, Text, amounts_from, resource_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,8 +129,11 @@ def _damaged(what: str, cause: Exception) -> RtschedError:
 
 
 def _packed(table: Table) -> _Table:
-    columns, texts = {}, {}
+    texts = {}
+    columns = {title: _Array.of(array) for title, array in resource_columns(table).items()}
     for name, column in table.columns().items():
+        if isinstance(column, Amounts):
+            continue
         array = table.column(name)
         if isinstance(column, Text):
             if (array >= 0).any():
@@ -142,5 +145,7 @@ def _packed(table: Table) -> _Table:
 
 def _unpacked(found: _Table, kind: type[T]) -> T:
     columns: dict[str, Any] = {name: packed.array() for name, packed in found.columns.items()}
-    columns |= found.texts
-    return kind.build(found.rows, **{k: v for k, v in columns.items() if k in kind.columns()})
+    amounts, names = amounts_from(kind, columns)
+    columns |= found.texts | amounts
+    known = {k: v for k, v in columns.items() if k in kind.columns()}
+    return kind.build(found.rows, names=names, **known)

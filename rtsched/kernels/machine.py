@@ -1,6 +1,7 @@
-"""The exclusive machine: its state as records, and who takes which node.
+"""The batch system's machine: its state as records, and who takes which node.
 
-Each node is given to one job at a time. The records are rows of structured arrays, so that compiled
+Each node is given to one job at a time, unless jobs share nodes
+(`rtsched.kernels.machine_sharing`). The records are rows of structured arrays, so that compiled
 code touches one place per job and the same source runs plainly. Times are float64 seconds relative
 to the first submission.
 
@@ -17,6 +18,7 @@ import numpy as np
 from rtsched.kernels.machine_claims import take_over, vacate
 from rtsched.kernels.machine_compiling import part
 from rtsched.kernels.machine_heap import push
+from rtsched.kernels.machine_sharing import move_out, slowest_held
 from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:
@@ -132,6 +134,9 @@ STATE_FIELDS = (
     ("uneven", "i8", "Whether nodes differ in speed."),
     ("requeue", "i8", "Whether a job whose node died is queued again, not lost."),
     ("keeps_shadow", "i8", "Whether the running list is kept, which `shadow` is found by."),
+    ("sharing", "i8", "Whether nodes run several jobs at a time, each with its demand."),
+    ("refused", "i8", "Whether a job that fits was kept waiting for the head of the queue."),
+    ("retry", "i8", "Whether a job started since: such a job may now be given other nodes."),
     ("node_level", "i8", "Whether passes must look at each node: node sets, or nodes not up."),
     ("ask_arrivals", "i8", "Whether to stop for jobs that arrived."),
     ("ask_passes", "i8", "Whether to stop before a pass."),
@@ -271,6 +276,24 @@ class MachineState(NamedTuple):
     """OFFER, one per slot, best first."""
     submitters: NDArray[Any]
     """SUBMITTER."""
+    demand: NDArray[np.int64]
+    """int64[n, r]: what a job takes on each of its nodes (shared nodes only, as all below)."""
+    alone: NDArray[np.int8]
+    """int8[n]: whether nobody else may run on its nodes meanwhile."""
+    fitting: NDArray[np.int32]
+    """int32[n]: on how many of its nodes a job fits if nobody else is there."""
+    held_at: NDArray[np.int64]
+    """Job i has or had the nodes `held[held_at[i]:held_at[i] + width]`."""
+    held: NDArray[np.int32]
+    """Nodes of the jobs, of each those of its last start, ascending."""
+    shares: NDArray[Any]
+    """SHARE[m]."""
+    room: NDArray[np.int64]
+    """int64[m, r]: what is left on each node."""
+    later: NDArray[np.int64]
+    """int64[m, r]: what is left at the head's shadow time."""
+    most: NDArray[np.int64]
+    """int64[r]: the most that a node had left at the begin of the pass."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)
@@ -395,13 +418,16 @@ def start_job(machine: MachineState, row: int, first: int) -> None:
     """Start a job on the linked nodes from `first` on, which it has been given."""
     state, job = machine.state[0], machine.jobs[row]
     run = job.run
-    if state.uneven:
+    if state.uneven and state.sharing:
+        run = run / slowest_held(machine, row, job.width)
+    elif state.uneven:
         run = run / slowest(machine.nodes, first)
     job.start = state.now
     job.end = state.now + min(run, job.wall)
     job.first = first
     job.status = RUNNING
-    state.free -= job.width
+    if not state.sharing:
+        state.free -= job.width
     push(machine.ends, state.running, job.end, row)
     if state.keeps_shadow:
         until = state.now + job.wall
@@ -438,6 +464,9 @@ def release(machine: MachineState, row: int) -> None:
     if state.loop == NEGOTIATOR:
         vacate(machine, row)
     node = lowest = job.first
+    if state.sharing:
+        move_out(machine, row)
+        node = -1
     while node >= 0:
         lowest = min(lowest, node)
         nodes[node].row = -1

@@ -148,7 +148,13 @@ def list_nodes(machine: MachineState, rows: NDArray[np.int64], out: NDArray[np.i
     """Write down the nodes of running jobs, one job after the other; return how many they are."""
     count = 0
     for i in range(len(rows)):
-        node = machine.jobs[rows[i]].first
+        row = rows[i]
+        node = machine.jobs[row].first
+        if machine.state[0].sharing:
+            for k in range(machine.held_at[row], machine.held_at[row] + machine.jobs[row].width):
+                out[count] = machine.held[k]
+                count += 1
+            continue
         while node >= 0:
             out[count] = node
             count += 1

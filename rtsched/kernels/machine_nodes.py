@@ -189,6 +189,19 @@ def kill(machine: MachineState, row: int) -> None:
 
 
 @outline
+def kill_guests(machine: MachineState, node: int) -> None:
+    """Stop the jobs on a shared node that died."""
+    state = machine.state[0]
+    for i in range(state.running - 1, -1, -1):
+        row = machine.running[i].row
+        at = machine.held_at[row]
+        for k in range(at, at + machine.jobs[row].width):
+            if machine.held[k] == node:
+                kill(machine, row)
+                break
+
+
+@outline
 def join(machine: MachineState, i: int) -> None:
     """Give a running job the node that it has been waiting for, if the node is idle.
 
@@ -283,6 +296,8 @@ def change_nodes(machine: MachineState) -> None:
         entry.state = events[state.node_event].width
         if entry.state == DOWN and entry.row >= 0:
             kill(machine, int(entry.row))
+        elif entry.state == DOWN and state.sharing:
+            kill_guests(machine, node)
         if entry.state == UP and entry.row < 0:
             set_free(machine.words, machine.top, node)
             state.free += 1

@@ -45,6 +45,7 @@ from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.machine_profile import conservative_pass, give_back
 from rtsched.kernels.machine_queue import enqueue, list_queue, rerank
 from rtsched.kernels.machine_windows import serial_pass, window_pass
+from rtsched.kernels.shared_backfill import shared_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +96,8 @@ def has_room(machine: MachineState, time: float) -> bool:
     while arrivals < len(machine.jobs) and machine.jobs[arrivals].submit <= time:
         arrivals += 1
     most = 2 * (arrivals - state.upcoming) + 8 * m + len(machine.node_events) + 16
+    if state.sharing:
+        most += 2 * (state.running + state.waiting + state.sleeping + state.again)
     return bool(len(machine.events) - state.events >= most)
 
 
@@ -131,7 +134,9 @@ def admit_to_queue(machine: MachineState, row: int) -> None:
     """Let a job into the queue, unless it can never start."""
     group = group_of(machine, row)
     most = len(machine.nodes)
-    if group >= 0:
+    if machine.state[0].sharing:
+        most = machine.fitting[row]
+    elif group >= 0:
         most = machine.group_of[group + 1] - machine.group_of[group]
     if machine.jobs[row].width > most:
         machine.jobs[row].status = TOO_WIDE
@@ -215,7 +220,9 @@ def settle_asked(machine: MachineState) -> None:
 def start_waiting(machine: MachineState) -> None:
     """Make one scheduling pass of the system's own loop."""
     state = machine.state[0]
-    if state.loop == CONSERVATIVE:
+    if state.sharing:
+        shared_pass(machine)
+    elif state.loop == CONSERVATIVE:
         conservative_pass(machine)
     elif state.loop == SERIAL:
         serial_pass(machine)

@@ -16,6 +16,7 @@ from rtsched.logs.slurm_cluster import conf_nodes, json_nodes, shown_nodes
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source
 from rtsched.model.cluster import Cluster, NodeState
+from rtsched.model.resources import GPU
 
 if TYPE_CHECKING:
     from rtsched.logs.slurm_topology import Place
@@ -24,8 +25,8 @@ LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
 
 _WANTED = (
-    "name machine cpus totalslotcpus totalcpus memory totalslotmemory state activity offline "
-    "partitionableslot dynamicslot slottype"
+    "name machine cpus totalslotcpus totalcpus memory totalslotmemory gpus totalslotgpus totalgpus "
+    "state activity offline partitionableslot dynamicslot slottype"
 )
 _SLOT = frozenset(_WANTED.split())
 _SLOT_HEAD = re.compile(rb"^(?:Machine|SlotID|SlotType|TotalSlotCpus)[ \t]*=", re.M | re.I)
@@ -141,6 +142,7 @@ def _slots(source: Source, said: list[str]) -> list[Node]:
 def _slot(name: str, ad: Record) -> Node:
     cpus = number(ad, "totalslotcpus", "cpus", "totalcpus")
     memory = number(ad, "totalslotmemory", "memory")
+    gpus = number(ad, "totalslotgpus", "gpus", "totalgpus")
     state = NodeState.UP
     if ad.get("offline") is True:
         state = NodeState.DOWN
@@ -152,4 +154,5 @@ def _slot(name: str, ad: Record) -> Node:
         cpus=int(cpus) if 0 < cpus < 2**31 else 0,
         memory=int(memory) * 2**20 if 0 < memory < 2**40 else -1,
         state=state,
+        tres={GPU: int(gpus)} if 0 < gpus < 2**31 else {},
     )

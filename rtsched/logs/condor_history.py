@@ -24,6 +24,7 @@ from rtsched.logs.gather import (
 )
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
+from rtsched.model.resources import CPU, GPU, MEMORY
 
 if TYPE_CHECKING:
     from rtsched.logs.readers import ReadOptions
@@ -35,8 +36,8 @@ _WANTED = (
     "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
     "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
-    "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestmemory "
-    "requestruntime rtdeadline rtruntime transferinputsizemb user"
+    "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestgpus "
+    "requestmemory requestruntime rtdeadline rtruntime transferinputsizemb user"
 )
 ATTRIBUTES = frozenset(_WANTED.split())
 """What is read of an ad."""
@@ -54,7 +55,7 @@ _STATUS: dict[float, Ending] = {
 _TEXTS = ("user", "account", "schedd", "nodes", "name")
 _COLUMNS = (
     "cluster proc submit start end run wall_time deadline size size_min size_max given memory "
-    "restarts nice ending input"
+    "hosts gpus restarts nice ending input"
 )
 _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
@@ -69,7 +70,7 @@ class CondorHistoryReader:
     format: ClassVar[str] = "condor-history"
 
     def __init__(self, options: ReadOptions) -> None:
-        self._details = options.details
+        self._details, self._resources = options.details, options.resources
         self._columns = Columns()
         self._skipped = Skipped()
         self._sources: list[str] = []
@@ -208,7 +209,13 @@ class CondorHistoryReader:
             ]
         size, size_min, size_max = (whole(take(name)) for name in ("size", "size_min", "size_max"))
         moldable = size_min > 0
-        memory = take("memory")
+        memory, hosts, gpus = take("memory"), take("hosts"), take("gpus")
+        demand = resources = None
+        if self._resources:
+            resources = (CPU, MEMORY, GPU)
+            each = size // hosts
+            asked = [each, np.maximum(memory, 0.0) * each, np.nan_to_num(gpus)]
+            demand = np.column_stack(asked).astype(np.int64)
         nice = np.nan_to_num(take("nice"), nan=0.0)
         codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes", "name")}
         n = len(key)
@@ -226,7 +233,12 @@ class CondorHistoryReader:
             cores=size,
             memory=unless_constant(np.where(memory > 0, memory, -1).astype(np.int64), -1),
             nice=unless_constant(nice, 0.0),
-            names={name: self._coders[name].names() for name in ("user", "account", "name")},
+            node_count=whole(hosts),
+            demand=demand,
+            names={
+                "demand": resources or (),
+                **{name: self._coders[name].names() for name in ("user", "account", "name")},
+            },
             name=unless_constant(codes["name"], -1),
             user=codes["user"],
             account=codes["account"],
@@ -283,6 +295,8 @@ def _sizes(ad: Record, cpus: float) -> dict[str, float]:
         "size_min": range_[0],
         "size_max": range_[1],
         "memory": memory,
+        "hosts": most,
+        "gpus": max(0.0, min(number(ad, "requestgpus"), float(MOST))),
     }
 
 

@@ -9,22 +9,29 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
 MOST_PROCESSORS = 50_000_000
 
 
 @dataclass
 class Node:
-    """A computer or slot: its name, the computer it is on, processors, bytes, state."""
+    """A computer or slot: its name, the computer it is on, processors, bytes, state.
+
+    `tres` are its resources beside processors and memory, such as `gres/gpu`.
+    """
 
     name: str
     host: str = ""
     cpus: int = 1
     memory: int = -1
     state: NodeState = NodeState.UP
+    tres: dict[str, int] = field(default_factory=dict)
     partitions: set[str] = field(default_factory=set)
     features: set[str] = field(default_factory=set)
 
@@ -42,7 +49,8 @@ def slurm_state(words: Iterable[str]) -> NodeState:
 def cluster_of(path: str, nodes: list[Node]) -> Cluster:
     """Return a cluster with one row per processor, since the readers count processors.
 
-    Memory is shared out evenly among a node's processors.
+    Memory is shared out evenly among a node's processors; the node's resources as a whole
+    (`Nodes.capacity`) stand on the first of them.
 
     Raises
     ------
@@ -59,6 +67,9 @@ def cluster_of(path: str, nodes: list[Node]) -> Cluster:
     memory = np.array([node.memory for node in nodes], np.int64)
     state = np.array([node.state for node in nodes], np.int8)
     share = np.where(memory > 0, memory // np.maximum(cpus, 1), -1)
+    resources, amounts = _resources(nodes)
+    capacity = np.zeros((len(row), len(resources)), np.int64)
+    capacity[np.cumsum(cpus) - cpus] = amounts
     table = Nodes.build(
         len(row),
         name=row,
@@ -66,10 +77,23 @@ def cluster_of(path: str, nodes: list[Node]) -> Cluster:
         cores=1,
         memory=share[row],
         state=state[row],
-        names={"name": [node.name for node in nodes], "host": hosts},
+        capacity=capacity,
+        names={"name": [node.name for node in nodes], "host": hosts, "capacity": resources},
     )
     names = dict.fromkeys(name for node in nodes for name in sorted(node.partitions))
     masks = {
         name: np.array([name in node.partitions for node in nodes], np.bool_)[row] for name in names
     }
     return Cluster(table, masks)
+
+
+def _resources(nodes: list[Node]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the names of the resources that nodes have, and how much of them: int64[n, r].
+
+    Memory is not counted unless that of all nodes is known.
+    """
+    others = sorted({name for node in nodes for name in node.tres})
+    known = all(node.memory > 0 for node in nodes)
+    resources = (CPU, *((MEMORY,) if known else ()), *others)
+    own = [{CPU: node.cpus, MEMORY: node.memory, **node.tres} for node in nodes]
+    return resources, np.array([[some.get(name, 0) for name in resources] for some in own])

@@ -31,6 +31,8 @@ class ReadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The time zone of times without one, such as Europe/Berlin; None: this machine's."""
     details: bool = False
     """Whether to read job names and input sizes too, which only a calibration asks for."""
+    resources: bool = False
+    """Whether to read what jobs ask for on each node, for nodes that jobs share."""
 
 
 class Reader(Protocol):

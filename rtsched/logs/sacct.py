@@ -43,11 +43,12 @@ class SacctReader:
 
     def __init__(self, options: ReadOptions) -> None:
         self._given_delimiter = options.delimiter
-        self._details = options.details
+        self._details, self._resources = options.details, options.resources
         self._zone_name = options.timezone
         self._zone = known_zone(options.timezone)
         self._rows = SlurmRows()
         self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
+        self._tres = Interner()
         self._nodes = Meanings(lambda text: float(text not in {"None assigned", "(null)"}))
         self._means = {
             "elapsed": Meanings(slurm_duration),
@@ -91,6 +92,8 @@ class SacctReader:
         header = Header(line, self._given_delimiter)
         if not self._details:
             header.place.pop("name", None)
+        if not self._resources and "asked" in header.place:
+            header.place.pop("asked_tres", None)
         number = block.count(b"\n", 0, start) + 1
         if self._given_delimiter and len(header.columns) == 1:
             raise InputError(
@@ -217,6 +220,10 @@ class SacctReader:
             elif f"{name}_tres" in cells:
                 row[name] = self._means[f"{name}_tres"](cells[f"{name}_tres"])[0]
         width = read.integers(cells["width"]) if "width" in cells else np.ones(n)
+        if "width" in cells:
+            row["width"] = width
+        if self._resources and "asked_tres" in cells:
+            row["tres"] = self._tres.codes(cells["asked_tres"])
         if not row.keys() & {"asked", "given"}:
             row["asked"] = np.where(width > 0, width, 1.0)
             self._rows.assume("the log has no processor counts: one per node is assumed", n)
@@ -249,8 +256,9 @@ class SacctReader:
         row["deadline"] = np.full(n, np.inf)
         row["size_min"], row["size_max"] = np.full((2, n), -1, np.int32)
         marked = np.zeros(n, np.bool_)
+        row["exclusive"] = np.zeros(n, np.bool_)
         if "submit_line" in cells:
-            marked = read.marked(cells["submit_line"], b"deadline")
+            marked = read.marked(cells["submit_line"], b"deadline", b"exclusive")
             marked |= read.with_node_range(cells["submit_line"])
         free = [name for name in ("extra", "comment") if name in cells]
         for name in free:
@@ -262,6 +270,7 @@ class SacctReader:
         for i, at in enumerate(rows.tolist()):
             asked = submit_line(read.readable(lines[i]))
             said = asked.deadline or deadline_in(*(read.readable(other[i]) for other in others))
+            row["exclusive"][at] = asked.exclusive
             row["deadline"][at] = moment(said, submits[i], self._zone, self._rows)
             if asked.nodes is not None:
                 ends = (min(count * asked.per_node, 2**31 - 1) for count in asked.nodes)
@@ -273,7 +282,7 @@ class SacctReader:
             zone = zone_label(self._zone_name)
             self._rows.remarks.append(f"the log's times are local times ({zone})")
         names = {name: interner.names() for name, interner in self._texts.items()}
-        names["nodes"] = self._nodes.interner.names()
+        names["nodes"], names["tres"] = self._nodes.interner.names(), self._tres.names()
         return self._rows.log(self.format, names)
 
 

@@ -81,6 +81,7 @@ class Amount(msgspec.Struct):
     """One trackable resource."""
 
     type: str = ""
+    name: str | None = None
     count: float | None = None
 
 
@@ -142,11 +143,12 @@ class SacctJsonReader:
 
     def __init__(self, options: ReadOptions) -> None:
         self._zone_name = options.timezone
-        self._details = options.details
+        self._details, self._resources = options.details, options.resources
         self._zone = known_zone(options.timezone)
         self._local = False
         self._rows = SlurmRows()
         self._texts = {name: Coder() for name in TEXTS}
+        self._tres = Coder()
         self._decoder = msgspec.json.Decoder(Record, strict=True)
         self._pending: list[dict[str, float]] = []
 
@@ -204,6 +206,9 @@ class SacctJsonReader:
             "asked": asked,
             "given": given,
             "memory": _amount(tres.requested, "mem") * _MEGABYTE,
+            "width": _value(record.allocation_nodes),
+            "tres": self._tres.code(_tres_text(tres.requested)) if self._resources else -1,
+            "exclusive": False,
             "restarts": max(0.0, _whole(_value(record.restart_cnt))),
             "ending": ending(_state(record.state)),
             "size_min": -1.0,
@@ -233,6 +238,7 @@ class SacctJsonReader:
         comment = record.comment
         said = comment.job if isinstance(comment, Comment) else comment
         asked = submit_line(record.submit_line or "")
+        row["exclusive"] = asked.exclusive
         if asked.nodes is not None:
             row["size_min"], row["size_max"] = (
                 min(float(count * asked.per_node), 2.0**31 - 1) for count in asked.nodes
@@ -250,6 +256,7 @@ class SacctJsonReader:
             zone = zone_label(self._zone_name)
             self._rows.remarks.append(f"deadlines without a zone are local times ({zone})")
         names = {name: coder.names() for name, coder in self._texts.items()}
+        names["tres"] = self._tres.names()
         return self._rows.log(self.format, names)
 
 
@@ -295,6 +302,15 @@ def _amount(amounts: list[Amount] | None, kind: str) -> float:
         if amount.type == kind and amount.count is not None and amount.count >= 0:
             return amount.count
     return np.nan
+
+
+def _tres_text(amounts: list[Amount] | None) -> str:
+    """Return resources as the text of sacct has them: `cpu=4,gres/gpu:a100=2,mem=100M`."""
+    return ",".join(
+        f"{amount.type}{'/' if amount.name else ''}{amount.name or ''}={amount.count:.0f}"
+        for amount in amounts or ()
+        if amount.count is not None and 0 <= amount.count < 2.0**53
+    )
 
 
 def _state(state: State | str | list[str] | None) -> str:

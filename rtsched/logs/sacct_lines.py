@@ -47,7 +47,6 @@ ROLES: dict[str, tuple[str, ...]] = {
 _INSTEAD = {
     "elapsed": "seconds",
     "limit": "minutes",
-    "asked_tres": "asked",
     "given_tres": "given",
 }
 _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")

@@ -12,6 +12,7 @@ import numpy as np
 
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
+from rtsched.logs.slurm_text import trackable
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 
@@ -40,6 +41,9 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "asked": (np.float64, np.nan),  # processors
     "given": (np.float64, np.nan),
     "memory": (np.int64, -1),  # bytes per processor
+    "width": (np.float64, np.nan),  # nodes
+    "tres": (np.int32, -1),  # code of the resources asked for, of all nodes together
+    "exclusive": (np.bool_, False),
     "size_min": (np.int32, -1),
     "size_max": (np.int32, -1),
     "restarts": (np.int32, 0),
@@ -161,6 +165,8 @@ class SlurmRows:
         size, size_min, size_max = take("asked"), take("size_min"), take("size_max")
         size_min, size_max = _ranges(size, size_min, size_max)
         n = len(key)
+        width = take("width")
+        demand, resources = _demands(take("tres"), names["tres"], width)
         texts = {name: take(name) for name in TEXTS}
         jobs = Jobs.build(
             n,
@@ -176,7 +182,11 @@ class SlurmRows:
             size_max=unless_constant(size_max, -1),
             cores=whole(size),
             memory=unless_constant(take("memory"), -1),
+            node_count=unless_constant(whole(np.where(width > 0, width, -1.0)), -1),
+            demand=demand,
+            exclusive=unless_constant(take("exclusive"), False),
             names={
+                "demand": resources,
                 "label": label[1],
                 "name": names["name"],
                 **{name: names[name] for name in TEXTS[:4]},
@@ -240,6 +250,22 @@ class SlurmRows:
         self.assume("of a requeued job the last run counts", int((runs > 0).sum()))
         back = np.argsort(order[last])
         return order[last][back], order[first][back], runs[back].astype(np.int32)
+
+
+def _demands(
+    code: NDArray[np.int32], texts: tuple[str, ...], width: NDArray[np.float64]
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    """Return what jobs ask for on each of their nodes, rounded up, and the resources' names.
+
+    None: the log does not say.
+    """
+    amounts = [trackable(text) for text in texts]
+    resources = tuple(sorted({name for some in amounts for name in some}))
+    if not resources:
+        return None, ()
+    table = np.array([[some.get(name, 0) for name in resources] for some in (*amounts, {})])
+    nodes = np.where(width > 1, width, 1.0).astype(np.int64)
+    return -(-table[code] // nodes[:, None]), resources
 
 
 def _fitted(values: NDArray[Any], dtype: Any, missing: float) -> NDArray[Any]:

@@ -14,6 +14,8 @@ from rtsched.errors import InputError
 from rtsched.logs.cells import readable
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
+from rtsched.logs.slurm_text import with_totals
+from rtsched.model.units import size_bytes
 
 _PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
@@ -137,8 +139,27 @@ def _node(name: str, pairs: Pairs) -> Node:
         cpus=cpus,
         memory=memory * _MEGABYTE if memory > 0 else -1,
         state=slurm_state(pairs.get("state", "UNKNOWN").split("+")),
+        tres=gres(pairs.get("gres", "")),
         features=features,
     )
+
+
+def gres(text: str) -> dict[str, int]:
+    """Return the amounts in `gpu:a100:4(S:0-1),shard:8`, by their names as trackable resources.
+
+    References
+    ----------
+    Slurm manual page slurm.conf: Gres.
+    """
+    amounts: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+        kind, *rest = part.split(":")
+        rest = [word for word in rest if word != "no_consume"]
+        amount = size_bytes(rest.pop()) if rest and rest[-1][:1].isdigit() else 1.0
+        if kind and 0 < amount < 2.0**62:
+            name = f"gres/{kind}" + "".join(f":{word}" for word in rest)
+            amounts[name] = amounts.get(name, 0) + int(amount)
+    return with_totals(amounts)
 
 
 def _integer(pairs: Pairs, name: str, otherwise: int) -> int:
@@ -160,6 +181,7 @@ def shown_nodes(text: str) -> list[Node]:
                 cpus=_integer(pairs, "cpuefctv", _integer(pairs, "cputot", 1)),
                 memory=memory * _MEGABYTE if memory > 0 else -1,
                 state=slurm_state(pairs.get("state", "").split("+")),
+                tres=gres(pairs.get("gres", "")),
                 partitions=set(filter(None, pairs.get("partitions", "").split(","))),
             )
         )
@@ -176,6 +198,7 @@ class _JsonNode(msgspec.Struct):
     cpus: int | _Count | None = None
     effective_cpus: int | _Count | None = None
     real_memory: int | _Count | None = None
+    gres: str | None = None
     state: str | list[str] | None = None
     partitions: list[str] | None = None
 
@@ -198,6 +221,7 @@ def json_nodes(path: str, data: bytes) -> list[Node]:
             cpus=max(0, _count(node.effective_cpus) or _count(node.cpus)),
             memory=max(0, _count(node.real_memory)) * _MEGABYTE or -1,
             state=slurm_state(_words(node.state)),
+            tres=gres(node.gres or ""),
             partitions=set(node.partitions or ()),
         )
         for node in found

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rtsched.model.log import Ending
+from rtsched.model.units import size_bytes
 
 ENDINGS: dict[str, Ending] = {
     "BOOT_FAIL": Ending.NODE_FAILURE,
@@ -72,11 +73,14 @@ class SubmitLine:
         Least and most nodes (`-N`), if the number of processors grows with them.
     per_node : int
         Processors per node that were asked for.
+    exclusive : bool
+        Whether no other job may run on its nodes.
     """
 
     deadline: str = ""
     nodes: tuple[int, int] | None = None
     per_node: int = 1
+    exclusive: bool = False
 
 
 @lru_cache(maxsize=8192)
@@ -87,18 +91,19 @@ def submit_line(text: str) -> SubmitLine:
     `--wrap`, whose value cannot be told from further options, only a deadline does.
     """
     ranged = _RANGED.search(text) is not None
-    if not ranged and "--deadline" not in text:
+    alone = "--exclusive" in text
+    if not ranged and not alone and "--deadline" not in text:
         return SubmitLine()
-    options = _options(text.split()[1:], until="" if ranged else "deadline")
-    deadline = options.get("deadline", "")
+    options = _options(text.split()[1:], until="" if ranged or alone else "deadline")
+    deadline, alone = options.get("deadline", ""), options.get("exclusive") == ""
     match = _NODES.fullmatch(options.get("nodes", ""))
     fixed = options.keys() & {"ntasks", "exclusive"}
     if match is None or match[3] is None or fixed:
-        return SubmitLine(deadline)
+        return SubmitLine(deadline, exclusive=alone)
     least, most = (int(match[i]) * (1024 if match[i + 1] else 1) for i in (1, 3))
     per_node = _count(options.get("ntasks-per-node")) * _count(options.get("cpus-per-task"))
     if not 0 < least < most:
-        return SubmitLine(deadline)
+        return SubmitLine(deadline, exclusive=alone)
     return SubmitLine(deadline, (least, most), per_node)
 
 
@@ -165,3 +170,37 @@ def minutes(text: str) -> float:
     return (
         float(text) * 60.0 if text.isascii() and text.isdigit() and len(text) < 12 else float("inf")
     )
+
+
+_NO_LIMIT = frozenset(("billing", "energy", "node", "pages", "vmem"))
+"""Trackable resources that no node runs out of."""
+
+
+def trackable(text: str) -> dict[str, int]:
+    """Return the amounts in `billing=4,cpu=4,gres/gpu:a100=2,mem=50M,node=1`, memory in bytes.
+
+    What no node runs out of, such as `billing`, is left out, and so is what cannot be read. A type
+    of GPUs counts as GPUs too, where the text does not say how many there are in all.
+
+    References
+    ----------
+    Slurm manual, "Trackable Resources (TRES)".
+    """
+    amounts: dict[str, int] = {}
+    for pair in text.split(","):
+        name, _, value = pair.partition("=")
+        amount = size_bytes(value, "M" if name == "mem" else "")
+        limited = name not in _NO_LIMIT and not name.startswith(("fs/", "ic/"))
+        if name and limited and 0 < amount < 2.0**62:
+            amounts[name] = int(amount)
+    return with_totals(amounts)
+
+
+def with_totals(amounts: dict[str, int]) -> dict[str, int]:
+    """Return amounts of resources with `gres/gpu` beside `gres/gpu:a100`, where it is missing."""
+    totals: dict[str, int] = {}
+    for name, amount in amounts.items():
+        whole, _, kind = name.partition(":")
+        if kind and whole not in amounts:
+            totals[whole] = totals.get(whole, 0) + amount
+    return amounts | totals

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.table import Column, Table, Text, read_only
+from rtsched.model.table import Amounts, Column, Table, Text, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ class Nodes(Table):
     host = Text("The computer it belongs to, where several rows share one.")
     cores = Column(np.int32, 1, "Cores of this row.")
     memory = Column(np.int64, -1, "Memory, bytes; -1: unknown.")
+    capacity = Amounts("What it has of each resource, where jobs share nodes.")
     speed = Column(np.float64, 1.0, "Relative speed (SED: α = max/own); run time is 1/speed.")
     foreign_load = Column(np.float64, 0.0, "Runnable processes that no job of ours owns.")
     state = Column(np.int8, NodeState.UP, "A `NodeState`.")
@@ -124,6 +125,11 @@ class Cluster:
     def pace(self) -> NDArray[np.float64]:
         """By what a requested time is divided on each node, float64[m]."""
         return np.ones(len(self)) if self.by_clock else self.nodes.speed
+
+    @property
+    def shared(self) -> bool:
+        """Whether jobs share nodes: each takes its demand of their capacity."""
+        return len(self.nodes.names("capacity")) > 0
 
     @property
     def usable(self) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from rtsched.kernels.loads import Load
-from rtsched.model.table import Column, Table, Text
+from rtsched.model.table import Amounts, Column, Table, Text
 
 
 class Kind(IntEnum):
@@ -38,8 +38,11 @@ class Jobs(Table):
     size = Column(np.int32, 1, "Nodes asked for.")
     size_min = Column(np.int32, -1, "Fewest nodes it can use; -1: `size`.")
     size_max = Column(np.int32, -1, "Most nodes it can use; -1: `size`.")
+    node_count = Column(np.int32, -1, "Nodes on which its processors are to be; -1: any.")
     cores = Column(np.int32, -1, "Total cores requested; -1: unknown.")
     memory = Column(np.int64, -1, "Memory requested per node, bytes; -1: unknown.")
+    demand = Amounts("What it takes of each resource on each of its nodes, where jobs share nodes.")
+    exclusive = Column(np.bool_, False, "Whether nobody else may run on its nodes meanwhile.")
     sigma = Column(np.float64, np.nan, "Divisible load: data units (paper: σ).")
     cms = Column(np.float64, np.nan, "Divisible load: seconds to send one unit (paper: Cms).")
     cps = Column(np.float64, np.nan, "Divisible load: seconds to compute one unit (paper: Cps).")

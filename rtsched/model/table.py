@@ -74,6 +74,33 @@ class Text(Column[np.int32]):
         super().__init__(np.int32, -1, doc)
 
 
+class Amounts(Column[np.int64]):
+    """Amounts of several resources per row, int64[n, r]; `Table.names` of it says which.
+
+    The names are Slurm's of trackable resources: `cpu`, `mem` (bytes here), `gres/gpu`,
+    `gres/gpu:a100`. A table in which it is missing has no resource in it, r = 0.
+
+    References
+    ----------
+    Slurm manual, "Trackable Resources (TRES)".
+    """
+
+    def __init__(self, doc: str) -> None:
+        super().__init__(np.int64, 0, doc)
+
+    def array(self, values: ArrayLike | None, n: int) -> NDArray[np.int64]:
+        """Return `values` as a read-only array of this column, without resources if None."""
+        if values is None:
+            return np.broadcast_to(np.int64(0), (n, 0))
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu" or array.ndim != 2 or len(array) != n:
+            raise ShapeError(
+                f"column {self.name!r} has shape {array.shape} of {array.dtype}, expected amounts "
+                f"of resources, int64[{n}, r]"
+            )
+        return read_only(array.astype(np.int64, copy=False))
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return `array` itself or a view of it, such that nobody can write through the result."""
     if array.flags.writeable:
@@ -193,6 +220,8 @@ class Table:
                 values, texts = encode(cast("Iterable[str | None]", values))
                 tables[name] = Names(texts)
             arrays[name] = column.array(cast("ArrayLike | None", values), n)
+            if isinstance(column, Amounts) and arrays[name].shape[1] != len(tables.get(name, ())):
+                raise ShapeError(f"column {name!r} has amounts of other resources than it names")
         return cls._make(n, arrays, tables)
 
     @classmethod
@@ -308,10 +337,13 @@ class Table:
         parts = [part for part in parts if len(part)]
         if len(parts) < 2:
             return parts[0] if parts else cls.build(0)
-        arrays, names = {}, {}
+        arrays: dict[str, NDArray[Any]] = {}
+        names: dict[str, Names] = {}
         for name, column in cls._columns.items():
             if isinstance(column, Text):
                 arrays[name], names[name] = _one_table(parts, name)
+            elif isinstance(column, Amounts):
+                arrays[name], names[name] = _all_resources(parts, name)
             else:
                 arrays[name] = read_only(np.concatenate([part.column(name) for part in parts]))
         return cls._make(sum(map(len, parts)), arrays, names)
@@ -321,6 +353,8 @@ class Table:
         return len(self) == len(other) and all(
             self.texts(name) == other.texts(name)
             if isinstance(column, Text) and self.names(name) != other.names(name)
+            else _same_amounts(self, other, name)
+            if isinstance(column, Amounts)
             else _same(self.column(name), other.column(name))
             for name, column in self._columns.items()
         )
@@ -328,6 +362,75 @@ class Table:
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return one is other or bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def amounts_of(table: Table, name: str, resources: Sequence[str]) -> NDArray[np.int64]:
+    """Return a column of amounts, int64[n, r], of `resources` in that order; 0 of those it lacks.
+
+    Parameters
+    ----------
+    table : Table
+        With `n` rows.
+    name : str
+        Its column.
+    resources : sequence of str
+        Names of `r` resources.
+    """
+    own, values = table.names(name), table.column(name)
+    if own == tuple(resources):
+        return values
+    found = np.zeros((len(table), len(resources)), np.int64)
+    for at, resource in enumerate(resources):
+        if resource in own:
+            found[:, at] = values[:, own.index(resource)]
+    return found
+
+
+def resource_columns(table: Table) -> dict[str, NDArray[np.int64]]:
+    """Return the amounts of each resource as a column of its own, named `demand gres/gpu`."""
+    return {
+        f"{name} {resource}": table.column(name)[:, at]
+        for name, column in table.columns().items()
+        if isinstance(column, Amounts)
+        for at, resource in enumerate(table.names(name))
+    }
+
+
+def amounts_from(
+    kind: type[Table], columns: Mapping[str, ArrayLike]
+) -> tuple[dict[str, NDArray[np.int64]], dict[str, tuple[str, ...]]]:
+    """Return the amounts and the names of resources that `resource_columns` made columns of.
+
+    Other columns are left alone.
+    """
+    found: dict[str, dict[str, ArrayLike]] = {}
+    for title, values in columns.items():
+        name, _, resource = title.partition(" ")
+        if resource and isinstance(kind.columns().get(name), Amounts):
+            found.setdefault(name, {})[resource] = values
+    amounts = {
+        name: np.column_stack([np.asarray(values, np.int64) for values in some.values()])
+        for name, some in found.items()
+    }
+    return amounts, {name: tuple(some) for name, some in found.items()}
+
+
+def _resources(parts: Iterable[Table], name: str) -> tuple[str, ...]:
+    """Return the resources of all parts, in order of first appearance."""
+    return tuple(dict.fromkeys(resource for part in parts for resource in part.names(name)))
+
+
+def _same_amounts(one: Table, other: Table, name: str) -> bool:
+    """Return whether two tables have the same amounts of all resources, in whatever order."""
+    resources = _resources((one, other), name)
+    return bool((amounts_of(one, name, resources) == amounts_of(other, name, resources)).all())
+
+
+def _all_resources(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int64], Names]:
+    """Return the amounts of all parts, one after the other, and the resources that they name."""
+    resources = _resources(parts, name)
+    values = np.concatenate([amounts_of(part, name, resources) for part in parts])
+    return cast("NDArray[np.int64]", read_only(values)), Names(resources)
 
 
 def _one_table(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int32], Names]:

@@ -321,7 +321,12 @@ def replay(
     ConfigError, PluginError
         If the policy's plug-ins cannot be loaded, or its planner promises what nobody would keep.
     """
-    chain, problems = load_chain(policy, found, periodic=len(workload.periodic) > 0)
+    chain, problems = load_chain(
+        policy,
+        found,
+        periodic=len(workload.periodic) > 0,
+        resources=workload.cluster.shared,
+    )
     if problems:
         raise ConfigError([f"policy {name}: {problem}" for problem in problems])
     begun = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import numpy as np
 from rtsched.counting import counted
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, Topology
+from rtsched.model.resources import CPU, MEMORY
+from rtsched.replay.gathering import gathered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,13 +54,13 @@ def by_core(cluster: Cluster) -> Cluster:
     nodes = cluster.nodes
     cores = np.maximum(nodes.cores, 1)
     if (cores == 1).all():
-        return cluster
+        return _whole(cluster)
     rows = np.repeat(np.arange(len(nodes)), cores)
     shared = cores[rows]
     columns = {
         name: nodes.column(name)[rows]
         for name in Nodes.columns()
-        if name != "cores" and nodes.column(name).strides != (0,)
+        if name not in {"cores", "capacity"} and nodes.column(name).strides != (0,)
     }
     columns["host"] = np.where(nodes.host >= 0, nodes.host, nodes.name)[rows]
     if "memory" in columns:
@@ -75,20 +78,57 @@ def by_core(cluster: Cluster) -> Cluster:
     )
 
 
+def _whole(cluster: Cluster) -> Cluster:
+    """Return the cluster with rows that are given to one job at a time."""
+    if not cluster.shared:
+        return cluster
+    return replace(cluster, nodes=gathered(cluster.nodes, None, without=("capacity",)))
+
+
+def by_resources(cluster: Cluster) -> Cluster:
+    """Return the cluster with one row per node, which jobs share: with the capacity of each.
+
+    A node of which no more is known has its cores, and its memory if that of all is known.
+    """
+    nodes = cluster.nodes
+    whole = by_node(cluster)
+    resources = nodes.names("capacity")
+    if resources:
+        amounts = nodes.capacity
+        if len(whole) != len(nodes):
+            group = _same_host(nodes)[1]
+            amounts = np.zeros((len(whole), len(resources)), np.int64)
+            np.add.at(amounts, group, nodes.capacity)
+    else:
+        known = bool((whole.nodes.memory > 0).all())
+        resources = (CPU, MEMORY) if known else (CPU,)
+        columns = [np.maximum(whole.nodes.cores, 1), whole.nodes.memory][: len(resources)]
+        amounts = np.column_stack(columns).astype(np.int64)
+    return replace(
+        whole, nodes=gathered(whole.nodes, None, {"capacity": amounts}, {"capacity": resources})
+    )
+
+
+def _same_host(nodes: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first row of each host, in order, and of each row the place of its host."""
+    _, first, row = np.unique(nodes.host, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[row.ravel()]
+
+
 def by_node(cluster: Cluster) -> Cluster:
     """Return the cluster with one row per node: rows that share a `host` become one.
 
     Its cores and memory are the sums; everything else is the first row's.
     """
     nodes = cluster.nodes
-    hosts, first, row = np.unique(nodes.host, return_index=True, return_inverse=True)
+    hosts = np.unique(nodes.host)
     if not len(hosts) or hosts[0] < 0 or len(hosts) == len(nodes):
-        return cluster
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    rows, group = first[order], place[row.ravel()]
-    whole = nodes.take(rows)
+        return _whole(cluster)
+    rows, group = _same_host(nodes)
+    whole = gathered(nodes, rows, without=("capacity",))
     memory = np.bincount(group, np.maximum(nodes.memory, 0)).astype(np.int64)
     table = whole.replace(
         cores=np.bincount(group, nodes.cores).astype(np.int32),
@@ -155,7 +195,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
         for name in Nodes.columns()
         if name != "speed" and nodes.column(name).strides != (0,)
     }
-    names = {name: nodes.names(name) for name in ("name", "host")}
+    names = {name: nodes.names(name) for name in ("name", "host", "capacity")}
     made = Nodes.build(m, names=names, speed=speed, **columns)
     return Cluster(made, cluster.partitions, cluster.topology, cluster.version), said
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from rtsched.model.final_state import FinalState
 from rtsched.model.log import Ending
+from rtsched.model.resources import GPU, MEMORY, core_share
+from rtsched.model.table import amounts_of
 from rtsched.replay.fairness import fairness
 from rtsched.replay.results import Results
 
@@ -77,7 +79,18 @@ MEASURES: Mapping[str, Measure] = {
         -1,
         "Feitelson and Rudolph 1998",
     ),
-    "utilisation": Measure("1", "Busy node-seconds over usable nodes times makespan.", 1),
+    "utilisation": Measure(
+        "1",
+        "Busy node-seconds over usable nodes times makespan; where jobs share nodes, of their "
+        "cores.",
+        1,
+    ),
+    "memory_utilisation": Measure(
+        "1", "Memory in use over that of usable nodes times makespan, where jobs share nodes.", 1
+    ),
+    "gpu_utilisation": Measure(
+        "1", "GPUs in use over those of usable nodes times makespan, where jobs share nodes.", 1
+    ),
     "makespan_s": Measure("s", "From the first submission to the last end.", -1),
     "throughput_per_h": Measure("1/h", "Ended jobs per hour of makespan.", 1),
     "mean_cost": Measure(
@@ -183,11 +196,13 @@ def logged_results(workload: Workload) -> Results:
         if ran.all()
         else np.where(ran, FinalState.FINISHED, FinalState.UNFINISHED)
     )
+    share = core_share(workload.jobs, workload.cluster)
     return Results.build(
         len(outcomes),
         start=outcomes.start,
         end=end,
         size=size,
+        service=None if share is None else share * size * (end - outcomes.start),
         fate=np.asarray(fate, np.int8),
     )
 
@@ -213,6 +228,8 @@ def bounded_slowdown(
 
 def _rejected_work(workload: Workload, rejected: NDArray[np.bool_]) -> float | None:
     work = workload.jobs.wall_time * workload.jobs.size
+    share = core_share(workload.jobs, workload.cluster)
+    work = work if share is None else work * share
     whole = float(work.sum())
     return _ratio(float(work[rejected].sum()), whole) if whole < np.inf else None
 
@@ -246,16 +263,38 @@ def _times(workload: Workload, results: Results) -> Values:
 def _span(workload: Workload, results: Results) -> Values:
     ended = np.isfinite(results.start) & np.isfinite(results.end)
     if not ended.any():
-        return dict.fromkeys(["utilisation", "makespan_s", "throughput_per_h", "mean_cost"])
+        return dict.fromkeys(
+            [
+                "utilisation",
+                "memory_utilisation",
+                "gpu_utilisation",
+                "makespan_s",
+                "throughput_per_h",
+                "mean_cost",
+            ]
+        )
     end = results.end[ended]
     makespan = float(end.max() - workload.jobs.submit.min())
     busy = float(results.served()[ended].sum())
     return {
         "utilisation": _ratio(busy, int(workload.cluster.usable.sum()) * makespan),
+        "memory_utilisation": _in_use(workload, results, MEMORY, makespan),
+        "gpu_utilisation": _in_use(workload, results, GPU, makespan),
         "makespan_s": makespan,
         "throughput_per_h": _ratio(3600.0 * len(end), makespan),
         "mean_cost": workload.price * busy / 3600.0 / len(end),
     }
+
+
+def _in_use(workload: Workload, results: Results, resource: str, makespan: float) -> float | None:
+    """Return how much of a resource was in use on average; None where it is not shared."""
+    nodes = workload.cluster.nodes
+    if resource not in nodes.names("capacity"):
+        return None
+    capacity = amounts_of(nodes, "capacity", (resource,))[workload.cluster.usable].sum()
+    demand = amounts_of(workload.jobs, "demand", (resource,))[:, 0]
+    busy = demand * results.size * (results.end - results.start)
+    return _ratio(float(np.nansum(busy)), float(capacity) * makespan)
 
 
 def _count(mask: NDArray[np.bool_]) -> int:

@@ -8,13 +8,14 @@ time; in order of (submission, job number).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtsched.model.log import Ending
-from rtsched.model.table import Table, Text
+from rtsched.replay.gathering import gathered
 from rtsched.replay.machine import by_core, by_node, cores_per_node
+from rtsched.replay.sharing import shared_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,32 +28,21 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64] | None  # None: all rows, as they stand
 
-T = TypeVar("T", bound=Table)
-
-
-def gathered(table: T, rows: Rows, new: dict[str, Any] | None = None) -> T:
-    """Return `rows` of a table with other columns in place of some (None: no change).
-
-    A column that holds one value throughout stays a single value, so it costs no memory.
-    """
-    columns: dict[str, Any] = {}
-    for name, column in table.columns().items():
-        values = (new or {}).get(name)
-        if values is not None:
-            columns[name] = values
-        elif not isinstance(column, Text) or table.names(name):
-            old = table.column(name)
-            single = len(old) > 0 and old.strides == (0,)
-            columns[name] = old[0] if single else old if rows is None else old[rows]
-    names = {name: table.names(name) for name in columns if table.names(name)}
-    n = len(table) if rows is None else len(rows)
-    return type(table).build(n, names=names, **columns)
-
 
 def in_units(
     log: Log, unit: str, machine: Cluster | None, said: list[str]
 ) -> tuple[Log, Cluster | None]:
-    """Return log and machine in the same unit, cores or whole nodes, noting what was assumed."""
+    """Return log and machine in the same unit, noting what was assumed.
+
+    Raises
+    ------
+    ConfigError
+        If jobs are to share nodes of a machine that is not known.
+    """
+    if unit == "resources":
+        return shared_nodes(log, machine, said)
+    if len(log.jobs.names("demand")):
+        log = replace(log, jobs=gathered(log.jobs, None, without=("demand",)))
     if machine is None:
         if unit == "node":
             said.append(
@@ -103,7 +93,7 @@ def sizes(jobs: Jobs, outcomes: Outcomes) -> NDArray[np.int32]:
 
 
 def _flaws(
-    jobs: Jobs, outcomes: Outcomes, max_size: int
+    jobs: Jobs, outcomes: Outcomes, max_size: int | NDArray[np.int32]
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield each reason for which a job cannot be replayed, and the jobs it holds for."""
     run, start = run_times(outcomes), outcomes.start
@@ -119,18 +109,21 @@ def _flaws(
     yield "its run time is infinite", np.isinf(run)
     size = sizes(jobs, outcomes)
     yield "it asks for no processors", size <= 0
-    yield "it asks for more processors than the machine has", size > max_size
+    if isinstance(max_size, int):
+        yield "it asks for more processors than the machine has", size > max_size
+    else:
+        yield "too few nodes have what it asks for", size > max_size
 
 
-def replayable(log: Log, max_size: int, skipped: Skipped) -> Rows:
+def replayable(log: Log, max_size: int | NDArray[np.int32], skipped: Skipped) -> Rows:
     """Return the rows of jobs that can be replayed; the others are counted in `skipped`.
 
     Parameters
     ----------
     log : Log
         As read.
-    max_size : int
-        Units that the machine has.
+    max_size : int or int32[n]
+        Units that the machine has; or on how many nodes each job fits.
     skipped : Skipped
         Grows.
     """

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def load_chain(
-    policy: Policy, found: Mapping[str, Found] | None = None, *, periodic: bool
+    policy: Policy,
+    found: Mapping[str, Found] | None = None,
+    *,
+    periodic: bool,
+    resources: bool = False,
 ) -> tuple[Chain, list[str]]:
     """Return a policy's chain, and why periodic work or promises would not be kept.
 
@@ -31,6 +35,8 @@ def load_chain(
         Installed plug-ins; found anew if None.
     periodic : bool
         Whether nodes do periodic work.
+    resources : bool
+        Whether jobs share nodes, each taking amounts of resources.
 
     Returns
     -------
@@ -46,6 +52,8 @@ def load_chain(
     chain = Chain.load(policy.plugin, policy.planner, found)
     machine, name = policy.system.machine, chain.planner
     problems = _sharing_problems(chain, machine)
+    if resources:
+        problems += _resource_problems(chain, policy, periodic=periodic)
     if periodic and machine not in PERIODIC:
         problems.append(
             f"system.machine: {machine!r} does not support periodic work, [[workload.periodic]]"
@@ -74,6 +82,30 @@ def _sharing_problems(chain: Chain, machine: str) -> list[str]:
         for member in chain.members
         if member.mode == "enforce" and member.capabilities.shares_nodes not in {None, has}
     ]
+
+
+def _resource_problems(chain: Chain, policy: Policy, *, periodic: bool) -> list[str]:
+    """Return what of a policy gives whole nodes to jobs, where they share them by resources."""
+    remedy = "set `workload.unit` to 'core' or 'node'"
+    system, problems = policy.system, []
+    if system.machine != "exclusive" or system.loop not in {"fcfs", "easy"}:
+        problems.append(
+            f"system: machine {system.machine!r} with loop {system.loop!r} gives whole nodes to "
+            f"jobs; {remedy}, or use loop 'fcfs' or 'easy' of machine 'exclusive'"
+        )
+    if periodic:
+        problems.append(
+            "workload.periodic: recurring work takes whole nodes, and jobs share them; remove it, "
+            f"or {remedy}"
+        )
+    name = chain.planner
+    if name is not None and chain.member(name).mode == "enforce":
+        problems.append(f"planner: {name!r} plans whole nodes, and jobs share them; {remedy}")
+    problems += [
+        f"plugin {name!r} chooses whole nodes for jobs, which share them; {remedy}"
+        for name in chain.asks("partition")
+    ]
+    return problems
 
 
 def _machine_problems(name: str, every: float | None, policy: Policy) -> list[str]:

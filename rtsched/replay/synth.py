@@ -22,7 +22,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay import lublin
-from rtsched.replay.normalise import gathered
+from rtsched.replay.gathering import gathered
 from rtsched.replay.rules import DeadlineRule, KindRule, relative_deadlines
 from rtsched.replay.workload import HEADER
 

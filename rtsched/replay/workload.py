@@ -18,10 +18,11 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
+from rtsched.model.resources import fitting_nodes
+from rtsched.replay.gathering import gathered
 from rtsched.replay.machine import charge, peak_use, with_speeds
 from rtsched.replay.normalise import (
     filled,
-    gathered,
     in_units,
     ordered,
     replayable,
@@ -60,11 +61,12 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a log is made ready for replay: the `[workload]` table of a site.toml."""
 
     unit: Annotated[
-        Literal["core", "node"],
+        Literal["core", "node", "resources"],
         Meta(
-            description="Unit that is allocated to one job at a time. `core`: jobs share nodes, so "
+            description="What is allocated to one job at a time. `core`: jobs share nodes, so "
             "a cluster of 30 nodes with 4 cores is 120 rows. `node`: a job has its nodes to "
-            "itself; its request is rounded up to whole nodes."
+            "itself; its request is rounded up to whole nodes. `resources`: jobs share nodes, and "
+            "each takes the cores, memory and GPUs that it asks for on each of its nodes."
         ),
     ] = "core"
     deadline_rule: Annotated[
@@ -227,7 +229,8 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     said += sentences
     periodic, sentences = periodic_work(options.periodic, machine)
     said += sentences
-    rows = ordered(log.jobs, replayable(log, int(machine.usable.sum()), skipped))
+    room = fitting_nodes(log.jobs, machine) if machine.shared else int(machine.usable.sum())
+    rows = ordered(log.jobs, replayable(log, room, skipped))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(
             log.sources[0] if log.sources else "log",

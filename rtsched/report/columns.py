@@ -15,7 +15,7 @@ import numpy as np
 
 from rtsched.errors import InputError, MissingExtraError
 from rtsched.model.ragged import Ragged
-from rtsched.model.table import Table, Text, encode
+from rtsched.model.table import Amounts, Table, Text, amounts_from, encode, resource_columns
 from rtsched.report.files import cause_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,11 @@ def table_cells(
     A column without any value is left out, unless it is among `always`.
     """
     cells: dict[str, Cells] = {}
+    for title, amounts in resource_columns(table).items():
+        cells[title] = number_cells(amounts)
     for name, column in table.columns().items():
+        if isinstance(column, Amounts):
+            continue
         values = table.column(name)
         if isinstance(column, Text):
             made = text_cells(values, table.names(name))
@@ -127,10 +131,11 @@ def table_from(
 ) -> T:
     """Return the table that `table_cells` made these cells of; other cells are left alone."""
     values: dict[str, NDArray[Any]] = {}
-    names: dict[str, tuple[str, ...]] = {}
+    amounts, names = amounts_from(kind, {title: cell.values for title, cell in cells.items()})
+    values |= amounts
     for name, column in kind.columns().items():
         cell = cells.get(titled(name))
-        if cell is None:
+        if cell is None or isinstance(column, Amounts):
             continue
         if isinstance(column, Text):
             names[name] = cell.names or ()

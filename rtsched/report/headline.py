@@ -144,7 +144,7 @@ def _difference(
     value, base = measures.get(row.measure), logged.get(row.measure)
     if value is None or base is None or row.total or row.measure == "jobs":
         return "", ""
-    if row.count or row.measure.endswith("ratio") or row.measure == "utilisation":
+    if row.count or row.measure.endswith("ratio") or row.measure.endswith("utilisation"):
         gap = 100 * (value - base)
         text = f"{gap:+.1f} pp"
     elif not base:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.model.log import Skipped
-from rtsched.model.table import Table, Text
+from rtsched.model.table import Amounts, Table, Text, amounts_from, resource_columns
 from rtsched.report.columns import TableFormat  # noqa: TC001  (msgspec reads it)
 from rtsched.report.files import cause_of
 
@@ -102,8 +102,12 @@ def manifest_of(
 
 def _plain(table: Table) -> dict[str, list[Any]]:
     """Return a small table as lists, None where a value is missing."""
-    named = {}
+    named: dict[str, list[Any]] = {
+        title: amounts.tolist() for title, amounts in resource_columns(table).items()
+    }
     for name, column in table.columns().items():
+        if isinstance(column, Amounts):
+            continue
         values = table.column(name)
         if isinstance(column, Text):
             texts = table.texts(name)
@@ -118,14 +122,17 @@ def from_plain(kind: type[T], n: int, lists: Mapping[str, list[Any]]) -> T:
     """Return the table that a manifest's lists were made of."""
     columns = kind.columns()
     filled: dict[str, Any] = {}
+    amounts, resources = amounts_from(kind, lists)
     for name, values in lists.items():
-        column = columns[name]
+        column = columns.get(name)
+        if column is None:
+            continue
         if isinstance(column, Text):
             filled[name] = values
         else:
             numbers = [column.missing if value is None else value for value in values]
             filled[name] = np.array(numbers, column.dtype)
-    return kind.build(n, **filled)
+    return kind.build(n, names=resources, **filled, **amounts)
 
 
 def skipped_of(kept: Manifest) -> Skipped:

@@ -65,6 +65,8 @@ ROWS = (
     Row("response, mean", "mean_response_s"),
     Row("bounded slowdown", "mean_bounded_slowdown"),
     Row("utilisation", "utilisation"),
+    Row("memory utilisation", "memory_utilisation", optional=True),
+    Row("GPU utilisation", "gpu_utilisation", optional=True),
     Row("makespan", "makespan_s"),
     Row("user error, node-h", "user_error_rms_node_s"),
     Row("acct error, node-h", "account_error_rms_node_s", optional=True),

@@ -103,7 +103,7 @@ def quantity(value: object, name: str, unit: str) -> str:
         return f"{decimal(value / 3600)} node-h"
     if unit == "1/h":
         return f"{decimal(value)}/h"
-    if name.endswith("ratio") or name == "utilisation":
+    if name.endswith(("ratio", "utilisation")):
         return percent(value)
     return count(value) if unit == "jobs" else decimal(value)
 

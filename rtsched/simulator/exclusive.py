@@ -38,6 +38,7 @@ from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
+from rtsched.simulator.shared_nodes import core_service, held_nodes
 from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
 
@@ -89,8 +90,8 @@ class ExclusiveNodes(System):
         state["ranking"], state["observing"] = "fair_share" in hooks, "observe" in hooks
         state["keeping"] = self.record_events
         state["recording"] = self.record_events or state["observing"]
-        state["logging"] = self.record_nodes
-        if self.record_nodes:
+        state["logging"] = self.record_nodes and not self.cluster.shared
+        if state["logging"]:
             self._machine = self._machine._replace(log_at=np.full(len(self.jobs), -1, np.int64))
         if state["ranking"] and len(self._machine.more) != len(self.jobs):
             self._extend()
@@ -138,6 +139,8 @@ class ExclusiveNodes(System):
         """Make room in the records of events and nodes."""
         room = 16 * len(self.cluster) + len(self._machine.plan_nodes) + 4096
         events, log = self._machine.events, self._machine.log_nodes
+        if self.cluster.shared:
+            room += len(events)
         if self._state["recording"]:
             events = np.concatenate([events, np.zeros(len(events) + room, events.dtype)])
         if self._state["logging"]:
@@ -179,15 +182,18 @@ class ExclusiveNodes(System):
 
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
-        return views.job_outcomes(self._machine, self._ledger, self.origin)._replace(
-            findings=self._found
-        )
+        outcomes = views.job_outcomes(self._machine, self._ledger, self.origin)
+        if self.cluster.shared:
+            outcomes = outcomes._replace(service=core_service(outcomes, self.jobs, self.cluster))
+        return outcomes._replace(findings=self._found)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k].
 
         No job has any unless `record_nodes` was asked for.
         """
+        if self.cluster.shared:
+            return held_nodes(self._machine)
         return views.node_rows(self._machine)
 
     def hook_calls(self) -> HookCalls:
@@ -234,8 +240,10 @@ class ExclusiveNodes(System):
         command.prioritise(self._machine, rows, np.array(action.value))
         return 0
 
-    def _place(self, action: Place, rows: Rows) -> int:
+    def _place(self, action: Place, rows: Rows) -> int | None:
         """Give waiting jobs sizes and node sets; those that the plan owns keep theirs."""
+        if self.cluster.shared:
+            return None
         codes = self._sets.of_placement(action.placement)
         some = (action.placement.size > 0) | (codes >= 0)
         free = some & (self._machine.jobs["status"][rows] < kernel.PLANNED)
@@ -259,7 +267,7 @@ class ExclusiveNodes(System):
 
     def _reserve(self, action: Reserve, rows: Rows) -> int | None:
         plan = action.plan
-        if plan.preemptive:
+        if plan.preemptive or self.cluster.shared:
             return None
         waits = self._machine.jobs["status"][rows] <= kernel.PLANNED
         left = int((~waits).sum())

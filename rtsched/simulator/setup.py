@@ -9,7 +9,9 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
+from rtsched.kernels.machine_sharing import SHARE
 from rtsched.model.cluster import NodeState
+from rtsched.simulator.shared_nodes import with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
@@ -72,9 +74,10 @@ def lay_out(
     _fill_state(machine, settings, stop_at, extended)
     machine.state[0].node_level = bool(len(sets) or len(node_events) or not cluster.usable.all())
     group_of, group_nodes = sets.arrays()
-    return machine._replace(
+    machine = machine._replace(
         group_of=group_of, group_nodes=group_nodes, node_events=_events(node_events, origin)
     )
+    return with_shared_nodes(machine, jobs, cluster) if cluster.shared else machine
 
 
 def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
@@ -119,6 +122,15 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         claims=_zeros(1, CLAIM),
         offers=_zeros(1, OFFER),
         submitters=_zeros(1, SUBMITTER),
+        demand=np.zeros((1, 0), np.int64),
+        alone=np.zeros(1, np.int8),
+        fitting=np.zeros(1, np.int32),
+        held_at=np.zeros(1, np.int64),
+        held=np.zeros(1, np.int32),
+        shares=_zeros(1, SHARE),
+        room=np.zeros((1, 0), np.int64),
+        later=np.zeros((1, 0), np.int64),
+        most=np.zeros(0, np.int64),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from case_runners import mcdf, psts, sed, spare, ste
+from case_runners import mcdf, psts, sed, spare, ste, tres
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,4 +15,5 @@ RUNNERS: dict[str, Callable[[mcdf.Case], mcdf.Case]] = {
     **sed.RUNNERS,
     **spare.RUNNERS,
     **ste.RUNNERS,
+    **tres.RUNNERS,
 }

@@ -1,0 +1,195 @@
+"""One scheduling pass over nodes that jobs share: FCFS and EASY on amounts of resources.
+
+A job is given the nodes of lowest index on which it fits. FCFS starts jobs in queue order until one
+does not fit. EASY then works out the shadow time of that job, the head: the earliest requested end
+of a running job at which enough nodes have room for it. A later job that fits now starts if it ends
+by then, or if the head still finds enough room at its shadow time.
+
+References
+----------
+Lifka, 1995: The ANL/IBM SP scheduling system (EASY backfilling), here on several resources.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtsched.kernels.machine import EASY, GONE, UP, MachineState, start_job
+from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_nodes import group_of
+from rtsched.kernels.machine_queue import close_up, leave
+from rtsched.kernels.machine_sharing import fits_later, fits_now, measure_room, move_in
+
+
+@outline
+def choose_shared(machine: MachineState, row: int, size: int) -> bool:
+    """Choose the first nodes on which a job fits; return whether there are enough."""
+    for resource in range(machine.demand.shape[1]):
+        if machine.demand[row, resource] > machine.most[resource]:
+            return False
+    group, count = group_of(machine, row), 0
+    first, last = 0, len(machine.nodes)
+    if group >= 0:
+        first, last = machine.group_of[group], machine.group_of[group + 1]
+    for i in range(first, last):
+        node = machine.group_nodes[i] if group >= 0 else i
+        if machine.nodes[node].state == UP and fits_now(machine, row, node):
+            machine.picks[count] = node
+            count += 1
+            if count == size:
+                return True
+    return False
+
+
+@part
+def launch_shared(machine: MachineState, at: int) -> None:
+    """Start the job at one place of the queue on the nodes just chosen."""
+    row, size = machine.queue[at].row, machine.queue[at].width
+    first = move_in(machine, row, size)
+    leave(machine, at)
+    start_job(machine, row, first)
+
+
+@part
+def in_group(machine: MachineState, group: int, node: int) -> bool:
+    """Return whether a node belongs to a node set, -1: all do."""
+    if group < 0:
+        return True
+    for i in range(machine.group_of[group], machine.group_of[group + 1]):
+        if machine.group_nodes[i] == node:
+            return True
+    return False
+
+
+@part
+def serves_later(machine: MachineState, head: int, group: int, node: int) -> bool:
+    """Return whether the head could use a node at its shadow time."""
+    up = machine.nodes[node].state == UP
+    return bool(up and fits_later(machine, head, node) and in_group(machine, group, node))
+
+
+@part
+def leave_later(machine: MachineState, row: int, head: int, group: int) -> int:
+    """Let a running job be gone at the shadow time; return how many nodes the head gains."""
+    gained, at = 0, machine.held_at[row]
+    for i in range(machine.jobs[row].width):
+        node = machine.held[at + i]
+        share = machine.shares[node]
+        gained -= serves_later(machine, head, group, node)
+        for resource in range(machine.demand.shape[1]):
+            machine.later[node, resource] += machine.demand[row, resource]
+        share.later_guests -= 1
+        if machine.alone[row]:
+            share.later_closed = 0
+        gained += serves_later(machine, head, group, node)
+    return gained
+
+
+@part
+def stay_later(machine: MachineState, row: int, size: int, sign: int) -> None:
+    """Let a job on the nodes just chosen still be there at the shadow time; sign -1: not."""
+    for i in range(size):
+        node = machine.picks[i]
+        share = machine.shares[node]
+        for resource in range(machine.demand.shape[1]):
+            machine.later[node, resource] -= sign * machine.demand[row, resource]
+        share.later_guests += sign
+        if machine.alone[row]:
+            share.later_closed = sign > 0
+
+
+@outline
+def find_shared_shadow(machine: MachineState) -> None:
+    """Find the head's shadow time, the room at it, and how many nodes the head leaves over then."""
+    state, running = machine.state[0], machine.running
+    head, size = machine.queue[state.head].row, machine.queue[state.head].width
+    group, count = group_of(machine, head), 0
+    for node in range(len(machine.nodes)):
+        share = machine.shares[node]
+        share.later_guests = share.guests
+        share.later_closed = share.closed
+        for resource in range(machine.demand.shape[1]):
+            machine.later[node, resource] = machine.room[node, resource]
+        count += serves_later(machine, head, group, node)
+    state.shadow, i = np.inf, 0
+    while i < state.running and count < size:
+        time = running[i].time
+        while i < state.running and running[i].time == time:
+            count += leave_later(machine, running[i].row, head, group)
+            i += 1
+        if count >= size:
+            state.shadow = time
+    state.extra = count - size
+
+
+@part
+def spares_head(machine: MachineState, row: int, size: int) -> bool:
+    """Return whether the head keeps its shadow time with a job on the nodes just chosen.
+
+    If so, the job is counted in there.
+    """
+    state = machine.state[0]
+    head = machine.queue[state.head].row
+    group, lost = group_of(machine, head), 0
+    for i in range(size):
+        lost += serves_later(machine, head, group, machine.picks[i])
+    stay_later(machine, row, size, 1)
+    for i in range(size):
+        lost -= serves_later(machine, head, group, machine.picks[i])
+    if lost <= state.extra:
+        state.extra -= lost
+        return True
+    stay_later(machine, row, size, -1)
+    return False
+
+
+@outline
+def backfill_shared(machine: MachineState) -> None:
+    """Start the jobs that do not delay the head.
+
+    As long as no job ended and the head is the same, jobs that did not fit at the last pass do not
+    fit now, and only those that came since are looked at; unless one that does fit was kept waiting
+    for the head's sake, and its first nodes may be others now.
+    """
+    state, queue = machine.state[0], machine.queue
+    at, looked = max(state.seen, state.head + 1), 0
+    if state.retry:
+        at, state.refused, state.retry = state.head + 1, 0, 0
+    while at < state.tail and (state.depth == 0 or looked < state.depth):
+        size, row = queue[at].width, queue[at].row
+        if size != GONE:
+            looked += 1
+            if choose_shared(machine, row, size):
+                in_time = state.now + queue[at].wall <= state.shadow
+                if in_time or spares_head(machine, row, size):
+                    launch_shared(machine, at)
+                    state.retry = state.refused
+                else:
+                    state.refused = 1
+        at += 1
+    state.seen = state.tail
+
+
+@outline
+def shared_pass(machine: MachineState) -> None:
+    """Start what FCFS or EASY lets start now."""
+    state, queue = machine.state[0], machine.queue
+    if not state.settled:
+        if state.tail - state.head > 2 * state.waiting + 64:
+            close_up(machine)
+        measure_room(machine)
+        while state.waiting > 0 and choose_shared(
+            machine, queue[state.head].row, queue[state.head].width
+        ):
+            launch_shared(machine, state.head)
+        if state.waiting == 0:
+            return
+        state.settled = 1
+        state.seen = state.head + 1
+        state.refused, state.retry = 0, 0
+        if state.loop == EASY:
+            find_shared_shadow(machine)
+    if state.loop == EASY:
+        backfill_shared(machine)
+        if state.depth > 0:
+            state.settled = 0

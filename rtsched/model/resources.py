@@ -1,0 +1,64 @@
+"""Resources of nodes that jobs share: which jobs fit where.
+
+Names and amounts stand in `Nodes.capacity` and `Jobs.demand` (`rtsched.model.table.Amounts`). A job
+that asks for a resource which no node has fits nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.table import amounts_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+
+CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
+"""Names of the resources that every batch system knows."""
+
+
+def fitting_nodes(jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
+    """Return on how many nodes of its partition each job fits if nobody else is there, int32[n].
+
+    Parameters
+    ----------
+    jobs : Jobs
+        With `demand`.
+    cluster : Cluster
+        With `nodes.capacity`.
+    """
+    resources = cluster.nodes.names("capacity")
+    unknown = [name for name in jobs.names("demand") if name not in resources]
+    asked = amounts_of(jobs, "demand", (*resources, *unknown))
+    keys = np.column_stack([asked, jobs.partition, jobs.pinned]).astype(np.int64)
+    distinct, row = np.unique(keys, axis=0, return_inverse=True)
+    names = jobs.names("partition")
+    count = np.zeros(len(distinct), np.int32)
+    for at, key in enumerate(distinct):
+        demand, partition, pinned = key[:-2], int(key[-2]), int(key[-1])
+        if demand[len(resources) :].any():
+            continue
+        room = (cluster.nodes.capacity >= demand[: len(resources)]).all(axis=1)
+        if partition >= 0:
+            room = room & cluster.partitions.get(names[partition], room)
+        count[at] = room[pinned] if pinned >= 0 else room.sum()
+    return count[row.ravel()]
+
+
+def core_share(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64] | None:
+    """Return the share of a node's cores that each job takes on each of its nodes, float64[n].
+
+    The node is one with the mean number of cores, so that the shares of all jobs on a full machine
+    add up to its nodes. None: jobs have whole nodes.
+    """
+    resources = cluster.nodes.names("capacity")
+    if CPU not in resources:
+        return None
+    cores = cluster.nodes.capacity[:, resources.index(CPU)]
+    mean = float(cores[cluster.usable].mean()) if cluster.usable.any() else 1.0
+    return amounts_of(jobs, "demand", (CPU,))[:, 0] / max(mean, 1.0)

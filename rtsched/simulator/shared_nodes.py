@@ -1,0 +1,63 @@
+"""Lay out what the machine needs where jobs share nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.kernels import machine as kernel
+from rtsched.kernels.machine_sharing import SHARE
+from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.resources import core_share, fitting_nodes
+from rtsched.model.table import amounts_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+    from rtsched.simulator.interface import JobOutcomes
+
+
+def with_shared_nodes(
+    machine: kernel.MachineState, jobs: Jobs, cluster: Cluster
+) -> kernel.MachineState:
+    """Return the machine with the room of its nodes and the demands of its jobs."""
+    n, m = len(jobs), len(cluster)
+    resources = cluster.nodes.names("capacity")
+    room = np.zeros((max(m, 1), len(resources)), np.int64)
+    room[:m] = cluster.nodes.capacity
+    held_at = offsets_of(jobs.size)
+    machine.state[0].sharing = 1
+    return machine._replace(
+        ends=np.zeros(n + 1, kernel.TIMED),
+        running=np.zeros(n + 1, kernel.TIMED),
+        demand=np.ascontiguousarray(amounts_of(jobs, "demand", resources)),
+        alone=jobs.exclusive.astype(np.int8),
+        fitting=fitting_nodes(jobs, cluster),
+        held_at=held_at,
+        held=np.zeros(max(held_at[-1], 1), np.int32),
+        shares=np.zeros(max(m, 1), SHARE),
+        room=room,
+        later=room.copy(),
+        most=np.zeros(len(resources), np.int64),
+    )
+
+
+def held_nodes(
+    machine: kernel.MachineState,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return per job the nodes of its last start, as offsets and nodes."""
+    started = np.isfinite(machine.jobs["start"])
+    size = np.where(started, machine.jobs["width"], 0)
+    offsets, within = Ragged.counted(size)
+    return offsets, machine.held[np.repeat(machine.held_at[:-1], size) + within]
+
+
+def core_service(outcomes: JobOutcomes, jobs: Jobs, cluster: Cluster) -> NDArray[np.float64] | None:
+    """Return the node-seconds that jobs were served, by their share of the nodes' cores."""
+    share = core_share(jobs, cluster)
+    if share is None:
+        return None
+    return share * outcomes.size * (outcomes.end - outcomes.start)

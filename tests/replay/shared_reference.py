@@ -1,0 +1,106 @@
+"""FCFS and EASY on nodes that jobs share, the plain way: one event after the other, no kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Job:
+    """What a job asks for: nodes, amounts on each, seconds requested and run."""
+
+    submit: float
+    nodes: int
+    demand: tuple[int, ...]
+    wall: float
+    run: float
+    exclusive: bool = False
+
+
+@dataclass
+class Node:
+    """What is left of a node, and who is there."""
+
+    room: list[int]
+    guests: set[int] = field(default_factory=set)
+    closed: bool = False
+
+    def fits(self, job: Job) -> bool:
+        """Return whether a job may come."""
+        enough = all(asked <= left for asked, left in zip(job.demand, self.room, strict=True))
+        return enough and not self.closed and not (job.exclusive and self.guests)
+
+    def take(self, key: int, job: Job, sign: int) -> None:
+        """Let a job come (1) or go (-1)."""
+        self.room = [left - sign * n for left, n in zip(self.room, job.demand, strict=True)]
+        self.guests ^= {key}
+        self.closed = sign > 0 and job.exclusive
+
+    def copy(self) -> Node:
+        """Return the same once more."""
+        return Node(list(self.room), set(self.guests), self.closed)
+
+
+def starts(
+    jobs: list[Job], capacity: list[tuple[int, ...]], policy: str
+) -> dict[int, tuple[float, list[int]]]:
+    """Return start and nodes of each job, which are in order of submission.
+
+    Jobs that do not fit on the empty machine are refused.
+    """
+    nodes = [Node(list(amounts)) for amounts in capacity]
+    possible = [sum(node.fits(job) for node in nodes) >= job.nodes for job in jobs]
+    queue: list[int] = []
+    running: dict[int, float] = {}
+    found: dict[int, tuple[float, list[int]]] = {}
+
+    def place(key: int, on: list[Node]) -> list[int] | None:
+        free = [at for at, node in enumerate(on) if node.fits(jobs[key])]
+        return free[: jobs[key].nodes] if len(free) >= jobs[key].nodes else None
+
+    def begin(key: int, at: list[int], now: float) -> None:
+        for node in at:
+            nodes[node].take(key, jobs[key], 1)
+        found[key], running[key] = (now, at), now + min(jobs[key].run, jobs[key].wall)
+        queue.remove(key)
+
+    def earliest(head: int, now: float, and_key: int = -1, its: list[int] | None = None) -> float:
+        later = [node.copy() for node in nodes]
+        ends = {key: found[key][0] + jobs[key].wall for key in running}
+        where = {key: found[key][1] for key in running}
+        if its is not None:
+            ends[and_key], where[and_key] = now + jobs[and_key].wall, its
+            for node in its:
+                later[node].take(and_key, jobs[and_key], 1)
+        for time in sorted({now, *ends.values()}):
+            for key, end in ends.items():
+                if end == time and key in where:
+                    for node in where.pop(key):
+                        later[node].take(key, jobs[key], -1)
+            if place(head, later) is not None:
+                return time
+        raise AssertionError("a job that fits on the empty machine starts some time")
+
+    upcoming = 0
+    while upcoming < len(jobs) or running:
+        submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
+        now = min([*running.values(), *submits])
+        for key in [key for key, end in running.items() if end == now]:
+            for node in found[key][1]:
+                nodes[node].take(key, jobs[key], -1)
+            del running[key]
+        while upcoming < len(jobs) and jobs[upcoming].submit == now:
+            queue += [upcoming] * possible[upcoming]
+            upcoming += 1
+        while queue and (at := place(queue[0], nodes)) is not None:
+            begin(queue[0], at, now)
+        if policy == "fcfs" or not queue:
+            continue
+        head, shadow = queue[0], earliest(queue[0], now)
+        for key in queue[1:]:
+            at = place(key, nodes)
+            if at is None:
+                continue
+            if now + jobs[key].wall <= shadow or earliest(head, now, key, at) <= shadow:
+                begin(key, at, now)
+    return found

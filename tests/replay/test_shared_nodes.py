@@ -1,0 +1,271 @@
+"""Nodes that jobs share by cores, memory and GPUs: from the log to the measures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shared_reference import Job, starts
+
+from rtsched.errors import ConfigError
+from rtsched.logs import read_cluster, read_logs
+from rtsched.logs.readers import ReadOptions
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.final_state import FinalState
+from rtsched.model.jobs import Jobs
+from rtsched.replay.engine import replay
+from rtsched.replay.measures import measure
+from rtsched.replay.policies import presets
+from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.settings import ExclusiveSettings
+from rtsched.simulator.interface import NodeEvent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rtsched.replay.results import Workload
+
+CPU, MEM, GPU = "cpu", "mem", "gres/gpu"
+RESOURCES = (CPU, MEM, GPU)
+
+
+def machine(capacity: list[tuple[int, ...]]) -> Cluster:
+    """Return nodes with these amounts of cores, memory and GPUs."""
+    table = np.array(capacity, np.int64)
+    return Cluster(Nodes.build(len(table), names={"capacity": RESOURCES}, capacity=table))
+
+
+def as_table(jobs: list[Job]) -> Jobs:
+    """Return the jobs as a table."""
+    return Jobs.build(
+        len(jobs),
+        names={"demand": RESOURCES},
+        id=np.arange(len(jobs)),
+        submit=np.array([job.submit for job in jobs]),
+        wall_time=np.array([job.wall for job in jobs]),
+        size=np.array([job.nodes for job in jobs], np.int32),
+        demand=np.array([job.demand for job in jobs], np.int64),
+        exclusive=np.array([job.exclusive for job in jobs]),
+    )
+
+
+def simulated(jobs: list[Job], capacity: list[tuple[int, ...]], loop: Any) -> ExclusiveNodes:
+    """Return the system when all has happened."""
+    run = np.array([job.run for job in jobs])
+    settings = ExclusiveSettings(loop=loop)
+    system = ExclusiveNodes(as_table(jobs), run, machine(capacity), settings, record_nodes=True)
+    assert system.advance().done
+    return system
+
+
+def found(system: ExclusiveNodes) -> dict[int, tuple[float, list[int]]]:
+    """Return start and nodes of each job that started."""
+    begun, (offsets, nodes) = system.job_outcomes().start, system.node_rows()
+    return {
+        row: (float(begun[row]), nodes[offsets[row] : offsets[row + 1]].tolist())
+        for row in np.flatnonzero(np.isfinite(begun)).tolist()
+    }
+
+
+amount = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2))
+node = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2))
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Job]:
+    """Draw jobs that come close together, some longer than others."""
+    jobs, time = [], 0.0
+    for _ in range(draw(st.integers(1, 14))):
+        time += draw(st.integers(0, 3))
+        wall = draw(st.integers(1, 12))
+        run = draw(st.integers(1, 14))
+        alone = draw(st.sampled_from([False, False, False, True]))
+        jobs.append(
+            Job(time, draw(st.integers(1, 3)), draw(amount), float(wall), float(run), alone)
+        )
+    return jobs
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
+def test_as_the_plain_way(loop: str, jobs: list[Job], capacity: list[tuple[int, ...]]) -> None:
+    """Each job starts when and where the rules say, worked out without a kernel."""
+    assert found(simulated(jobs, capacity, loop)) == starts(jobs, capacity, loop)
+
+
+@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
+def test_no_node_is_overcommitted(jobs: list[Job], capacity: list[tuple[int, ...]]) -> None:
+    """At no instant do the jobs on a node take more than it has, nor does one join an exclusive."""
+    begun = found(simulated(jobs, capacity, "easy"))
+    for now in {start for start, _ in begun.values()}:
+        for at, room in enumerate(capacity):
+            here = [
+                jobs[key]
+                for key, (start, nodes) in begun.items()
+                if at in nodes and start <= now < start + min(jobs[key].run, jobs[key].wall)
+            ]
+            assert all(sum(job.demand[k] for job in here) <= room[k] for k in range(3))
+            assert len(here) < 2 or not any(job.exclusive for job in here)
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(1, 9), st.integers(1, 9)),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_one_resource_of_one_per_node_is_a_whole_node(
+    loop: Any, rows: list[tuple[int, int, int, int]]
+) -> None:
+    """The same starts, ends and nodes as on nodes that are given to one job at a time."""
+    submit = np.cumsum([float(gap) for gap, *_ in rows])
+    size = np.array([nodes for _, nodes, *_ in rows], np.int32)
+    run = np.array([float(seconds) for *_, seconds, _ in rows])
+    wall = run + [float(more) for *_, more in rows]
+    n = len(rows)
+    whole = Jobs.build(n, id=np.arange(n), submit=submit, size=size, wall_time=wall)
+    ones = np.ones((n, 1), np.int64)
+    shared = whole.take(np.arange(n)).replace(demand=None)
+    shared = Jobs.build(
+        n,
+        id=np.arange(n),
+        submit=submit,
+        size=size,
+        wall_time=wall,
+        names={"demand": ("node",)},
+        demand=ones,
+    )
+    nodes = Nodes.build(4, names={"capacity": ("node",)}, capacity=np.ones((4, 1), np.int64))
+    settings = ExclusiveSettings(loop=loop)
+    one = ExclusiveNodes(whole, run, Cluster.uniform(4), settings, record_nodes=True)
+    other = ExclusiveNodes(shared, run, Cluster(nodes), settings, record_nodes=True)
+    assert one.advance().done
+    assert other.advance().done
+    assert found(one) == found(other)
+
+
+def test_two_jobs_of_four_gpus_do_not_share_a_node_of_four() -> None:
+    """The second waits for the first, though cores and memory are left."""
+    jobs = [Job(0.0, 1, (1, 1, 4), 10.0, 10.0), Job(1.0, 1, (1, 1, 4), 10.0, 10.0)]
+    assert found(simulated(jobs, [(8, 8, 4)], "easy")) == {0: (0.0, [0]), 1: (10.0, [0])}
+
+
+def test_a_node_that_dies_takes_all_its_jobs() -> None:
+    """They are requeued and start again on another node; those elsewhere go on."""
+    jobs = [Job(float(at), 1, (2, 1, 0), 50.0, 20.0) for at in range(3)]
+    dies = NodeEvent(5.0, 0, NodeState.DOWN)
+    system = ExclusiveNodes(
+        as_table(jobs),
+        np.full(3, 20.0),
+        machine([(4, 4, 0), (4, 4, 0)]),
+        ExclusiveSettings(loop="fcfs"),
+        node_events=(dies,),
+        record_nodes=True,
+    )
+    assert system.advance().done
+    outcomes = system.job_outcomes()
+    assert outcomes.restarts.tolist() == [1, 1, 0]
+    assert found(system) == {0: (5.0, [1]), 1: (22.0, [1]), 2: (2.0, [1])}
+
+
+LOG = """\
+JobID|User|Partition|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|NNodes|State|ReqTRES|SubmitLine
+1|ann|all|0|0|100|100|5|4|1|COMPLETED|billing=4,cpu=4,gres/gpu=1,mem=4G,node=1|sbatch --gpus=1 j.sh
+2|bob|all|0|0|100|100|5|8|2|COMPLETED|cpu=8,mem=8G,node=2|sbatch -N2 --exclusive j.sh
+3|bob|all|10|10|110|100|5|1|1|COMPLETED|cpu=1,gres/gpu:a100=3,mem=1G,node=1|sbatch j.sh
+4|eve|all|20|20|120|100|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1|sbatch j.sh
+"""
+
+NODES = """\
+NodeName=g1 Arch=x86_64 CoresPerSocket=8
+   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
+   Gres=gpu:a100:2(S:0-1)
+   RealMemory=16384 AllocMem=0 State=IDLE
+   Partitions=all
+
+NodeName=c1 Arch=x86_64 CoresPerSocket=8
+   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
+   Gres=(null)
+   RealMemory=8192 AllocMem=0 State=IDLE
+   Partitions=all
+"""
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Workload:
+    """Return the log on its two nodes."""
+    (tmp_path / "log").write_text(LOG)
+    (tmp_path / "nodes").write_text(NODES)
+    log = read_logs([tmp_path / "log"], ReadOptions(resources=True))
+    return prepare(log, WorkloadOptions(unit="resources"), read_cluster(tmp_path / "nodes")[0])
+
+
+def test_a_log_of_shared_nodes(workload: Workload) -> None:
+    """Demands, exclusive jobs, capacities; what cannot run or is not modelled is counted."""
+    resources = (CPU, MEM, GPU, "gres/gpu:a100")
+    gigabyte = 2**30
+    assert workload.cluster.nodes.names("capacity") == resources
+    assert workload.cluster.nodes.capacity.tolist() == [
+        [8, 16 * gigabyte, 2, 2],
+        [8, 8 * gigabyte, 0, 0],
+    ]
+    jobs = workload.jobs
+    assert jobs.id.tolist() == [1, 2, 4]
+    assert jobs.size.tolist() == [1, 2, 1]
+    assert jobs.exclusive.tolist() == [False, True, False]
+    assert jobs.demand.tolist() == [
+        [4, 4 * gigabyte, 1, 0],
+        [4, 4 * gigabyte, 0, 0],
+        [1, gigabyte, 0, 0],
+    ]
+    assert workload.skipped.count == {"too few nodes have what it asks for": 1}
+    assert "license/matlab is not modelled (1 job): no node has it." in workload.assumptions
+
+
+def test_measures_of_shared_nodes(workload: Workload) -> None:
+    """Utilisation is of cores, memory and GPUs; the makespan is 400 s."""
+    results = replay(workload, "fcfs", presets()["fcfs"]).results
+    assert results.start.tolist() == [0.0, 100.0, 200.0]
+    found = measure(workload, results)
+    assert found["makespan_s"] == 300.0
+    assert found["utilisation"] == pytest.approx((4 + 8 + 1) * 100 / (16 * 300))
+    assert found["memory_utilisation"] == pytest.approx((4 + 8 + 1) * 100 / (24 * 300))
+    assert found["gpu_utilisation"] == pytest.approx(100 / (2 * 300))
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ("mcdf", "planner: 'mcdf' plans whole nodes"),
+        ("conservative", "loop 'conservative' gives whole nodes to jobs"),
+        ("ste-sliced", "machine 'sliced' with loop"),
+        ("sed", "chooses whole nodes for jobs"),
+    ],
+)
+def test_policies_of_whole_nodes_are_refused(workload: Workload, policy: str, problem: str) -> None:
+    """With what to change, before anything runs."""
+    with pytest.raises(ConfigError) as refused:
+        replay(workload, policy, presets()[policy])
+    assert problem in str(refused.value)
+    assert "set `workload.unit` to 'core' or 'node'" in str(refused.value)
+
+
+def test_the_machine_must_be_known(tmp_path: Path) -> None:
+    """What each node has cannot be guessed from a log."""
+    (tmp_path / "log").write_text(LOG)
+    log = read_logs([tmp_path / "log"], ReadOptions(resources=True))
+    with pytest.raises(ConfigError, match="give --cluster"):
+        prepare(log, WorkloadOptions(unit="resources"))
+
+
+def test_a_job_that_never_fits_is_not_started() -> None:
+    """The simulated system itself never starts it, and lets the others pass."""
+    jobs = [Job(0.0, 1, (9, 1, 0), 10.0, 10.0), Job(0.0, 1, (1, 1, 0), 10.0, 10.0)]
+    system = simulated(jobs, [(8, 8, 0)], "fcfs")
+    assert system.job_outcomes().fate.tolist() == [FinalState.UNFINISHED, FinalState.FINISHED]
