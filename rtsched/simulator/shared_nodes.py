@@ -33,7 +33,7 @@ def with_shared_nodes(
     return machine._replace(
         ends=np.zeros(n + 1, kernel.TIMED),
         running=np.zeros(n + 1, kernel.TIMED),
-        demand=np.ascontiguousarray(amounts_of(jobs, "demand", resources)),
+        demand=np.array(amounts_of(jobs, "demand", resources)),
         alone=jobs.exclusive.astype(np.int8),
         fitting=fitting_nodes(jobs, cluster),
         held_at=held_at,

@@ -53,7 +53,9 @@ def tres(case: Case) -> Case:
 
 def starts(jobs: Jobs, run_time: NDArray[np.float64], cluster: Cluster, loop: Any) -> Case:
     """Return start and nodes of each job that started under a loop."""
-    system = ExclusiveNodes(jobs, run_time, cluster, ExclusiveSettings(loop=loop), record_nodes=True)
+    system = ExclusiveNodes(
+        jobs, run_time, cluster, ExclusiveSettings(loop=loop), record_nodes=True
+    )
     assert system.advance().done
     begun, (offsets, nodes) = system.job_outcomes().start, system.node_rows()
     return {

@@ -21,8 +21,8 @@ from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.interface import NodeEvent
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,10 +176,10 @@ def test_a_node_that_dies_takes_all_its_jobs() -> None:
 
 LOG = """\
 JobID|User|Partition|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|NNodes|State|ReqTRES|SubmitLine
-1|ann|all|0|0|100|100|5|4|1|COMPLETED|billing=4,cpu=4,gres/gpu=1,mem=4G,node=1|sbatch --gpus=1 j.sh
-2|bob|all|0|0|100|100|5|8|2|COMPLETED|cpu=8,mem=8G,node=2|sbatch -N2 --exclusive j.sh
-3|bob|all|10|10|110|100|5|1|1|COMPLETED|cpu=1,gres/gpu:a100=3,mem=1G,node=1|sbatch j.sh
-4|eve|all|20|20|120|100|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1|sbatch j.sh
+1|ann|all|1700000000|1700000000|1700000100|100|5|4|1|COMPLETED|billing=4,cpu=4,gres/gpu=1,mem=4G,node=1|sbatch --gpus=1 j.sh
+2|bob|all|1700000000|1700000000|1700000100|100|5|8|2|COMPLETED|cpu=8,mem=8G,node=2|sbatch -N2 --exclusive j.sh
+3|bob|all|1700000010|1700000010|1700000110|100|5|1|1|COMPLETED|cpu=1,gres/gpu:a100=3,mem=1G,node=1|sbatch j.sh
+4|eve|all|1700000020|1700000020|1700000120|100|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1|sbatch j.sh
 """
 
 NODES = """\
@@ -229,9 +229,9 @@ def test_a_log_of_shared_nodes(workload: Workload) -> None:
 
 
 def test_measures_of_shared_nodes(workload: Workload) -> None:
-    """Utilisation is of cores, memory and GPUs; the makespan is 400 s."""
+    """Utilisation is of cores, memory and GPUs; the makespan is 300 s."""
     results = replay(workload, "fcfs", presets()["fcfs"]).results
-    assert results.start.tolist() == [0.0, 100.0, 200.0]
+    assert (results.start - 1.7e9).tolist() == [0.0, 100.0, 200.0]
     found = measure(workload, results)
     assert found["makespan_s"] == 300.0
     assert found["utilisation"] == pytest.approx((4 + 8 + 1) * 100 / (16 * 300))
