@@ -174,12 +174,13 @@ def test_a_node_that_dies_takes_all_its_jobs() -> None:
     assert found(system) == {0: (5.0, [1]), 1: (22.0, [1]), 2: (2.0, [1])}
 
 
+# A plus sign stands for the first digits of the time.
 LOG = """\
 JobID|User|Partition|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|NNodes|State|ReqTRES|SubmitLine
-1|ann|all|1700000000|1700000000|1700000100|100|5|4|1|COMPLETED|billing=4,cpu=4,gres/gpu=1,mem=4G,node=1|sbatch --gpus=1 j.sh
-2|bob|all|1700000000|1700000000|1700000100|100|5|8|2|COMPLETED|cpu=8,mem=8G,node=2|sbatch -N2 --exclusive j.sh
-3|bob|all|1700000010|1700000010|1700000110|100|5|1|1|COMPLETED|cpu=1,gres/gpu:a100=3,mem=1G,node=1|sbatch j.sh
-4|eve|all|1700000020|1700000020|1700000120|100|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1|sbatch j.sh
+1|ann|all|+000|+000|+100|100|5|4|1|COMPLETED|billing=4,cpu=4,gres/gpu=1,mem=4G,node=1|sbatch j.sh
+2|bob|all|+000|+000|+100|100|5|8|2|COMPLETED|cpu=8,mem=8G,node=2|sbatch -N2 --exclusive j.sh
+3|bob|all|+010|+010|+110|100|5|1|1|COMPLETED|cpu=1,gres/gpu:a100=3,mem=1G,node=1|sbatch j.sh
+4|eve|all|+020|+020|+120|100|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1|sbatch j.sh
 """
 
 NODES = """\
@@ -200,7 +201,7 @@ NodeName=c1 Arch=x86_64 CoresPerSocket=8
 @pytest.fixture
 def workload(tmp_path: Path) -> Workload:
     """Return the log on its two nodes."""
-    (tmp_path / "log").write_text(LOG)
+    (tmp_path / "log").write_text(LOG.replace("+", "1700000"))
     (tmp_path / "nodes").write_text(NODES)
     log = read_logs([tmp_path / "log"], ReadOptions(resources=True))
     return prepare(log, WorkloadOptions(unit="resources"), read_cluster(tmp_path / "nodes")[0])
@@ -258,7 +259,7 @@ def test_policies_of_whole_nodes_are_refused(workload: Workload, policy: str, pr
 
 def test_the_machine_must_be_known(tmp_path: Path) -> None:
     """What each node has cannot be guessed from a log."""
-    (tmp_path / "log").write_text(LOG)
+    (tmp_path / "log").write_text(LOG.replace("+", "1700000"))
     log = read_logs([tmp_path / "log"], ReadOptions(resources=True))
     with pytest.raises(ConfigError, match="give --cluster"):
         prepare(log, WorkloadOptions(unit="resources"))
