@@ -18,15 +18,23 @@ def counted(number: float, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-def span(seconds: float) -> str:
-    """Return a span of time in its two greatest units, rounded down: `30 min 10 s`, `2 h`, `45 s`.
+UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
-    Rounded down, what is left before a deadline is never said to be more than it is.
+
+def span(seconds: float, *, up: bool = False) -> str:
+    """Return a span of time in its two greatest units: `30 min 10 s`, `2 h`, `45 s`.
+
+    Rounded down, the time left before a deadline is never said to be more than it is; rounded `up`,
+    the time needed is never said to be less.
     """
     if not math.isfinite(seconds):
         return "unlimited time"
-    left, parts = max(int(seconds), 0), list[str]()
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+    left, parts = max(math.ceil(seconds) if up else int(seconds), 0), list[str]()
+    if up:
+        shown = next((at for at, (size, _) in enumerate(UNITS) if left >= size), len(UNITS) - 1)
+        least = UNITS[min(shown + 1, len(UNITS) - 1)][0]
+        left = -(-left // least) * least
+    for size, unit in UNITS:
         if left >= size and len(parts) < 2:
             parts.append(f"{left // size} {unit}")
             left %= size

@@ -52,7 +52,7 @@ class Limits:
 
     too_wide = Reason("limits.too-wide", "requests {asked:node}, the limit is {limit}")
     too_long = Reason(
-        "limits.too-long", "requests {asked:time} of run time, the limit is {limit:time}"
+        "limits.too-long", "requests {asked:time up} of run time, the limit is {limit:time}"
     )
     endless = Reason("limits.no-time-limit", "states no run time, the limit is {limit:time}")
     never_fits = Reason(

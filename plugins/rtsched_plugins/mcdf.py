@@ -141,7 +141,7 @@ class Mcdf(DeadlineAdmission):
 
     impossible: ClassVar = Reason(
         "mcdf.impossible",
-        "deadline too soon: the job may need {needed:time}, {left:time} are left",
+        "deadline too soon: the job may need {needed:time up}, {left:time} are left",
     )
     no_room: ClassVar = Reason(
         "mcdf.no-room",

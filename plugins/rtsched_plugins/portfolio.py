@@ -131,7 +131,7 @@ class Portfolio(DeadlineAdmission):
     )
     impossible: ClassVar = Reason(
         "portfolio.impossible",
-        "deadline too soon: the job may need {needed:time}, {left:time} are left",
+        "deadline too soon: the job may need {needed:time up}, {left:time} are left",
     )
     no_room: ClassVar = Reason(
         "portfolio.no-room",

@@ -44,8 +44,8 @@ class _Number:
         self.value = int(value) if float(value).is_integer() else round(float(value), 3)
 
     def __format__(self, how: str) -> str:
-        if how == "time":
-            return span(self.value)
+        if how in {"time", "time up"}:
+            return span(self.value, up=how == "time up")
         if _WORDS.fullmatch(how):
             return counted(self.value, *how.split("|"))
         return format(self.value, how)
@@ -56,8 +56,9 @@ class Reason:
     """Why: a stable dotted code, and a sentence with named numbers in it.
 
     The code labels metrics, anchors the documentation and is asserted in tests. In the sentence
-    `{left}` is a number, `{left:time}` seconds as a span of time (`2 h 5 min`), `{nodes:node}` a
-    count of things (`1 node`, `2 nodes`), and `{jobs:job is|jobs are}` one with its own plural.
+    `{left}` is a number, `{left:time}` seconds as a span of time (`2 h 5 min`), rounded down, and
+    `{needed:time up}` one rounded up, `{nodes:node}` a count of things (`1 node`, `2 nodes`), and
+    `{jobs:job is|jobs are}` one with its own plural.
     """
 
     code: str

@@ -131,7 +131,7 @@ def plain(template: str) -> str:
     """Return a reason's sentence as people read it: spans by name alone, counts in the plural."""
     things = re.sub(r"\{(\w+):(?!time)([^}|]+)\}", r"{\1} \2s", template)
     things = re.sub(r"\{(\w+):[^}|]+\|([^}]+)\}", r"{\1} \2", things)
-    return things.replace(":time}", "}")
+    return re.sub(r":time( up)?}", "}", things)
 
 
 def reason_page() -> str:
