@@ -46,7 +46,6 @@ class Scene:
         plugin = plugin or {"mcdf": Mcdf(), "edf": edf, "spare": Spare()}[planner]
         self.chains = Chains(Chain([Member(planner, plugin, **(member or {}))], planner), ())
         self.settings = DaemonSettings(**settings)
-        self.admission = AdmissionController(self.chains, self.settings, WORDS)
         restart_policy = RestartPolicy(
             frozenset(self.settings.restart_exit_codes), self.settings.restarts
         )
@@ -61,6 +60,11 @@ class Scene:
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.site = Site(Snapshot(T0, self.cluster))
         self.poll(T0)
+
+    @property
+    def admission(self) -> AdmissionController:
+        """The admission by the present chains and settings."""
+        return AdmissionController(self.chains, self.settings, WORDS)
 
     def submit(
         self, now: float = T0, uid: int = ANN, after: int | None = None, **columns: object
