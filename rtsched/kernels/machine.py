@@ -277,17 +277,14 @@ class MachineState(NamedTuple):
     submitters: NDArray[Any]
     """SUBMITTER."""
     demand: NDArray[np.int64]
-    """int64[n, r]: what a job takes on each of its nodes (shared nodes only, as all below)."""
-    alone: NDArray[np.int8]
-    """int8[n]: whether nobody else may run on its nodes meanwhile."""
+    """int64[n, r]: what a job takes on each of its nodes, the last resource being tenancy (shared
+    nodes only, as all below)."""
     fitting: NDArray[np.int32]
     """int32[n]: on how many of its nodes a job fits if nobody else is there."""
     held_at: NDArray[np.int64]
     """Job i has or had the nodes `held[held_at[i]:held_at[i] + width]`."""
     held: NDArray[np.int32]
     """Nodes of the jobs, of each those of its last start, ascending."""
-    shares: NDArray[Any]
-    """SHARE[m]."""
     room: NDArray[np.int64]
     """int64[m, r]: what is left on each node."""
     later: NDArray[np.int64]

@@ -1,7 +1,8 @@
-"""Nodes that several jobs share: what is left of each resource, and who is on which node.
+"""Nodes that several jobs share: what is left of each resource, now and at the head's shadow time.
 
 A job takes its demand on each of its nodes. An exclusive one takes no more than that, but needs
-nodes without any other job, and nobody joins it there.
+nodes without any other job, and nobody joins it there. That is one resource more, the tenancy of a
+node: a job takes 1 of it, an exclusive one all.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,40 +17,24 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.machine import MachineState
 
-SHARE = record_type(
-    ("guests", "i4"), ("later_guests", "i4"), ("closed", "i1"), ("later_closed", "i1")
-)
-"""One per node: the jobs that run there, and whether one of them is exclusive.
-
-`later_...` is the same at the head's shadow time, by the requested ends.
-"""
+TENANCY = 2**40
+"""What a node has of it: more than jobs can ever be on a node."""
 
 
 @part
-def fits(room: NDArray[np.int64], node: int, demand: NDArray[np.int64], row: int) -> bool:
-    """Return whether a node has room for a job's demand."""
+def fits(room: NDArray[np.int64], at: int, demand: NDArray[np.int64], row: int) -> bool:
+    """Return whether there is room for a job's demand."""
     enough = True
     for resource in range(demand.shape[1]):
-        enough = enough and demand[row, resource] <= room[node, resource]
+        enough = enough and demand[row, resource] <= room[at, resource]
     return bool(enough)
 
 
 @part
-def fits_now(machine: MachineState, row: int, node: int) -> bool:
-    """Return whether a job fits on a node that is up now."""
-    share = machine.shares[node]
-    if share.closed or (machine.alone[row] and share.guests > 0):
-        return False
-    return bool(fits(machine.room, node, machine.demand, row))
-
-
-@part
-def fits_later(machine: MachineState, row: int, node: int) -> bool:
-    """Return whether a job fits on a node that is up at the head's shadow time."""
-    share = machine.shares[node]
-    if share.later_closed or (machine.alone[row] and share.later_guests > 0):
-        return False
-    return bool(fits(machine.later, node, machine.demand, row))
+def take(room: NDArray[np.int64], at: int, demand: NDArray[np.int64], row: int, sign: int) -> None:
+    """Take a job's demand (sign 1) or give it back (-1)."""
+    for resource in range(demand.shape[1]):
+        room[at, resource] -= sign * demand[row, resource]
 
 
 @part
@@ -58,13 +42,8 @@ def move_in(machine: MachineState, row: int, size: int) -> int:
     """Give a job its demand on the nodes just chosen, and return the first."""
     at = machine.held_at[row]
     for i in range(size):
-        node = machine.picks[i]
-        machine.held[at + i] = node
-        for resource in range(machine.demand.shape[1]):
-            machine.room[node, resource] -= machine.demand[row, resource]
-        machine.shares[node].guests += 1
-        if machine.alone[row]:
-            machine.shares[node].closed = 1
+        machine.held[at + i] = machine.picks[i]
+        take(machine.room, machine.picks[i], machine.demand, row, 1)
     return int(machine.picks[0])
 
 
@@ -73,12 +52,7 @@ def move_out(machine: MachineState, row: int) -> None:
     """Give back what a job has on its nodes."""
     at = machine.held_at[row]
     for i in range(machine.jobs[row].width):
-        node = machine.held[at + i]
-        for resource in range(machine.demand.shape[1]):
-            machine.room[node, resource] += machine.demand[row, resource]
-        machine.shares[node].guests -= 1
-        if machine.alone[row]:
-            machine.shares[node].closed = 0
+        take(machine.room, machine.held[at + i], machine.demand, row, -1)
 
 
 @part

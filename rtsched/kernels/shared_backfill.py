@@ -18,7 +18,7 @@ from rtsched.kernels.machine import EASY, GONE, UP, MachineState, start_job
 from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.machine_nodes import group_of
 from rtsched.kernels.machine_queue import close_up, leave
-from rtsched.kernels.machine_sharing import fits_later, fits_now, measure_room, move_in
+from rtsched.kernels.machine_sharing import fits, measure_room, move_in, take
 
 
 @outline
@@ -33,7 +33,7 @@ def choose_shared(machine: MachineState, row: int, size: int) -> bool:
         first, last = machine.group_of[group], machine.group_of[group + 1]
     for i in range(first, last):
         node = machine.group_nodes[i] if group >= 0 else i
-        if machine.nodes[node].state == UP and fits_now(machine, row, node):
+        if machine.nodes[node].state == UP and fits(machine.room, node, machine.demand, row):
             machine.picks[count] = node
             count += 1
             if count == size:
@@ -64,8 +64,8 @@ def in_group(machine: MachineState, group: int, node: int) -> bool:
 @part
 def serves_later(machine: MachineState, head: int, group: int, node: int) -> bool:
     """Return whether the head could use a node at its shadow time."""
-    up = machine.nodes[node].state == UP
-    return bool(up and fits_later(machine, head, node) and in_group(machine, group, node))
+    room = fits(machine.later, node, machine.demand, head)
+    return bool(room and machine.nodes[node].state == UP and in_group(machine, group, node))
 
 
 @part
@@ -74,28 +74,10 @@ def leave_later(machine: MachineState, row: int, head: int, group: int) -> int:
     gained, at = 0, machine.held_at[row]
     for i in range(machine.jobs[row].width):
         node = machine.held[at + i]
-        share = machine.shares[node]
         gained -= serves_later(machine, head, group, node)
-        for resource in range(machine.demand.shape[1]):
-            machine.later[node, resource] += machine.demand[row, resource]
-        share.later_guests -= 1
-        if machine.alone[row]:
-            share.later_closed = 0
+        take(machine.later, node, machine.demand, row, -1)
         gained += serves_later(machine, head, group, node)
     return gained
-
-
-@part
-def stay_later(machine: MachineState, row: int, size: int, sign: int) -> None:
-    """Let a job on the nodes just chosen still be there at the shadow time; sign -1: not."""
-    for i in range(size):
-        node = machine.picks[i]
-        share = machine.shares[node]
-        for resource in range(machine.demand.shape[1]):
-            machine.later[node, resource] -= sign * machine.demand[row, resource]
-        share.later_guests += sign
-        if machine.alone[row]:
-            share.later_closed = sign > 0
 
 
 @outline
@@ -105,9 +87,6 @@ def find_shared_shadow(machine: MachineState) -> None:
     head, size = machine.queue[state.head].row, machine.queue[state.head].width
     group, count = group_of(machine, head), 0
     for node in range(len(machine.nodes)):
-        share = machine.shares[node]
-        share.later_guests = share.guests
-        share.later_closed = share.closed
         for resource in range(machine.demand.shape[1]):
             machine.later[node, resource] = machine.room[node, resource]
         count += serves_later(machine, head, group, node)
@@ -132,14 +111,15 @@ def spares_head(machine: MachineState, row: int, size: int) -> bool:
     head = machine.queue[state.head].row
     group, lost = group_of(machine, head), 0
     for i in range(size):
-        lost += serves_later(machine, head, group, machine.picks[i])
-    stay_later(machine, row, size, 1)
-    for i in range(size):
-        lost -= serves_later(machine, head, group, machine.picks[i])
+        node = machine.picks[i]
+        lost += serves_later(machine, head, group, node)
+        take(machine.later, node, machine.demand, row, 1)
+        lost -= serves_later(machine, head, group, node)
     if lost <= state.extra:
         state.extra -= lost
         return True
-    stay_later(machine, row, size, -1)
+    for i in range(size):
+        take(machine.later, machine.picks[i], machine.demand, row, -1)
     return False
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
-from rtsched.kernels.machine_sharing import SHARE
 from rtsched.model.cluster import NodeState
 from rtsched.simulator.shared_nodes import with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
@@ -123,11 +122,9 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         offers=_zeros(1, OFFER),
         submitters=_zeros(1, SUBMITTER),
         demand=np.zeros((1, 0), np.int64),
-        alone=np.zeros(1, np.int8),
         fitting=np.zeros(1, np.int32),
         held_at=np.zeros(1, np.int64),
         held=np.zeros(1, np.int32),
-        shares=_zeros(1, SHARE),
         room=np.zeros((1, 0), np.int64),
         later=np.zeros((1, 0), np.int64),
         most=np.zeros(0, np.int64),

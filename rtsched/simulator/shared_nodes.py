@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_sharing import SHARE
+from rtsched.kernels.machine_sharing import TENANCY
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import core_share, fitting_nodes
 from rtsched.model.table import amounts_of
@@ -26,22 +26,23 @@ def with_shared_nodes(
     """Return the machine with the room of its nodes and the demands of its jobs."""
     n, m = len(jobs), len(cluster)
     resources = cluster.nodes.names("capacity")
-    room = np.zeros((max(m, 1), len(resources)), np.int64)
-    room[:m] = cluster.nodes.capacity
+    room = np.full((max(m, 1), len(resources) + 1), TENANCY, np.int64)
+    room[:m, :-1] = cluster.nodes.capacity
+    demand = np.ones((n, len(resources) + 1), np.int64)
+    demand[:, :-1] = amounts_of(jobs, "demand", resources)
+    demand[jobs.exclusive, -1] = TENANCY
     held_at = offsets_of(jobs.size)
     machine.state[0].sharing = 1
     return machine._replace(
         ends=np.zeros(n + 1, kernel.TIMED),
         running=np.zeros(n + 1, kernel.TIMED),
-        demand=np.array(amounts_of(jobs, "demand", resources)),
-        alone=jobs.exclusive.astype(np.int8),
+        demand=demand,
         fitting=fitting_nodes(jobs, cluster),
         held_at=held_at,
         held=np.zeros(max(held_at[-1], 1), np.int32),
-        shares=np.zeros(max(m, 1), SHARE),
         room=room,
         later=room.copy(),
-        most=np.zeros(len(resources), np.int64),
+        most=np.zeros(len(resources) + 1, np.int64),
     )
 
 
