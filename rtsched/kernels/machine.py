@@ -24,6 +24,8 @@ from rtsched.kernels.records import record_type
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.room_profile import RoomProfile
+
 # Where a job stands (JOB.status).
 FUTURE, ASKED, QUEUED, SLEEPING, HELD, PLANNED, RUNNING, ENDED = 0, 1, 2, 3, 4, 5, 6, 7
 REJECTED, CANCELLED, LOST, TOO_WIDE = 8, 9, 10, 11
@@ -291,6 +293,10 @@ class MachineState(NamedTuple):
     """int64[m, r]: what is left at the head's shadow time."""
     most: NDArray[np.int64]
     """int64[r]: the most that a node had left at the begin of the pass."""
+    candidates: NDArray[np.int64]
+    """Scratch of m entries: nodes that a job may have."""
+    step_room: RoomProfile
+    """What is left from each time on, reservations taken off (conservative only)."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)

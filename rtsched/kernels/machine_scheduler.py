@@ -46,6 +46,7 @@ from rtsched.kernels.machine_profile import conservative_pass, give_back
 from rtsched.kernels.machine_queue import enqueue, list_queue, rerank
 from rtsched.kernels.machine_windows import serial_pass, window_pass
 from rtsched.kernels.shared_backfill import shared_pass
+from rtsched.kernels.shared_conservative import give_back_shared, shared_conservative_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,9 @@ def end_jobs(machine: MachineState) -> None:
         until = job.start + job.wall
         if until > state.now:
             state.early = 1
-            if state.loop == CONSERVATIVE:
+            if state.loop == CONSERVATIVE and state.sharing:
+                give_back_shared(machine, row, until)
+            elif state.loop == CONSERVATIVE:
                 give_back(machine, until, job.width)
 
 
@@ -220,7 +223,9 @@ def settle_asked(machine: MachineState) -> None:
 def start_waiting(machine: MachineState) -> None:
     """Make one scheduling pass of the system's own loop."""
     state = machine.state[0]
-    if state.sharing:
+    if state.sharing and state.loop == CONSERVATIVE:
+        shared_conservative_pass(machine)
+    elif state.sharing:
         shared_pass(machine)
     elif state.loop == CONSERVATIVE:
         conservative_pass(machine)

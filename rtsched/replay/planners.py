@@ -88,10 +88,11 @@ def _resource_problems(chain: Chain, policy: Policy, *, periodic: bool) -> list[
     """Return what of a policy gives whole nodes to jobs, where they share them by resources."""
     remedy = "set `workload.unit` to 'core' or 'node'"
     system, problems = policy.system, []
-    if system.machine != "exclusive" or system.loop not in {"fcfs", "easy"}:
+    if system.machine != "exclusive" or system.loop not in {"fcfs", "easy", "conservative"}:
         problems.append(
             f"system: machine {system.machine!r} with loop {system.loop!r} gives whole nodes to "
-            f"jobs; {remedy}, or use loop 'fcfs' or 'easy' of machine 'exclusive'"
+            f"jobs; {remedy}, or use loop 'fcfs', 'easy' or 'conservative' "
+            "of machine 'exclusive'"
         )
     if periodic:
         problems.append(

@@ -10,7 +10,7 @@ from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.model.cluster import NodeState
-from rtsched.simulator.shared_nodes import with_shared_nodes
+from rtsched.simulator.shared_nodes import empty_profile, with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         room=np.zeros((1, 0), np.int64),
         later=np.zeros((1, 0), np.int64),
         most=np.zeros(0, np.int64),
+        candidates=np.zeros(1, np.int64),
+        step_room=empty_profile(1, 1, 0),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_sharing import TENANCY
+from rtsched.kernels.room_profile import RoomProfile
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import core_share, fitting_nodes
 from rtsched.model.table import amounts_of
@@ -33,6 +34,8 @@ def with_shared_nodes(
     demand[jobs.exclusive, -1] = TENANCY
     held_at = offsets_of(jobs.size)
     machine.state[0].sharing = 1
+    # A job that runs or has a reservation begins and ends two steps on each of its nodes.
+    steps = 2 * int(held_at[-1]) + 2 if machine.state[0].loop == kernel.CONSERVATIVE else 0
     return machine._replace(
         ends=np.zeros(n + 1, kernel.TIMED),
         running=np.zeros(n + 1, kernel.TIMED),
@@ -43,6 +46,20 @@ def with_shared_nodes(
         room=room,
         later=room.copy(),
         most=np.zeros(len(resources) + 1, np.int64),
+        candidates=np.zeros(max(m, 1), np.int64),
+        step_room=empty_profile(max(m, 1), max(m, 1) + steps, len(resources) + 1),
+    )
+
+
+def empty_profile(nodes: int, steps: int, resources: int) -> RoomProfile:
+    """Return a profile of `nodes` nodes with a store of `steps` steps, nothing filled in."""
+    return RoomProfile(
+        first=np.zeros(nodes, np.int32),
+        after=np.zeros(steps, np.int32),
+        time=np.zeros(steps),
+        room=np.zeros((steps, resources), np.int64),
+        unused=np.zeros(2, np.int64),
+        fit=np.zeros(nodes),
     )
 
 

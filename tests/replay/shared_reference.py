@@ -1,4 +1,4 @@
-"""FCFS and EASY on nodes that jobs share, the plain way: one event after the other, no kernel."""
+"""Backfilling on nodes that jobs share, the plain way: one event after the other, no kernel."""
 
 from __future__ import annotations
 
@@ -103,4 +103,69 @@ def starts(
                 continue
             if now + jobs[key].wall <= shadow or earliest(head, now, key, at) <= shadow:
                 begin(key, at, now)
+    return found
+
+
+def conservative(
+    jobs: list[Job], capacity: list[tuple[int, ...]]
+) -> dict[int, tuple[float, list[int]]]:
+    """Return start and nodes of each job if every queued job has a reservation.
+
+    When a job ends early, each is taken out and put back in queue order.
+    """
+    held: dict[int, tuple[float, float, list[int]]] = {}
+    queue: list[int] = []
+    running: dict[int, float] = {}
+    found: dict[int, tuple[float, list[int]]] = {}
+    empty = [Node(list(amounts)) for amounts in capacity]
+
+    def fits(key: int, node: int, start: float) -> bool:
+        end = start + jobs[key].wall
+        others = [
+            (other, begin, until)
+            for other, (begin, until, where) in held.items()
+            if node in where and begin < end and until > start
+        ]
+        for moment in {start, *(begin for _, begin, _ in others if begin > start)}:
+            there = Node(list(capacity[node]))
+            for other, begin, until in others:
+                if begin <= moment < until:
+                    there.take(other, jobs[other], 1)
+                    there.closed = there.closed or jobs[other].exclusive
+            there.closed = any(
+                jobs[other].exclusive for other, begin, until in others if begin <= moment < until
+            )
+            if not there.fits(jobs[key]):
+                return False
+        return True
+
+    def reserve(key: int, now: float) -> None:
+        for time in sorted({now, *(until for _, until, _ in held.values() if until > now)}):
+            where = [node for node in range(len(capacity)) if fits(key, node, time)]
+            if len(where) >= jobs[key].nodes:
+                held[key] = (time, time + jobs[key].wall, where[: jobs[key].nodes])
+                return
+
+    upcoming = 0
+    while upcoming < len(jobs) or running or queue:
+        submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
+        now = min([*running.values(), *submits, *(held[key][0] for key in queue)])
+        early = False
+        for key in [key for key, end in running.items() if end == now]:
+            early |= held.pop(key)[1] > now
+            del running[key]
+        while upcoming < len(jobs) and jobs[upcoming].submit == now:
+            job = jobs[upcoming]
+            if sum(node.fits(job) for node in empty) >= job.nodes:
+                queue.append(upcoming)
+            upcoming += 1
+        for key in queue:
+            if early and key in held:
+                del held[key]
+            if key not in held:
+                reserve(key, now)
+        for key in [key for key in queue if held[key][0] <= now]:
+            found[key] = (now, held[key][2])
+            running[key] = now + min(jobs[key].run, jobs[key].wall)
+            queue.remove(key)
     return found

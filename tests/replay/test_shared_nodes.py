@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared_reference import Job, starts
+from shared_reference import Job, conservative, starts
 
 from rtsched.errors import ConfigError
 from rtsched.logs import read_cluster, read_logs
@@ -98,9 +98,18 @@ def test_as_the_plain_way(loop: str, jobs: list[Job], capacity: list[tuple[int, 
 
 
 @given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
-def test_no_node_is_overcommitted(jobs: list[Job], capacity: list[tuple[int, ...]]) -> None:
+def test_reservations_as_the_plain_way(jobs: list[Job], capacity: list[tuple[int, ...]]) -> None:
+    """The same of conservative backfilling."""
+    assert found(simulated(jobs, capacity, "conservative")) == conservative(jobs, capacity)
+
+
+@pytest.mark.parametrize("loop", ["easy", "conservative"])
+@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
+def test_no_node_is_overcommitted(
+    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]]
+) -> None:
     """At no instant do the jobs on a node take more than it has, nor does one join an exclusive."""
-    begun = found(simulated(jobs, capacity, "easy"))
+    begun = found(simulated(jobs, capacity, loop))
     for now in {start for start, _ in begun.values()}:
         for at, room in enumerate(capacity):
             here = [
@@ -244,7 +253,7 @@ def test_measures_of_shared_nodes(workload: Workload) -> None:
     ("policy", "problem"),
     [
         ("mcdf", "planner: 'mcdf' plans whole nodes"),
-        ("conservative", "loop 'conservative' gives whole nodes to jobs"),
+        ("negotiator", "loop 'negotiator' gives whole nodes to jobs"),
         ("ste-sliced", "machine 'sliced' with loop"),
         ("sed", "chooses whole nodes for jobs"),
     ],

@@ -1,0 +1,207 @@
+"""What is left of each node's resources from each time on: a step function per node.
+
+Running jobs and reservations are taken off. A node's steps are a linked list in a common store, so
+that to add a reservation moves nothing.
+
+References
+----------
+Planner of the Flux framework's resource graph (flux-sched): earliest fits on a time line of free
+amounts. Here each node has a time line, and all resources of a node are in one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_sharing import fits, take
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class RoomProfile(NamedTuple):
+    """The step functions of `m` nodes in a store of `p` steps; changed in place."""
+
+    first: NDArray[np.int32]
+    """int32[m]: each node's step in which the present lies."""
+    after: NDArray[np.int32]
+    """int32[p]: the next step of the same node, -1: none; of unused steps the next unused one."""
+    time: NDArray[np.float64]
+    """float64[p]: when a step begins, seconds."""
+    room: NDArray[np.int64]
+    """int64[p, r]: what is left from then on."""
+    unused: NDArray[np.int64]
+    """int64[2]: the first unused step, and how many there are."""
+    fit: NDArray[np.float64]
+    """Scratch, float64[m]: when a job first fits on each node."""
+
+
+@part
+def reset(profile: RoomProfile, room: NDArray[np.int64], now: float) -> None:
+    """Let every node have what is in `room`, int64[m, r], for ever."""
+    m, p = len(profile.first), len(profile.after)
+    for node in range(m):
+        profile.first[node] = node
+        profile.after[node] = -1
+        profile.time[node] = now
+        for resource in range(room.shape[1]):
+            profile.room[node, resource] = room[node, resource]
+    for at in range(m, p):
+        profile.after[at] = at + 1 if at + 1 < p else -1
+    profile.unused[0] = m if m < p else -1
+    profile.unused[1] = p - m
+
+
+@part
+def forget(profile: RoomProfile, node: int, now: float) -> None:
+    """Let a node's profile begin at the step in which the present lies."""
+    while True:
+        at = profile.first[node]
+        following = profile.after[at]
+        if following < 0 or profile.time[following] > now:
+            break
+        profile.first[node] = following
+        discard(profile, at)
+
+
+@part
+def discard(profile: RoomProfile, at: int) -> None:
+    """Put a step back into the store."""
+    profile.after[at] = profile.unused[0]
+    profile.unused[0] = at
+    profile.unused[1] += 1
+
+
+@part
+def cut(profile: RoomProfile, node: int, time: float) -> int:
+    """Return the step of a node that begins at a time, made if there is none."""
+    at = profile.first[node]
+    while profile.after[at] >= 0 and profile.time[profile.after[at]] <= time:
+        at = profile.after[at]
+    if profile.time[at] >= time:
+        return int(at)
+    new = profile.unused[0]
+    profile.unused[0] = profile.after[new]
+    profile.unused[1] -= 1
+    profile.after[new] = profile.after[at]
+    profile.after[at] = new
+    profile.time[new] = time
+    for resource in range(profile.room.shape[1]):
+        profile.room[new, resource] = profile.room[at, resource]
+    return int(new)
+
+
+@outline
+def join_alike(profile: RoomProfile, node: int) -> None:
+    """Join neighbouring steps of a node that leave the same."""
+    at = profile.first[node]
+    while profile.after[at] >= 0:
+        following = profile.after[at]
+        alike = True
+        for resource in range(profile.room.shape[1]):
+            alike = alike and profile.room[at, resource] == profile.room[following, resource]
+        if alike:
+            profile.after[at] = profile.after[following]
+            discard(profile, following)
+        else:
+            at = following
+
+
+@outline
+def occupy(
+    profile: RoomProfile,
+    node: int,
+    start: float,
+    end: float,
+    demand: NDArray[np.int64],
+    row: int,
+    sign: int,
+) -> None:
+    """Take a job's demand on a node from `start` to `end` (sign 1), or give it back (-1).
+
+    The store must have two unused steps.
+    """
+    if start >= end:
+        return
+    at = cut(profile, node, start)
+    last = cut(profile, node, end) if end < np.inf else -1
+    while at != last:
+        take(profile.room, at, demand, row, sign)
+        at = profile.after[at]
+    if sign < 0:
+        join_alike(profile, node)
+
+
+@part
+def first_fit(
+    profile: RoomProfile, node: int, start: float, wall: float, demand: NDArray[np.int64], row: int
+) -> float:
+    """Return when a job first fits on a node for `wall` seconds, from `start` on; inf: never."""
+    at = profile.first[node]
+    while profile.after[at] >= 0 and profile.time[profile.after[at]] <= start:
+        at = profile.after[at]
+    time = start
+    while True:
+        following = profile.after[at]
+        if not fits(profile.room, at, demand, row):
+            if following < 0:
+                return float(np.inf)
+            time = profile.time[following]
+        elif following < 0 or profile.time[following] >= time + wall:
+            return float(time)
+        at = following
+
+
+@outline
+def earliest_start(
+    profile: RoomProfile,
+    candidates: NDArray[np.int64],
+    count: int,
+    size: int,
+    start: float,
+    wall: float,
+    demand: NDArray[np.int64],
+    row: int,
+    picks: NDArray[np.int64],
+) -> float:
+    """Return when a job can first have `size` nodes for `wall` seconds, from `start` on.
+
+    Parameters
+    ----------
+    profile : RoomProfile
+    candidates : int64[k]
+        The first `count` are the nodes it may have; those that come first are preferred.
+    size : int
+        Nodes wanted.
+    start, wall : float
+        Seconds.
+    demand : int64[n, r]
+        Row `row` is what it takes on each node.
+    picks : int64[m]
+        Is given the nodes.
+
+    Returns
+    -------
+    float
+        inf: never.
+    """
+    time = start
+    for i in range(count):
+        profile.fit[i] = first_fit(profile, candidates[i], time, wall, demand, row)
+    while time < np.inf:
+        found, following = 0, np.inf
+        for i in range(count):
+            if profile.fit[i] < time:
+                profile.fit[i] = first_fit(profile, candidates[i], time, wall, demand, row)
+            if profile.fit[i] <= time:
+                picks[found] = candidates[i]
+                found += 1
+                if found == size:
+                    return float(time)
+            else:
+                following = min(following, profile.fit[i])
+        time = following
+    return float(np.inf)
