@@ -160,7 +160,7 @@ def conservative(
                 queue.append(upcoming)
             upcoming += 1
         for key in queue:
-            if early and key in held:
+            if early and key in held and held[key][0] > now:
                 del held[key]
             if key not in held:
                 reserve(key, now)
