@@ -172,11 +172,12 @@ def mutated(chance: random.Random, seeds: Sequence[bytes], wording: Sequence[byt
     return bytes(data[:LONGEST])
 
 
-def fuzz(part: Part, count: int, seed: int = 0, until: float = float("inf")) -> Findings:
-    """Give so many inputs to a part, until a moment of the monotonic clock at the latest."""
+def fuzz(part: Part, count: int, seed: int = 0, seconds: float = float("inf")) -> Findings:
+    """Give so many inputs to a part, for so many seconds at the most after its first call."""
     chance, seeds, found = random.Random(seed), part.seeds(), Findings()  # noqa: S311
     with contextlib.suppress(Exception):
         part.check(seeds[0])  # first calls compile
+    until = time.monotonic() + seconds
     before = {number: signal.signal(number, _hangs) for number in (signal.SIGALRM, signal.SIGPROF)}
     try:
         for number in range(count):
