@@ -25,7 +25,6 @@ from rtsched.kernels.machine_heap import push
 from rtsched.kernels.machine_profile import unplace
 from rtsched.kernels.machine_queue import close_up, find, rerank, withdraw
 from rtsched.kernels.machine_scheduler import come_in
-from rtsched.kernels.shared_conservative import unreserve_shared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,10 +40,7 @@ def take_out(machine: MachineState, row: int) -> None:
     if state.loop == CONSERVATIVE and state.steps > 0:
         at = find(machine, row)
         if at >= 0:
-            if state.sharing:
-                unreserve_shared(machine, at)
-            else:
-                unplace(machine, at)
+            unplace(machine, at)
             state.tighten = 1
     withdraw(machine, row)
 

@@ -21,6 +21,14 @@ from rtsched.kernels.machine_compiling import inlined, outline, part
 from rtsched.kernels.machine_nodes import choose, group_of
 from rtsched.kernels.machine_queue import close_up
 from rtsched.kernels.machine_windows import launch_on_picks
+from rtsched.kernels.shared_reservations import (
+    forget_past_shared,
+    give_back_shared,
+    launch_reserved_shared,
+    rebuild_shared,
+    reserve_shared,
+    unreserve_shared,
+)
 
 
 @part
@@ -116,6 +124,9 @@ def earliest(
 def place(machine: MachineState, at: int, start: float) -> None:
     """Give the job at one place of the queue its earliest reservation from `start` on."""
     slot = machine.queue[at]
+    if machine.state[0].sharing:
+        reserve_shared(machine, at, start)
+        return
     slot.reserved = earliest(machine, slot.width, slot.wall, start, np.inf, np.inf)
     if slot.reserved < np.inf:
         occupy(machine, slot.reserved, slot.reserved + slot.wall, slot.width)
@@ -126,7 +137,10 @@ def unplace(machine: MachineState, at: int) -> None:
     """Take the reservation of the job at one place of the queue out of the profile."""
     slot = machine.queue[at]
     if slot.reserved < np.inf:
-        occupy(machine, slot.reserved, slot.reserved + slot.wall, -slot.width)
+        if machine.state[0].sharing:
+            unreserve_shared(machine, at)
+        else:
+            occupy(machine, slot.reserved, slot.reserved + slot.wall, -slot.width)
         slot.reserved = np.inf
 
 
@@ -135,6 +149,11 @@ def move_up(machine: MachineState, at: int) -> None:
     """Put the reservation at one place of the queue to its earliest time, not later than it is."""
     state, slot = machine.state[0], machine.queue[at]
     now, was = state.now, slot.reserved
+    if state.sharing:
+        if was > now:
+            unplace(machine, at)
+            place(machine, at, now)
+        return
     if was <= now or earliest(machine, slot.width, slot.wall, now, was, was) == np.inf:
         return
     unplace(machine, at)
@@ -144,10 +163,26 @@ def move_up(machine: MachineState, at: int) -> None:
 
 @outline
 def rebuild(machine: MachineState) -> None:
-    """Make the profile anew: what runs, what the plan owns, then the queue in its order."""
-    state, nodes = machine.state[0], machine.nodes
+    """Make the profile anew; all reservations are to be made again."""
+    state = machine.state[0]
     state.past = 0
     state.steps = 1
+    if state.sharing:
+        rebuild_shared(machine)
+    else:
+        rebuild_counts(machine)
+    for at in range(state.head, state.tail):
+        machine.queue[at].reserved = np.inf
+    state.next_reserved = np.inf
+    state.rebuild = 0
+    state.tighten = 0
+    state.settled = 0
+
+
+@outline
+def rebuild_counts(machine: MachineState) -> None:
+    """Make the profile of whole nodes anew: what runs, and what the plan owns."""
+    state, nodes = machine.state[0], machine.nodes
     machine.profile[0].time = state.now
     machine.profile[0].width = 0
     for node in range(len(nodes)):
@@ -164,18 +199,15 @@ def rebuild(machine: MachineState) -> None:
         if planned.row >= 0:
             begin = max(planned.start, state.now)
             occupy(machine, begin, begin + planned.wall, planned.width)
-    for at in range(state.head, state.tail):
-        machine.queue[at].reserved = np.inf
-    state.next_reserved = np.inf
-    state.rebuild = 0
-    state.tighten = 0
-    state.settled = 0
 
 
 @part
 def forget_past(machine: MachineState) -> None:
     """Let the profile begin at the step in which the present lies."""
     state, profile = machine.state[0], machine.profile
+    if state.sharing:
+        forget_past_shared(machine)
+        return
     state.past = step_at(machine, state.now)
     if state.past > state.steps - state.past + 64:
         for i in range(state.past, state.steps):
@@ -221,6 +253,9 @@ def start_reserved(machine: MachineState) -> None:
         if queue[at].width == GONE:
             continue
         if queue[at].reserved <= state.now:
+            if state.sharing:
+                launch_reserved_shared(machine, at)
+                continue
             if state.node_level or state.plan_left > 0:
                 group = group_of(machine, queue[at].row)
                 if choose(machine, queue[at].width, queue[at].wall, group):
@@ -254,10 +289,13 @@ def conservative_pass(machine: MachineState) -> None:
 
 
 @part
-def give_back(machine: MachineState, until: float, size: int) -> None:
+def give_back(machine: MachineState, row: int, until: float) -> None:
     """Take the rest of an early ended job's requested time out of the profile."""
     state = machine.state[0]
     if state.steps > 0 and not state.rebuild:
-        forget_past(machine)
-        occupy(machine, state.now, until, -size)
+        if state.sharing:
+            give_back_shared(machine, row, until)
+        else:
+            forget_past(machine)
+            occupy(machine, state.now, until, -machine.jobs[row].width)
         state.tighten = 1

@@ -46,7 +46,6 @@ from rtsched.kernels.machine_profile import conservative_pass, give_back
 from rtsched.kernels.machine_queue import enqueue, list_queue, rerank
 from rtsched.kernels.machine_windows import serial_pass, window_pass
 from rtsched.kernels.shared_backfill import shared_pass
-from rtsched.kernels.shared_conservative import give_back_shared, shared_conservative_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,10 +113,8 @@ def end_jobs(machine: MachineState) -> None:
         until = job.start + job.wall
         if until > state.now:
             state.early = 1
-            if state.loop == CONSERVATIVE and state.sharing:
-                give_back_shared(machine, row, until)
-            elif state.loop == CONSERVATIVE:
-                give_back(machine, until, job.width)
+            if state.loop == CONSERVATIVE:
+                give_back(machine, row, until)
 
 
 @part
@@ -223,12 +220,10 @@ def settle_asked(machine: MachineState) -> None:
 def start_waiting(machine: MachineState) -> None:
     """Make one scheduling pass of the system's own loop."""
     state = machine.state[0]
-    if state.sharing and state.loop == CONSERVATIVE:
-        shared_conservative_pass(machine)
+    if state.loop == CONSERVATIVE:
+        conservative_pass(machine)
     elif state.sharing:
         shared_pass(machine)
-    elif state.loop == CONSERVATIVE:
-        conservative_pass(machine)
     elif state.loop == SERIAL:
         serial_pass(machine)
     elif state.node_level or state.plan_left > 0:

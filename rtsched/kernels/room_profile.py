@@ -34,7 +34,7 @@ class RoomProfile(NamedTuple):
     room: NDArray[np.int64]
     """int64[p, r]: what is left from then on."""
     unused: NDArray[np.int64]
-    """int64[2]: the first unused step, and how many there are."""
+    """int64[1]: the first unused step, -1: none."""
     fit: NDArray[np.float64]
     """Scratch, float64[m]: when a job first fits on each node."""
 
@@ -52,7 +52,6 @@ def reset(profile: RoomProfile, room: NDArray[np.int64], now: float) -> None:
     for at in range(m, p):
         profile.after[at] = at + 1 if at + 1 < p else -1
     profile.unused[0] = m if m < p else -1
-    profile.unused[1] = p - m
 
 
 @part
@@ -72,7 +71,6 @@ def discard(profile: RoomProfile, at: int) -> None:
     """Put a step back into the store."""
     profile.after[at] = profile.unused[0]
     profile.unused[0] = at
-    profile.unused[1] += 1
 
 
 @part
@@ -85,7 +83,6 @@ def cut(profile: RoomProfile, node: int, time: float) -> int:
         return int(at)
     new = profile.unused[0]
     profile.unused[0] = profile.after[new]
-    profile.unused[1] -= 1
     profile.after[new] = profile.after[at]
     profile.after[at] = new
     profile.time[new] = time

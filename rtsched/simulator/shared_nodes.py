@@ -10,7 +10,7 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_sharing import TENANCY
 from rtsched.kernels.room_profile import RoomProfile
 from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import core_share, fitting_nodes
+from rtsched.model.resources import fitting_nodes
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.interface import JobOutcomes
 
 
 def with_shared_nodes(
@@ -58,7 +57,7 @@ def empty_profile(nodes: int, steps: int, resources: int) -> RoomProfile:
         after=np.zeros(steps, np.int32),
         time=np.zeros(steps),
         room=np.zeros((steps, resources), np.int64),
-        unused=np.zeros(2, np.int64),
+        unused=np.zeros(1, np.int64),
         fit=np.zeros(nodes),
     )
 
@@ -71,11 +70,3 @@ def held_nodes(
     size = np.where(started, machine.jobs["width"], 0)
     offsets, within = Ragged.counted(size)
     return offsets, machine.held[np.repeat(machine.held_at[:-1], size) + within]
-
-
-def core_service(outcomes: JobOutcomes, jobs: Jobs, cluster: Cluster) -> NDArray[np.float64] | None:
-    """Return the node-seconds that jobs were served, by their share of the nodes' cores."""
-    share = core_share(jobs, cluster)
-    if share is None:
-        return None
-    return share * outcomes.size * (outcomes.end - outcomes.start)

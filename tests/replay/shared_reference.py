@@ -131,7 +131,6 @@ def conservative(
             for other, begin, until in others:
                 if begin <= moment < until:
                     there.take(other, jobs[other], 1)
-                    there.closed = there.closed or jobs[other].exclusive
             there.closed = any(
                 jobs[other].exclusive for other, begin, until in others if begin <= moment < until
             )

@@ -140,7 +140,6 @@ def test_one_resource_of_one_per_node_is_a_whole_node(
     n = len(rows)
     whole = Jobs.build(n, id=np.arange(n), submit=submit, size=size, wall_time=wall)
     ones = np.ones((n, 1), np.int64)
-    shared = whole.take(np.arange(n)).replace(demand=None)
     shared = Jobs.build(
         n,
         id=np.arange(n),
