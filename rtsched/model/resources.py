@@ -50,15 +50,27 @@ def fitting_nodes(jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
     return count[row.ravel()]
 
 
-def core_share(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64] | None:
-    """Return the share of a node's cores that each job takes on each of its nodes, float64[n].
+def served(
+    jobs: Jobs, cluster: Cluster, size: NDArray[np.int32], seconds: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Return the node-seconds that jobs are served, by their share of the nodes' cores, float64[n].
 
-    The node is one with the mean number of cores, so that the shares of all jobs on a full machine
-    add up to its nodes. None: jobs have whole nodes.
+    A node counts as one with the mean number of cores, so that on a full machine the jobs are
+    served by all its nodes. None: jobs have whole nodes.
+
+    Parameters
+    ----------
+    jobs, cluster
+        `n` jobs and the machine.
+    size : int32[n]
+        Nodes of each job ...
+    seconds : float64[n]
+        ... and for how long.
     """
     resources = cluster.nodes.names("capacity")
     if CPU not in resources:
         return None
     cores = cluster.nodes.capacity[:, resources.index(CPU)]
     mean = float(cores[cluster.usable].mean()) if cluster.usable.any() else 1.0
-    return amounts_of(jobs, "demand", (CPU,))[:, 0] / max(mean, 1.0)
+    share = amounts_of(jobs, "demand", (CPU,))[:, 0] / max(mean, 1.0)
+    return share * size * seconds

@@ -190,13 +190,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
             rows = np.flatnonzero(open_rows & nodes_like(nodes, pattern))
         speed[rows], open_rows[rows] = factor, False
         said.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
-    columns = {
-        name: nodes.column(name)
-        for name in Nodes.columns()
-        if name != "speed" and nodes.column(name).strides != (0,)
-    }
-    names = {name: nodes.names(name) for name in ("name", "host", "capacity")}
-    made = Nodes.build(m, names=names, speed=speed, **columns)
+    made = gathered(nodes, None, {"speed": speed})
     return Cluster(made, cluster.partitions, cluster.topology, cluster.version), said
 
 

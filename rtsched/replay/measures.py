@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.model.final_state import FinalState
 from rtsched.model.log import Ending
-from rtsched.model.resources import GPU, MEMORY, core_share
+from rtsched.model.resources import GPU, MEMORY, served
 from rtsched.model.table import amounts_of
 from rtsched.replay.fairness import fairness
 from rtsched.replay.results import Results
@@ -196,13 +196,12 @@ def logged_results(workload: Workload) -> Results:
         if ran.all()
         else np.where(ran, FinalState.FINISHED, FinalState.UNFINISHED)
     )
-    share = core_share(workload.jobs, workload.cluster)
     return Results.build(
         len(outcomes),
         start=outcomes.start,
         end=end,
         size=size,
-        service=None if share is None else share * size * (end - outcomes.start),
+        service=served(workload.jobs, workload.cluster, size, end - outcomes.start),
         fate=np.asarray(fate, np.int8),
     )
 
@@ -227,9 +226,10 @@ def bounded_slowdown(
 
 
 def _rejected_work(workload: Workload, rejected: NDArray[np.bool_]) -> float | None:
-    work = workload.jobs.wall_time * workload.jobs.size
-    share = core_share(workload.jobs, workload.cluster)
-    work = work if share is None else work * share
+    jobs = workload.jobs
+    work = served(jobs, workload.cluster, jobs.size, jobs.wall_time)
+    if work is None:
+        work = jobs.wall_time * jobs.size
     whole = float(work.sum())
     return _ratio(float(work[rejected].sum()), whole) if whole < np.inf else None
 

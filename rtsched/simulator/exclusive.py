@@ -31,6 +31,7 @@ from rtsched.model.actions import (
     Reserve,
     SetPriority,
 )
+from rtsched.model.resources import served
 from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
@@ -38,7 +39,7 @@ from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
-from rtsched.simulator.shared_nodes import core_service, held_nodes
+from rtsched.simulator.shared_nodes import held_nodes
 from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
 
@@ -184,7 +185,9 @@ class ExclusiveNodes(System):
         """Return what happened to each job so far."""
         outcomes = views.job_outcomes(self._machine, self._ledger, self.origin)
         if self.cluster.shared:
-            outcomes = outcomes._replace(service=core_service(outcomes, self.jobs, self.cluster))
+            seconds = outcomes.end - outcomes.start
+            service = served(self.jobs, self.cluster, outcomes.size, seconds)
+            outcomes = outcomes._replace(service=service)
         return outcomes._replace(findings=self._found)
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -9,7 +9,7 @@ from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.errors import ShapeError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.resources import core_share, fitting_nodes
+from rtsched.model.resources import fitting_nodes, served
 from rtsched.model.table import amounts_of
 
 CPU, MEM, GPU = "cpu", "mem", "gres/gpu"
@@ -98,9 +98,10 @@ def test_what_no_node_has_fits_nowhere() -> None:
     assert fitting_nodes(jobs, two_kinds()).tolist() == [0, 3]
 
 
-def test_core_share() -> None:
-    """Of a node with the mean number of cores, here 16 / 3."""
-    share = core_share(asking((4, 0), (8, 0)), two_kinds())
-    assert share is not None
-    assert share.tolist() == pytest.approx([0.75, 1.5])
-    assert core_share(asking((4, 0)), Cluster.uniform(3)) is None
+def test_served() -> None:
+    """In nodes with the mean number of cores, here 16 / 3."""
+    one, two = np.array([1, 1], np.int32), np.array([1.0, 2.0])
+    service = served(asking((4, 0), (8, 0)), two_kinds(), one, two)
+    assert service is not None
+    assert service.tolist() == pytest.approx([0.75, 3.0])
+    assert served(asking((4, 0), (8, 0)), Cluster.uniform(3), one, two) is None
