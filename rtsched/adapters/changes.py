@@ -1,4 +1,4 @@
-"""From actions to changes of a batch system, and what becomes of them: the same for all systems.
+"""From actions to changes of a batch system and their results: the same for all systems.
 
 `Steering` gives each kind of action to the method that knows the system's commands for it.
 `carried_out` runs the commands of many changes by rank.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
 
 Reply = tuple[Outcome, str]
-"""What became of a command, and what the batch system said."""
+"""The result of a command, and the batch system's message."""
 
 
 # --- from actions to changes ----------------------------------------------------------------------

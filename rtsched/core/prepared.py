@@ -1,4 +1,4 @@
-"""What a plug-in made of parts of a snapshot, kept by the chain as long as these parts stand."""
+"""What a plug-in made of parts of a snapshot, kept by the chain until one of them changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PreparedState:
         *arguments: *Ts,
         reads: tuple[object, ...] | None = None,
     ) -> T:
-        """Return `make(*arguments)`, or its last result if all that it reads still stands.
+        """Return `make(*arguments)`, or its last result if nothing that it reads has changed.
 
         Parameters
         ----------
@@ -38,7 +38,7 @@ class PreparedState:
         reads : tuple, optional
             What the result depends on, where an argument has more than that: the fields of a
             snapshot that are read, and numbers derived from its time. Default: the arguments. A
-            part stands as long as it is the same object or an equal number; tables are never
+            part is unchanged if it is the same object or an equal number; tables are never
             written to, so the same object has the same content.
         """
         parts: tuple[object, ...] = arguments if reads is None else reads

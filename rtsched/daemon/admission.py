@@ -1,4 +1,4 @@
-"""Admission: what becomes of a job that asks for a deadline.
+"""Admission: jobs that ask for a deadline are accepted, rejected or deferred.
 
 One set of rules for the three who ask: the submit filter while its user waits, a cycle for jobs
 that wait held (`deferred`), and `rtsched feasible` for a job that nobody submits.
@@ -29,6 +29,8 @@ from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rtsched.core.chain import Judgement
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.records import PromiseState
@@ -157,7 +159,8 @@ class AdmissionController:
         queued, edges, marks = site.snapshot.queued, site.snapshot.edges, site.marks
         row = queued.take(queued.id == job)
         uid = int(marks.uid[places(marks.job, row.id)[0][0]])
-        links = _unended(site, edges.take(edges.after == job))
+        links = edges.take(edges.after == job)
+        links = links.take(_unended(site, links))
         return self._admit(site, Submission(row, links, uid, job=job), now)
 
     @staticmethod
@@ -356,10 +359,10 @@ class AdmissionController:
         return replace(result, changed=changed, codes=("submit.offer",))
 
 
-def _unended(site: Site, links: Edges) -> Edges:
-    """Return the links to jobs that wait or run."""
-    tables = (site.snapshot.queued, site.snapshot.running)
-    return links.take(np.logical_or.reduce([places(jobs.id, links.before)[1] for jobs in tables]))
+def _unended(site: Site, links: Edges) -> NDArray[np.bool_]:
+    """Return which links are to jobs that wait or run."""
+    waits = places(site.snapshot.queued.id, links.before)[1]
+    return waits | places(site.snapshot.running.id, links.before)[1]
 
 
 def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, str]:
@@ -372,7 +375,7 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     """
     if not len(links):
         return links, 0, ""
-    known, new = _unended(site, links), links.before > site.newest
+    known, new = links.take(_unended(site, links)), links.before > site.newest
     if not new.any():
         return known, 0, ""
     own = [r.id for r in site.of_user(uid, "provisional") if r.id >= FIRST_OWN_ID]
@@ -413,10 +416,7 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
 
 def _waits(site: Site, links: Edges) -> set[tuple[int, float]]:
     """Return which jobs that have not ended are waited for, and how long their messages travel."""
-    snapshot = site.snapshot
-    there = [places(jobs.id, links.before)[1] for jobs in (snapshot.queued, snapshot.running)]
-    there.append(links.before >= FIRST_OWN_ID)
-    open_ = links.take(np.logical_or.reduce(there))
+    open_ = links.take(_unended(site, links) | (links.before >= FIRST_OWN_ID))
     return set(zip(open_.before.tolist(), open_.message_time.tolist(), strict=True))
 
 
@@ -444,7 +444,7 @@ def record_of(
 
 
 def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
-    """Return what user and batch system are told of a promise that the site now holds."""
+    """Return the reply to user and batch system about a promise that the site now holds."""
     plan, names = site.snapshot.plan, site.snapshot.cluster.nodes.texts("name")
     entry = entry_of(plan, record.id)
     start, size = float(plan.entries.start[entry]), int(plan.entries.size[entry])

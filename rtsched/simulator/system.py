@@ -14,6 +14,7 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
 from rtsched.model.jobs import Edges, Periodic
+from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
@@ -205,7 +206,7 @@ class System(ABC):
         """
         node = self.job_outcomes().first_node
         known = (node >= 0) & self.record_nodes
-        return np.concatenate([[0], np.cumsum(known)]).astype(np.int64), node[known]
+        return offsets_of(known), node[known]
 
     def hook_calls(self) -> HookCalls:
         """Return how often the compiled hooks were called."""

@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.model.events import EventRows, Events
+from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.simulator.interface import HookCalls, JobOutcomes, final_states
 
@@ -50,8 +51,7 @@ def allocations(machine: kernel.MachineState, jobs: Jobs, origin: float) -> tupl
     if not count:
         return rows, Schedule.empty()
     entries = machine.jobs[rows]
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(entries["width"], out=offsets[1:])
+    offsets = offsets_of(entries["width"])
     nodes = np.empty(offsets[-1], np.int32)
     command.list_nodes(machine, rows, nodes)
     start = entries["start"] + origin
@@ -139,12 +139,10 @@ def _service(machine: kernel.MachineState) -> NDArray[np.float64] | None:
 def node_rows(machine: kernel.MachineState) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return per job the nodes of its last start, as offsets and nodes; none where not recorded."""
     at, n = machine.log_at, len(machine.jobs)
-    offsets = np.zeros(n + 1, np.int64)
     if not len(at):
-        return offsets, np.zeros(0, np.int32)
+        return np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
     size = np.where(at >= 0, machine.jobs["width"], 0)
-    np.cumsum(size, out=offsets[1:])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], size)
+    offsets, within = Ragged.counted(size)
     return offsets, machine.log_nodes[np.repeat(at, size) + within]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STEPS = 12
-"""Different CPU counts, and different sizes of memory, that are told apart at the most."""
+"""Maximum number of distinct CPU counts, and of distinct memory sizes."""
 
 ALL = ""
 """The class of jobs that name none."""
@@ -37,7 +37,7 @@ class Parts:
     Attributes
     ----------
     cores, memory : tuple of int
-        Sizes that are told apart, CPUs and bytes, ascending.
+        Distinct sizes, CPUs and bytes, ascending.
     nodes : mapping of str to int
         How many rows each part has; a part without any is left out.
     """
@@ -81,7 +81,7 @@ def parts_of(
 
 
 def _steps(values: NDArray[np.int64]) -> tuple[int, ...]:
-    """Return sizes that are told apart; where there are too many, some of them, the ends too."""
+    """Return the distinct sizes, at most `STEPS`: the least, the greatest and some between."""
     found = np.unique(values)
     if len(found) > STEPS:
         found = found[np.unique(np.linspace(0, len(found) - 1, STEPS).round().astype(int))]

@@ -35,8 +35,8 @@ class SlurmState:
     rows : JobRows
         All jobs; `place` is the row by job id.
     observation : Observation
-        What the daemon was told; `queued` is the row of its queue by job id, `held` whose jobs wait
-        for a release.
+        As the daemon has it; `queued` is the row of its queue by job id, `held` whose jobs wait for
+        a release.
     facts : SlurmFacts
         Margins and limits.
     names : tuple of str
@@ -64,7 +64,7 @@ class SlurmState:
     comments: dict[int, str] = field(default_factory=dict)
 
     def comment(self, job: int) -> str:
-        """Return what will stand in a job's comment when the changes so far are carried out."""
+        """Return a job's comment as it will be when the changes so far are carried out."""
         return self.comments.get(job, self.rows.comment[self.place[job]])
 
     def __post_init__(self) -> None:

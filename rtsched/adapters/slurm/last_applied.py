@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Range = tuple[int, int]
 
 UNSURE = 1 << 40
-"""Stands for a site factor that was being set when the process ended."""
+"""In place of a site factor that was being set when the process ended."""
 
 
 class AppliedFile(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""From actions to what scontrol and scancel are told."""
+"""From actions to commands for scontrol and scancel."""
 
 from __future__ import annotations
 
