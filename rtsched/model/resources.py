@@ -22,7 +22,9 @@ CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
 """Names of the resources that every batch system knows."""
 
 
-def fitting_nodes(jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
+def fitting_nodes(
+    jobs: Jobs, cluster: Cluster, among: NDArray[np.bool_] | None = None
+) -> NDArray[np.int32]:
     """Return on how many nodes of its partition each job fits if nobody else is there, int32[n].
 
     Parameters
@@ -31,7 +33,10 @@ def fitting_nodes(jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
         With `demand`.
     cluster : Cluster
         With `nodes.capacity`.
+    among : bool[m], optional
+        Nodes that count, such as those that take new jobs now; all of them if None.
     """
+    allowed = np.ones(len(cluster), np.bool_) if among is None else among
     resources = cluster.nodes.names("capacity")
     unknown = [name for name in jobs.names("demand") if name not in resources]
     asked = amounts_of(jobs, "demand", (*resources, *unknown))
@@ -43,7 +48,7 @@ def fitting_nodes(jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
         demand, partition, pinned = key[:-2], int(key[-2]), int(key[-1])
         if demand[len(resources) :].any():
             continue
-        room = (cluster.nodes.capacity >= demand[: len(resources)]).all(axis=1)
+        room = allowed & (cluster.nodes.capacity >= demand[: len(resources)]).all(axis=1)
         if partition >= 0:
             room = room & cluster.partitions.get(names[partition], room)
         count[at] = room[pinned] if pinned >= 0 else room.sum()

@@ -229,7 +229,11 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     said += sentences
     periodic, sentences = periodic_work(options.periodic, machine)
     said += sentences
-    room = fitting_nodes(log.jobs, machine) if machine.shared else int(machine.usable.sum())
+    room = (
+        fitting_nodes(log.jobs, machine, machine.usable)
+        if machine.shared
+        else int(machine.usable.sum())
+    )
     rows = ordered(log.jobs, replayable(log, room, skipped))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(

@@ -211,8 +211,13 @@ def workload(tmp_path: Path) -> Workload:
     """Return the log on its two nodes."""
     (tmp_path / "log").write_text(LOG.replace("+", "1700000"))
     (tmp_path / "nodes").write_text(NODES)
-    log = read_logs([tmp_path / "log"], ReadOptions(resources=True))
-    return prepare(log, WorkloadOptions(unit="resources"), read_cluster(tmp_path / "nodes")[0])
+    return prepared(tmp_path)
+
+
+def prepared(folder: Path) -> Workload:
+    """Return the log and the machine that stand in a folder."""
+    log = read_logs([folder / "log"], ReadOptions(resources=True))
+    return prepare(log, WorkloadOptions(unit="resources"), read_cluster(folder / "nodes")[0])
 
 
 def test_a_log_of_shared_nodes(workload: Workload) -> None:
@@ -235,6 +240,19 @@ def test_a_log_of_shared_nodes(workload: Workload) -> None:
     ]
     assert workload.skipped.count == {"too few nodes have what it asks for": 1}
     assert "license/matlab is not modelled (1 job): no node has it." in workload.assumptions
+
+
+def test_a_job_that_fits_only_on_a_node_that_is_down_is_omitted(tmp_path: Path) -> None:
+    """It is counted and holds up nobody: the fourth job starts at once on the other node."""
+    (tmp_path / "log").write_text(LOG.replace("+", "1700000"))
+    down = NODES.replace("State=IDLE", "State=DOWN*+DRAIN", 1)
+    (tmp_path / "nodes").write_text(down)
+    workload = prepared(tmp_path)
+    assert workload.jobs.id.tolist() == [4]
+    assert workload.skipped.count == {"too few nodes have what it asks for": 3}
+    assert "1 of 2 nodes are down or drained and take no jobs." in workload.assumptions
+    results = replay(workload, "fcfs", presets()["fcfs"]).results
+    assert (results.start - 1.7e9).tolist() == [20.0]
 
 
 def test_measures_of_shared_nodes(workload: Workload) -> None:

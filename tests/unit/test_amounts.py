@@ -92,6 +92,14 @@ def test_fitting_nodes() -> None:
     assert fitting_nodes(jobs, two_kinds()).tolist() == [3, 1, 1, 0, 1, 0, 1]
 
 
+def test_fitting_nodes_among_some() -> None:
+    """Only those count that are said to, for a pinned job too."""
+    jobs = asking((4, 0), (1, 1), (1, 0), resources=(CPU, GPU)).with_column("pinned", [-1, -1, 2])
+    among = np.array([True, False, False])
+    assert fitting_nodes(jobs, two_kinds(), among).tolist() == [1, 0, 0]
+    assert fitting_nodes(jobs, two_kinds()).tolist() == [3, 1, 1]
+
+
 def test_what_no_node_has_fits_nowhere() -> None:
     """A resource that the machine does not name."""
     jobs = asking((1, 1), (1, 0), resources=(CPU, "gres/fpga"))
