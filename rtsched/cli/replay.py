@@ -113,7 +113,7 @@ def request(given: Mapping[str, Any]) -> Request:
     return Request(
         logs=given["logs"],
         reading=ReadOptions(
-            given["log_format"], given["delimiter"], given["timezone"], resources=shared
+            given["log_format"], given["delimiter"], given["timezone"], resources=True
         ),
         cluster=given["cluster_file"],
         options=options,

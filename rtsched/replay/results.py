@@ -10,7 +10,9 @@ import numpy as np
 from rtsched.core.chain import HookMetrics
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Periodic
+from rtsched.model.log import Skipped
 from rtsched.model.table import Column, Table, Text
+from rtsched.replay.promisable import PromisableJobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Edges, Jobs
-    from rtsched.model.log import Outcomes, Skipped
+    from rtsched.model.log import Outcomes
 
 
 __all__ = ["HookMetrics", "PolicyRun", "Results", "Workload"]
@@ -52,6 +54,8 @@ class Workload:
         The site's recurring work.
     price : float
         Price of a row of the cluster for an hour.
+    promisable : PromisableJobs
+        How many jobs of the log have a form that a deadline can be promised to.
     """
 
     jobs: Jobs
@@ -66,6 +70,7 @@ class Workload:
     format: str = ""
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
     price: float = 1.0
+    promisable: PromisableJobs = field(default_factory=lambda: PromisableJobs(0, Skipped()))
 
 
 class Results(Table):

@@ -30,6 +30,7 @@ from rtsched.replay.normalise import (
     sizes,
 )
 from rtsched.replay.periodic import PeriodicTable, periodic_work
+from rtsched.replay.promisable import obstacles, promisable_jobs
 from rtsched.replay.results import Workload
 from rtsched.replay.rules import (
     CHOICE_DRAW,
@@ -223,6 +224,7 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     deadline_rule, kind_rule = options.rules()
     said = list(log.assumptions)
     skipped = Skipped(log.skipped.count.copy(), dict(log.skipped.first))
+    read = log
     log, known = in_units(log, options.unit, cluster or log.cluster, said)
     machine = _machine(log, known, said)
     machine, sentences = with_speeds(machine, options.speeds)
@@ -234,6 +236,8 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         if machine.shared
         else int(machine.usable.sum())
     )
+    size = sizes(log.jobs, log.outcomes)
+    promisable = promisable_jobs(read, obstacles(read, size, room, machine))
     rows = ordered(log.jobs, replayable(log, room, skipped))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(
@@ -242,7 +246,7 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         )
     run_time = run_times(log.outcomes)
     run_time = run_time if rows is None else run_time[rows]
-    jobs = filled(log.jobs, rows, sizes(log.jobs, log.outcomes), run_time, said)
+    jobs = filled(log.jobs, rows, size, run_time, said)
     running = np.count_nonzero(
         (log.outcomes.ending if rows is None else log.outcomes.ending[rows]) == Ending.RUNNING
     )
@@ -264,6 +268,7 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         format=log.format,
         price=options.price * (_mean_cores(machine) if options.price_of == "core" else 1.0),
         periodic=periodic,
+        promisable=promisable,
     )
 
 

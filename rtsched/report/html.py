@@ -20,7 +20,7 @@ from rtsched.replay.measures import MEASURES
 from rtsched.report.headline import lines, sentences, tiles
 from rtsched.report.palette import DARK, look, variables
 from rtsched.report.rows import LOGGED
-from rtsched.report.tables import undone
+from rtsched.report.tables import promisable, undone
 from rtsched.report.wording import (
     clocked,
     compact,
@@ -33,7 +33,7 @@ from rtsched.report.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rtsched.replay.results import PolicyRun, Workload
     from rtsched.report.scene import Figure
@@ -135,10 +135,9 @@ def _texts(summary: Summary) -> dict[str, Any]:
         "looks": looks,
         "lines": lines(summary),
         "assumptions": list(summary.assumptions.values()),
-        "skipped": [
-            (reason, count(entry["records"]), entry["first"])
-            for reason, entry in summary.log["skipped"].items()
-        ],
+        "skipped": _reasons(summary.log["skipped"], "records"),
+        "promisable": promisable(summary.log),
+        "unpromisable": _reasons(summary.log["promisable"]["others"], "jobs"),
         "books": books,
         "book_columns": [*_BOOK, "time"] if timed else list(_BOOK),
         "failures": failures,
@@ -147,6 +146,10 @@ def _texts(summary: Summary) -> dict[str, Any]:
             for name, measure in MEASURES.items()
         ],
     }
+
+
+def _reasons(counts: Mapping[str, Mapping[str, Any]], what: str) -> list[tuple[str, str, str]]:
+    return [(reason, count(entry[what]), entry["first"]) for reason, entry in counts.items()]
 
 
 def _title(summary: Summary) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from rtsched.errors import InputError
 from rtsched.model.log import Skipped
 from rtsched.model.table import Amounts, Table, Text, amounts_from, resource_columns
+from rtsched.replay.promisable import PromisableJobs
 from rtsched.report.columns import TableFormat  # noqa: TC001  (msgspec reads it)
 from rtsched.report.files import cause_of
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Table)
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 
 
@@ -38,6 +39,9 @@ class Manifest(msgspec.Struct, frozen=True):
     assumptions: list[str]
     skipped: dict[str, int]
     skipped_first: dict[str, str]
+    log_jobs: int
+    unpromisable: dict[str, int]
+    unpromisable_first: dict[str, str]
     nodes: int
     node_columns: dict[str, list[Any]]
     accounts: int
@@ -80,7 +84,7 @@ def manifest_of(
     workload: Workload, folders: dict[str, str], table_format: TableFormat, files: list[str]
 ) -> Manifest:
     """Return the manifest of a replay that is kept in these folders and files."""
-    nodes, accounts, skipped = workload.cluster.nodes, workload.accounts, workload.skipped
+    nodes, accounts = workload.cluster.nodes, workload.accounts
     return Manifest(
         version=VERSION,
         table_format=table_format,
@@ -90,8 +94,11 @@ def manifest_of(
         sources=[_utf8(source) for source in workload.sources],
         format=workload.format,
         assumptions=[_utf8(text) for text in workload.assumptions],
-        skipped={_utf8(reason): times for reason, times in skipped.count.items()},
-        skipped_first={_utf8(reason): _utf8(where) for reason, where in skipped.first.items()},
+        skipped=_count_of(workload.skipped),
+        skipped_first=_first_of(workload.skipped),
+        log_jobs=workload.promisable.jobs,
+        unpromisable=_count_of(workload.promisable.others),
+        unpromisable_first=_first_of(workload.promisable.others),
         nodes=len(nodes),
         node_columns=_plain(nodes),
         accounts=len(accounts),
@@ -137,10 +144,28 @@ def from_plain(kind: type[T], n: int, lists: Mapping[str, list[Any]]) -> T:
 
 def skipped_of(kept: Manifest) -> Skipped:
     """Return the records that were left out."""
-    skipped = Skipped()
-    for reason, times in kept.skipped.items():
-        skipped.add(reason, kept.skipped_first.get(reason, ""), times)
-    return skipped
+    return _by_reason(kept.skipped, kept.skipped_first)
+
+
+def promisable_of(kept: Manifest) -> PromisableJobs:
+    """Return how many jobs of the log have a form that a deadline can be promised to."""
+    others = _by_reason(kept.unpromisable, kept.unpromisable_first)
+    return PromisableJobs(kept.log_jobs, others)
+
+
+def _by_reason(count: Mapping[str, int], first: Mapping[str, str]) -> Skipped:
+    found = Skipped()
+    for reason, times in count.items():
+        found.add(reason, first.get(reason, ""), times)
+    return found
+
+
+def _count_of(counts: Skipped) -> dict[str, int]:
+    return {_utf8(reason): times for reason, times in counts.count.items()}
+
+
+def _first_of(counts: Skipped) -> dict[str, str]:
+    return {_utf8(reason): _utf8(where) for reason, where in counts.first.items()}
 
 
 def _utf8(text: str) -> str:

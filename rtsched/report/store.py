@@ -50,6 +50,7 @@ from rtsched.report.manifest import (
     files_in,
     from_plain,
     manifest_of,
+    promisable_of,
     read_manifest,
     skipped_of,
 )
@@ -179,6 +180,7 @@ class Stored:
             sources=tuple(kept.sources),
             format=kept.format,
             price=kept.price,
+            promisable=promisable_of(kept),
         )
 
     def run(self, policy: str) -> PolicyRun:

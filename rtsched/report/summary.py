@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.core.chain import HookMetrics
+    from rtsched.model.log import Skipped
     from rtsched.replay.results import PolicyRun, Workload
 
 NOT_MEASURES = frozenset({"hooks", "settings", "seconds", "not_carried_out"})
@@ -27,8 +28,9 @@ class Summary(msgspec.Struct, frozen=True):
     Attributes
     ----------
     log : dict
-        Sources, format, jobs, users, span, machine, skipped records, and under `as_logged` the
-        measures of what the log itself records.
+        Sources, format, jobs, users, span, machine, skipped records, under `promisable` how many
+        jobs have a form that a deadline can be promised to, and under `as_logged` the measures of
+        what the log itself records.
     assumptions : dict
         Sentences by the names in `rtsched.report.assumed.ASSUMPTIONS`.
     policies : dict
@@ -96,6 +98,7 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
 
 def _log(workload: Workload) -> dict[str, Any]:
     jobs, outcomes, skipped = workload.jobs, workload.outcomes, workload.skipped
+    promisable = workload.promisable
     first = float(jobs.submit.min()) if len(jobs) else math.nan
     ends = np.concatenate([jobs.submit, outcomes.end[np.isfinite(outcomes.end)]])
     last = float(ends.max()) if len(ends) else math.nan
@@ -111,14 +114,25 @@ def _log(workload: Workload) -> dict[str, Any]:
         "span_s": last - first,
         "machine_nodes": len(workload.cluster),
         "machine_cores": int(workload.cluster.nodes.cores.sum()),
-        "skipped": {
-            reason: {"records": times, "first": skipped.first.get(reason, "")}
-            for reason, times in skipped.count.items()
+        "promisable": {
+            "jobs": promisable.jobs,
+            "promisable": promisable.promisable,
+            "share": promisable.share,
+            "others": _by_reason(promisable.others, "jobs"),
         },
+        "skipped": _by_reason(skipped, "records"),
         "as_logged": logged(workload),
     }
     plain: dict[str, Any] = _plain(log)
     return plain
+
+
+def _by_reason(counts: Skipped, what: str) -> dict[str, dict[str, Any]]:
+    """Return how many of what there are by reason, and the first of each."""
+    return {
+        reason: {what: times, "first": counts.first.get(reason, "")}
+        for reason, times in counts.count.items()
+    }
 
 
 def _distinct(codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:

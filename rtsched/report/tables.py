@@ -17,6 +17,7 @@ from rtsched.report.wording import (
     duration,
     instant,
     is_dated,
+    percent,
     shortened,
     visible,
 )
@@ -65,9 +66,10 @@ def parts(summary: Summary, width: int = 100) -> Iterator[RenderableType]:
     if summary.assumptions:
         yield _title("Assumed")
         yield from (_item(sentence) for sentence in summary.assumptions.values())
+    yield from _promisable(summary.log)
     if summary.log["skipped"]:
         yield _title("Skipped records")
-        yield skipped(summary.log["skipped"])
+        yield reasons(summary.log["skipped"], "records")
 
 
 def comparison(summary: Summary, width: int) -> Iterator[Table]:
@@ -122,17 +124,35 @@ def books(summary: Summary) -> Table:
     return table
 
 
-def skipped(records: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return a table of the records left out, by reason, each with its first place."""
+def reasons(counts: Mapping[str, Mapping[str, Any]], what: str) -> Table:
+    """Return a table of records or jobs by reason, each with the first that it holds for."""
     table = _table()
-    table.add_column("records", justify="right", no_wrap=True)
+    table.add_column(what, justify="right", no_wrap=True)
     table.add_column("reason")
     table.add_column("first", overflow="fold")
-    for reason, entry in records.items():
+    for reason, entry in counts.items():
         table.add_row(
-            Text(count(entry["records"])), Text(visible(reason)), Text(visible(entry["first"]))
+            Text(count(entry[what])), Text(visible(reason)), Text(visible(entry["first"]))
         )
     return table
+
+
+def promisable(log: Mapping[str, Any]) -> str:
+    """Return in a sentence how many jobs have a form that a deadline can be promised to."""
+    found = log["promisable"]
+    return (
+        f"{count(found['promisable'])} of {counted(found['jobs'], 'job')} in the log "
+        f"({percent(found['share'])}) have a form that a deadline can be promised to."
+    )
+
+
+def _promisable(log: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Return the share of the jobs that can be promised a deadline, and why others cannot."""
+    if log["promisable"]["jobs"]:
+        yield _title("Promisable jobs")
+        yield _item(promisable(log))
+        if others := log["promisable"]["others"]:
+            yield reasons(others, "jobs")
 
 
 def _headline(log: Mapping[str, Any]) -> Text:

@@ -49,6 +49,19 @@ def test_json_is_all_that_is_printed(run, log):
     assert "results: rtsched-replay" in result.stderr
 
 
+def test_promisable_jobs(run, tmp_path):
+    """Who asks for a GPU is told, with the remedy, though jobs are given cores here."""
+    (tmp_path / "sacct.txt").write_text(
+        "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|NNodes|State|ReqTRES\n"
+        "1|1700000000|1700000000|1700000100|100|5|4|1|COMPLETED|cpu=4,mem=4G,node=1\n"
+        "2|1700000000|1700000000|1700000100|100|5|1|1|COMPLETED|cpu=1,gres/gpu=1,node=1\n"
+    )
+    result = run("replay", "sacct.txt", "--policy", "easy", *QUICK)
+    said = " ".join(result.stdout.split())
+    assert "1 of 2 jobs in the log (50.0 %) have a form that a deadline can be promised to." in said
+    assert "it asks for GPUs or other generic resources, which only --unit resources" in said
+
+
 @pytest.mark.parametrize("table_format", ["parquet", "csv"])
 def test_same_bytes(run, log, tmp_path, table_format):
     """Equal logs, settings and seeds give equal files."""

@@ -12,6 +12,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Outcomes, Skipped
+from rtsched.replay.promisable import REASONS, Obstacle, PromisableJobs
 from rtsched.replay.results import PolicyRun, Results, Workload
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def workload(
     if skipped:
         left_out.add("run time is not a number", "site.swf:17", 3)
         left_out.add("more processors than the machine", "site.swf:40")
+    no_promise = Skipped()
+    no_promise.add(REASONS[Obstacle.NO_TIME_LIMIT], "job 103", 2)
     return Workload(
         jobs=jobs,
         run_time=run_time,
@@ -88,6 +91,7 @@ def workload(
         skipped=left_out,
         sources=("site.swf",),
         format="swf",
+        promisable=PromisableJobs(n, no_promise),
     )
 
 

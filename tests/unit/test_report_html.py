@@ -116,7 +116,7 @@ def test_every_figure_has_heading_words_and_data(text):
         assert f"{plot['id']}-data" in ids
     assert len([i for i in ids if i]) == len({i for i in ids if i})
     tables = [tag for tag, _ in page.elements if tag in {"table", "caption"}]
-    assert tables.count("table") == tables.count("caption") == 4
+    assert tables.count("table") == tables.count("caption") == 5
 
 
 def test_the_same_replay_gives_the_same_page(replay, text):

@@ -61,6 +61,7 @@ def test_what_is_written_is_read_back(replay, tmp_path, table_format):
     np.testing.assert_array_equal(work.run_time, again.run_time)
     assert again.assumptions == work.assumptions
     assert again.skipped == work.skipped
+    assert again.promisable == work.promisable
     for run, found in zip(runs, kept.runs(), strict=True):
         same(run.results, found.results)
         for ours, theirs in zip(run.node_rows, found.node_rows, strict=True):
@@ -216,8 +217,8 @@ def test_damaged_directories_are_told(replay, tmp_path):
     with pytest.raises(InputError, match=r"decisions\.jsonl"):
         list(read(tmp_path).run("mcdf").decisions)
     manifest = tmp_path / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 9'))
-    with pytest.raises(InputError, match="version 9, this rtsched reads 1"):
+    manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 9'))
+    with pytest.raises(InputError, match="version 9, this rtsched reads 2"):
         read(tmp_path)
     manifest.write_text("{")
     with pytest.raises(InputError, match="is damaged"):

@@ -34,6 +34,12 @@ def test_the_object_has_log_assumptions_and_policies():
         "records": 3,
         "first": "site.swf:17",
     }
+    assert found["log"]["promisable"] == {
+        "jobs": 60,
+        "promisable": 58,
+        "share": 58 / 60,
+        "others": {"it has no time limit": {"jobs": 2, "first": "job 103"}},
+    }
     assert found["assumptions"] == {
         "machine_size": "The log does not describe the machine: 8 processors, the most that its "
         "jobs held at once, are taken.",

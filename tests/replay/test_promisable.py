@@ -1,0 +1,110 @@
+"""Which jobs of a log have a form that a deadline can be promised to, and why others do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rtsched.logs import read_cluster, read_logs
+from rtsched.logs.readers import ReadOptions
+from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import Log, Outcomes
+from rtsched.replay.promisable import REASONS, Obstacle, obstacles, promisable_jobs
+from rtsched.replay.workload import WorkloadOptions, prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = "JobID|User|Partition|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|NNodes|State|ReqTRES"
+RUN = "ann|all|1700000000|1700000000|1700000100|100"
+JOBS = {
+    f"1|{RUN}|5|4|1|COMPLETED|cpu=4,mem=4G,node=1": Obstacle.NONE,
+    f"2|{RUN}|5|4|1|COMPLETED|cpu=4,gres/gpu=1,mem=4G,node=1": Obstacle.GENERIC_RESOURCE,
+    f"3_1|{RUN}|5|1|1|COMPLETED|cpu=1,mem=1G,node=1": Obstacle.NONE,
+    f"4+0|{RUN}|5|1|1|COMPLETED|cpu=1,mem=1G,node=1": Obstacle.HETEROGENEOUS,
+    f"4+1|{RUN}|5|1|1|COMPLETED|cpu=1,gres/gpu=1,mem=1G,node=1": Obstacle.HETEROGENEOUS,
+    f"5|{RUN}|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1": Obstacle.CLUSTER_COUNT,
+    f"6|{RUN}|5|1|1|COMPLETED|cpu=1,gres/fpga=1,mem=1G,node=1": Obstacle.GENERIC_RESOURCE,
+    f"7|{RUN}|5|1|1|COMPLETED|cpu=1,gres/gpu=3,mem=1G,node=1": Obstacle.GENERIC_RESOURCE,
+    f"8|{RUN}|UNLIMITED|1|1|COMPLETED|cpu=1,mem=1G,node=1": Obstacle.NO_TIME_LIMIT,
+    f"9|{RUN}|5|64|4|COMPLETED|cpu=64,mem=4G,node=4": Obstacle.TOO_LARGE,
+    "10|ann|all|1700000000|Unknown|1700000009|0|5|1|1|CANCELLED by 7|cpu=1,mem=1G,node=1": (
+        Obstacle.NONE
+    ),
+}
+"""Lines of sacct, and what is in the way where jobs do not share nodes."""
+
+SHARED = {
+    "2|": Obstacle.NONE,  # a GPU that a node has
+    "6|": Obstacle.UNKNOWN_RESOURCE,
+    "7|": Obstacle.TOO_LARGE,  # three GPUs, and the node has two
+}
+"""What differs where jobs share nodes by resources."""
+
+NODES = """\
+NodeName=g1 Arch=x86_64 CoresPerSocket=8
+   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
+   Gres=gpu:2
+   RealMemory=16384 AllocMem=0 State=IDLE
+
+NodeName=c1 Arch=x86_64 CoresPerSocket=8
+   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
+   Gres=(null)
+   RealMemory=8192 AllocMem=0 State=IDLE
+"""
+
+
+@pytest.mark.parametrize("unit", ["core", "node", "resources"])
+def test_each_form(tmp_path: Path, unit: str) -> None:
+    """Every obstacle by its line of the log; a job that never started counts by its form too."""
+    (tmp_path / "log").write_text("\n".join([HEAD, *JOBS]) + "\n")
+    (tmp_path / "nodes").write_text(NODES)
+    log = read_logs([tmp_path / "log"], ReadOptions(resources=True))
+    cluster = read_cluster(tmp_path / "nodes")[0]
+    differs = SHARED if unit == "resources" else {}
+    expected = [
+        next((obstacle for begin, obstacle in differs.items() if line.startswith(begin)), plain)
+        for line, plain in JOBS.items()
+    ]
+    found = prepare(log, WorkloadOptions(unit=unit), cluster).promisable
+    assert found.jobs == len(JOBS)
+    assert found.promisable == expected.count(Obstacle.NONE)
+    assert found.share == pytest.approx(expected.count(Obstacle.NONE) / len(JOBS))
+    assert found.others.count == {
+        REASONS[obstacle]: expected.count(obstacle) for obstacle in set(expected) - {Obstacle.NONE}
+    }
+    assert found.others.first[REASONS[Obstacle.HETEROGENEOUS]] == "job 4+0"
+
+
+def test_the_first_obstacle_counts_and_the_most_frequent_is_told_first() -> None:
+    """Codes are per job; a job without a size and without a limit has no size."""
+    n = 5
+    log = Log(
+        Jobs.build(n, id=np.arange(n), wall_time=[60.0, np.inf, 0.0, 60.0, np.inf]),
+        Outcomes.build(n),
+        (),
+        "swf",
+    )
+    size = np.array([1, 1, 9, 0, -1], np.int32)
+    codes = obstacles(log, size, 4, Cluster.uniform(4))
+    assert [Obstacle(code) for code in codes] == [
+        Obstacle.NONE,
+        Obstacle.NO_TIME_LIMIT,
+        Obstacle.TOO_LARGE,
+        Obstacle.NO_SIZE,
+        Obstacle.NO_SIZE,
+    ]
+    found = promisable_jobs(log, codes)
+    assert next(iter(found.others.count.items())) == (REASONS[Obstacle.NO_SIZE], 2)
+    assert found.others.first[REASONS[Obstacle.NO_SIZE]] == "job 3"
+
+
+def test_every_obstacle_has_words() -> None:
+    """And an empty log has no share."""
+    assert set(REASONS) == set(Obstacle) - {Obstacle.NONE}
+    log = Log(Jobs.build(0), Outcomes.build(0), (), "swf")
+    none = obstacles(log, np.zeros(0, np.int32), 4, Cluster.uniform(4))
+    assert promisable_jobs(log, none).share is None
