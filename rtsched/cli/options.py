@@ -23,6 +23,11 @@ FORMATS = "swf|sacct|sacct-json|condor-history"
 """What `--format` takes."""
 
 
+title_option: Callable[[Any], Any] = click.option(
+    "--title", metavar="TEXT", help="Heading of the HTML report. Default: names the log."
+)
+
+
 def reading_options(function: F) -> F:
     """Add the options that say how logs are to be read."""
     for option in (

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rtsched.cli.common import KEPT, debug_option, refuse_unwritable
+from rtsched.cli.options import title_option
 
 
 @click.command("render")
@@ -25,8 +26,9 @@ from rtsched.cli.common import KEPT, debug_option, refuse_unwritable
     show_default=True,
     help="The HTML page: one file that needs no network.",
 )
+@title_option
 @debug_option
-def command(directory: Path, output: Path) -> None:
+def command(directory: Path, output: Path, title: str | None) -> None:
     """Write the HTML report of the replay kept in DIR (default: rtsched-replay).
 
     Use it if `rtsched replay` ran without the `report` extra, for example on a head node, or with
@@ -36,6 +38,6 @@ def command(directory: Path, output: Path) -> None:
 
     refuse_unwritable(output, "-o", is_directory=False)
     kept = store.read(directory)
-    page = html.render(kept.workload, kept.runs(), kept.summary)
+    page = html.render(kept.workload, kept.runs(), kept.summary, title)
     store.write_text(output, page)
     click.echo(f"report: {output}")

@@ -23,7 +23,7 @@ from rtsched.cli.common import (
     say,
     toml_text,
 )
-from rtsched.cli.options import from_options, options_of, reading_options
+from rtsched.cli.options import from_options, options_of, reading_options, title_option
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model.units import known_zone
@@ -75,6 +75,7 @@ class Request:
     found: Mapping[str, Found]
     out: Path | None
     html: Path | None
+    title: str | None
     table_format: TableFormat
     strict: bool
     as_json: bool
@@ -122,6 +123,7 @@ def request(given: Mapping[str, Any]) -> Request:
         found=found,
         out=out,
         html=_report_place(given["html"], out, no_report=given["no_report"]),
+        title=given["title"],
         table_format=_table_format(given["table_format"], out),
         strict=given["strict"],
         as_json=given["as_json"],
@@ -270,7 +272,9 @@ def keep(asked: Request, workload: Workload, runs: Sequence[PolicyRun], summary:
     """Write the report and the results."""
     from rtsched.report import html, store
 
-    page = None if asked.html is None else html.render(workload, runs, summary.without_timings())
+    page = None
+    if asked.html is not None:
+        page = html.render(workload, runs, summary.without_timings(), asked.title)
     inside = asked.out is not None and asked.html == asked.out / REPORT
     if asked.out is not None:
         kept = page if inside else None
@@ -347,6 +351,7 @@ def say_results(asked: Request, summary: Summary) -> None:
     type=click.Path(path_type=Path),
     help="File for the report, in an existing directory. Default: report.html in --out.",
 )
+@title_option
 @click.option("--no-report", is_flag=True, help="Write no HTML report.")
 @click.option(
     "--strict",

@@ -9,8 +9,8 @@ import numpy as np
 from rtsched.model.final_state import FinalState
 from rtsched.model.log import Ending
 from rtsched.model.resources import GPU, MEMORY, served
-from rtsched.model.table import amounts_of
 from rtsched.replay.fairness import fairness
+from rtsched.replay.resource_use import resource_use, stranded_gpu_hours
 from rtsched.replay.results import Results
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.replay.resource_use import NodeRows
     from rtsched.replay.results import Workload
 
     Values: TypeAlias = dict[str, float | int | None]
@@ -91,6 +92,13 @@ MEASURES: Mapping[str, Measure] = {
     "gpu_utilisation": Measure(
         "1", "GPUs in use over those of usable nodes times makespan, where jobs share nodes.", 1
     ),
+    "stranded_gpu_h": Measure(
+        "GPU h",
+        "Free GPUs that no job can use, times hours, where jobs share nodes: those of a node of "
+        "which all cores or all memory are taken, or which an exclusive job has to itself.",
+        -1,
+        "Weng and others 2023",
+    ),
     "makespan_s": Measure("s", "From the first submission to the last end.", -1),
     "throughput_per_h": Measure("1/h", "Ended jobs per hour of makespan.", 1),
     "mean_cost": Measure(
@@ -133,8 +141,18 @@ MEASURES: Mapping[str, Measure] = {
 """Every measure by name; the name ends in the unit, none is a pure number or a count."""
 
 
-def measure(workload: Workload, results: Results) -> Values:
-    """Return every measure of what a policy made of a workload; None where nothing ran."""
+def measure(workload: Workload, results: Results, node_rows: NodeRows | None = None) -> Values:
+    """Return every measure of what a policy made of a workload; None where nothing ran.
+
+    Parameters
+    ----------
+    workload : Workload
+        With `n` jobs.
+    results : Results
+        What became of them.
+    node_rows : (int64[n + 1], int32[k]), optional
+        Nodes of each job, as in `PolicyRun`; without them no measure tells of nodes.
+    """
     jobs, fate = workload.jobs, results.fate
     n = len(jobs)
     rejected = np.equal(fate, FinalState.REJECTED)
@@ -155,7 +173,11 @@ def measure(workload: Workload, results: Results) -> Values:
         "promises_kept": _count(promised & ~broken),
     }
     return (
-        counts | _times(workload, results) | _span(workload, results) | fairness(workload, results)
+        counts
+        | _times(workload, results)
+        | _span(workload, results)
+        | {"stranded_gpu_h": stranded_gpu_hours(workload, results, node_rows)}
+        | fairness(workload, results)
     )
 
 
@@ -276,25 +298,16 @@ def _span(workload: Workload, results: Results) -> Values:
     end = results.end[ended]
     makespan = float(end.max() - workload.jobs.submit.min())
     busy = float(results.served()[ended].sum())
+    use = resource_use(workload, results)
+    resources = {} if use is None else use.resources
     return {
         "utilisation": _ratio(busy, int(workload.cluster.usable.sum()) * makespan),
-        "memory_utilisation": _in_use(workload, results, MEMORY, makespan),
-        "gpu_utilisation": _in_use(workload, results, GPU, makespan),
+        "memory_utilisation": resources[MEMORY].utilisation if MEMORY in resources else None,
+        "gpu_utilisation": resources[GPU].utilisation if GPU in resources else None,
         "makespan_s": makespan,
         "throughput_per_h": _ratio(3600.0 * len(end), makespan),
         "mean_cost": workload.price * busy / 3600.0 / len(end),
     }
-
-
-def _in_use(workload: Workload, results: Results, resource: str, makespan: float) -> float | None:
-    """Return how much of a resource was in use on average; None where it is not shared."""
-    nodes = workload.cluster.nodes
-    if resource not in nodes.names("capacity"):
-        return None
-    capacity = amounts_of(nodes, "capacity", (resource,))[workload.cluster.usable].sum()
-    demand = amounts_of(workload.jobs, "demand", (resource,))[:, 0]
-    busy = demand * results.size * (results.end - results.start)
-    return _ratio(float(np.nansum(busy)), float(capacity) * makespan)
 
 
 def _count(mask: NDArray[np.bool_]) -> int:

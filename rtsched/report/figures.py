@@ -8,6 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from rtsched.counting import counted
+from rtsched.model.resources import CPU
+from rtsched.model.table import amounts_of
 from rtsched.report import series
 from rtsched.report.axes import axis, base, log_axis, span_axis
 from rtsched.report.fairness_figures import fairness_figures
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 FAR_APART = 12
-"""Ratio of the longest queues from which on each is drawn to its own scale."""
+"""Ratio of the longest queues from which on each is drawn in a panel of its own."""
 
 
 def groups(workload: Workload, runs: Sequence[PolicyRun]) -> list[Group]:
@@ -130,12 +133,19 @@ def occupancy_figure(scene: Scene) -> Figure:
     return Figure(
         "fig-occupancy",
         "Occupancy of the machine",
-        f"Busy part of all {count(len(scene.workload.cluster))} nodes, mean over the time shown: "
-        f"{', '.join(means)}.",
+        f"Busy part of all {_served_by(scene)}, mean over the time shown: {', '.join(means)}.",
         f"Each point is the mean over {step(scene)}.{_shared_words(scene)}",
         height,
         plot,
     )
+
+
+def _served_by(scene: Scene) -> str:
+    """Return what serves jobs: nodes, or their cores where jobs share nodes by resources."""
+    cluster = scene.workload.cluster
+    if cluster.shared and CPU in cluster.nodes.names("capacity"):
+        return counted(int(amounts_of(cluster.nodes, "capacity", (CPU,)).sum()), "core")
+    return counted(len(cluster), "node")
 
 
 def _shared_words(scene: Scene) -> str:
@@ -155,9 +165,9 @@ def waiting_figure(scene: Scene) -> Figure:
     said = ", ".join(f"{name} {decimal(peak)}" for name, peak in zip(names, peaks, strict=True))
     note = "Jobs submitted and not yet started."
     if max(peaks) > FAR_APART * max(min(peaks), 1.0):
-        y = axis("", rangemode="tozero", nticks=4)
+        y = axis("", range=[0, 1.05 * max(peaks)], nticks=4)
         plot, height = panels(scene, queues, y, "%{y:.4s} jobs")
-        note += " Mind the scales: each panel has its own."
+        note += " All panels have the same scale."
     else:
         plot, height = go.Figure(), 350
         for entry, queue in zip(scene.shown, queues, strict=True):
@@ -183,7 +193,9 @@ def hours_figure(scene: Scene) -> Figure | None:
     kinds = {title: of for title, of in kinds.items() if np.nansum(of) > 0}
     if not kinds:
         return None
-    plot = make_subplots(1, len(kinds), subplot_titles=list(kinds), horizontal_spacing=0.09)
+    plot = make_subplots(
+        1, len(kinds), subplot_titles=list(kinds), horizontal_spacing=0.09, shared_yaxes="all"
+    )
     for column, of in enumerate(kinds.values(), 1):
         for entry, part in zip(scene.shown, of, strict=True):
             if column > 1 and not np.nansum(part):

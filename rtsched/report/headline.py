@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rtsched.replay.measures import MEASURES
+from rtsched.replay.policies import SITE
 from rtsched.report.palette import look
 from rtsched.report.rows import LOGGED, ROWS, Row, best, shown
 from rtsched.report.wording import decimal, duration, percent
@@ -51,7 +52,7 @@ class Cell:
     value : str
         As people read it.
     difference : str
-        From what the log records; empty where that is not known or there is none.
+        From the value of the `baseline`; empty where that is not known or there is none.
     course : str
         `better`, `worse` or empty.
     wins : bool
@@ -91,18 +92,20 @@ def tiles(summary: Summary) -> list[Tile]:
         if not top:
             continue
         row = rows[name]
-        wins = best(row, list(named.values()))
+        wins = best(row, list(named.values())[1:])
         bars = tuple(
             Bar(
                 policy,
                 _short(row, measures),
                 max((measures.get(name) or 0.0) / top, 0.0),
                 look(place - 1 if place else None).variable,
-                place in wins,
+                place - 1 in wins,
             )
             for place, (policy, measures) in enumerate(named.items())
         )
         hint = "higher is better" if MEASURES[name].better > 0 else "lower is better"
+        if name == "miss_ratio" and "deadlines" in summary.assumptions:
+            hint += "; deadlines are assumed"
         made.append(Tile(_TITLES[name], hint, bars))
     return made
 
@@ -121,27 +124,34 @@ def _short(row: Row, measures: Mapping[str, Any]) -> str:
     return percent(value) if row.count else row.cell(measures)
 
 
+def baseline(summary: Summary) -> str:
+    """Return the policy that stands for the site: `site` from a configuration, else the first.
+
+    Policies are compared with it, which runs on the same machine as they do, and not with the log.
+    """
+    return SITE if SITE in summary.policies else next(iter(summary.policies), "")
+
+
 def lines(summary: Summary) -> list[Line]:
-    """Return the comparison, each value with its difference from the log's."""
-    named = list(columns(summary).values())
+    """Return the comparison, each policy's value with its difference from the `baseline`'s."""
+    named = columns(summary)
+    base = named.get(baseline(summary), {})
     made = []
-    for row in shown(named):
-        wins = best(row, named)
+    for row in shown(list(named.values())):
+        wins = best(row, list(named.values())[1:])
         cells = tuple(
-            Cell(row.cell(measures), *_difference(row, measures, named[0]), place in wins)
-            if place
-            else Cell(row.cell(measures), wins=0 in wins)
-            for place, measures in enumerate(named)
+            Cell(row.cell(measures), *_difference(row, measures, base), place - 1 in wins)
+            if place and measures is not base
+            else Cell(row.cell(measures), wins=place - 1 in wins)
+            for place, measures in enumerate(named.values())
         )
         made.append(Line(row.label, MEASURES[row.measure].definition, cells))
     return made
 
 
-def _difference(
-    row: Row, measures: Mapping[str, Any], logged: Mapping[str, Any]
-) -> tuple[str, str]:
-    """Return how far a value is from the logged one, and whether that is for the better."""
-    value, base = measures.get(row.measure), logged.get(row.measure)
+def _difference(row: Row, measures: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str]:
+    """Return how far a value is from another, and whether that is for the better."""
+    value, base = measures.get(row.measure), other.get(row.measure)
     if value is None or base is None or row.total or row.measure == "jobs":
         return "", ""
     if row.count or row.measure.endswith("ratio") or row.measure.endswith("utilisation"):
@@ -160,21 +170,20 @@ def _difference(
 
 def sentences(summary: Summary) -> list[str]:
     """Return what stands out, in words: the shortest waits, and deadlines."""
-    logged = summary.measures()
     policies = {name: summary.measures(name) for name in summary.policies}
     return [
-        *_on_waits(policies, logged.get("mean_wait_s")),
+        *_on_waits(policies, baseline(summary)),
         *_on_deadlines(policies, summary.log.get("jobs_with_deadline", 0), summary.log["jobs"]),
     ]
 
 
-def _on_waits(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -> list[str]:
+def _on_waits(policies: Mapping[str, Mapping[str, Any]], base: str) -> list[str]:
     """Tell who waits least; of those that turn jobs away and of those that do not, apart."""
     known = {name: some for name, some in policies.items() if some.get("mean_wait_s") is not None}
     if not known:
         return ["No job started under any of the policies."]
     all_in = {name: some for name, some in known.items() if not some.get("reject_ratio")}
-    said = [_on_least(all_in, logged)] if all_in else []
+    said = [_on_least(all_in, base)] if all_in else []
     least, wait = _least(known)
     if least not in all_in:
         turned = percent(known[least]["reject_ratio"])
@@ -190,17 +199,16 @@ def _least(policies: Mapping[str, Mapping[str, Any]]) -> tuple[str, float]:
     return name, policies[name]["mean_wait_s"]
 
 
-def _on_least(policies: Mapping[str, Mapping[str, Any]], logged: float | None) -> str:
+def _on_least(policies: Mapping[str, Mapping[str, Any]], base: str) -> str:
+    """Tell whose jobs wait least, and how much less than under the `baseline`."""
     name, wait = _least(policies)
     text = f"Under {name} jobs wait {duration(wait)} on average"
     if len({duration(some["mean_wait_s"]) for some in policies.values()}) > 1:
         text += f", the least of the {len(policies)} policies that accept every job"
-    if logged is None:
-        return f"{text}."
-    change = f"; the log itself records {duration(logged)}"
-    if logged > 0 and abs(ratio := wait / logged - 1) >= 0.005:
-        change += f", so that is {percent(abs(ratio))} {'less' if ratio < 0 else 'more'}"
-    return f"{text}{change}."
+    usual = policies[base]["mean_wait_s"] if base in policies else 0.0
+    if usual > 0 and (less := 1 - wait / usual) >= 0.005:
+        text += f"; that is {percent(less)} less than under {base}"
+    return f"{text}."
 
 
 def _on_deadlines(

@@ -17,8 +17,9 @@ from rtsched import __version__
 from rtsched.counting import counted
 from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
-from rtsched.report.headline import lines, sentences, tiles
+from rtsched.report.headline import baseline, lines, sentences, tiles
 from rtsched.report.palette import DARK, look, variables
+from rtsched.report.resource_rows import machine, use_tables
 from rtsched.report.rows import LOGGED
 from rtsched.report.tables import promisable, undone
 from rtsched.report.wording import (
@@ -45,7 +46,9 @@ _SAFE = str.maketrans(
 )
 
 
-def render(workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> str:
+def render(
+    workload: Workload, runs: Sequence[PolicyRun], summary: Summary, title: str | None = None
+) -> str:
     """Return the page.
 
     Parameters
@@ -57,6 +60,8 @@ def render(workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> s
     summary : Summary
         Of the same. With timings in it, plug-ins' times are shown, and the page differs from run
         to run.
+    title : str, optional
+        Heading of the page; if None, it names the log.
 
     Raises
     ------
@@ -102,7 +107,7 @@ def render(workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> s
             }
             for group in groups(workload, runs)
         ],
-        **_texts(summary),
+        **_texts(summary, title),
         settings=[
             (name, trusted(markupsafe.escape(_indented(entry["settings"]))))
             for name, entry in summary.policies.items()
@@ -121,19 +126,21 @@ def _shown(figure: Figure, trusted: Any) -> dict[str, Any]:
     }
 
 
-def _texts(summary: Summary) -> dict[str, Any]:
+def _texts(summary: Summary, title: str | None) -> dict[str, Any]:
     """Return everything the template shows that is no figure."""
     books, failures, timed = _books(summary)
     looks = [{"name": LOGGED, "look": look(None)}]
     looks += [{"name": name, "look": look(place)} for place, name in enumerate(summary.policies)]
     return {
-        "title": _title(summary),
+        "title": title or _title(summary),
         "facts": _facts(summary),
         "sentences": sentences(summary),
         "some_rejected": any(entry["rejected"] for entry in summary.policies.values()),
         "tiles": tiles(summary),
         "looks": looks,
         "lines": lines(summary),
+        "baseline": baseline(summary) if len(summary.policies) > 1 else "",
+        "uses": use_tables(summary),
         "assumptions": list(summary.assumptions.values()),
         "skipped": _reasons(summary.log["skipped"], "records"),
         "promisable": promisable(summary.log),
@@ -167,7 +174,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("with a deadline", count(log["jobs_with_deadline"])),
         ("Users", count(log["users"])),
         ("Accounts", count(log["accounts"])),
-        ("Machine", counted(log["machine_nodes"], "node")),
+        ("Machine", machine(log)),
         ("First submission", _first(log["first_submit_s"])),
         ("Span", duration(log["span_s"])),
         ("Format", log["format"] or "–"),

@@ -71,19 +71,26 @@ def nodes_figure(scene: Scene) -> Figure | None:
         "Who ran where",
         f"Shown is {words}, from {instant(begin)} to {instant(end)}.{more}",
         "One bar per job and run of neighbouring nodes; the stronger its colour, the longer the "
-        f"job had waited before.{_shared_words(runs)}",
+        f"job had waited before.{_shared_words(scene, runs)}",
         height,
         plot,
     )
 
 
-def _shared_words(runs: list[PolicyRun]) -> str:
+def _shared_words(scene: Scene, runs: list[PolicyRun]) -> str:
     """Return what to say of bars that lie over one another; nothing if none do."""
+    if scene.workload.cluster.shared:
+        return " Jobs share nodes: bars lie over one another."
     names = ", ".join(shortened(run.policy, 24) for run in runs if run.shares_nodes)
     return names and (
         f" Under {names} jobs share nodes: bars lie over one another, a job is drawn from its "
         "first start to its end on the nodes it had last, and may stand still in between."
     )
+
+
+def _overlap(scene: Scene, run: PolicyRun) -> bool:
+    """Return whether a node may have been given to several jobs at a time."""
+    return run.shares_nodes or scene.workload.cluster.shared
 
 
 def _panel(plot: Any, scene: Scene, run: PolicyRun, some: Bars, row: int, named: set[int]) -> None:
@@ -105,7 +112,7 @@ def _panel(plot: Any, scene: Scene, run: PolicyRun, some: Bars, row: int, named:
             marker={
                 "color": WAITS[kind],
                 "line": {"color": PAPER, "width": edge},
-                "opacity": THROUGH if run.shares_nodes else 1.0,
+                "opacity": THROUGH if _overlap(scene, run) else 1.0,
             },
             name=label,
             legendgroup=label,

@@ -51,6 +51,18 @@ class Row:
         return quantity(value, self.measure, unit)
 
 
+OF_STARTED = frozenset(
+    {
+        "mean_wait_s",
+        "median_wait_s",
+        "p95_wait_s",
+        "max_wait_s",
+        "mean_response_s",
+        "mean_bounded_slowdown",
+    }
+)
+"""Measures over the jobs that started."""
+
 ROWS = (
     Row("jobs", "jobs"),
     Row("rejected", "reject_ratio", "rejected", optional=True),
@@ -67,6 +79,7 @@ ROWS = (
     Row("utilisation", "utilisation"),
     Row("memory utilisation", "memory_utilisation", optional=True),
     Row("GPU utilisation", "gpu_utilisation", optional=True),
+    Row("stranded GPU-h", "stranded_gpu_h", optional=True),
     Row("makespan", "makespan_s"),
     Row("user error, node-h", "user_error_rms_node_s"),
     Row("acct error, node-h", "account_error_rms_node_s", optional=True),
@@ -83,14 +96,18 @@ def shown(columns: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def best(row: Row, columns: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Return which of the columns have the best value; none where all are equal, or one is alone.
+    """Return which of the policies have the best value; none where all are equal, or one is alone.
 
-    Values are compared as they are shown, so nobody wins by what nobody sees.
+    Values are compared as they are shown, so nobody wins by what nobody sees. Waits, responses and
+    slowdowns are those of the jobs that started: nobody wins by them where policies may have
+    started different jobs, because one rejected or lost some.
     """
     better = MEASURES[row.measure].better
     values = [measures.get(row.measure) for measures in columns]
     known = [value for value in values if value is not None]
     if not better or len(known) < 2:
+        return set()
+    if row.measure in OF_STARTED and any(map(_lacks_jobs, columns)):
         return set()
     target = max(known) if better > 0 else min(known)
     cells = [row.cell(measures) for measures in columns]
@@ -98,3 +115,7 @@ def best(row: Row, columns: Sequence[Mapping[str, Any]]) -> set[int]:
     if len({cell for cell, value in zip(cells, values, strict=True) if value is not None}) < 2:
         return set()
     return {place for place, cell in enumerate(cells) if cell == winner}
+
+
+def _lacks_jobs(measures: Mapping[str, Any]) -> bool:
+    return bool(measures.get("rejected") or measures.get("unfinished"))

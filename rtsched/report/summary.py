@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.replay.measures import logged, measure
+from rtsched.replay.measures import logged, logged_results, measure
+from rtsched.replay.resource_use import resource_use
 from rtsched.report.assumed import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.core.chain import HookMetrics
+    from rtsched.model.cluster import Cluster
     from rtsched.model.log import Skipped
-    from rtsched.replay.results import PolicyRun, Workload
+    from rtsched.replay.resource_use import Use
+    from rtsched.replay.results import PolicyRun, Results, Workload
 
-NOT_MEASURES = frozenset({"hooks", "settings", "seconds", "not_carried_out"})
+NOT_MEASURES = frozenset(
+    {"hooks", "settings", "seconds", "not_carried_out", "resources", "partitions"}
+)
 """What stands in a policy's object beside its measures."""
 
 
@@ -34,10 +39,11 @@ class Summary(msgspec.Struct, frozen=True):
     assumptions : dict
         Sentences by the names in `rtsched.report.assumed.ASSUMPTIONS`.
     policies : dict
-        Per policy its measures by name, then `hooks`, `settings`, `not_carried_out` if there is
-        anything (per kind of action for how many jobs), and `seconds` if it was asked for. A hook's
-        `seconds` are None where they were not taken: a compiled one is called from within the
-        simulated system's loop.
+        Per policy its measures by name, where jobs share nodes `resources` and `partitions` (see
+        `rtsched.replay.resource_use`; the log's stand beside its measures), then `hooks`,
+        `settings`, `not_carried_out` if there is anything (per kind of action for how many jobs),
+        and `seconds` if it was asked for. A hook's `seconds` are None where they were not taken: a
+        compiled one is called from within the simulated system's loop.
     """
 
     log: dict[str, Any]
@@ -58,11 +64,13 @@ class Summary(msgspec.Struct, frozen=True):
 
     def measures(self, policy: str | None = None) -> dict[str, Any]:
         """Return the measures of a policy, or with None those of the log itself."""
-        if policy is None:
-            found: dict[str, Any] = self.log["as_logged"]
-            return found
-        entry = self.policies[policy]
+        entry = self.entry(policy)
         return {name: value for name, value in entry.items() if name not in NOT_MEASURES}
+
+    def entry(self, policy: str | None = None) -> dict[str, Any]:
+        """Return all that is told of a policy, or with None of the log itself."""
+        found: dict[str, Any] = self.log["as_logged"] if policy is None else self.policies[policy]
+        return found
 
 
 def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = False) -> Summary:
@@ -79,7 +87,8 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
     """
     policies = {}
     for run in runs:
-        entry: dict[str, Any] = _plain(measure(workload, run.results))
+        entry: dict[str, Any] = _plain(measure(workload, run.results, run.node_rows))
+        entry |= _use(workload, run.results)
         entry["hooks"] = {
             hook: {plugin: _book(book, timings) for plugin, book in books.items()}
             for hook, books in run.hooks.items()
@@ -114,6 +123,7 @@ def _log(workload: Workload) -> dict[str, Any]:
         "span_s": last - first,
         "machine_nodes": len(workload.cluster),
         "machine_cores": int(workload.cluster.nodes.cores.sum()),
+        "machine_resources": _totals(workload.cluster),
         "promisable": {
             "jobs": promisable.jobs,
             "promisable": promisable.promisable,
@@ -121,10 +131,42 @@ def _log(workload: Workload) -> dict[str, Any]:
             "others": _by_reason(promisable.others, "jobs"),
         },
         "skipped": _by_reason(skipped, "records"),
-        "as_logged": logged(workload),
+        "as_logged": logged(workload) | _use(workload, logged_results(workload)),
     }
     plain: dict[str, Any] = _plain(log)
     return plain
+
+
+def _totals(cluster: Cluster) -> dict[str, int]:
+    """Return how much all nodes have of each resource, memory in bytes; {}: they are not shared."""
+    names = cluster.nodes.names("capacity")
+    return dict(zip(names, cluster.nodes.capacity.sum(axis=0).tolist(), strict=True))
+
+
+def _use(workload: Workload, results: Results) -> dict[str, Any]:
+    """Return use per resource and per partition; nothing where jobs do not share nodes."""
+    found = resource_use(workload, results)
+    if found is None:
+        return {}
+    return {
+        "resources": _plain(_by_resource(found.resources)),
+        "partitions": _plain(
+            {
+                name: {
+                    "jobs": use.jobs,
+                    "mean_wait_s": use.mean_wait_s,
+                    "resources": _by_resource(use.resources),
+                }
+                for name, use in found.partitions.items()
+            }
+        ),
+    }
+
+
+def _by_resource(resources: Mapping[str, Use]) -> dict[str, dict[str, float | None]]:
+    return {
+        name: use._asdict() | {"utilisation": use.utilisation} for name, use in resources.items()
+    }
 
 
 def _by_reason(counts: Skipped, what: str) -> dict[str, dict[str, Any]]:

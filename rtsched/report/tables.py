@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtsched.counting import counted
+from rtsched.report.resource_rows import machine, use_tables
 from rtsched.report.rows import LOGGED, best, shown
 from rtsched.report.wording import (
     clocked,
@@ -45,7 +46,7 @@ _GAP = 2
 
 
 def show(summary: Summary, console: Console) -> None:
-    """Print a summary: the log, the comparison, plug-ins, assumptions and skipped records."""
+    """Print a summary: the log, assumptions, the comparison, plug-ins and skipped records."""
     for part in parts(summary, console.width):
         console.print(part, highlight=False, markup=False, emoji=False)
 
@@ -57,15 +58,16 @@ def parts(summary: Summary, width: int = 100) -> Iterator[RenderableType]:
     no markup.
     """
     yield _headline(summary.log)
+    if summary.assumptions:
+        yield Text("Assumed", style="bold")
+        yield from (_item(sentence) for sentence in summary.assumptions.values())
     yield from comparison(summary, width)
+    yield from _use(summary, width)
     if any(entry["hooks"] for entry in summary.policies.values()):
         yield _title("Plug-ins")
         yield books(summary)
         yield from _failures(summary)
         yield from (_item(sentence) for sentence in undone(summary))
-    if summary.assumptions:
-        yield _title("Assumed")
-        yield from (_item(sentence) for sentence in summary.assumptions.values())
     yield from _promisable(summary.log)
     if summary.log["skipped"]:
         yield _title("Skipped records")
@@ -78,21 +80,45 @@ def comparison(summary: Summary, width: int) -> Iterator[Table]:
     The first column is always what the log itself records.
     """
     logged = summary.measures()
-    columns = {name: summary.measures(name) for name in summary.policies}
-    rows = shown([logged, *columns.values()])
-    wins = [best(row, [logged, *columns.values()]) for row in rows]
-    cells = {name: [row.cell(measures) for row in rows] for name, measures in columns.items()}
+    policies = {name: summary.measures(name) for name in summary.policies}
+    rows = shown([logged, *policies.values()])
+    wins = [best(row, list(policies.values())) for row in rows]
+    columns = {name: [row.cell(measures) for row in rows] for name, measures in policies.items()}
     own = [row.cell(logged) for row in rows]
-    for group in _groups(own, cells, width):
+    yield from _side_by_side([row.label for row in rows], own, columns, width, wins)
+
+
+def _use(summary: Summary, width: int) -> Iterator[RenderableType]:
+    """Return what was used of each resource, and by the jobs of each partition."""
+    for table in use_tables(summary):
+        yield _title(table.title)
+        own, *others = zip(*(row.cells for row in table.rows), strict=True)
+        columns = dict(zip(summary.policies, others, strict=True))
+        yield from _side_by_side([row.label for row in table.rows], own, columns, width)
+
+
+def _side_by_side(
+    labels: Sequence[str],
+    own: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
+    width: int,
+    wins: Sequence[set[int]] | None = None,
+) -> Iterator[Table]:
+    """Return tables of as many policies as fit, each beside the log's own values.
+
+    `wins` are for each row the policies, by their places, whose values are marked.
+    """
+    places = {name: place for place, name in enumerate(columns)}
+    label_width = max(_LABEL_WIDTH, *map(len, labels))
+    for group in _groups(own, columns, width - label_width):
         table = _table()
         table.add_column("")
         for name in (LOGGED, *group):
             table.add_column(Text(shortened(name, NAME_WIDTH)), justify="right", no_wrap=True)
-        places = {name: place for place, name in enumerate(columns, 1)}
-        for k, row in enumerate(rows):
-            values = [_marked(own[k], 0 in wins[k])]
-            values += [_marked(cells[name][k], places[name] in wins[k]) for name in group]
-            table.add_row(Text(row.label), *values)
+        for k, label in enumerate(labels):
+            marked = wins[k] if wins else set()
+            values = [_marked(columns[name][k], places[name] in marked) for name in group]
+            table.add_row(Text(label), Text(own[k]), *values)
         yield table
 
 
@@ -164,7 +190,7 @@ def _headline(log: Mapping[str, Any]) -> Text:
     facts = [
         counted(log["jobs"], "job"),
         counted(log["users"], "user"),
-        counted(log["machine_nodes"], "node"),
+        machine(log),
         f"{duration(log['span_s'])}{since}",
     ]
     if left_out:
@@ -175,12 +201,12 @@ def _headline(log: Mapping[str, Any]) -> Text:
 def _groups(
     own: Sequence[str], cells: Mapping[str, Sequence[str]], width: int
 ) -> Iterator[list[str]]:
-    """Return the policies in groups whose columns fit into `width` beside the fixed ones."""
+    """Return the policies in groups whose columns fit into `width` beside the log's own."""
 
     def needed(name: str, values: Sequence[str]) -> int:
         return max(len(shortened(name, NAME_WIDTH)), *map(len, values)) + _GAP
 
-    room = width - _LABEL_WIDTH - needed(LOGGED, own)
+    room = width - needed(LOGGED, own)
     group: list[str] = []
     taken = 0
     for name, values in cells.items():

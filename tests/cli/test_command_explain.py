@@ -109,6 +109,8 @@ def test_render(run, log, tmp_path, refused):
     assert result.stdout == "report: later.html\n"
     page = (tmp_path / "rtsched-replay" / "report.html").read_bytes()
     assert (tmp_path / "later.html").read_bytes() == page
+    assert run("render", "-o", "later.html", "--title", "My site").exit_code == 0
+    assert "<h1>My site</h1>" in (tmp_path / "later.html").read_text()
     refused(run("render", "-o", "."), "it is a directory")
     result = run("render", "-o", "no/where/later.html")
     refused(result, "no/where/later.html: cannot be written (its directory does not exist)", "-o")

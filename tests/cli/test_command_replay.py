@@ -78,6 +78,13 @@ def test_same_bytes(run, log, tmp_path, table_format):
     assert bytes_below(tmp_path / "c")[f"log.{table_format}"] != first[f"log.{table_format}"]
 
 
+def test_title(run, log, tmp_path):
+    """The report's heading is what the user says."""
+    named = ("--html", "page.html", "--no-out", "--title", "October on cluster A")
+    assert run("replay", log, "--policy", "easy", *named).exit_code == 0
+    assert "<h1>October on cluster A</h1>" in (tmp_path / "page.html").read_text()
+
+
 def test_report_alone(run, log, tmp_path):
     """Without --out the report goes where --html says."""
     result = run("replay", log, "--policy", "easy", "--no-out", "--html", "report.html")

@@ -319,7 +319,7 @@ def test_errors_agree_with_stepping_through_time(seed, n, compiled):
 
 def test_every_measure_is_described():
     """Names carry their unit; definitions are sentences."""
-    suffix = {"s": "_s", "node s": "_node_s", "1/h": "_per_h"}
+    suffix = {"s": "_s", "node s": "_node_s", "1/h": "_per_h", "GPU h": "_gpu_h"}
     for name, entry in MEASURES.items():
         assert entry.definition.endswith(".")
         assert name.endswith(suffix.get(entry.unit, ""))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rtsched.core.chain import HookMetrics
 from rtsched.model.accounts import Accounts
-from rtsched.model.cluster import Cluster
+from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, Outcomes, Skipped
@@ -93,6 +94,36 @@ def workload(
         format="swf",
         promisable=PromisableJobs(n, no_promise),
     )
+
+
+def shared_workload() -> Workload:
+    """Return the workload on nodes of 8 cores, 16 GiB and a GPU, in partitions `cpu` and `gpu`."""
+    work, names = workload(), ("cpu", "mem", "gres/gpu")
+    kept = "id label submit wall_time deadline size user account association"
+    n, nodes = len(work.jobs), len(work.cluster)
+    demand = np.tile([4, 2**30, 0], (n, 1))
+    demand[1::2, 2] = 1
+    jobs = Jobs.build(
+        n,
+        names={
+            "demand": names,
+            "partition": ("cpu", "gpu"),
+            **{name: work.jobs.names(name) for name in ("label", "user", "account")},
+        },
+        demand=demand,
+        partition=np.arange(n, dtype=np.int32) % 2,
+        **{name: work.jobs.column(name) for name in kept.split()},
+    )
+    capacity = np.tile([8, 2**34, 1], (nodes, 1))
+    machine = Nodes.build(nodes, names={"capacity": names}, capacity=capacity)
+    return dataclasses.replace(work, jobs=jobs, cluster=Cluster(machine))
+
+
+def shared_run(work: Workload, policy: str = "fcfs") -> PolicyRun:
+    """Return a run on shared nodes, served by half of the cores of its nodes."""
+    made = run(work, policy)
+    results = made.results.replace(service=made.results.served() / 2)
+    return dataclasses.replace(made, results=results)
 
 
 def first_come(

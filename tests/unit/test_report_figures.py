@@ -15,7 +15,7 @@ from rtsched.model.log import Outcomes
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.report import gantt, series
 from rtsched.report.axes import TimeAxis, literal, span_axis
-from rtsched.report.figures import groups, occupancy_figure
+from rtsched.report.figures import groups, hours_figure, occupancy_figure, waiting_figure
 from rtsched.report.node_figure import THROUGH, nodes_figure
 from rtsched.report.palette import DARK, GRID, INK, LOGGED, MUTED, PAPER, POLICIES, WAITS, look
 from rtsched.report.scene import Scene
@@ -165,3 +165,20 @@ def test_shared_nodes_are_drawn_as_such():
     alone = nodes_figure(Scene.of(work, [run]))
     assert alone is not None
     assert "share nodes" not in alone.caption
+
+
+def test_panels_share_their_scale():
+    """Queues that are far apart, and missed and rejected jobs, are drawn to one scale."""
+    work = build.workload(gap=20_000.0)
+    run = build.run(work, "mcdf", rejects=0.3)
+    late = run.results.replace(start=run.results.start + 1e6, end=run.results.end + 1e6)
+    slow = dataclasses.replace(run, policy="slow", results=late)
+    scene = Scene.of(work, [run, slow])
+    waiting = waiting_figure(scene)
+    assert "All panels have the same scale." in waiting.caption
+    ranges = {tuple(axis.range) for axis in waiting.plot.select_yaxes()}
+    assert len(ranges) == 1
+    assert next(iter(ranges))[1] >= max(trace.y.max() for trace in waiting.plot.data)
+    hours = hours_figure(scene)
+    assert hours is not None
+    assert [axis.matches for axis in hours.plot.select_yaxes()] == [None, "y"]

@@ -144,3 +144,27 @@ def test_without_the_extra_the_page_says_what_to_install(replay, monkeypatch, mi
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(MissingExtraError, match=r"rtsched\[report\]"):
         render(*replay)
+
+
+def test_assumptions_stand_above_the_table(text):
+    """Who reads a figure has read what it rests on."""
+    ids = [attributes.get("id") for _, attributes in Page(text).elements]
+    assert ids.index("comparison") < ids.index("assumed") < ids.index("table")
+
+
+def test_the_heading_may_be_given(replay):
+    """As text, like everything else that the page is told."""
+    page = render(*replay, title=f"October {build.SCRIPT}")
+    assert "<h1>October &lt;script&gt;alert(1)&lt;/script&gt;</h1>" in page
+    assert build.SCRIPT not in page
+
+
+def test_resources_have_tables_where_nodes_are_shared():
+    """Hours per resource and the partitions, from the same rows as on a terminal."""
+    work = build.shared_workload()
+    runs = [build.shared_run(work)]
+    page = Page(render(work, runs, summarise(work, runs)))
+    assert "core-hours" in page.text
+    assert "gpu (30): mean wait" in page.text
+    assert "8 nodes with 64 cores and 8 GPUs" in page.text
+    assert "Busy part of all 64 cores" in page.text

@@ -64,6 +64,28 @@ def test_many_policies_are_shown_in_groups_that_fit():
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_assumptions_stand_above_the_table(summary):
+    """Who reads a figure has read what it rests on."""
+    text = printed(summary, 100)
+    assert text.index("Assumed\n") < text.index("as logged")
+
+
+def test_resources_and_partitions_of_shared_nodes():
+    """Hours used and their part of those available; a partition's GPUs where it has some."""
+    work = build.shared_workload()
+    runs = [build.shared_run(work), build.shared_run(work, "easy")]
+    text = printed(summarise(work, runs), 120)
+    assert "60 jobs · 3 users · 8 nodes with 64 cores and 8 GPUs" in text
+    lines = [line.split() for line in text.splitlines()]
+    hours = {line[0]: line[1:] for line in lines if line and line[0].endswith("-hours")}
+    used = sum(work.jobs.size * work.run_time) / 3600 * 4
+    assert hours["core-hours"][0] == f"{used:,.0f}"
+    assert len(hours["core-hours"]) == 3 * 3  # number, part and per cent: the log, two policies
+    assert [line for line in lines if line[:1] == ["GPUs"]]
+    assert "gpu (30): mean wait" in text
+    assert "Hours used" not in printed(summarise(build.workload(), []), 120)
+
+
 def test_hostile_names_are_shown_and_not_obeyed():
     """Rich markup, control characters and overrides in names come out as plain text."""
     work = build.workload(users=build.HOSTILE)
