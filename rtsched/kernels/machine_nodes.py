@@ -35,6 +35,7 @@ from rtsched.kernels.machine import (
 )
 from rtsched.kernels.machine_claims import take_over
 from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_gates import be_gone
 from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_queue import enqueue
 
@@ -186,6 +187,8 @@ def kill(machine: MachineState, row: int) -> None:
     else:
         job.end = state.now
         job.status = LOST
+        if state.gated:
+            be_gone(machine, row, False)
 
 
 @outline

@@ -39,7 +39,8 @@ from rtsched.kernels.machine import (
     record,
     release,
 )
-from rtsched.kernels.machine_compiling import entry, inlined, part
+from rtsched.kernels.machine_compiling import entry, inlined, outline, part
+from rtsched.kernels.machine_gates import be_gone, may_pass, next_task
 from rtsched.kernels.machine_heap import pop, push
 from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.machine_profile import conservative_pass, give_back
@@ -70,6 +71,8 @@ def next_time(machine: MachineState) -> float:
         time = min(time, machine.ends[0].time)
     if state.sleeping > 0:
         time = min(time, machine.sleepers[0].time)
+    if state.freed > 0:
+        time = state.now
     if state.node_event < len(machine.node_events):
         time = min(time, machine.node_events[state.node_event].time)
     if state.loop == CONSERVATIVE:
@@ -110,6 +113,8 @@ def end_jobs(machine: MachineState) -> None:
         job = machine.jobs[row]
         release(machine, row)
         job.status = ENDED
+        if state.gated:
+            be_gone(machine, row, True)
         until = job.start + job.wall
         if until > state.now:
             state.early = 1
@@ -126,6 +131,15 @@ def come_in(machine: MachineState, row: int) -> None:
         push(machine.sleepers, state.sleeping, machine.more[row].begin, row)
         state.sleeping += 1
     else:
+        try_gate(machine, row)
+
+
+@part
+def try_gate(machine: MachineState, row: int) -> None:
+    """Let a job that may begin into the queue, or have it wait for other jobs."""
+    if machine.state[0].gated and not may_pass(machine, row):
+        machine.jobs[row].status = SLEEPING
+    else:
         admit_to_queue(machine, row)
 
 
@@ -140,6 +154,8 @@ def admit_to_queue(machine: MachineState, row: int) -> None:
         most = machine.group_of[group + 1] - machine.group_of[group]
     if machine.jobs[row].width > most:
         machine.jobs[row].status = TOO_WIDE
+        if machine.state[0].gated:
+            be_gone(machine, row, False)
     else:
         enqueue(machine, row)
 
@@ -166,9 +182,23 @@ def come_back(machine: MachineState) -> None:
         state.sleeping -= 1
         status = machine.jobs[row].status
         if status == SLEEPING:
-            admit_to_queue(machine, row)
+            try_gate(machine, row)
         elif status == HELD:
             ask_about(machine, row)
+
+
+@outline
+def let_freed_in(machine: MachineState) -> None:
+    """Let in the jobs that need not wait for others any more."""
+    state = machine.state[0]
+    while state.freed > 0:
+        state.freed -= 1
+        row = machine.freed[state.freed]
+        early = state.extended and machine.more[row].begin > state.now
+        if machine.jobs[row].status == SLEEPING and not early:
+            try_gate(machine, row)
+        elif machine.gates[row].array >= 0 and not machine.gates[row].counted:
+            next_task(machine, machine.gates[row].array)
 
 
 @inlined
@@ -185,8 +215,11 @@ def arrive(machine: MachineState) -> None:
                 ask_about(machine, row)
             else:
                 come_in(machine, row)
-        elif jobs[row].status == REJECTED and state.recording:
-            record(machine, TURNED_AWAY, row, jobs[row].width, -1)
+        elif jobs[row].status == REJECTED:
+            if state.gated:
+                be_gone(machine, row, False)
+            if state.recording:
+                record(machine, TURNED_AWAY, row, jobs[row].width, -1)
 
 
 @inlined
@@ -253,6 +286,8 @@ def next_instant(machine: MachineState) -> int:
         change_nodes(machine)
     if state.plan_left > 0:
         start_planned(machine)
+    if state.freed:
+        let_freed_in(machine)
     if state.again or state.sleeping:
         come_back(machine)
     arrive(machine)

@@ -13,6 +13,7 @@ import numpy as np
 
 from rtsched.logs.ad_files import read_ads
 from rtsched.logs.classads import Expression, Record, number, text
+from rtsched.logs.dagman import dag_edges
 from rtsched.logs.gather import (
     MOST,
     Coder,
@@ -22,7 +23,7 @@ from rtsched.logs.gather import (
     unless_constant,
     whole,
 )
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 from rtsched.model.resources import CPU, GPU, MEMORY
 
@@ -34,6 +35,7 @@ _WANTED = (
     "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid cmd "
     "committedtime "
     "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
+    "dagmanjobid dagnodename dagparentnodenames "
     "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
     "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestgpus "
@@ -52,10 +54,10 @@ _STATUS: dict[float, Ending] = {
     6: Ending.RUNNING,
     7: Ending.RUNNING,
 }
-_TEXTS = ("user", "account", "schedd", "nodes", "name")
+_TEXTS = ("user", "account", "schedd", "nodes", "name", "dag_node", "parents")
 _COLUMNS = (
     "cluster proc submit start end run wall_time deadline size size_min size_max given memory "
-    "hosts gpus restarts nice ending input"
+    "hosts gpus restarts nice ending input dag"
 )
 _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
@@ -130,7 +132,16 @@ class CondorHistoryReader:
             return "it ends before it starts", []
         schedd = name.partition("#")[0] if name else None
         called = text(ad, "cmd") if self._details else None
-        texts = (text(ad, "owner", "user"), _group(ad), schedd, text(ad, "lastremotehost"), called)
+        dag = number(ad, "dagmanjobid")
+        texts = (
+            text(ad, "owner", "user"),
+            _group(ad),
+            schedd,
+            text(ad, "lastremotehost"),
+            called,
+            text(ad, "dagnodename") if dag >= 0 else None,
+            text(ad, "dagparentnodenames") if dag >= 0 else None,
+        )
         row = {
             "cluster": cluster,
             "proc": proc,
@@ -145,6 +156,7 @@ class CondorHistoryReader:
             "nice": -number(ad, "jobprio"),
             "ending": ending,
             "input": number(ad, "transferinputsizemb") * _MEGABYTE if self._details else math.nan,
+            "dag": dag,
             **_sizes(ad, size),
         }
         codes = [self._coders[key].code(value) for key, value in zip(_TEXTS, texts, strict=True)]
@@ -179,10 +191,14 @@ class CondorHistoryReader:
     def log(self) -> Log:
         """Return everything taken in."""
         assumptions = [of_jobs(sentence, n) for sentence, n in self._assumed.items()]
+        edges = Edges.build(0)
         if self._columns.rows == 0:
             jobs, outcomes = Jobs.build(0), Outcomes.build(0)
         else:
-            jobs, outcomes = self._tables()
+            jobs, outcomes, edges = self._tables()
+            followers = len(np.unique(edges.after))
+            if followers:
+                assumptions.append(of_jobs("a job of a DAG waits for its parents", followers))
             if np.isinf(jobs.wall_time).all():
                 assumptions.append("the log has no requested times")
         return Log(
@@ -190,11 +206,12 @@ class CondorHistoryReader:
             outcomes,
             tuple(self._sources),
             self.format,
+            edges=edges,
             assumptions=tuple(assumptions),
             skipped=self._skipped,
         )
 
-    def _tables(self) -> tuple[Jobs, Outcomes]:
+    def _tables(self) -> tuple[Jobs, Outcomes, Edges]:
         take = self._columns.take
         cluster, proc = take("cluster").astype(np.int64), take("proc").astype(np.int64)
         schedd = take("schedd").astype(np.int32)
@@ -219,9 +236,14 @@ class CondorHistoryReader:
         nice = np.nan_to_num(take("nice"), nan=0.0)
         codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes", "name")}
         n = len(key)
+        ids = key if ranks is None else ranks
+        nodes = {name: take(name).astype(np.int32) for name in ("dag_node", "parents")}
+        dag = np.nan_to_num(take("dag"), nan=-1.0).astype(np.int64)
+        texts = {name: self._coders[name].names() for name in nodes}
+        array, edges = dag_edges(ids, np.column_stack([schedd, dag]), nodes, texts)
         jobs = Jobs.build(
             n,
-            id=key if ranks is None else ranks,
+            id=ids,
             label=labels,
             submit=take("submit"),
             wall_time=unless_constant(take("wall_time"), np.inf),
@@ -235,6 +257,7 @@ class CondorHistoryReader:
             nice=unless_constant(nice, 0.0),
             node_count=whole(hosts),
             demand=demand,
+            array=unless_constant(array, -1),
             names={
                 "demand": resources or (),
                 **{name: self._coders[name].names() for name in ("user", "account", "name")},
@@ -255,7 +278,7 @@ class CondorHistoryReader:
             names={"nodes": self._coders["nodes"].names()},
             nodes=codes["nodes"],
         )
-        return jobs, outcomes
+        return jobs, outcomes, edges
 
 
 def _group(ad: Record) -> str | None:

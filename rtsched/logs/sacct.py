@@ -16,6 +16,7 @@ from rtsched.kernels.cells import NO_ID
 from rtsched.kernels.compiling import COMPILING
 from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
+from rtsched.logs.gather import Coder
 from rtsched.logs.sacct_lines import Header, split_lines, split_plainly
 from rtsched.logs.sacct_repair import readings
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
@@ -49,6 +50,7 @@ class SacctReader:
         self._rows = SlurmRows()
         self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
         self._tres = Interner()
+        self._dependencies, self._job_names = Coder(), Coder()
         self._nodes = Meanings(lambda text: float(text not in {"None assigned", "(null)"}))
         self._means = {
             "elapsed": Meanings(slurm_duration),
@@ -257,9 +259,13 @@ class SacctReader:
         row["size_min"], row["size_max"] = np.full((2, n), -1, np.int32)
         marked = np.zeros(n, np.bool_)
         row["exclusive"] = np.zeros(n, np.bool_)
+        row["dependency"], row["job_name"] = np.full((2, n), -1, np.int32)
+        row["array_limit"], row["begin"] = np.zeros(n, np.int32), np.full(n, np.nan)
         if "submit_line" in cells:
-            marked = read.marked(cells["submit_line"], b"deadline", b"exclusive")
+            marked = read.marked(cells["submit_line"], b"deadline", b"exclusive", b"--dep", b" -d")
             marked |= read.with_node_range(cells["submit_line"])
+            limited = read.marked(cells["submit_line"], b"%")
+            marked |= limited & read.marked(cells["submit_line"], b"--array", b" -a")
         free = [name for name in ("extra", "comment") if name in cells]
         for name in free:
             marked |= read.marked(cells[name], b"eadline=", b"EADLINE=")
@@ -271,6 +277,12 @@ class SacctReader:
             asked = submit_line(read.readable(lines[i]))
             said = asked.deadline or deadline_in(*(read.readable(other[i]) for other in others))
             row["exclusive"][at] = asked.exclusive
+            row["array_limit"][at] = asked.array_limit
+            row["dependency"][at] = self._dependencies.code(asked.dependency)
+            if "singleton" in asked.dependency:
+                row["job_name"][at] = self._job_names.code(asked.job_name)
+            if asked.begin:
+                row["begin"][at] = slurm_moment(asked.begin, submits[i], self._zone)
             row["deadline"][at] = moment(said, submits[i], self._zone, self._rows)
             if asked.nodes is not None:
                 ends = (min(count * asked.per_node, 2**31 - 1) for count in asked.nodes)
@@ -283,6 +295,7 @@ class SacctReader:
             self._rows.remarks.append(f"the log's times are local times ({zone})")
         names = {name: interner.names() for name, interner in self._texts.items()}
         names["nodes"], names["tres"] = self._nodes.interner.names(), self._tres.names()
+        names["dependency"] = self._dependencies.names()
         return self._rows.log(self.format, names)
 
 

@@ -18,7 +18,7 @@ from rtsched.logs.json_objects import json_objects
 from rtsched.logs.sacct import moment, per_processor, zone_label
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, submit_line
-from rtsched.model.units import known_zone
+from rtsched.model.units import known_zone, slurm_moment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,9 +56,28 @@ class Times(msgspec.Struct):
     limit: Count = None
 
 
+class Running(msgspec.Struct):
+    """How many tasks may run at a time; 0: any number."""
+
+    tasks: Count = None
+
+
+class Most(msgspec.Struct):
+    """Limits of an array from above."""
+
+    running: Running | None = None
+
+
+class Limits(msgspec.Struct):
+    """Limits of an array."""
+
+    max: Most | None = None
+
+
 class Array(msgspec.Struct):
     """The array that a job is a task of."""
 
+    limits: Limits | None = None
     job_id: Count = None
     task_id: Count = None
     task: str | None = None
@@ -149,6 +168,7 @@ class SacctJsonReader:
         self._rows = SlurmRows()
         self._texts = {name: Coder() for name in TEXTS}
         self._tres = Coder()
+        self._dependencies, self._job_names = Coder(), Coder()
         self._decoder = msgspec.json.Decoder(Record, strict=True)
         self._pending: list[dict[str, float]] = []
 
@@ -209,6 +229,7 @@ class SacctJsonReader:
             "width": _value(record.allocation_nodes),
             "tres": self._tres.code(_tres_text(tres.requested)) if self._resources else -1,
             "exclusive": False,
+            "array_limit": _array_limit(record.array),
             "restarts": max(0.0, _whole(_value(record.restart_cnt))),
             "ending": ending(_state(record.state)),
             "size_min": -1.0,
@@ -239,6 +260,12 @@ class SacctJsonReader:
         said = comment.job if isinstance(comment, Comment) else comment
         asked = submit_line(record.submit_line or "")
         row["exclusive"] = asked.exclusive
+        row["array_limit"] = max(row["array_limit"], asked.array_limit)
+        row["dependency"] = self._dependencies.code(asked.dependency)
+        alone = "singleton" in asked.dependency
+        row["job_name"] = self._job_names.code(asked.job_name) if alone else -1
+        known = asked.begin and submit == submit
+        row["begin"] = slurm_moment(asked.begin, submit, self._zone) if known else np.nan
         if asked.nodes is not None:
             row["size_min"], row["size_max"] = (
                 min(float(count * asked.per_node), 2.0**31 - 1) for count in asked.nodes
@@ -256,7 +283,7 @@ class SacctJsonReader:
             zone = zone_label(self._zone_name)
             self._rows.remarks.append(f"deadlines without a zone are local times ({zone})")
         names = {name: coder.names() for name, coder in self._texts.items()}
-        names["tres"] = self._tres.names()
+        names["tres"], names["dependency"] = self._tres.names(), self._dependencies.names()
         return self._rows.log(self.format, names)
 
 
@@ -277,6 +304,13 @@ def _value(count: Count) -> float:
     if count is None or count == NO_VALUE:
         return np.nan
     return np.inf if count == NO_VALUE + 1 else float(count)
+
+
+def _array_limit(array: Array | None) -> float:
+    """Return how many tasks of an array may run at a time, 0 where it is not said."""
+    limits = array.limits if array is not None else None
+    running = limits.max.running if limits is not None and limits.max is not None else None
+    return max(0.0, _whole(_value(running.tasks))) if running is not None else 0.0
 
 
 def _moment(count: Count) -> float:

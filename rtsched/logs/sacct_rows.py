@@ -12,8 +12,9 @@ import numpy as np
 
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
+from rtsched.logs.slurm_dependencies import waiting
 from rtsched.logs.slurm_text import trackable
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "width": (np.float64, np.nan),  # nodes
     "tres": (np.int32, -1),  # code of the resources asked for, of all nodes together
     "exclusive": (np.bool_, False),
+    "dependency": (np.int32, -1),  # code of what the submit line says
+    "job_name": (np.int32, -1),  # the same, where somebody depends on such a name
+    "begin": (np.float64, np.nan),
+    "array_limit": (np.int32, 0),
     "size_min": (np.int32, -1),
     "size_max": (np.int32, -1),
     "restarts": (np.int32, 0),
@@ -120,21 +125,23 @@ class SlurmRows:
 
     def log(self, format_name: str, names: Mapping[str, tuple[str, ...]]) -> Log:
         """Return the log of all records; `names` are the texts behind the codes."""
+        edges = Edges.build(0)
         if self._columns.rows == 0:
             jobs, outcomes = Jobs.build(0), Outcomes.build(0)
         else:
-            jobs, outcomes = self._tables(names)
+            jobs, outcomes, edges = self._tables(names)
         said = tuple(of_jobs(text, n) for text, n in self._assumed.items())
         return Log(
             jobs,
             outcomes,
             tuple(self._sources),
             format_name,
+            edges=edges,
             assumptions=(*self.remarks, *said),
             skipped=self.skipped,
         )
 
-    def _tables(self, names: Mapping[str, tuple[str, ...]]) -> tuple[Jobs, Outcomes]:
+    def _tables(self, names: Mapping[str, tuple[str, ...]]) -> tuple[Jobs, Outcomes, Edges]:
         look = self._columns.look
         key = _key(look("raw"), look("base"), look("part"), look("meaning"))
         fold = self._fold(key)
@@ -168,12 +175,17 @@ class SlurmRows:
         width = take("width")
         demand, resources = _demands(take("tres"), names["tres"], width)
         texts = {name: take(name) for name in TEXTS}
+        ids = key if ranks is None else ranks
+        shown = {"raw": take("raw"), "base": base, "part": part, "meaning": meaning}
+        shown |= {name: texts[name] for name in ("cluster", "user")}
+        shown |= {name: take(name) for name in ("dependency", "job_name", "array_limit")}
+        waits = waiting(ids, shown, names["dependency"], self.assume)
         jobs = Jobs.build(
             n,
-            id=key if ranks is None else ranks,
+            id=ids,
             label=label[0],
             submit=submit,
-            begin=self._begin(take("eligible"), submit, start),
+            begin=self._begin(take("eligible"), submit, start, waits.replayed, take("begin")),
             wall_time=unless_constant(take("limit"), np.inf),
             deadline=unless_constant(take("deadline"), np.inf),
             kind=unless_constant(np.where(size_min > 0, Kind.MOLDABLE, Kind.RIGID), Kind.RIGID),
@@ -185,6 +197,8 @@ class SlurmRows:
             node_count=unless_constant(whole(np.where(width > 0, width, -1.0)), -1),
             demand=demand,
             exclusive=unless_constant(take("exclusive"), False),
+            array=unless_constant(waits.array, -1),
+            array_limit=unless_constant(waits.array_limit, 0),
             names={
                 "demand": resources,
                 "label": label[1],
@@ -205,12 +219,21 @@ class SlurmRows:
             nodes=unless_constant(texts["nodes"], -1),
             names={"nodes": names["nodes"]},
         )
-        return jobs, outcomes
+        return jobs, outcomes, waits.edges
 
     def _begin(
-        self, eligible: NDArray[np.float64], submit: NDArray[np.float64], start: NDArray[np.float64]
+        self,
+        eligible: NDArray[np.float64],
+        submit: NDArray[np.float64],
+        start: NDArray[np.float64],
+        replayed: NDArray[np.bool_],
+        begin: NDArray[np.float64],
     ) -> NDArray[np.float64] | None:
-        """Return the earliest start: when a job became eligible, if that is after its submit."""
+        """Return the earliest start: when a job became eligible, if that is after its submit.
+
+        Where it is `replayed` what made the job wait, its own begin time counts.
+        """
+        eligible = np.where(replayed, begin, eligible)
         late = (eligible > submit) & ~(eligible > start)
         if not late.any():
             return None

@@ -57,7 +57,11 @@ _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
 
 _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGNORECASE)
 _NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
-_RANGED = re.compile(r"(?:-N|--nodes)[ =]*\d+k?-\d")
+_TELLING = re.compile(
+    r"(?:-N|--nodes)[ =]*\d+k?-\d|--exclusive|--deadline|--dep|(?:^|\s)-d|(?:--array|\s-a).*%\d"
+)
+"""What only submit lines tell, as far as a log needs it."""
+_THROTTLED = re.compile(r"[^%]*%(\d{1,9})", re.ASCII)
 _COUNT = re.compile(r"(\d{1,9})", re.ASCII)
 
 
@@ -75,12 +79,20 @@ class SubmitLine:
         Processors per node that were asked for.
     exclusive : bool
         Whether no other job may run on its nodes.
+    dependency, job_name, begin : str
+        What `--dependency`, `--job-name` and `--begin` say; empty if they are not there.
+    array_limit : int
+        Tasks of its array that may run at a time (`--array=1-100%8`); 0: any number.
     """
 
     deadline: str = ""
     nodes: tuple[int, int] | None = None
     per_node: int = 1
     exclusive: bool = False
+    dependency: str = ""
+    job_name: str = ""
+    begin: str = ""
+    array_limit: int = 0
 
 
 @lru_cache(maxsize=8192)
@@ -90,21 +102,31 @@ def submit_line(text: str) -> SubmitLine:
     The log has lost the quotes around words. Options of the job's own command do not count; after
     `--wrap`, whose value cannot be told from further options, only a deadline does.
     """
-    ranged = _RANGED.search(text) is not None
-    alone = "--exclusive" in text
-    if not ranged and not alone and "--deadline" not in text:
+    if _TELLING.search(text) is None:
         return SubmitLine()
-    options = _options(text.split()[1:], until="" if ranged or alone else "deadline")
-    deadline, alone = options.get("deadline", ""), options.get("exclusive") == ""
+    options = _options(text.split()[1:])
+    throttled = _THROTTLED.fullmatch(options.get("array", ""))
+    nodes, per_node = _node_range(options)
+    return SubmitLine(
+        options.get("deadline", ""),
+        nodes,
+        per_node,
+        options.get("exclusive") == "",
+        options.get("dependency", ""),
+        options.get("job-name", ""),
+        options.get("begin", ""),
+        int(throttled[1]) if throttled else 0,
+    )
+
+
+def _node_range(options: dict[str, str]) -> tuple[tuple[int, int] | None, int]:
+    """Return least and most nodes, None if the job has a fixed size, and processors per node."""
     match = _NODES.fullmatch(options.get("nodes", ""))
-    fixed = options.keys() & {"ntasks", "exclusive"}
-    if match is None or match[3] is None or fixed:
-        return SubmitLine(deadline, exclusive=alone)
+    if match is None or match[3] is None or options.keys() & {"ntasks", "exclusive"}:
+        return None, 1
     least, most = (int(match[i]) * (1024 if match[i + 1] else 1) for i in (1, 3))
     per_node = _count(options.get("ntasks-per-node")) * _count(options.get("cpus-per-task"))
-    if not 0 < least < most:
-        return SubmitLine(deadline, exclusive=alone)
-    return SubmitLine(deadline, (least, most), per_node)
+    return ((least, most), per_node) if 0 < least < most else (None, 1)
 
 
 def _count(text: str | None) -> int:
@@ -112,11 +134,19 @@ def _count(text: str | None) -> int:
     return max(1, int(match[1])) if match else 1
 
 
-_LONG = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task"}
+_LONG = {
+    "N": "nodes",
+    "n": "ntasks",
+    "c": "cpus-per-task",
+    "d": "dependency",
+    "a": "array",
+    "J": "job-name",
+    "b": "begin",
+}
 
 
-def _options(words: list[str], until: str) -> dict[str, str]:
-    """Return the values of the options before the job's command, up to the one called `until`."""
+def _options(words: list[str]) -> dict[str, str]:
+    """Return the values of the options before the job's command."""
     options: dict[str, str] = {}
     wrapped = False
     at = 0
@@ -129,10 +159,10 @@ def _options(words: list[str], until: str) -> dict[str, str]:
             if not given and name not in _FLAGS and not follows.startswith("-"):
                 value = follows
                 at += 1
+            if len(name) > 2 and "dependency".startswith(name):
+                name = "dependency"
             if not wrapped or name == "deadline":
                 options[name] = value
-                if name == until:
-                    break
             wrapped |= name == "wrap"
         elif word.startswith("-") and len(word) > 1 and not wrapped:
             letter = word[1]

@@ -56,6 +56,8 @@ class Jobs(Table):
     association = Column(np.int32, -1, "Row of `Accounts` that is charged; -1: none.")
     nice = Column(np.float64, 0.0, "The user's own downward adjustment of priority.")
     dag = Column(np.int64, -1, "Key of the task graph it belongs to; -1: none (see `Edges`).")
+    array = Column(np.int64, -1, "Key of the array or other group it is a task of; -1: none.")
+    array_limit = Column(np.int32, 0, "How many of these may run at a time; 0: all.")
     pinned = Column(np.int32, -1, "The one node it must run on; -1: any.")
     process_bytes = Column(np.int64, -1, "Size of one process, bytes, for migration; -1: unknown.")
     checkpoints = Column(np.bool_, False, "Whether it may be requeued or moved while it runs.")
@@ -74,10 +76,12 @@ class Jobs(Table):
 
 
 class Edges(Table):
-    """One row per dependency between two tasks of a graph."""
+    """One row per dependency between two jobs, such as tasks of a graph."""
 
-    before = Column(np.int64, -1, "Job id of the task that must end first.")
-    after = Column(np.int64, -1, "Job id of the task that waits for it.")
+    before = Column(np.int64, -1, "Job id of the job that must end first.")
+    after = Column(np.int64, -1, "Job id of the job that waits for it.")
+    at_start = Column(np.bool_, False, "Whether it waits for the start only (Slurm's `after`).")
+    whole_array = Column(np.bool_, False, "Whether `before` is a `Jobs.array`: all tasks of it.")
     message_time = Column(np.float64, 0.0, "Seconds its result travels to another node.")
 
 

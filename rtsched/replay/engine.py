@@ -236,6 +236,7 @@ class Replay:
             msgspec.to_builtins(self.policy),
             seconds,
             self.undone,
+            outcomes.released,
         )
 
     def _with_static_offers(self, offer: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -130,6 +130,8 @@ class PolicyRun:
         Wall time of the replay, left out of compared files.
     undone : mapping of str to int
         Per kind of action that the simulated system cannot do, for how many jobs it was asked for.
+    released : int
+        Jobs that did not wait for one they depend on, as that was rejected or never started.
     """
 
     policy: str
@@ -140,6 +142,7 @@ class PolicyRun:
     settings: Mapping[str, object] = field(default_factory=dict)
     seconds: float = 0.0
     undone: Mapping[str, int] = field(default_factory=dict)
+    released: int = 0
 
     @property
     def shares_nodes(self) -> bool:

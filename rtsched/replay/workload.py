@@ -362,9 +362,17 @@ def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_ri
 
 def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, said: list[str]) -> Edges:
     """Return the dependencies between jobs that are left, and say who keeps them."""
+    limited = int(np.count_nonzero(jobs.array_limit))
+    if limited:
+        said.append(
+            f"{counted(limited, 'task')} of arrays with a limit: no more of an array run at a time "
+            "(machine 'exclusive'; a planner's own jobs do not count)."
+        )
     if not len(edges):
         return edges
-    both = np.isin(edges.before, jobs.id) & np.isin(edges.after, jobs.id)
+    whole = edges.whole_array & np.isin(edges.before, jobs.array)
+    both = whole | (~edges.whole_array & np.isin(edges.before, jobs.id))
+    both &= np.isin(edges.after, jobs.id)
     lost = np.flatnonzero(~both)
     if len(lost):
         first = f"job {int(edges.after[lost[0]])}"
@@ -372,7 +380,9 @@ def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, said: list[str]) -> Edges
         edges = edges.take(both)
     if len(edges):
         said.append(
-            f"{len(np.unique(edges.after))} jobs depend on others: a planner may see to that for "
-            "the jobs that it promises something; the simulated batch system holds no other back."
+            f"{counted(len(np.unique(edges.after)), 'job')} waiting for others that they depend "
+            "on: where such a job is rejected or never starts, nobody waits for it. A planner may "
+            "plan otherwise for the jobs that it promises something, and only machine 'exclusive' "
+            "holds jobs back."
         )
     return edges

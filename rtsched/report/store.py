@@ -212,6 +212,7 @@ class Stored:
         return PolicyRun(
             policy, results, (indptr, rows), hooks, decisions, entry.get("settings", {}),
             undone=entry.get("not_carried_out", {}),
+            released=entry.get("did_not_wait", 0),
         )  # fmt: skip
 
     def runs(self) -> list[PolicyRun]:

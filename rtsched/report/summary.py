@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from rtsched.replay.results import PolicyRun, Results, Workload
 
 NOT_MEASURES = frozenset(
-    {"hooks", "settings", "seconds", "not_carried_out", "resources", "partitions"}
+    {
+        "hooks",
+        "settings",
+        "seconds",
+        "not_carried_out",
+        "did_not_wait",
+        "resources",
+        "partitions",
+    }
 )
 """What stands in a policy's object beside its measures."""
 
@@ -42,8 +50,9 @@ class Summary(msgspec.Struct, frozen=True):
         Per policy its measures by name, where jobs share nodes `resources` and `partitions` (see
         `rtsched.replay.resource_use`; the log's stand beside its measures), then `hooks`,
         `settings`, `not_carried_out` if there is anything (per kind of action for how many jobs),
-        and `seconds` if it was asked for. A hook's `seconds` are None where they were not taken: a
-        compiled one is called from within the simulated system's loop.
+        `did_not_wait` (jobs that depend on one which does not run), and `seconds` if it was asked
+        for. A hook's `seconds` are None where they were not taken: a compiled one is called from
+        within the simulated system's loop.
     """
 
     log: dict[str, Any]
@@ -97,6 +106,8 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
         entry["settings"] = _plain(run.settings)
         if run.undone:
             entry["not_carried_out"] = _plain(run.undone)
+        if run.released:
+            entry["did_not_wait"] = run.released
         if timings:
             entry["seconds"] = round(run.seconds, 6)
         policies[_text(run.policy)] = entry

@@ -232,7 +232,7 @@ def _failures(summary: Summary) -> Iterator[RenderableType]:
 
 
 def undone(summary: Summary) -> Iterator[str]:
-    """Return one sentence per policy and kind of action that its system could not do."""
+    """Return one sentence per policy and kind of what its system could not do as asked."""
     for policy, entry in summary.policies.items():
         machine = entry["settings"].get("system", {}).get("machine", "exclusive")
         for kind, jobs in entry.get("not_carried_out", {}).items():
@@ -240,6 +240,11 @@ def undone(summary: Summary) -> Iterator[str]:
                 f"{policy}: plug-ins asked to {WORDS.get(kind, kind)} ({counted(jobs, 'time')}, "
                 f"counted by job); machine {machine} does not support that as configured; nothing "
                 "was changed"
+            )
+        if entry.get("did_not_wait"):
+            yield (
+                f"{policy}: {counted(entry['did_not_wait'], 'job')} did not wait for one that "
+                "they depend on, as it was rejected or never started"
             )
 
 

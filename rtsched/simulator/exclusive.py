@@ -34,6 +34,7 @@ from rtsched.model.actions import (
 from rtsched.model.resources import served
 from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
+from rtsched.simulator.gates import let_go, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
@@ -76,6 +77,7 @@ class ExclusiveNodes(System):
             self._sets,
             self.origin,
         )
+        self._machine = with_gates(self._machine, self.jobs, self.edges)
         self._found: tuple[Finding, ...] = ()
         if self.settings.loop == "negotiator":
             self._machine = with_claims(
@@ -119,11 +121,14 @@ class ExclusiveNodes(System):
         state["pause_at"] = (
             len(self.jobs) + 1 if max_arrivals is None else state["upcoming"] + max_arrivals
         )
-        while (asks := self._loop(self._machine, *self._hooks)) in (kernel.FULL, DEAL):
+        while True:
+            asks = self._loop(self._machine, *self._hooks)
             if asks == DEAL:
                 negotiation_pass(self._machine)
-            else:
+            elif asks == kernel.FULL:
                 self._grow()
+            elif asks or not let_go(self._machine):
+                break
         if state["changed"]:
             self._take_node_states()
         return DecisionPoint(
@@ -188,7 +193,7 @@ class ExclusiveNodes(System):
             seconds = outcomes.end - outcomes.start
             service = served(self.jobs, self.cluster, outcomes.size, seconds)
             outcomes = outcomes._replace(service=service)
-        return outcomes._replace(findings=self._found)
+        return outcomes._replace(findings=self._found, released=released(self._machine))
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k].

@@ -104,6 +104,8 @@ class JobOutcomes(NamedTuple):
     """Node-seconds that each job was served; None: its nodes served it from start to end."""
     findings: tuple[Finding, ...] = ()
     """Why the system itself turned jobs away, or never started them; rows of the workload."""
+    released: int = 0
+    """Jobs that did not wait for one they depend on, as that does not run."""
 
 
 def final_states(*, finished: NDArray[np.bool_], rejected: NDArray[np.bool_]) -> NDArray[np.int8]:

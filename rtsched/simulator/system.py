@@ -107,6 +107,7 @@ class System(ABC):
         self.settings = self.usual if settings is None else settings
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges
+        self._edges_of_jobs = self.edges.take(np.flatnonzero(~self.edges.whole_array))
         self.periodic = Periodic.build(0) if periodic is None else periodic
         self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
         self.node_events = sorted(node_events, key=lambda event: event.time)
@@ -165,7 +166,7 @@ class System(ABC):
             accounts=self.accounts,
             promises=self._ledger.open(self._alive(self._ledger.open_rows)),
             plan=self._plan_left(),
-            edges=self.edges,
+            edges=self._edges_of_jobs,
             periodic=self._periodic_now(),
             states=states or {},
             version=self.version,

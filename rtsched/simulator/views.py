@@ -29,8 +29,8 @@ def waiting(machine: kernel.MachineState) -> Rows:
     rows = places["row"][places["width"] != kernel.GONE].astype(np.int64)
     if state["plan_left"]:
         rows = np.concatenate([rows, machine.plan["row"][unstarted(machine)]])
-    if state["sleeping"]:
-        asleep = np.unique(machine.sleepers["row"][: state["sleeping"]])
+    if state["sleeping"] or state["gated"]:
+        asleep = np.union1d(machine.sleepers["row"][: state["sleeping"]], machine.waiters)
         asleep = asleep[machine.jobs["status"][asleep] == kernel.SLEEPING]
         rows = np.concatenate([rows, asleep])
     return np.sort(rows)

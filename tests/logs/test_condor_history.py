@@ -246,3 +246,31 @@ def test_expressions_that_name_each_other_cost_little() -> None:
     assert math.isnan(number(ad, "a"))
     assert number(ad | {"d": 1.0}, "a") == 99.0**3
     assert time.process_time() - begun < 1.0
+
+
+def test_jobs_of_a_dag_wait_for_their_parents(read: Read) -> None:
+    """Node B waits for A, node C for all jobs of B; other DAGs have nodes of the same name."""
+
+    def node(cluster: int, name: str, parents: str = "", dag: str = "5", proc: int = 0) -> str:
+        asked = {"DAGManJobId": dag, "DAGNodeName": f'"{name}"'}
+        more = {"DAGParentNodeNames": f'"{parents}"'} if parents else {}
+        return ad(ClusterId=str(cluster), ProcId=str(proc), **asked, **more)
+
+    log = read(
+        "\n".join(
+            [
+                node(10, "A"),
+                node(11, "B", "A"),
+                node(11, "B", "A", proc=1),
+                node(12, "C", "A, B,Unknown"),
+                node(13, "B", "A", dag="6"),
+                ad(ClusterId="14"),
+            ]
+        )
+    )
+    a, b, b1, c, other, alone = log.jobs.id.tolist()
+    assert log.jobs.array.tolist() == [a, b, b, c, other, -1]
+    found = zip(log.edges.before, log.edges.after, log.edges.whole_array, strict=True)
+    assert list(found) == [(a, b, False), (a, b1, False), (a, c, False), (b, c, True)]
+    assert "a job of a DAG waits for its parents (3 jobs)" in log.assumptions
+    assert alone > c

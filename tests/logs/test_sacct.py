@@ -403,3 +403,131 @@ def test_rows_stay_in_file_order_with_their_lines(
     log = read(table(*rows, NNodes="1"))
     assert log.jobs.id.tolist() == [i for i in range(1, 40) if i != 21]
     assert log.skipped.first["Submit is no time"].endswith(":22")
+
+
+LATE = "2026-11-21T12:00:40"
+
+
+def edges_of(log: Log) -> list[tuple[int, int, bool, bool]]:
+    """Return the dependencies of a log: who, before whom, at its start, as a whole array."""
+    names = ("before", "after", "at_start", "whole_array")
+    return list(zip(*(log.edges.column(name).tolist() for name in names), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("line", "edges"),
+    [
+        ("sbatch --dependency=afterok:10 x.sh", [(10, 30, False, False)]),
+        ("sbatch --dependency afterany:10:11 x", [(10, 30, False, False), (11, 30, False, False)]),
+        ("sbatch -d after:10 x.sh", [(10, 30, True, False)]),
+        ("sbatch -dafternotok:10,afterok:11 x", [(10, 30, False, False), (11, 30, False, False)]),
+        ("sbatch --depend=10 x.sh", [(10, 30, False, False)]),
+        ("sbatch -d afterok:12 x.sh", [(13, 30, False, True)]),
+        ("sbatch -d afterok:12_2 x.sh", [(14, 30, False, False)]),
+        ("sbatch -d afterok:12_* x.sh", [(13, 30, False, True)]),
+        ("sbatch -d afterok:14 x.sh", [(14, 30, False, False)]),
+        ("sbatch x.sh -d afterok:10", []),
+    ],
+)  # fmt: skip
+def test_dependencies(read: Read, line: str, edges: list[tuple[int, int, bool, bool]]) -> None:
+    """Which jobs a submit line names; 12 is an array of tasks 1 (job 13), 2 (14) and 3 (12)."""
+    log = read(
+        table(
+            {"JobID": "10", "JobIDRaw": "10"},
+            {"JobID": "11", "JobIDRaw": "11"},
+            {"JobID": "12_1", "JobIDRaw": "13"},
+            {"JobID": "12_2", "JobIDRaw": "14"},
+            {"JobID": "12_3", "JobIDRaw": "12"},
+            {
+                "JobID": "30",
+                "JobIDRaw": "30",
+                "SubmitLine": line,
+                "Eligible": "2026-11-21T12:00:30",
+            },
+        )
+    )
+    assert edges_of(log) == edges
+    assert log.jobs.array.tolist() == [-1, -1, 13, 13, 13, -1]
+    assert log.jobs.begin[-1] == (-np.inf if edges else NOON + 30)
+    said = "a job waits for those that its --dependency names (1 job)"
+    assert (said in log.assumptions) == bool(edges)
+
+
+def test_tasks_that_depend_on_their_like(read: Read) -> None:
+    """`aftercorr`: each task waits for the same task of the other array."""
+    line = "sbatch -a 1-2 --dependency=aftercorr:12 x.sh"
+    log = read(
+        table(
+            {"JobID": "12_1", "JobIDRaw": "13"},
+            {"JobID": "12_2", "JobIDRaw": "12"},
+            {"JobID": "20_1", "JobIDRaw": "21", "SubmitLine": line},
+            {"JobID": "20_2", "JobIDRaw": "20", "SubmitLine": line},
+        )
+    )
+    assert edges_of(log) == [(12, 20, False, False), (13, 21, False, False)]
+
+
+def test_jobs_of_other_clusters_are_not_meant(read: Read) -> None:
+    """A number is that of a job of the same cluster."""
+    log = read(
+        table(
+            {"JobID": "10", "Cluster": "east"},
+            {"JobID": "11", "Cluster": "west"},
+            {"JobID": "12", "Cluster": "west", "SubmitLine": "sbatch -d afterok:10:11 x.sh"},
+        )
+    )
+    assert edges_of(log) == [(11, 12, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sbatch -d afterok:10?afterok:11 x.sh", "of a dependency with alternatives (`?`) none"),
+        ("sbatch -d after:10+5 x.sh", "a delay after the start is replayed without the delay"),
+        ("sbatch -d afterok:999 x.sh", "a job that is not in the log is taken as fulfilled"),
+        ("sbatch -d before:10 x.sh", "a dependency that cannot be read is left out"),
+        ("sbatch -d afterok:1_x x.sh", "a dependency that cannot be read is left out"),
+        ("sbatch -d afterok:10:9_- x.sh", "a dependency that cannot be read is left out"),
+        ("sbatch -d singleton x.sh", "without a --job-name in the submit line, is left out"),
+    ],
+)
+def test_dependencies_that_are_not_replayed(read: Read, line: str, said: str) -> None:
+    """They are told; the job then starts no earlier than it became eligible."""
+    late = {"SubmitLine": line, "Eligible": "2026-11-21T12:00:30"}
+    log = read(table({"JobID": "10"}, {"JobID": "30", **late}))
+    assert [said in sentence and "(1 job)" in sentence for sentence in log.assumptions].count(
+        True
+    ) == 1
+    assert log.jobs.begin.tolist() == [-np.inf, NOON + 30]
+
+
+def test_singletons_run_one_at_a_time(read: Read) -> None:
+    """Those of one name and user form a group; a begin time of their own still holds."""
+    line = "sbatch -J chain -d singleton"
+    log = read(
+        table(
+            {"JobID": "10", "SubmitLine": f"{line} x.sh"},
+            {"JobID": "11", "SubmitLine": f"{line} --begin=now+20 x", "Eligible": LATE},
+            {"JobID": "12", "SubmitLine": f"{line} x.sh", "User": "bob"},
+            {"JobID": "13"},
+        )
+    )  # fmt: skip
+    assert log.jobs.array.tolist() == [10, 10, 12, -1]
+    assert log.jobs.array_limit.tolist() == [1, 1, 1, 0]
+    assert log.jobs.begin.tolist() == [-np.inf, NOON + 20, -np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("option", ["--array=1-3%2", "--array 1-3%2", "-a 1-3%2", "-a1-3%2"])
+def test_limits_of_arrays(read: Read, option: str) -> None:
+    """What stands behind the `%` is for all tasks; when they became eligible then says nothing."""
+    line = f"sbatch {option} -o log.%A_%a x.sh"
+    late = {"SubmitLine": line, "Eligible": "2026-11-21T12:00:30"}
+    log = read(
+        table({"JobID": "12_1", "SubmitLine": line}, {"JobID": "12_2", **late}, {"JobID": "13_1"})
+    )
+    assert log.jobs.array_limit.tolist() == [2, 2, 0]
+    assert len(set(log.jobs.array[:2].tolist())) == 1
+    assert not (log.jobs.begin > -np.inf).any()
+    assert any("as many of it run as its `%` says (2 jobs)" in text for text in log.assumptions)
+    (free,) = read(table({"JobID": "12_1", "SubmitLine": "sbatch -a 1-3 -o %A x"})).jobs.array_limit
+    assert free == 0

@@ -215,3 +215,23 @@ def test_counts_beyond_all_machines(tmp_path: Path, count: float) -> None:
     path.write_text(text(record(restart_cnt=count), record(job_id=8, restart_cnt=1)))
     log = read_logs([path], ReadOptions(timezone="UTC"))
     assert 8 in log.jobs.id.tolist()
+
+
+def test_dependencies_and_limits_of_arrays(read: Read) -> None:
+    """A limit stands at one task of an array, or in the submit line; it is for all tasks."""
+    limits = {"max": {"running": {"tasks": 2}}}
+    lone = {"job_id": 32, "task_id": wrapped(1), "limits": None}
+    log = read(
+        text(
+            record(job_id=21, array={"job_id": 20, "task_id": wrapped(1)}),
+            record(job_id=20, array={"job_id": 20, "task_id": wrapped(2), "limits": limits}),
+            record(job_id=30, submit_line="sbatch -d afterok:20 job.sh"),
+            record(job_id=31, submit_line="sbatch -J a -d singleton --begin=now+9 job.sh"),
+            record(job_id=32, submit_line="sbatch --array=1%4 j", array=lone),
+        )
+    )
+    assert log.jobs.array_limit.tolist() == [2, 2, 0, 1, 4]
+    assert log.jobs.array.tolist() == [21, 21, -1, 31, 32]
+    assert (log.edges.before.tolist(), log.edges.after.tolist()) == ([21], [30])
+    assert log.edges.whole_array.tolist() == [True]
+    assert log.jobs.begin[3] == SUBMIT + 9

@@ -137,8 +137,19 @@ def test_dependencies_on_dropped_jobs_are_dropped_and_counted():
     assert work.edges.before.tolist() == [2]
     assert work.skipped.count["a dependency on or of a job that is left out"] == 1
     (said,) = [line for line in work.assumptions if "depend" in line]
-    assert said.startswith("1 jobs depend on others")
-    assert "holds no other back" in said
+    assert said.startswith("1 job waiting for others that they depend on")
+    assert "only machine 'exclusive' holds jobs back" in said
+
+
+def test_a_dependency_on_an_array_needs_one_of_its_tasks():
+    """The key of an array is that of its first task, which may be left out; limits are told."""
+    edges = Edges.build(2, before=[1, 9], after=[3, 3], whole_array=[True, True])
+    some = log(outcomes={"run_time": [0.0, 1, 1]}, edges=edges, array=[1, 1, -1])
+    work = prepare(some, RIGID)
+    assert work.edges.before.tolist() == [1]
+    assert work.skipped.count["a dependency on or of a job that is left out"] == 1
+    work = prepare(log(array=[1, 1, -1], array_limit=[1, 1, 0]), RIGID)
+    assert any(line.startswith("2 tasks of arrays with a limit") for line in work.assumptions)
 
 
 def test_a_log_without_a_usable_job_is_refused():

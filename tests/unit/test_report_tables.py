@@ -133,3 +133,10 @@ def test_what_was_not_carried_out_is_told():
     assert "mcdf: plug-ins asked to move running jobs (7 times, counted by job); machine" in said
     assert summary.without_timings().policies["mcdf"]["not_carried_out"] == {"Move": 7}
     assert list(undone(summarise(build.workload(), [build.run(build.workload())]))) == []
+
+
+def test_jobs_that_did_not_wait_are_told():
+    """A dependency on a job that does not run is a sentence with a count."""
+    run = dataclasses.replace(build.run(build.workload(), "easy"), released=3)
+    (said,) = undone(summarise(build.workload(), [run]))
+    assert said.startswith("easy: 3 jobs did not wait for one that they depend on, as it was")
