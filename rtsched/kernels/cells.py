@@ -285,6 +285,72 @@ def has_word(
                     break
 
 
+NOT_TOLD, TOLD, TOLD_WITH_COMMA, TOLD_WITH_PERCENT = 0, 1, 2, 3
+"""Whether an option's value is wanted: always, or where it holds a comma or a percent sign."""
+
+_WANTED = {
+    TOLD: ("C", "d", "w", "x", "con", "dea", "dep", "exc", "nod"),
+    TOLD_WITH_COMMA: ("p", "par"),
+    TOLD_WITH_PERCENT: ("a", "arr"),
+}
+LETTERS = np.zeros(256, np.int8)
+"""What a short option is, by its letter."""
+WORDS = np.zeros(32768, np.int8)
+"""What a long option is, by its first three letters: the last five bits of each."""
+
+
+def word_code(first: int, second: int, third: int) -> int:
+    """Return the place in `WORDS` of a long option that begins with three letters."""
+    return (first & 31) << 10 | (second & 31) << 5 | (third & 31)
+
+
+for _kind, _names in _WANTED.items():
+    for _name in _names:
+        if len(_name) == 1:
+            LETTERS[ord(_name)] = _kind
+        else:
+            WORDS[word_code(*_name.encode())] = _kind
+
+
+@compiled
+def has_option(
+    buffer: NDArray[np.uint8],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    letters: NDArray[np.int8],
+    words: NDArray[np.int8],
+    out: NDArray[np.bool_],
+) -> None:
+    """Set `out` where a submit line may hold an option that `letters` and `words` tell.
+
+    It may be wrong in saying yes, never in saying no.
+    """
+    for row in range(len(starts)):
+        end = ends[row]
+        pos = starts[row]
+        while pos + 1 < end and not out[row]:
+            if buffer[pos] != MINUS or (pos > starts[row] and buffer[pos - 1] > 32):
+                pos += 1
+                continue
+            at = pos + 2
+            kind = letters[buffer[pos + 1]]
+            if buffer[pos + 1] == MINUS:
+                kind = NOT_TOLD
+                if pos + 4 < end:
+                    letter = buffer[pos + 2] & 31, buffer[pos + 3] & 31, buffer[pos + 4] & 31
+                    kind = words[(letter[0] << 10) | (letter[1] << 5) | letter[2]]
+                while at < end and buffer[at] != 61 and buffer[at] > 32:
+                    at += 1
+            while at < end and (buffer[at] == 61 or buffer[at] <= 32):
+                at += 1
+            out[row] = kind == TOLD
+            while kind > TOLD and at < end and buffer[at] > 32:
+                mark = 44 if kind == TOLD_WITH_COMMA else 37
+                out[row] = out[row] or buffer[at] == mark
+                at += 1
+            pos += 1
+
+
 @compiled
 def has_node_range(
     buffer: NDArray[np.uint8],

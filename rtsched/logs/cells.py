@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, pairwise
@@ -182,6 +183,21 @@ def marked(cells: Cells, *words: bytes) -> NDArray[np.bool_]:
         else:
             out |= np.array([word in cell for cell in cells.list()], np.bool_)
     return out
+
+
+def telling(cells: Cells) -> NDArray[np.bool_]:
+    """Return which submit lines may hold an option that only they tell, such as `--dependency`."""
+    if not COMPILING:
+        return np.array([_TELLING.search(cell) is not None for cell in cells.list()], np.bool_)
+    out = np.zeros(len(cells), np.bool_)
+    kernels.has_option(cells.buffer, cells.starts, cells.ends, kernels.LETTERS, kernels.WORDS, out)
+    return out
+
+
+_TELLING = re.compile(
+    rb"(?:^|\s)-(?:[Cdwx]|-(?:con|dea|dep|exc|nod)"
+    rb"|(?:p|-par[^\s=]*)[\s=]*[^\s,]*,|(?:a|-arr[^\s=]*)[\s=]*[^\s%]*%)"
+)
 
 
 def with_node_range(cells: Cells) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ import numpy as np
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.table import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +69,7 @@ def cluster_of(path: str, nodes: list[Node]) -> Cluster:
     state = np.array([node.state for node in nodes], np.int8)
     share = np.where(memory > 0, memory // np.maximum(cpus, 1), -1)
     resources, amounts = _resources(nodes)
+    features, texts = encode(",".join(sorted(node.features)) or None for node in nodes)
     capacity = np.zeros((len(row), len(resources)), np.int64)
     capacity[np.cumsum(cpus) - cpus] = amounts
     table = Nodes.build(
@@ -78,7 +80,13 @@ def cluster_of(path: str, nodes: list[Node]) -> Cluster:
         memory=share[row],
         state=state[row],
         capacity=capacity,
-        names={"name": [node.name for node in nodes], "host": hosts, "capacity": resources},
+        features=features[row] if texts else None,
+        names={
+            "features": texts,
+            "name": [node.name for node in nodes],
+            "host": hosts,
+            "capacity": resources,
+        },
     )
     names = dict.fromkeys(name for node in nodes for name in sorted(node.partitions))
     masks = {

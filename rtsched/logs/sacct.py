@@ -50,7 +50,8 @@ class SacctReader:
         self._rows = SlurmRows()
         self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
         self._tres = Interner()
-        self._dependencies, self._job_names = Coder(), Coder()
+        self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
+        self._constraints = Interner()
         self._nodes = Meanings(lambda text: float(text not in {"None assigned", "(null)"}))
         self._means = {
             "elapsed": Meanings(slurm_duration),
@@ -259,13 +260,12 @@ class SacctReader:
         row["size_min"], row["size_max"] = np.full((2, n), -1, np.int32)
         marked = np.zeros(n, np.bool_)
         row["exclusive"] = np.zeros(n, np.bool_)
-        row["dependency"], row["job_name"] = np.full((2, n), -1, np.int32)
+        row["dependency"], row["job_name"], row["node_options"] = np.full((3, n), -1, np.int32)
+        if "constraint" in cells:
+            row["constraint"] = self._constraints.codes(cells["constraint"])
         row["array_limit"], row["begin"] = np.zeros(n, np.int32), np.full(n, np.nan)
         if "submit_line" in cells:
-            marked = read.marked(cells["submit_line"], b"deadline", b"exclusive", b"--dep", b" -d")
-            marked |= read.with_node_range(cells["submit_line"])
-            limited = read.marked(cells["submit_line"], b"%")
-            marked |= limited & read.marked(cells["submit_line"], b"--array", b" -a")
+            marked = read.telling(cells["submit_line"]) | read.with_node_range(cells["submit_line"])
         free = [name for name in ("extra", "comment") if name in cells]
         for name in free:
             marked |= read.marked(cells[name], b"eadline=", b"EADLINE=")
@@ -279,6 +279,8 @@ class SacctReader:
             row["exclusive"][at] = asked.exclusive
             row["array_limit"][at] = asked.array_limit
             row["dependency"][at] = self._dependencies.code(asked.dependency)
+            features = "" if "constraint" in cells else asked.constraint
+            row["node_options"][at] = self._node_options.code(asked.nodes_asked(features))
             if "singleton" in asked.dependency:
                 row["job_name"][at] = self._job_names.code(asked.job_name)
             if asked.begin:
@@ -296,6 +298,8 @@ class SacctReader:
         names = {name: interner.names() for name, interner in self._texts.items()}
         names["nodes"], names["tres"] = self._nodes.interner.names(), self._tres.names()
         names["dependency"] = self._dependencies.names()
+        names["node_options"] = self._node_options.names()
+        names["constraint"] = self._constraints.names()
         return self._rows.log(self.format, names)
 
 

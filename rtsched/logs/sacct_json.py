@@ -151,6 +151,7 @@ class Record(msgspec.Struct):
     cluster: str | None = None
     extra: str | None = None
     submit_line: str | None = None
+    constraints: str | None = None
     restart_cnt: Count = None
     allocation_nodes: Count = None
 
@@ -168,7 +169,7 @@ class SacctJsonReader:
         self._rows = SlurmRows()
         self._texts = {name: Coder() for name in TEXTS}
         self._tres = Coder()
-        self._dependencies, self._job_names = Coder(), Coder()
+        self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
         self._decoder = msgspec.json.Decoder(Record, strict=True)
         self._pending: list[dict[str, float]] = []
 
@@ -262,6 +263,8 @@ class SacctJsonReader:
         row["exclusive"] = asked.exclusive
         row["array_limit"] = max(row["array_limit"], asked.array_limit)
         row["dependency"] = self._dependencies.code(asked.dependency)
+        features = asked.constraint if record.constraints is None else record.constraints
+        row["node_options"] = self._node_options.code(asked.nodes_asked(features))
         alone = "singleton" in asked.dependency
         row["job_name"] = self._job_names.code(asked.job_name) if alone else -1
         known = asked.begin and submit == submit
@@ -284,6 +287,7 @@ class SacctJsonReader:
             self._rows.remarks.append(f"deadlines without a zone are local times ({zone})")
         names = {name: coder.names() for name, coder in self._texts.items()}
         names["tres"], names["dependency"] = self._tres.names(), self._dependencies.names()
+        names["node_options"], names["constraint"] = self._node_options.names(), ()
         return self._rows.log(self.format, names)
 
 

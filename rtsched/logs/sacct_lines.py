@@ -41,6 +41,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "extra": ("extra",),
     "comment": ("comment",),
     "name": ("jobname",),
+    "constraint": ("constraints",),
 }
 """What is read, and the columns that say it, best first."""
 

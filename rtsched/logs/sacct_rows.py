@@ -46,6 +46,8 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "tres": (np.int32, -1),  # code of the resources asked for, of all nodes together
     "exclusive": (np.bool_, False),
     "dependency": (np.int32, -1),  # code of what the submit line says
+    "node_options": (np.int32, -1),  # the same, of the nodes asked for
+    "constraint": (np.int32, -1),
     "job_name": (np.int32, -1),  # the same, where somebody depends on such a name
     "begin": (np.float64, np.nan),
     "array_limit": (np.int32, 0),
@@ -180,6 +182,9 @@ class SlurmRows:
         shown |= {name: texts[name] for name in ("cluster", "user")}
         shown |= {name: take(name) for name in ("dependency", "job_name", "array_limit")}
         waits = waiting(ids, shown, names["dependency"], self.assume)
+        request, requests = _node_requests(
+            take("constraint"), names["constraint"], take("node_options"), names["node_options"]
+        )
         jobs = Jobs.build(
             n,
             id=ids,
@@ -201,10 +206,12 @@ class SlurmRows:
             array_limit=unless_constant(waits.array_limit, 0),
             names={
                 "demand": resources,
+                "node_request": requests,
                 "label": label[1],
                 "name": names["name"],
                 **{name: names[name] for name in TEXTS[:4]},
             },
+            node_request=unless_constant(request, -1),
             name=unless_constant(texts["name"], -1),
             **{name: unless_constant(texts[name], -1) for name in TEXTS[:4]},
         )
@@ -289,6 +296,23 @@ def _demands(
     table = np.array([[some.get(name, 0) for name in resources] for some in (*amounts, {})])
     nodes = np.where(width > 1, width, 1.0).astype(np.int64)
     return -(-table[code] // nodes[:, None]), resources
+
+
+def _node_requests(
+    constraint: NDArray[np.int32],
+    features: tuple[str, ...],
+    option: NDArray[np.int32],
+    options: tuple[str, ...],
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Return the nodes that jobs ask for, of the column for features and of the submit lines."""
+    if not features:
+        return option, options
+    pairs, code = np.unique(np.column_stack([constraint, option]), axis=0, return_inverse=True)
+    words = ("", *(f"--constraint={name}" for name in features))
+    texts = [f"{words[a + 1]} {('', *options)[b + 1]}".strip() for a, b in pairs.tolist()]
+    empty = len(texts) > 0 and not texts[0]  # (-1, -1) is the least pair
+    codes = np.asarray(code.ravel() - empty, np.int32)
+    return codes, tuple(texts[1:] if empty else texts)
 
 
 def _fitted(values: NDArray[Any], dtype: Any, missing: float) -> NDArray[Any]:

@@ -133,7 +133,7 @@ def _node(name: str, pairs: Pairs) -> Node:
     threads = _integer(pairs, "threadspercore", 1)
     cpus = _integer(pairs, "cpus", _integer(pairs, "procs", sockets * cores * threads))
     memory = _integer(pairs, "realmemory", 0)
-    features = set(filter(None, pairs.get("features", pairs.get("feature", "")).split(",")))
+    features = _features(pairs.get("features", pairs.get("feature", "")))
     return Node(
         name,
         cpus=cpus,
@@ -142,6 +142,11 @@ def _node(name: str, pairs: Pairs) -> Node:
         tres=gres(pairs.get("gres", "")),
         features=features,
     )
+
+
+def _features(text: str | list[str]) -> set[str]:
+    words = text.split(",") if isinstance(text, str) else text
+    return {word for word in words if word and word != "(null)"}
 
 
 def gres(text: str) -> dict[str, int]:
@@ -183,6 +188,7 @@ def shown_nodes(text: str) -> list[Node]:
                 state=slurm_state(pairs.get("state", "").split("+")),
                 tres=gres(pairs.get("gres", "")),
                 partitions=set(filter(None, pairs.get("partitions", "").split(","))),
+                features=_features(pairs.get("activefeatures", "")),
             )
         )
     return nodes
@@ -201,6 +207,7 @@ class _JsonNode(msgspec.Struct):
     gres: str | None = None
     state: str | list[str] | None = None
     partitions: list[str] | None = None
+    active_features: str | list[str] | None = None
 
 
 class _JsonNodes(msgspec.Struct):
@@ -223,6 +230,7 @@ def json_nodes(path: str, data: bytes) -> list[Node]:
             state=slurm_state(_words(node.state)),
             tres=gres(node.gres or ""),
             partitions=set(node.partitions or ()),
+            features=_features(node.active_features or ""),
         )
         for node in found
     ]

@@ -57,10 +57,6 @@ _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
 
 _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGNORECASE)
 _NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
-_TELLING = re.compile(
-    r"(?:-N|--nodes)[ =]*\d+k?-\d|--exclusive|--deadline|--dep|(?:^|\s)-d|(?:--array|\s-a).*%\d"
-)
-"""What only submit lines tell, as far as a log needs it."""
 _THROTTLED = re.compile(r"[^%]*%(\d{1,9})", re.ASCII)
 _COUNT = re.compile(r"(\d{1,9})", re.ASCII)
 
@@ -83,6 +79,9 @@ class SubmitLine:
         What `--dependency`, `--job-name` and `--begin` say; empty if they are not there.
     array_limit : int
         Tasks of its array that may run at a time (`--array=1-100%8`); 0: any number.
+    constraint, node_options : str
+        What `--constraint` says; and `--nodelist=...`, `--exclude=...` and `--partition=...` of
+        several partitions, in this order.
     """
 
     deadline: str = ""
@@ -93,6 +92,13 @@ class SubmitLine:
     job_name: str = ""
     begin: str = ""
     array_limit: int = 0
+    constraint: str = ""
+    node_options: str = ""
+
+    def nodes_asked(self, constraint: str) -> str:
+        """Return which nodes are asked for, with features that may stand elsewhere in the log."""
+        features = f"--constraint={constraint}" if constraint else ""
+        return f"{features} {self.node_options}".strip()
 
 
 @lru_cache(maxsize=8192)
@@ -102,7 +108,7 @@ def submit_line(text: str) -> SubmitLine:
     The log has lost the quotes around words. Options of the job's own command do not count; after
     `--wrap`, whose value cannot be told from further options, only a deadline does.
     """
-    if _TELLING.search(text) is None:
+    if "-" not in text:
         return SubmitLine()
     options = _options(text.split()[1:])
     throttled = _THROTTLED.fullmatch(options.get("array", ""))
@@ -116,7 +122,17 @@ def submit_line(text: str) -> SubmitLine:
         options.get("job-name", ""),
         options.get("begin", ""),
         int(throttled[1]) if throttled else 0,
+        options.get("constraint", ""),
+        _node_options(options),
     )
+
+
+def _node_options(options: dict[str, str]) -> str:
+    """Return the options that name nodes, or several partitions."""
+    names = [name for name in ("nodelist", "exclude", "partition") if options.get(name)]
+    if "," not in options.get("partition", ""):
+        names = [name for name in names if name != "partition"]
+    return " ".join(f"--{name}={options[name]}" for name in names)
 
 
 def _node_range(options: dict[str, str]) -> tuple[tuple[int, int] | None, int]:
@@ -142,6 +158,10 @@ _LONG = {
     "a": "array",
     "J": "job-name",
     "b": "begin",
+    "p": "partition",
+    "C": "constraint",
+    "w": "nodelist",
+    "x": "exclude",
 }
 
 

@@ -33,6 +33,7 @@ class Nodes(Table):
 
     name = Text("The batch system's name of the node or slot.")
     host = Text("The computer it belongs to, where several rows share one.")
+    features = Text("Its features, separated by commas; missing: none, or not known.")
     cores = Column(np.int32, 1, "Cores of this row.")
     memory = Column(np.int64, -1, "Memory, bytes; -1: unknown.")
     capacity = Amounts("What it has of each resource, where jobs share nodes.")
@@ -90,6 +91,9 @@ class Cluster:
         Which nodes each partition may use. A partition that is not listed may use all.
     topology : Topology
         Links and hyper-grid.
+    node_sets : mapping of str to bool[n]
+        Which nodes a `Jobs.node_request` means; a job with one that is listed uses no others,
+        whatever its partition.
     version : int
         Grows with every change of the nodes.
     by_clock : bool
@@ -102,16 +106,20 @@ class Cluster:
     topology: Topology = field(default_factory=Topology)
     version: int = 0
     by_clock: bool = False
+    node_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, mask in self.partitions.items():
-            if mask.shape != (len(self.nodes),):
-                raise ShapeError(f"partition {name!r} covers {mask.shape}, not every node")
+        for kind, sets in (("partition", self.partitions), ("node set", self.node_sets)):
+            for name, mask in sets.items():
+                if mask.shape != (len(self.nodes),):
+                    raise ShapeError(f"{kind} {name!r} covers {mask.shape}, not every node")
         cells = len(self.topology.cell) or math.prod(self.topology.shape or (len(self.nodes),))
         if cells != len(self.nodes):
             raise ShapeError(f"a hyper-grid with cells for {cells} of {len(self.nodes)} nodes")
-        masks = {name: read_only(mask) for name, mask in self.partitions.items()}
-        object.__setattr__(self, "partitions", masks)
+        for column in ("partitions", "node_sets"):
+            sets = getattr(self, column)
+            read = {name: read_only(mask) for name, mask in sets.items()}
+            object.__setattr__(self, column, read)
 
     @classmethod
     def uniform(cls, n: int) -> Cluster:

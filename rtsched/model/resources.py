@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
 def fitting_nodes(
     jobs: Jobs, cluster: Cluster, among: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int32]:
-    """Return on how many nodes of its partition each job fits if nobody else is there, int32[n].
+    """Return on how many nodes that it may use each job fits if nobody else is there, int32[n].
 
     Parameters
     ----------
@@ -40,17 +41,17 @@ def fitting_nodes(
     resources = cluster.nodes.names("capacity")
     unknown = [name for name in jobs.names("demand") if name not in resources]
     asked = amounts_of(jobs, "demand", (*resources, *unknown))
-    keys = np.column_stack([asked, jobs.partition, jobs.pinned]).astype(np.int64)
+    code, masks = allowed_nodes(jobs, cluster)
+    keys = np.column_stack([asked, code, jobs.pinned]).astype(np.int64)
     distinct, row = np.unique(keys, axis=0, return_inverse=True)
-    names = jobs.names("partition")
     count = np.zeros(len(distinct), np.int32)
     for at, key in enumerate(distinct):
-        demand, partition, pinned = key[:-2], int(key[-2]), int(key[-1])
+        demand, code_of, pinned = key[:-2], int(key[-2]), int(key[-1])
         if demand[len(resources) :].any():
             continue
         room = allowed & (cluster.nodes.capacity >= demand[: len(resources)]).all(axis=1)
-        if partition >= 0:
-            room = room & cluster.partitions.get(names[partition], room)
+        if code_of >= 0:
+            room = room & masks[code_of]
         count[at] = room[pinned] if pinned >= 0 else room.sum()
     return count[row.ravel()]
 

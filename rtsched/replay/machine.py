@@ -68,7 +68,7 @@ def by_core(cluster: Cluster) -> Cluster:
         columns["memory"] = np.where(memory >= 0, memory // shared, -1)
     if "foreign_load" in columns:
         columns["foreign_load"] = columns["foreign_load"] / shared
-    names = {"name": nodes.names("name"), "host": nodes.names("host")}
+    names = {name: nodes.names(name) for name in ("name", "host", "features")}
     if not (nodes.host >= 0).any():
         names["host"] = names["name"]
     return Cluster(

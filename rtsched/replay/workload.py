@@ -21,6 +21,7 @@ from rtsched.model.log import Ending, Skipped
 from rtsched.model.resources import fitting_nodes
 from rtsched.replay.gathering import gathered
 from rtsched.replay.machine import charge, peak_use, with_speeds
+from rtsched.replay.node_requests import with_node_requests
 from rtsched.replay.normalise import (
     filled,
     in_units,
@@ -229,6 +230,7 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     machine = _machine(log, known, said)
     machine, sentences = with_speeds(machine, options.speeds)
     said += sentences
+    log, machine = with_node_requests(log, machine, sizes(log.jobs, log.outcomes), said)
     periodic, sentences = periodic_work(options.periodic, machine)
     said += sentences
     room = (

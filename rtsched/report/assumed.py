@@ -65,6 +65,13 @@ ASSUMPTIONS = {
             "a dependency ",
             "--dependency=singleton of",
         ),
+        ("node_requests", "Jobs that run on some nodes only.", "they run on such nodes only"),
+        (
+            "other_node_requests",
+            "Requests for nodes that are not replayed.",
+            "it is not replayed",
+            "that the log ends with counts",
+        ),
         (
             "array_limits",
             "Tasks of an array that run at a time.",

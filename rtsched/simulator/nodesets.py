@@ -1,4 +1,4 @@
-"""The node sets that jobs are bound to: by a placement, by their partition, or to one node."""
+"""The node sets that jobs are bound to: by a placement, their partition or request, or one node."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ShapeError
+from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.ragged import offsets_of
 
 if TYPE_CHECKING:
@@ -58,13 +59,10 @@ class NodeSets:
         return offsets, nodes
 
     def of_jobs(self, jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
-        """Return each job's node set by partition or pinned node, -1 where it may use all."""
-        group = np.full(len(jobs), -1, np.int32)
-        for code, name in enumerate(jobs.names("partition")):
-            mask = cluster.partitions.get(name)
-            if mask is not None and not mask.all():
-                nodes = np.flatnonzero(mask).astype(np.int32)
-                group[jobs.partition == code] = self.code(nodes)
+        """Return each job's node set by request, partition or pinned node, -1 where it has none."""
+        code, masks = allowed_nodes(jobs, cluster)
+        codes = [self.code(np.flatnonzero(mask).astype(np.int32)) for mask in masks]
+        group = np.array([*codes, -1], np.int32)[code]
         pinned = jobs.pinned
         for node in np.unique(pinned[pinned >= 0]):
             group[pinned == node] = self.code(np.array([node], np.int32))

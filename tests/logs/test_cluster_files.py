@@ -76,11 +76,12 @@ SHOWN = """NodeName=fast1 Arch=x86_64 CoresPerSocket=1
    CPUAlloc=0 CPUEfctv=4 CPUTot=4 CPULoad=0.31
    RealMemory=1000 AllocMem=0 FreeMem=2 Sockets=4 Boards=1
    State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1
+   AvailableFeatures=big,ssd ActiveFeatures=ssd,big
    Partitions=all,fast
 
 NodeName=slow1 Arch=x86_64 CoresPerSocket=1
    CPUAlloc=0 CPUTot=2 CPULoad=0.31
-   RealMemory=500 State=DOWN*+DRAIN Partitions=all
+   RealMemory=500 State=DOWN*+DRAIN Partitions=all ActiveFeatures=(null)
 """
 
 
@@ -92,6 +93,7 @@ def test_scontrol_text(tmp_path: Path, oneline: bool) -> None:
     assert cluster.nodes.texts("name") == ["fast1"] * 4 + ["slow1"] * 2
     assert cluster.nodes.state.tolist() == [NodeState.UP] * 4 + [NodeState.DOWN] * 2
     assert cluster.partitions["fast"].tolist() == [True] * 4 + [False] * 2
+    assert cluster.nodes.texts("features") == ["big,ssd"] * 4 + [None] * 2
     assert cluster.usable.sum() == 4
 
 
@@ -108,9 +110,11 @@ def test_scontrol_json(tmp_path: Path, wrapped: bool) -> None:
         "real_memory": number(1000),
         "state": ["MIXED", "DRAIN"] if wrapped else "mixed+drain",
         "partitions": ["all"],
+        "active_features": ["ssd", "big"] if wrapped else "ssd,big",
     }
     cluster, _ = read_cluster(write(tmp_path / "nodes", json.dumps({"nodes": [node], "meta": {}})))
     assert len(cluster) == 4
+    assert cluster.nodes.texts("features") == ["big,ssd"] * 4
     assert cluster.nodes.state[0] == NodeState.DRAINED
     assert cluster.partitions["all"].all()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rtsched.errors import ConfigError, InputError
-from rtsched.logs import ReadOptions, read_logs
+from rtsched.logs import ReadOptions, cells, read_logs
 from rtsched.logs.sacct_rows import AGAIN
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending
@@ -531,3 +531,40 @@ def test_limits_of_arrays(read: Read, option: str) -> None:
     assert any("as many of it run as its `%` says (2 jobs)" in text for text in log.assumptions)
     (free,) = read(table({"JobID": "12_1", "SubmitLine": "sbatch -a 1-3 -o %A x"})).jobs.array_limit
     assert free == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "asked"),
+    [
+        ({"SubmitLine": "sbatch -C fast&gpu x.sh"}, "--constraint=fast&gpu"),
+        ({"SubmitLine": "sbatch --constraint=a --exclude n[1-2] -p x,y x.sh"},
+         "--constraint=a --exclude=n[1-2] --partition=x,y"),
+        ({"SubmitLine": "sbatch -w n1 -p batch x.sh"}, "--nodelist=n1"),
+        ({"SubmitLine": "sbatch --partition=batch x.sh"}, None),
+        ({"SubmitLine": "sbatch -C fast x.sh", "Constraints": "slow"}, "--constraint=slow"),
+        ({"SubmitLine": "sbatch -x n1 x", "Constraints": "slow"}, "--constraint=slow --exclude=n1"),
+        ({"SubmitLine": "sbatch x.sh -w n1", "Constraints": ""}, None),
+    ],
+)  # fmt: skip
+def test_nodes_asked_for(read: Read, row: dict[str, str], asked: str | None) -> None:
+    """Features by their column, else the submit line; the rest by the submit line."""
+    assert read(table(row)).jobs.texts("node_request") == [asked]
+    assert read(table({"JobID": "6"}, row)).jobs.texts("node_request") == [None, asked]
+
+
+def test_lines_that_tell_something_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled scan says yes wherever the plain one does."""
+    lines = [
+        b"sbatch -d afterok:1 x", b"sbatch --dep=1", b"srun -C a", b"-w n", b"sbatch -x n1",
+        b"sbatch -p a,b x", b"sbatch -p a x,y", b"sbatch --partition=a,b", b"srun --part a b,c",
+        b"sbatch -a1-3%2", b"sbatch --array 1-3%2 x", b"sbatch --array=1-3 -o %a", b"--deadline=9",
+        b"sbatch --exclusive", b"sbatch --exclude=n", b"sbatch --nodelist n", b"sbatch --mem=4 x-d",
+        b"-", b"", b"sbatch --", b"sbatch -", b"sbatch --de", b"sbatch -t 1 --wrap hostname",
+    ]  # fmt: skip
+    text, ends = b"".join(lines), np.cumsum([len(line) for line in lines]).astype(np.int32)
+    starts = (ends - np.array([len(line) for line in lines])).astype(np.int32)
+    some = cells.Cells(text, starts, ends)
+    scanned = cells.telling(some)
+    monkeypatch.setattr(cells, "COMPILING", False)
+    assert scanned.tolist() == cells.telling(some).tolist()
+    assert scanned.sum() == 13

@@ -198,3 +198,5 @@ def test_partitions_must_cover_every_node() -> None:
     """A mask of another length is a mistake."""
     with pytest.raises(ShapeError, match="partition 'a'"):
         Cluster(Nodes.build(3), {"a": np.ones(2, np.bool_)})
+    with pytest.raises(ShapeError, match="node set 'b'"):
+        Cluster(Nodes.build(3), node_sets={"b": np.ones(2, np.bool_)})
