@@ -29,8 +29,8 @@ def with_gates(machine: kernel.MachineState, jobs: Jobs, edges: Edges) -> kernel
     jobs : Jobs
         `n` rows in order of (submit, id), with `array` and `array_limit`.
     edges : Edges
-        Dependencies between these jobs. One on a job that stands behind is left out, so that no
-        jobs wait for each other.
+        Dependencies; those of or on other jobs are left out. So is one on a job that stands
+        behind, for no jobs to wait for each other.
     """
     before, after, at_start = _links(jobs, edges)
     tasks, arrays, array_of, place = _arrays(jobs)
@@ -66,6 +66,7 @@ def _links(jobs: Jobs, edges: Edges) -> tuple[Rows, Rows, NDArray[np.bool_]]:
     if not len(edges):
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.bool_)
     place = RowsById(jobs.id)
+    edges = edges.take(np.flatnonzero(np.isin(edges.after, jobs.id)))
     single = edges.take(np.flatnonzero(~edges.whole_array & np.isin(edges.before, jobs.id)))
     before, after = place.find(single.before), place.find(single.after)
     good = before < after

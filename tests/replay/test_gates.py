@@ -196,9 +196,10 @@ def test_snapshots_show_who_waits_for_others() -> None:
     assert len(machine.snapshot().edges) == 1
 
 
-def test_a_dependency_on_a_later_job_is_left_out() -> None:
-    """Jobs that wait for each other would wait for ever."""
+def test_a_dependency_on_a_later_or_unknown_job_is_left_out() -> None:
+    """Jobs that wait for each other would wait for ever; who is not there waits for nobody."""
     assert starts(system(3, [(3, 1), (1, 2)])) == [0, 10, 2]
+    assert starts(system(3, [(9, 1), (1, 9)])) == [0, 1, 2]
 
 
 def test_jobs_on_shared_nodes_wait_too() -> None:
