@@ -85,7 +85,10 @@ _ODD = (
     "with a --constraint that counts nodes or has brackets, or cannot be read: it is not replayed"
 )
 _LIST = "with a --nodelist or --exclude that is no list of the machine's nodes: it is not replayed"
-_WIDE = "of several nodes with several partitions: the one that the log ends with counts"
+_WIDE = (
+    "of more than one node or processor, with several partitions: the one that the log ends with "
+    "counts"
+)
 
 
 class _Nodes:

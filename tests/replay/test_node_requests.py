@@ -113,7 +113,7 @@ def test_wide_jobs_keep_their_partition_and_unknown_features_are_told() -> None:
     wide = log("--partition=left,right", partition=["right"], size=[2])
     assert nodes_of(wide) == ["34"]
     said = prepare(wide, PLAIN, machine()).assumptions
-    assert any(text.startswith("1 job of several nodes with several partitions") for text in said)
+    assert any(text.startswith("1 job of more than one node or processor") for text in said)
     assert nodes_of(log("--partition=left,right", partition=["right"], size=[2]), nested()) == ["-"]
     bare = machine((None,) * 4)
     assert nodes_of(log("--constraint=fast"), bare) == ["-"]
