@@ -25,6 +25,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
 from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.resources import demand_of, fitting_nodes, lacking, room_of
 from rtsched.model.schedule import Entries, Schedule
 from rtsched.model.snapshot import Snapshot, places
 from rtsched.model.state import State
@@ -71,11 +72,15 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "compiled_hook",
+    "demand_of",
+    "fitting_nodes",
     "hookimpl",
     "job_columns",
+    "lacking",
     "observe",
     "offsets_of",
     "places",
     "restored",
+    "room_of",
     "steer",
 ]

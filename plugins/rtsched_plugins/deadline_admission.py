@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -22,13 +22,14 @@ from rtsched.api import (
 )
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.planning import PlanningSession, PreparedPlan
+from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules
+from rtsched_plugins.resource_planning import PreparedResources, ResourceSession
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import PreparedState, Snapshot
-    from rtsched_plugins.planning import NodeAware, Planner
+    from rtsched_plugins.planning import NodeAware, Planner, Refusal
 
 
 IN_ROUNDS = "live jobs cannot take their load in rounds; set rounds = 1"
@@ -40,6 +41,25 @@ NOTHING_PROMISED = (
 """What `no_room` says while there is no promise that the job could break."""
 TOO_WIDE = "needs more nodes than are in service"
 """What `impossible` says of a job that no idle machine has room for."""
+
+
+class Session(Protocol):
+    """Promises given and the new jobs of one batch: on whole nodes, or on nodes that jobs share."""
+
+    def admit(self, row: int) -> Refusal | None:
+        """Admit the batch's job `row` and return None, or change nothing and say why not."""
+
+    def offer(self, row: int, max_tests: int) -> float:
+        """Return a whole second at which the job's deadline would be accepted, or inf."""
+
+    def instead(self, row: int) -> tuple[int, int, int]:
+        """Return what a job that was not admitted could ask for; see `instead_of`."""
+
+    def improve(self, leave_out: bool = True) -> bool | None:
+        """Plan all promises anew; return whether that is better than the plan they have."""
+
+    def schedule(self) -> Schedule:
+        """Return the plan of all promises."""
 
 
 class DeadlineAdmission:
@@ -82,8 +102,13 @@ class DeadlineAdmission:
     ) -> None:
         self.planner = planner
         self.offer_tests = offer_tests
-        self.capabilities = Capabilities(replay_only=replay_only, spare_nodes=insurance.max_nodes)
         self.insurance = insurance
+        by_rules = isinstance(planner, Rules) and planner.rounds == 1
+        self.capabilities = Capabilities(
+            replay_only=replay_only,
+            spare_nodes=insurance.max_nodes,
+            plans_resources=by_rules and not insurance.max_nodes,
+        )
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it.
@@ -147,7 +172,7 @@ class DeadlineAdmission:
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
 
-    def _instead(self, session: PlanningSession, k: int, row: int) -> list[Finding]:
+    def _instead(self, session: Session, k: int, row: int) -> list[Finding]:
         """Return what the batch's job k could ask for instead, to keep its deadline."""
         if not self.offer_tests or self.smaller_load is None or self.more_nodes is None:
             return []
@@ -213,8 +238,12 @@ class DeadlineAdmission:
 
     def _session(
         self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance, prepared: PreparedState
-    ) -> PlanningSession:
+    ) -> Session:
         """Return the session; the plan is prepared once as long as promises and plan stand."""
+        if snapshot.cluster.shared and isinstance(self.planner, Rules):
+            reads = PreparedResources.reads(snapshot)
+            resources = prepared.get(PreparedResources, snapshot, self.planner, reads=reads)
+            return ResourceSession(snapshot, jobs, resources)
         if insurance != self.insurance:
             plan = PreparedPlan(snapshot, self.planner, insurance)
         else:

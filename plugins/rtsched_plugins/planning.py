@@ -65,7 +65,8 @@ def tasks_of(jobs: Jobs, origin: float) -> Tasks:
     return Tasks(**flat)
 
 
-def _rows(tasks: Tasks, rows: NDArray[np.int64] | slice) -> Tasks:
+def tasks_at(tasks: Tasks, rows: NDArray[np.int64] | slice) -> Tasks:
+    """Return some of the tasks."""
     columns: list[NDArray[Any]] = [np.ascontiguousarray(column[rows]) for column in tasks]
     return Tasks(*columns)
 
@@ -103,7 +104,7 @@ class _Pool:
 
     def without(self, row: int) -> None:
         kept = np.delete(np.arange(len(self.ids)), row)
-        self.waiting, self.ids, self._prepared = _rows(self.waiting, kept), self.ids[kept], None
+        self.waiting, self.ids, self._prepared = tasks_at(self.waiting, kept), self.ids[kept], None
 
 
 class Planner(Protocol):
@@ -208,7 +209,7 @@ class PreparedPlan:
     ) -> None:
         self.planner, self.insurance = planner, insurance
         self._nodes, self._pace = snapshot.cluster.nodes, snapshot.cluster.pace
-        self.origin = _origin(snapshot)
+        self.origin = planning_origin(snapshot)
         self._planned, self._plan = snapshot.planned, snapshot.plan
         self._free = snapshot.free_after(self.origin)
         self.masks = [np.ones(len(snapshot.cluster), np.bool_)]
@@ -252,7 +253,7 @@ class PreparedPlan:
     def reads(snapshot: Snapshot) -> tuple[object, ...]:
         """Return what of a snapshot it is made from: as long as this stands, it does."""
         return (
-            _origin(snapshot),
+            planning_origin(snapshot),
             snapshot.cluster,
             snapshot.allocations,
             snapshot.plan,
@@ -308,7 +309,8 @@ class PreparedPlan:
         return replace(part, entries=part.entries.replace(end=end))
 
 
-def _origin(snapshot: Snapshot) -> float:
+def planning_origin(snapshot: Snapshot) -> float:
+    """Return the instant that a planner's times are relative to, seconds since the epoch."""
     return snapshot.now - snapshot.now % 1024.0
 
 
@@ -340,7 +342,7 @@ class PlanningSession:
     def _task(self, row: int) -> Tasks:
         """Return the batch's job `row` as it is planned in its pool."""
         spare = self.prepared.spare[int(self._pool_of_new[row])]
-        one = _rows(self._new, slice(row, row + 1))
+        one = tasks_at(self._new, slice(row, row + 1))
         return insured(one, spare, self.prepared.insurance.recovery)
 
     def _pool(self, index: int) -> _Pool:
@@ -387,7 +389,7 @@ class PlanningSession:
         left = float(self.jobs.deadline[row] - self.snapshot.now)
         promises = len(pool.ids)
         if planner.hopeless(prepared, new, self._now):
-            bare = _rows(self._new, slice(row, row + 1))
+            bare = tasks_at(self._new, slice(row, row + 1))
             if pool.spare and not planner.hopeless(prepared, bare, self._now):
                 return Refusal("uninsured", {"left": left, "spare": pool.spare})
             needed = planner.shortest(prepared, new)
@@ -409,33 +411,15 @@ class PlanningSession:
     def instead(self, row: int) -> tuple[int, int, int]:
         """Return what the job, which was not admitted, could ask for with the same deadline.
 
-        Returns
-        -------
-        percent : int
-            Of a divisible job's load: that much is accepted, one per cent more is not. 0: none.
-        nodes, most : int
-            For a moldable job that may use `most` nodes: with `nodes` it is accepted, with one less
-            it is not. 0: there is no such number.
+        As `instead_of`.
         """
         pool = self._pool(int(self._pool_of_new[row]))
-        prepared, new = pool.prepared(), self._task(row)
-        most = int(new.size_max[0])
+        prepared = pool.prepared()
 
         def fits(changed: Tasks) -> bool:
             return pool.planner.admit(prepared, changed, self._now).accepted
 
-        if new.kind[0] == Kind.DIVISIBLE:
-            return bisected(0, 100, lambda k: fits(new._replace(sigma=new.sigma * (k / 100)))), 0, 0
-        whole = len(pool.free)
-        if new.kind[0] != Kind.MOLDABLE or most >= whole:
-            return 0, 0, 0
-
-        def allowed(fewer: int) -> bool:
-            return fits(new._replace(size_max=np.array([whole - fewer], np.int32)))
-
-        if not allowed(0):
-            return 0, 0, 0
-        return 0, whole - bisected(0, whole - most, allowed), most
+        return instead_of(self._task(row), len(pool.free), fits)
 
     def improve(self, leave_out: bool = True) -> bool | None:
         """Plan all promises anew; return whether that is better than the plan they have.
@@ -471,6 +455,40 @@ class PlanningSession:
         kept = np.flatnonzero(stands[self.prepared.pool_of_planned])
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
         return Schedule.joined([*old, *self._parts()])
+
+
+def instead_of(new: Tasks, whole: int, fits: Callable[[Tasks], bool]) -> tuple[int, int, int]:
+    """Return what a job, which was not admitted, could ask for with the same deadline.
+
+    Parameters
+    ----------
+    new : Tasks
+        One task.
+    whole : int
+        Nodes that there are for it.
+    fits : callable
+        Whether it would be admitted if it asked for something else.
+
+    Returns
+    -------
+    percent : int
+        Of a divisible job's load: that much is accepted, one per cent more is not. 0: none.
+    nodes, most : int
+        For a moldable job that may use `most` nodes: with `nodes` it is accepted, with one less
+        it is not. 0: there is no such number.
+    """
+    most = int(new.size_max[0])
+    if new.kind[0] == Kind.DIVISIBLE:
+        return bisected(0, 100, lambda k: fits(new._replace(sigma=new.sigma * (k / 100)))), 0, 0
+    if new.kind[0] != Kind.MOLDABLE or most >= whole:
+        return 0, 0, 0
+
+    def allowed(fewer: int) -> bool:
+        return fits(new._replace(size_max=np.array([whole - fewer], np.int32)))
+
+    if not allowed(0):
+        return 0, 0, 0
+    return 0, whole - bisected(0, whole - most, allowed), most
 
 
 def bisected(accepted: int, refused: int, is_accepted: Callable[[int], bool]) -> int:

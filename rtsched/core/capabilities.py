@@ -44,6 +44,9 @@ class Capabilities:
         can.
     spare_nodes : int
         Planner: how many lost nodes its promises survive, in the partition where it is most.
+    plans_resources : bool
+        Planner: its plans give jobs amounts of resources on nodes that they share
+        (`snapshot.cluster.shared`).
     shares_nodes : bool or None
         Whether it chooses nodes for a machine whose nodes run several jobs at a time; None: for
         either kind.
@@ -66,6 +69,7 @@ class Capabilities:
     suspends_every: float | None = None
     replay_only: str = ""
     spare_nodes: int = 0
+    plans_resources: bool = False
     shares_nodes: bool | None = None
     static_hooks: Callable[[Jobs, Cluster], Collection[str]] | None = None
     compiled_hooks: (
@@ -85,6 +89,7 @@ class Capabilities:
             "suspends_every": (every is None or seconds, "a number of seconds above 0 or None"),
             "replay_only": (isinstance(self.replay_only, str), "text"),
             "spare_nodes": (count, "a number of nodes, 0 or more"),
+            "plans_resources": (isinstance(self.plans_resources, bool), "True or False"),
             "shares_nodes": (optional_bool, "True, False or None"),
             "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
             "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),

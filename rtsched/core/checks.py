@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.core.plan_check import broken_promise, plan_fault
 from rtsched.errors import ShapeError
 from rtsched.kernels.overlaps import first_overlap
 from rtsched.model.snapshot import places
@@ -57,21 +58,26 @@ def _schedule(name: str, schedule: Schedule, snapshot: Snapshot) -> None:
         raise ShapeError(f"{name} has two entries of one job")
 
 
-def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot) -> None:
-    """Refuse a plan of jobs that do not wait, or that gives a node to two jobs at one time.
+def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: np.ndarray[Any, Any]) -> None:
+    """Refuse a plan of jobs that do not wait, that breaks a promise, or that gives a node twice.
 
     All of it is looked at, since what stands already may be broken by what is new. It takes one
     pass in order of start with the time at which each node is free again: about 5 ns per node of
     each entry, so that nothing need be left out. Entries that stand in the present plan as they are
     need not fit around running jobs: if one of these stays longer, the plug-in has not planned it.
-    Jobs of a pre-emptive plan take turns on their nodes.
+    Jobs of a pre-emptive plan take turns on their nodes. Where jobs share nodes, `plan_fault` looks
+    at what is new in the plan.
     """
     _schedule("plan", plan, snapshot)
     entries = plan.entries
     _, known = places(np.concatenate([snapshot.queued.id, jobs.id]), entries.job)
     if not known.all():
         raise ShapeError(f"plan names job {entries.job[~known][0]}, which does not wait")
-    if plan.preemptive:
+    shared = snapshot.cluster.shared
+    fault = (plan_fault if shared else broken_promise)(plan, jobs, snapshot, promise)
+    if fault is not None:
+        raise ShapeError(f"plan {fault}")
+    if plan.preemptive or shared:
         return
     place, kept = places(snapshot.plan.entries.job, entries.job)
     kept[kept] = snapshot.plan.entries.start[place[kept]] == entries.start[kept]
@@ -126,7 +132,7 @@ def check_verdicts(value: Verdicts, jobs: Jobs, snapshot: Snapshot) -> None:
     for finding in value.findings:
         _finding(finding, n)
     if value.plan is not None:
-        _plan(value.plan, jobs, snapshot)
+        _plan(value.plan, jobs, snapshot, value.promise)
 
 
 def check_no_promises(value: Verdicts) -> None:

@@ -38,6 +38,7 @@ from rtsched.kernels.machine_compiling import inlined, outline, part
 from rtsched.kernels.machine_gates import be_gone
 from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_queue import enqueue
+from rtsched.kernels.machine_sharing import fits, move_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -264,19 +265,29 @@ def start_planned(machine: MachineState) -> None:
         for k in range(entry.width):
             node = machine.plan_nodes[entry.at + k]
             picks[k] = node
-            ready = ready and is_free(machine.words, node)
+            if state.sharing:
+                ready = ready and fits(machine.room, node, machine.demand, entry.row)
+            else:
+                ready = ready and is_free(machine.words, node)
             in_service = in_service and machine.nodes[node].state == UP
         if in_service and not ready:
             continue
         row = int(entry.row)
-        for k in range(entry.width):
-            next_span(machine, picks[k])
+        if state.sharing:
+            state.settled = 0
+            state.rebuild |= entry.start < state.now
+        else:
+            for k in range(entry.width):
+                next_span(machine, picks[k])
         entry.row = -1
         state.plan_left -= 1
         if in_service:
             job = machine.jobs[row]
             job.width, job.run, job.wall = entry.width, entry.run, entry.wall
-            start_on_picks(machine, row, job.width)
+            if state.sharing:
+                start_job(machine, row, move_in(machine, row, job.width))
+            else:
+                start_on_picks(machine, row, job.width)
             if state.logging and state.joining > 0:
                 state.logged += count_joins(machine, row, False)
         else:

@@ -21,11 +21,9 @@ from rtsched.kernels.machine_compiling import inlined, outline, part
 from rtsched.kernels.machine_nodes import choose, group_of
 from rtsched.kernels.machine_queue import close_up
 from rtsched.kernels.machine_windows import launch_on_picks
+from rtsched.kernels.shared_profile import forget_past_shared, give_back_shared, rebuild_shared
 from rtsched.kernels.shared_reservations import (
-    forget_past_shared,
-    give_back_shared,
     launch_reserved_shared,
-    rebuild_shared,
     reserve_shared,
     unreserve_shared,
 )

@@ -118,7 +118,7 @@ def end_jobs(machine: MachineState) -> None:
         until = job.start + job.wall
         if until > state.now:
             state.early = 1
-            if state.loop == CONSERVATIVE:
+            if state.loop == CONSERVATIVE or (state.sharing and state.plan_left > 0):
                 give_back(machine, row, until)
 
 

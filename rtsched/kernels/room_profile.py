@@ -28,30 +28,41 @@ class RoomProfile(NamedTuple):
     first: NDArray[np.int32]
     """int32[m]: each node's step in which the present lies."""
     after: NDArray[np.int32]
-    """int32[p]: the next step of the same node, -1: none; of unused steps the next unused one."""
+    """int32[p]: the next step of the same node, -1: none; of a discarded step the next such."""
     time: NDArray[np.float64]
     """float64[p]: when a step begins, seconds."""
     room: NDArray[np.int64]
     """int64[p, r]: what is left from then on."""
     unused: NDArray[np.int64]
-    """int64[1]: the first unused step, -1: none."""
+    """int64[2]: the step discarded last, -1: none; and the first that was never used."""
     fit: NDArray[np.float64]
     """Scratch, float64[m]: when a job first fits on each node."""
+
+
+def empty_profile(nodes: int, steps: int, resources: int) -> RoomProfile:
+    """Return a profile of `nodes` nodes with a store of `steps` steps, for `reset` to fill in."""
+    return RoomProfile(
+        first=np.zeros(nodes, np.int32),
+        after=np.zeros(steps, np.int32),
+        time=np.zeros(steps),
+        room=np.zeros((steps, resources), np.int64),
+        unused=np.zeros(2, np.int64),
+        fit=np.zeros(nodes),
+    )
 
 
 @part
 def reset(profile: RoomProfile, room: NDArray[np.int64], now: float) -> None:
     """Let every node have what is in `room`, int64[m, r], for ever."""
-    m, p = len(profile.first), len(profile.after)
+    m = len(profile.first)
     for node in range(m):
         profile.first[node] = node
         profile.after[node] = -1
         profile.time[node] = now
         for resource in range(room.shape[1]):
             profile.room[node, resource] = room[node, resource]
-    for at in range(m, p):
-        profile.after[at] = at + 1 if at + 1 < p else -1
-    profile.unused[0] = m if m < p else -1
+    profile.unused[0] = -1
+    profile.unused[1] = m
 
 
 @part
@@ -82,7 +93,11 @@ def cut(profile: RoomProfile, node: int, time: float) -> int:
     if profile.time[at] >= time:
         return int(at)
     new = profile.unused[0]
-    profile.unused[0] = profile.after[new]
+    if new >= 0:
+        profile.unused[0] = profile.after[new]
+    else:
+        new = profile.unused[1]
+        profile.unused[1] += 1
     profile.after[new] = profile.after[at]
     profile.after[at] = new
     profile.time[new] = time

@@ -5,6 +5,9 @@ does not fit. EASY then works out the shadow time of that job, the head: the ear
 of a running job at which enough nodes have room for it. A later job that fits now starts if it ends
 by then, or if the head still finds enough room at its shadow time.
 
+While there is a plan, a job also fits only where it leaves the plan its nodes for the whole time it
+asks for, and the shadow time is the head's earliest start by the profile (`shared_profile`).
+
 References
 ----------
 Lifka, 1995: The ANL/IBM SP scheduling system (EASY backfilling), here on several resources.
@@ -14,11 +17,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtsched.kernels.machine import EASY, GONE, UP, MachineState, start_job
+from rtsched.kernels.machine import CONSERVATIVE, EASY, GONE, UP, MachineState, start_job
 from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.machine_nodes import group_of
 from rtsched.kernels.machine_queue import close_up, leave
 from rtsched.kernels.machine_sharing import fits, measure_room, move_in, take
+from rtsched.kernels.shared_profile import earliest_of, leaves_plan, occupy_held, see_plan
 
 
 @outline
@@ -28,12 +32,17 @@ def choose_shared(machine: MachineState, row: int, size: int) -> bool:
         if machine.demand[row, resource] > machine.most[resource]:
             return False
     group, count = group_of(machine, row), 0
+    planned = machine.state[0].plan_left > 0
     first, last = 0, len(machine.nodes)
     if group >= 0:
         first, last = machine.group_of[group], machine.group_of[group + 1]
     for i in range(first, last):
         node = machine.group_nodes[i] if group >= 0 else i
-        if machine.nodes[node].state == UP and fits(machine.room, node, machine.demand, row):
+        if (
+            machine.nodes[node].state == UP
+            and fits(machine.room, node, machine.demand, row)
+            and (not planned or leaves_plan(machine, node, row))
+        ):
             machine.picks[count] = node
             count += 1
             if count == size:
@@ -44,10 +53,12 @@ def choose_shared(machine: MachineState, row: int, size: int) -> bool:
 @part
 def launch_shared(machine: MachineState, at: int) -> None:
     """Start the job at one place of the queue on the nodes just chosen."""
-    row, size = machine.queue[at].row, machine.queue[at].width
+    state, row, size = machine.state[0], machine.queue[at].row, machine.queue[at].width
     first = move_in(machine, row, size)
     leave(machine, at)
     start_job(machine, row, first)
+    if state.plan_left > 0 and state.loop != CONSERVATIVE:
+        occupy_held(machine, row, size, state.now, state.now + machine.jobs[row].wall, 1)
 
 
 @part
@@ -85,6 +96,9 @@ def find_shared_shadow(machine: MachineState) -> None:
     """Find the head's shadow time, the room at it, and how many nodes the head leaves over then."""
     state, running = machine.state[0], machine.running
     head, size = machine.queue[state.head].row, machine.queue[state.head].width
+    if state.plan_left > 0:
+        state.shadow = earliest_of(machine, head, size, machine.jobs[head].wall, state.now)
+        return
     group, count = group_of(machine, head), 0
     for node in range(len(machine.nodes)):
         for resource in range(machine.demand.shape[1]):
@@ -101,6 +115,22 @@ def find_shared_shadow(machine: MachineState) -> None:
     state.extra = count - size
 
 
+@outline
+def spares_head_in_plan(machine: MachineState, row: int, size: int) -> bool:
+    """Return as `spares_head` does while there is a plan, by the profile."""
+    state = machine.state[0]
+    head, width = machine.queue[state.head].row, machine.queue[state.head].width
+    at, end = machine.held_at[row], state.now + machine.jobs[row].wall
+    for i in range(size):
+        machine.held[at + i] = machine.picks[i]
+    occupy_held(machine, row, size, state.now, end, 1)
+    keeps = earliest_of(machine, head, width, machine.jobs[head].wall, state.now) <= state.shadow
+    occupy_held(machine, row, size, state.now, end, -1)
+    for i in range(size):
+        machine.picks[i] = machine.held[at + i]
+    return bool(keeps)
+
+
 @part
 def spares_head(machine: MachineState, row: int, size: int) -> bool:
     """Return whether the head keeps its shadow time with a job on the nodes just chosen.
@@ -109,6 +139,8 @@ def spares_head(machine: MachineState, row: int, size: int) -> bool:
     """
     state = machine.state[0]
     head = machine.queue[state.head].row
+    if state.plan_left > 0:
+        return spares_head_in_plan(machine, row, size)
     group, lost = group_of(machine, head), 0
     for i in range(size):
         node = machine.picks[i]
@@ -158,6 +190,8 @@ def shared_pass(machine: MachineState) -> None:
         if state.tail - state.head > 2 * state.waiting + 64:
             close_up(machine)
         measure_room(machine)
+        if state.plan_left > 0:
+            see_plan(machine)
         while state.waiting > 0 and choose_shared(
             machine, queue[state.head].row, queue[state.head].width
         ):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.kernels.machine_sharing import TENANCY
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.table import amounts_of
 
@@ -21,6 +22,33 @@ if TYPE_CHECKING:
 
 CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
 """Names of the resources that every batch system knows."""
+
+
+def room_of(cluster: Cluster) -> NDArray[np.int64]:
+    """Return what each empty node has, int64[m, r + 1]: its capacity, then its tenancy.
+
+    The tenancy is how `rtsched.kernels.machine_sharing` keeps exclusive jobs alone.
+    """
+    tenancy = np.full((len(cluster), 1), TENANCY)
+    return np.concatenate([cluster.nodes.capacity, tenancy], axis=1)
+
+
+def demand_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.int64]:
+    """Return what jobs take on each of their nodes, int64[n, r + 1], in the order of `room_of`.
+
+    Resources that the cluster does not have are left out: such jobs fit nowhere
+    (`lacking`).
+    """
+    demand = amounts_of(jobs, "demand", cluster.nodes.names("capacity"))
+    tenancy = np.where(jobs.exclusive, np.int64(TENANCY), np.int64(1))
+    return np.concatenate([demand, tenancy[:, None]], axis=1)
+
+
+def lacking(jobs: Jobs, cluster: Cluster) -> NDArray[np.bool_]:
+    """Return which jobs ask for a resource that the cluster does not have, bool[n]."""
+    known = cluster.nodes.names("capacity")
+    unknown = [at for at, name in enumerate(jobs.names("demand")) if name not in known]
+    return np.asarray((jobs.demand[:, unknown] > 0).any(axis=1))
 
 
 def fitting_nodes(
@@ -38,18 +66,17 @@ def fitting_nodes(
         Nodes that count, such as those that take new jobs now; all of them if None.
     """
     allowed = np.ones(len(cluster), np.bool_) if among is None else among
-    resources = cluster.nodes.names("capacity")
-    unknown = [name for name in jobs.names("demand") if name not in resources]
-    asked = amounts_of(jobs, "demand", (*resources, *unknown))
+    demand, lacks = demand_of(jobs, cluster), lacking(jobs, cluster)
     code, masks = allowed_nodes(jobs, cluster)
-    keys = np.column_stack([asked, code, jobs.pinned]).astype(np.int64)
+    keys = np.column_stack([demand, code, jobs.pinned, lacks])
     distinct, row = np.unique(keys, axis=0, return_inverse=True)
+    room_of_each = room_of(cluster)
     count = np.zeros(len(distinct), np.int32)
     for at, key in enumerate(distinct):
-        demand, code_of, pinned = key[:-2], int(key[-2]), int(key[-1])
-        if demand[len(resources) :].any():
+        code_of, pinned, never = key[-3:].tolist()
+        if never:
             continue
-        room = allowed & (cluster.nodes.capacity >= demand[: len(resources)]).all(axis=1)
+        room = allowed & (room_of_each >= key[:-3]).all(axis=1)
         if code_of >= 0:
             room = room & masks[code_of]
         count[at] = room[pinned] if pinned >= 0 else room.sum()

@@ -101,7 +101,16 @@ def _resource_problems(chain: Chain, policy: Policy, *, periodic: bool) -> list[
         )
     name = chain.planner
     if name is not None and chain.member(name).mode == "enforce":
-        problems.append(f"planner: {name!r} plans whole nodes, and jobs share them; {remedy}")
+        declared = chain.member(name).capabilities
+        if declared.spare_nodes:
+            problems.append(
+                f"planner: {name!r} cannot plan for lost nodes where jobs share nodes; set its "
+                f"`spare_nodes` to 0, or {remedy}"
+            )
+        elif not declared.plans_resources:
+            problems.append(
+                f"planner: {name!r} as configured plans whole nodes, and jobs share them; {remedy}"
+            )
     problems += [
         f"plugin {name!r} chooses whole nodes for jobs, which share them; {remedy}"
         for name in chain.asks("partition")

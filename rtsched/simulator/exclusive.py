@@ -40,7 +40,7 @@ from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
-from rtsched.simulator.shared_nodes import held_nodes
+from rtsched.simulator.shared_nodes import held_nodes, with_room_for_plan
 from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
 
@@ -86,6 +86,7 @@ class ExclusiveNodes(System):
             self._found = never_matched(self._machine, self.jobs)
         self._state: Any = kernel.scalars(self._machine)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
+        self._places = self.jobs.size.astype(np.int64)
         self._prepare_records()
 
     def _prepare_records(self) -> None:
@@ -275,7 +276,7 @@ class ExclusiveNodes(System):
 
     def _reserve(self, action: Reserve, rows: Rows) -> int | None:
         plan = action.plan
-        if plan.preemptive or self.cluster.shared:
+        if plan.preemptive or (self.cluster.shared and len(plan.node_start)):
             return None
         waits = self._machine.jobs["status"][rows] <= kernel.PLANNED
         left = int((~waits).sum())
@@ -292,6 +293,8 @@ class ExclusiveNodes(System):
         self._machine, self._plan_order = lay_out_plan(
             self._machine, rows, plan, self.jobs.take(rows), self.run_time[rows], self.origin
         )
+        if self.cluster.shared:
+            self._machine = with_room_for_plan(self._machine, self._places)
         self._plan = plan
         self.version += 1
 

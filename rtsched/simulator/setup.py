@@ -10,8 +10,9 @@ from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_gates import ARRAY, FOLLOWER, GATE
+from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
-from rtsched.simulator.shared_nodes import empty_profile, with_shared_nodes
+from rtsched.simulator.shared_nodes import with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:

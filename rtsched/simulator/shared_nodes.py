@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_sharing import TENANCY
-from rtsched.kernels.room_profile import RoomProfile
+from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import fitting_nodes
-from rtsched.model.table import amounts_of
+from rtsched.model.resources import demand_of, fitting_nodes, room_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,41 +23,54 @@ def with_shared_nodes(
 ) -> kernel.MachineState:
     """Return the machine with the room of its nodes and the demands of its jobs."""
     n, m = len(jobs), len(cluster)
-    resources = cluster.nodes.names("capacity")
-    room = np.full((max(m, 1), len(resources) + 1), TENANCY, np.int64)
-    room[:m, :-1] = cluster.nodes.capacity
-    demand = np.ones((n, len(resources) + 1), np.int64)
-    demand[:, :-1] = amounts_of(jobs, "demand", resources)
-    demand[jobs.exclusive, -1] = TENANCY
+    room = room_of(cluster)
+    resources = room.shape[1]
     held_at = offsets_of(jobs.size)
     machine.state[0].sharing = 1
-    # A job that runs or has a reservation begins and ends two steps on each of its nodes.
+    # A job that runs or has a reservation begins two steps on each of its nodes.
     steps = 2 * int(held_at[-1]) + 2 if machine.state[0].loop == kernel.CONSERVATIVE else 0
     return machine._replace(
         ends=np.zeros(n + 1, kernel.TIMED),
         running=np.zeros(n + 1, kernel.TIMED),
-        demand=demand,
+        demand=demand_of(jobs, cluster),
         fitting=fitting_nodes(jobs, cluster),
         held_at=held_at,
         held=np.zeros(max(held_at[-1], 1), np.int32),
         room=room,
         later=room.copy(),
-        most=np.zeros(len(resources) + 1, np.int64),
+        most=np.zeros(resources, np.int64),
         candidates=np.zeros(max(m, 1), np.int64),
-        step_room=empty_profile(max(m, 1), max(m, 1) + steps, len(resources) + 1),
+        step_room=empty_profile(max(m, 1), max(m, 1) + steps, resources),
     )
 
 
-def empty_profile(nodes: int, steps: int, resources: int) -> RoomProfile:
-    """Return a profile of `nodes` nodes with a store of `steps` steps, nothing filled in."""
-    return RoomProfile(
-        first=np.zeros(nodes, np.int32),
-        after=np.zeros(steps, np.int32),
-        time=np.zeros(steps),
-        room=np.zeros((steps, resources), np.int64),
-        unused=np.zeros(1, np.int64),
-        fit=np.zeros(nodes),
-    )
+def with_room_for_plan(
+    machine: kernel.MachineState, places: NDArray[np.int64]
+) -> kernel.MachineState:
+    """Return the machine with room for the nodes and steps of the plan just laid out.
+
+    Parameters
+    ----------
+    machine : MachineState
+        Shared, with its plan.
+    places : int64[n]
+        How many nodes each job has room for in `held`; grows where its plan gives it more than
+        it asked for.
+    """
+    rows, width = machine.plan["row"], machine.plan["width"]
+    wider = width > places[rows]
+    held_at, held = machine.held_at, machine.held
+    if wider.any():
+        rows, width = rows[wider], width[wider]
+        places[rows] = width
+        held_at = held_at.copy()
+        held_at[rows] = len(held) + offsets_of(width)[:-1]
+        held = np.concatenate([held, np.zeros(int(width.sum()), np.int32)])
+    m, resources = machine.room.shape
+    steps = 4 * m + 2 * (len(held) + len(machine.plan_nodes))
+    if len(machine.step_room.after) < steps:
+        machine = machine._replace(step_room=empty_profile(m, 2 * steps, resources))
+    return machine._replace(held_at=held_at, held=held)
 
 
 def held_nodes(

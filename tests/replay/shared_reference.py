@@ -106,6 +106,34 @@ def starts(
     return found
 
 
+def fits_at(
+    jobs: list[Job],
+    capacity: list[tuple[int, ...]],
+    held: dict[int, tuple[float, float, list[int]]],
+    key: int,
+    node: int,
+    start: float,
+) -> bool:
+    """Return whether a job fits on a node from `start` on, beside (start, end, nodes) of others."""
+    end = start + jobs[key].wall
+    others = [
+        (other, begin, until)
+        for other, (begin, until, where) in held.items()
+        if node in where and begin < end and until > start
+    ]
+    for moment in {start, *(begin for _, begin, _ in others if begin > start)}:
+        there = Node(list(capacity[node]))
+        for other, begin, until in others:
+            if begin <= moment < until:
+                there.take(other, jobs[other], 1)
+        there.closed = any(
+            jobs[other].exclusive for other, begin, until in others if begin <= moment < until
+        )
+        if not there.fits(jobs[key]):
+            return False
+    return True
+
+
 def conservative(
     jobs: list[Job], capacity: list[tuple[int, ...]]
 ) -> dict[int, tuple[float, list[int]]]:
@@ -119,28 +147,13 @@ def conservative(
     found: dict[int, tuple[float, list[int]]] = {}
     empty = [Node(list(amounts)) for amounts in capacity]
 
-    def fits(key: int, node: int, start: float) -> bool:
-        end = start + jobs[key].wall
-        others = [
-            (other, begin, until)
-            for other, (begin, until, where) in held.items()
-            if node in where and begin < end and until > start
-        ]
-        for moment in {start, *(begin for _, begin, _ in others if begin > start)}:
-            there = Node(list(capacity[node]))
-            for other, begin, until in others:
-                if begin <= moment < until:
-                    there.take(other, jobs[other], 1)
-            there.closed = any(
-                jobs[other].exclusive for other, begin, until in others if begin <= moment < until
-            )
-            if not there.fits(jobs[key]):
-                return False
-        return True
-
     def reserve(key: int, now: float) -> None:
         for time in sorted({now, *(until for _, until, _ in held.values() if until > now)}):
-            where = [node for node in range(len(capacity)) if fits(key, node, time)]
+            where = [
+                node
+                for node in range(len(capacity))
+                if fits_at(jobs, capacity, held, key, node, time)
+            ]
             if len(where) >= jobs[key].nodes:
                 held[key] = (time, time + jobs[key].wall, where[: jobs[key].nodes])
                 return
@@ -167,4 +180,66 @@ def conservative(
             found[key] = (now, held[key][2])
             running[key] = now + min(jobs[key].run, jobs[key].wall)
             queue.remove(key)
+    return found
+
+
+def starts_beside(
+    jobs: list[Job],
+    capacity: list[tuple[int, ...]],
+    policy: str,
+    plan: dict[int, tuple[float, list[int]]],
+) -> dict[int, tuple[float, list[int]]]:
+    """Return start and nodes of each job where some are planned: these start then and there.
+
+    The others are in order of submission; one that starts leaves the plan its nodes for the whole
+    time that it asks for.
+    """
+    held = {key: (start, start + jobs[key].wall, at) for key, (start, at) in plan.items()}
+    empty = [Node(list(amounts)) for amounts in capacity]
+    found: dict[int, tuple[float, list[int]]] = {}
+    running: dict[int, float] = {}
+    queue: list[int] = []
+
+    def place(key: int, now: float) -> list[int] | None:
+        where = [n for n in range(len(capacity)) if fits_at(jobs, capacity, held, key, n, now)]
+        return where[: jobs[key].nodes] if len(where) >= jobs[key].nodes else None
+
+    def earliest(key: int, now: float) -> float:
+        times = sorted({now, *(until for _, until, _ in held.values() if until > now)})
+        return next(time for time in times if place(key, time) is not None)
+
+    def begin(key: int, at: list[int], now: float) -> None:
+        found[key] = (now, at)
+        held[key] = (now, now + jobs[key].wall, at)
+        running[key] = now + min(jobs[key].run, jobs[key].wall)
+
+    upcoming, planned = 0, dict(plan)
+    while upcoming < len(jobs) or running or planned:
+        submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
+        now = min([*running.values(), *submits, *(start for start, _ in planned.values())])
+        for key in [key for key, end in running.items() if end == now]:
+            del held[key], running[key]
+        for key in [key for key, (start, _) in planned.items() if start == now]:
+            begin(key, planned.pop(key)[1], now)
+        while upcoming < len(jobs) and jobs[upcoming].submit == now:
+            possible = sum(node.fits(jobs[upcoming]) for node in empty) >= jobs[upcoming].nodes
+            queue += [upcoming] * (possible and upcoming not in plan)
+            upcoming += 1
+        while queue and (at := place(queue[0], now)) is not None:
+            begin(queue.pop(0), at, now)
+        if policy == "fcfs" or not queue:
+            continue
+        head, shadow = queue[0], earliest(queue[0], now)
+        for key in queue[1:]:
+            at = place(key, now)
+            if at is None:
+                continue
+            before = dict(held)
+            held[key] = (now, now + jobs[key].wall, at)
+            spares = earliest(head, now) <= shadow
+            held.clear()
+            held.update(before)
+            if spares:
+                begin(key, at, now)
+                queue.remove(key)
     return found

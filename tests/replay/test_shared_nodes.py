@@ -8,20 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared_reference import Job, conservative, starts
+from shared_reference import Job, conservative, fits_at, starts, starts_beside
 
 from rtsched.errors import ConfigError
 from rtsched.logs import read_cluster, read_logs
 from rtsched.logs.readers import ReadOptions
+from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Jobs
+from rtsched.model.ragged import offsets_of
+from rtsched.model.schedule import Schedule
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import NodeEvent
+from rtsched.simulator.interface import NodeEvent, Outcome
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
@@ -269,7 +272,7 @@ def test_measures_of_shared_nodes(workload: Workload) -> None:
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
-        ("mcdf", "planner: 'mcdf' plans whole nodes"),
+        ("portfolio", "planner: 'portfolio' as configured plans whole nodes"),
         ("negotiator", "loop 'negotiator' gives whole nodes to jobs"),
         ("ste-sliced", "machine 'sliced' with loop"),
         ("sed", "chooses whole nodes for jobs"),
@@ -296,3 +299,58 @@ def test_a_job_that_never_fits_is_not_started() -> None:
     jobs = [Job(0.0, 1, (9, 1, 0), 10.0, 10.0), Job(0.0, 1, (1, 1, 0), 10.0, 10.0)]
     system = simulated(jobs, [(8, 8, 0)], "fcfs")
     assert system.job_outcomes().fate.tolist() == [FinalState.UNFINISHED, FinalState.FINISHED]
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@given(
+    jobs=workloads(),
+    capacity=st.lists(node, min_size=1, max_size=3),
+    chosen=st.sets(st.integers(0, 13), max_size=5),
+)
+def test_planned_jobs_start_on_time_and_others_beside_them(
+    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], chosen: set[int]
+) -> None:
+    """As the plain way, with a plan that keeps its nodes free of jobs which would stay too long."""
+    plan = planned_by_hand(jobs, capacity, chosen)
+    system = with_plan(jobs, capacity, loop, plan)
+    assert system.advance().done
+    assert found(system) == starts_beside(jobs, capacity, loop, plan)
+
+
+def planned_by_hand(
+    jobs: list[Job], capacity: list[tuple[int, ...]], chosen: set[int]
+) -> dict[int, tuple[float, list[int]]]:
+    """Return start and nodes of the chosen jobs, some time after they are submitted."""
+    held: dict[int, tuple[float, float, list[int]]] = {}
+    for key in sorted(chosen & set(range(len(jobs)))):
+        for start in (jobs[key].submit + wait for wait in range(2, 40, 3)):
+            where = [
+                n for n in range(len(capacity)) if fits_at(jobs, capacity, held, key, n, start)
+            ]
+            if len(where) >= jobs[key].nodes:
+                held[key] = (start, start + jobs[key].wall, where[-jobs[key].nodes :])
+                break
+    return {key: (start, where) for key, (start, _, where) in held.items()}
+
+
+def with_plan(
+    jobs: list[Job],
+    capacity: list[tuple[int, ...]],
+    loop: Any,
+    plan: dict[int, tuple[float, list[int]]],
+) -> ExclusiveNodes:
+    """Return a system that has been given a plan before the first job came."""
+    sizes = np.array([len(where) for _, where in plan.values()], np.int64)
+    start = np.array([begin for begin, _ in plan.values()])
+    schedule = Schedule.build(
+        np.array(list(plan), np.int64),
+        start,
+        start + [jobs[key].wall for key in plan],
+        offsets_of(sizes),
+        np.array([n for _, where in plan.values() for n in where], np.int32),
+    )
+    settings = ExclusiveSettings(loop=loop)
+    run = np.array([job.run for job in jobs])
+    system = ExclusiveNodes(as_table(jobs), run, machine(capacity), settings, record_nodes=True)
+    assert system.apply([Reserve(schedule.entries.job, schedule)]) == (Outcome.DONE,)
+    return system

@@ -1,0 +1,243 @@
+"""Plans on nodes that jobs share: who gets which nodes when, by the resources that are left.
+
+Tasks are placed one after the other, each at its earliest start beside those before it. Nodes
+count as equal but for what they have; a task runs as long as in the test on whole nodes
+(`admission_rows`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.machine import TIMED
+from rtsched.kernels.room_profile import RoomProfile, first_fit, occupy, reset
+from rtsched.kernels.room_search import search_start
+from rtsched_plugins.kernels.admission_rows import (
+    HIGH,
+    LOW,
+    Rows,
+    derivative_of,
+    exec_of,
+    least_size,
+    meets,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+FULL = -2
+"""Returned by `place_tasks` if the profile's store has too few steps."""
+
+
+class Requests(NamedTuple):
+    """What `n` tasks ask for."""
+
+    rows: Rows
+    """How long each runs on how many nodes, and until when."""
+    demand: Integers
+    """int64[n, r]: what it takes on each node."""
+    class_of: Integers
+    """int64[n]: its row of `bounds`."""
+    bounds: Floats
+    """float64[c, m]: before that no task of a class fits on a node; inf: it may not use it."""
+
+
+class Scratch(NamedTuple):
+    """What a search of a start writes to, for `m` nodes."""
+
+    heap: NDArray[Any]
+    """TIMED[m]."""
+    picks: Integers
+    """int64[m]: the nodes found."""
+
+
+def scratch_for(nodes: int) -> Scratch:
+    """Return scratch for so many nodes."""
+    return Scratch(np.zeros(nodes + 1, TIMED), np.empty(nodes, np.int64))
+
+
+class Placed(NamedTuple):
+    """What `place_tasks` found, in the order in which the tasks were placed."""
+
+    failed: int
+    """The task that cannot be in time, -1: all are; `FULL`: the store is too small."""
+    start: Floats
+    """float64[k], seconds."""
+    end: Floats
+    """float64[k], seconds."""
+    size: Integers
+    """int64[k]: nodes of each."""
+    nodes: NDArray[np.int32]
+    """Theirs, one task after the other."""
+
+
+@compiled
+def fill(
+    profile: RoomProfile,
+    room: Integers,
+    start: Floats,
+    end: Floats,
+    indptr: Integers,
+    nodes: NDArray[np.int32],
+    demand: Integers,
+    now: float,
+) -> None:
+    """Let the profile begin now with empty nodes, and take off what jobs hold.
+
+    Parameters
+    ----------
+    profile : RoomProfile
+        With two unused steps for each of `nodes`.
+    room : int64[m, r]
+        What empty nodes have.
+    start, end : float64[n]
+        From when to when each job holds its nodes, seconds.
+    indptr, nodes
+        Job i has the nodes `nodes[indptr[i]:indptr[i + 1]]`.
+    demand : int64[n, r]
+        What it takes on each.
+    now : float
+        Seconds.
+    """
+    reset(profile, room, now)
+    for i in range(len(start)):
+        for k in range(indptr[i], indptr[i + 1]):
+            occupy(profile, nodes[k], max(start[i], now), end[i], demand, i, 1)
+
+
+@compiled
+def first_times(
+    profile: RoomProfile, demand: Integers, row: int, now: float, bound: Floats
+) -> None:
+    """Write when a demand first fits on each node, however shortly; those at inf stay so."""
+    for node in range(len(bound)):
+        if bound[node] < math.inf:
+            bound[node] = first_fit(profile, node, now, 0.0, demand, row)
+
+
+@compiled
+def start_of(
+    profile: RoomProfile, requests: Requests, i: int, n: int, now: float, scratch: Scratch
+) -> float:
+    """Return the earliest start of task i on n nodes, inf if there is none; they are in `picks`."""
+    return search_start(
+        profile,
+        requests.bounds[requests.class_of[i]],
+        n,
+        now,
+        exec_of(requests.rows, i, n),
+        requests.demand,
+        i,
+        scratch.heap,
+        scratch.picks,
+    )
+
+
+@compiled
+def next_size(n: int, high: int) -> int:
+    """Return the size to try after n: an eighth more, and the most before more than that."""
+    more = n + 1 + n // 8
+    return high if n < high < more else more
+
+
+@compiled
+def place(
+    profile: RoomProfile, requests: Requests, i: int, now: float, scratch: Scratch
+) -> tuple[float, int]:
+    """Return the start of task i on the fewest nodes with which it is in time, and their number.
+
+    Sizes are tried from the least that does if the task starts now. 0 nodes: there is no such
+    start.
+    """
+    rows = requests.rows
+    low, high = rows.whole[i, LOW], rows.whole[i, HIGH]
+    while low <= high:
+        n = least_size(rows, i, low, now)
+        if n == 0:
+            break
+        start = start_of(profile, requests, i, n, now, scratch)
+        if start < math.inf and meets(rows, i, n, start):
+            return start, n
+        low = next_size(n, high)
+    return math.inf, 0
+
+
+@compiled
+def soonest(
+    profile: RoomProfile, requests: Requests, i: int, now: float, scratch: Scratch
+) -> float:
+    """Return the earliest end of task i over the sizes tried, seconds; inf: it never fits."""
+    rows = requests.rows
+    n, high = rows.whole[i, LOW], rows.whole[i, HIGH]
+    best = math.inf
+    while n <= high:
+        best = min(best, start_of(profile, requests, i, n, now, scratch) + exec_of(rows, i, n))
+        n = next_size(n, high)
+    return best
+
+
+@compiled
+def free_now(profile: RoomProfile, requests: Requests, i: int, now: float) -> int:
+    """Return on how many nodes task i would fit now, however shortly."""
+    bound, count = requests.bounds[requests.class_of[i]], 0
+    for node in range(len(bound)):
+        if bound[node] <= now:
+            count += first_fit(profile, node, now, 0.0, requests.demand, i) <= now
+    return count
+
+
+@compiled
+def cost_derivatives(rows: Rows, now: float) -> Floats:
+    """Return float64[n]: each task's derivative at the fewest nodes that do if it starts now."""
+    found = np.empty(len(rows.real))
+    for i in range(len(found)):
+        low = rows.whole[i, LOW]
+        n = least_size(rows, i, low, now)
+        found[i] = derivative_of(rows, i, n if n > 0 else low)
+    return found
+
+
+@compiled
+def place_tasks(
+    profile: RoomProfile, requests: Requests, order: Integers, now: float, scratch: Scratch
+) -> Placed:
+    """Place tasks in the given order, each at its earliest start, until one cannot be in time.
+
+    Parameters
+    ----------
+    profile : RoomProfile
+        What is left; what the tasks take is taken off.
+    requests : Requests
+    order : int64[k]
+        Rows of `requests`.
+    now : float
+        Seconds: nothing starts before.
+    scratch : Scratch
+    """
+    count, at = len(order), 0
+    start, end, size = np.empty(count), np.empty(count), np.empty(count, np.int64)
+    nodes = np.empty(16 + 4 * count, np.int32)
+    for k in range(count):
+        i = order[k]
+        begin, n = place(profile, requests, i, now, scratch)
+        if n == 0:
+            return Placed(i, start[:k], end[:k], size[:k], nodes[:at])
+        if profile.unused[1] + 2 * n > len(profile.after):
+            return Placed(FULL, start[:k], end[:k], size[:k], nodes[:at])
+        start[k], end[k], size[k] = begin, begin + exec_of(requests.rows, i, n), n
+        if at + n > len(nodes):
+            more = np.empty(2 * (at + n), np.int32)
+            more[:at] = nodes[:at]
+            nodes = more
+        for p in range(n):
+            nodes[at + p] = scratch.picks[p]
+            occupy(profile, scratch.picks[p], begin, end[k], requests.demand, i, 1)
+        at += n
+    return Placed(-1, start, end, size, nodes[:at])

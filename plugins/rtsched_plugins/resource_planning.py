@@ -1,0 +1,394 @@
+"""The planner's view of nodes that jobs share: what is promised, and what each node has left.
+
+One plan over all nodes: each job may use the nodes of its partition on which it fits. A new job is
+first planned beside the present plan; only if it would be late there are all promises planned anew
+with it, in the planner's order. In the order of MCDF the cost derivative of a job is that at the
+fewest nodes with which it would be in time if it started now.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.api import Kind, Schedule, candidate_nodes, demand_of, lacking, offsets_of, room_of
+from rtsched.kernels.room_profile import RoomProfile, empty_profile
+from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE, Tasks, joined, uniform
+from rtsched_plugins.kernels.admission_rows import (
+    DEADLINE,
+    LOW,
+    Rows,
+    fill_rows,
+    least_size,
+    shortest_time,
+)
+from rtsched_plugins.kernels.fractions import plan_fractions
+from rtsched_plugins.kernels.resource_plan import (
+    FULL,
+    Requests,
+    cost_derivatives,
+    fill,
+    first_times,
+    free_now,
+    place_tasks,
+    scratch_for,
+    soonest,
+)
+from rtsched_plugins.planning import Refusal, instead_of, planning_origin, tasks_at, tasks_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.api import Cluster, Jobs, Snapshot
+    from rtsched_plugins.kernels.resource_plan import Placed
+    from rtsched_plugins.planning import Rules
+
+OFFER_PLANS = 3
+"""How often all promises are planned anew, at most, for one counter-offer."""
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """Jobs as they are planned; `n` rows."""
+
+    ids: NDArray[np.int64]
+    tasks: Tasks
+    demand: NDArray[np.int64]
+    class_of: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.int64]) -> _Jobs:
+        return _Jobs(
+            self.ids[rows], tasks_at(self.tasks, rows), self.demand[rows], self.class_of[rows]
+        )
+
+    def with_one(self, other: _Jobs) -> _Jobs:
+        return _Jobs(
+            np.append(self.ids, other.ids),
+            joined(self.tasks, other.tasks),
+            np.concatenate([self.demand, other.demand]),
+            np.append(self.class_of, other.class_of),
+        )
+
+
+class _DemandClasses:
+    """When jobs fit on each node at the earliest, by classes of alike jobs.
+
+    The jobs of a class may use the same nodes, and their demands are the same when rounded down:
+    none of them fits before the class does. What is found for one class serves all its jobs, as
+    long as what runs stays the same.
+    """
+
+    def __init__(self, cluster: Cluster, left: RoomProfile, now: float) -> None:
+        self._cluster, self._left, self._now = cluster, left, now
+        self._row: dict[tuple[object, ...], int] = {}
+        self._bounds = np.empty((16, len(cluster)))
+
+    @property
+    def bounds(self) -> NDArray[np.float64]:
+        """Return float64[c, m], seconds: before that no job of the class fits; inf: never."""
+        return self._bounds
+
+    def of(self, jobs: Jobs, demand: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the class of each job, int64[n]: its row of `bounds`."""
+        lacks = lacking(jobs, self._cluster)
+        keys = np.column_stack([rounded_down(demand), jobs.partition, jobs.pinned, lacks])
+        distinct, class_of = np.unique(keys, axis=0, return_inverse=True)
+        rows = np.array([self._row_of(key, jobs) for key in distinct], np.int64)
+        return rows[class_of.ravel()]
+
+    def _row_of(self, key: NDArray[np.int64], jobs: Jobs) -> int:
+        *amounts, partition, pinned, lacks = key.tolist()
+        name = jobs.names("partition")[partition] if partition >= 0 else None
+        row = self._row.setdefault((name, pinned, lacks, *amounts), len(self._row))
+        if row == len(self._row) - 1:
+            if row >= len(self._bounds):
+                self._bounds = np.concatenate([self._bounds, np.empty_like(self._bounds)])
+            allowed = self._cluster.usable & (not lacks)
+            if name is not None and name in self._cluster.partitions:
+                allowed &= self._cluster.partitions[name]
+            if pinned >= 0:
+                allowed &= np.arange(len(self._cluster)) == pinned
+            self._bounds[row] = np.where(allowed, self._now, np.inf)
+            first_times(self._left, key[None, :-3].copy(), 0, self._now, self._bounds[row])
+        return row
+
+
+def rounded_down(amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return amounts rounded down to one of 1, 2, 3, 4, 6, 8, 12, 16, ..., the same shape."""
+    _, exponent = np.frexp(amounts.astype(np.float64))
+    step = np.int64(1) << np.maximum(exponent - 2, 0).astype(np.int64)
+    rounded: NDArray[np.int64] = amounts // step * step
+    return rounded
+
+
+class PreparedResources:
+    """What is promised, planned and left in a snapshot; holds until that changes.
+
+    Times are relative to `planning_origin`.
+
+    Attributes
+    ----------
+    origin : float
+        Seconds since the epoch.
+    rules : Rules
+        Order and node rule of plans.
+    promised : jobs of the plan
+    running, planned : RoomProfile
+        What running jobs leave of each node; what the plan leaves of that.
+    """
+
+    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+        self.origin, self.rules = planning_origin(snapshot), rules
+        self._cluster = snapshot.cluster
+        self._room = room_of(snapshot.cluster)
+        self._now = snapshot.now - self.origin
+        held, plan = snapshot.allocations, snapshot.plan
+        demand = demand_of(snapshot.running, snapshot.cluster)
+        self.running = self._filled(held, demand)
+        self._classes = _DemandClasses(snapshot.cluster, self.running, self._now)
+        self.promised = self.jobs_of(snapshot.planned)
+        both = np.concatenate([demand, self.promised.demand])
+        self.planned = self._filled(Schedule.joined([held, plan]), both)
+
+    @staticmethod
+    def reads(snapshot: Snapshot) -> tuple[object, ...]:
+        """Return what of a snapshot it is made from: as long as this stands, it does."""
+        return (
+            planning_origin(snapshot),
+            snapshot.cluster,
+            snapshot.allocations,
+            snapshot.plan,
+            snapshot.promises,
+            snapshot.queued,
+        )
+
+    def _filled(self, part: Schedule, demand: NDArray[np.int64]) -> RoomProfile:
+        """Return what these entries leave of the nodes, with some steps to spare."""
+        steps = 3 * len(self._room) + 2 * len(part.nodes)
+        profile = empty_profile(len(self._room), steps, self._room.shape[1])
+        fill(
+            profile,
+            self._room,
+            part.entries.start - self.origin,
+            np.maximum(part.entries.end - self.origin, self._now),
+            part.indptr.copy(),
+            part.nodes.copy(),
+            demand,
+            self._now,
+        )
+        return profile
+
+    def jobs_of(self, jobs: Jobs) -> _Jobs:
+        """Return jobs as they are planned."""
+        tasks = tasks_of(jobs, self.origin)
+        flexible = np.flatnonzero(tasks.kind != Kind.RIGID)
+        if len(flexible):
+            most = tasks.size_max.copy()
+            most[flexible] = np.minimum(most[flexible], self.in_service(jobs.take(flexible)))
+            tasks = tasks._replace(size_max=most)
+        demand = demand_of(jobs, self._cluster)
+        return _Jobs(jobs.id.copy(), tasks, demand, self._classes.of(jobs, demand))
+
+    def in_service(self, jobs: Jobs) -> NDArray[np.int64]:
+        """Return how many nodes in service each job could use if nobody else was there."""
+        set_of, sets = candidate_nodes(jobs, self._cluster)
+        usable = self._cluster.usable[sets.values]
+        return np.bincount(sets.rows()[usable], minlength=len(sets.lengths))[set_of]
+
+    def requests(self, jobs: _Jobs) -> Requests:
+        """Return jobs as the kernels take them."""
+        n, m = len(jobs.ids), len(self._room)
+        rules = self.rules
+        rows = Rows(np.zeros((n, 8)), np.zeros((n, 4), np.int64), float(rules.efficiency))
+        fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
+        return Requests(rows, jobs.demand, jobs.class_of, self._classes.bounds)
+
+
+@dataclass
+class ResourceSession:
+    """Promises given and the new jobs of one batch; grows as they are admitted.
+
+    As `rtsched_plugins.planning.PlanningSession`, on nodes that jobs share.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        The state that the batch is judged against.
+    jobs : Jobs
+        The new jobs.
+    prepared : PreparedResources
+        What the snapshot says of promises and plan.
+    """
+
+    snapshot: Snapshot
+    jobs: Jobs
+    prepared: PreparedResources
+
+    def __post_init__(self) -> None:
+        self._now = self.snapshot.now - self.prepared.origin
+        self._new, self._promised = self.prepared.jobs_of(self.jobs), self.prepared.promised
+        self._plan = self.snapshot.plan
+        self._left = _copied(self.prepared.planned, 0)
+        self._scratch = scratch_for(len(self.snapshot.cluster))
+
+    def admit(self, row: int) -> Refusal | None:
+        """Admit the batch's job `row` and return None, or change nothing and say why not."""
+        new = self._new.take(np.array([row]))
+        failed = self._try(new)
+        if failed < 0:
+            return None
+        left = float(self.jobs.deadline[row] - self.snapshot.now)
+        requests = self.prepared.requests(new)
+        rows = requests.rows
+        nodes = int(self.prepared.in_service(self.jobs.take([row]))[0])
+        needed = shortest_time(rows, 0) if rows.whole[0, LOW] <= nodes else math.inf
+        if needed == math.inf:
+            return Refusal("impossible", {"left": left})
+        if least_size(rows, 0, rows.whole[0, LOW], self._now) == 0:
+            return Refusal("impossible", {"left": left, "needed": needed})
+        promises = len(self._promised.ids)
+        if failed < promises:
+            other = float(self._promised.ids[failed])
+            return Refusal("breaks_promise", {"other": other, "promises": promises})
+        free = free_now(self._left, requests, 0, self._now)
+        numbers = {"promises": promises, "left": left, "free": free, "nodes": nodes}
+        return Refusal("no_room", numbers)
+
+    def _try(self, new: _Jobs, adopt: bool = True) -> int:
+        """Admit a job beside the plan or by a new one; return -1, or which task cannot be kept.
+
+        That is a row of the promised jobs, or their number for the new job.
+        """
+        beside = self._placed(new, np.zeros(1, np.int64), self._left)
+        if beside[0].failed == -1:
+            if adopt:
+                self._adopt(new, self._schedule([self._plan], new, beside[0]), beside[1])
+            return -1
+        everybody = self._promised.with_one(new)
+        anew, left, order = self._anew(everybody)
+        if anew.failed == -1 and adopt:
+            self._adopt(new, self._schedule([], everybody.take(order), anew), left)
+        return anew.failed
+
+    def _anew(self, jobs: _Jobs) -> tuple[Placed, RoomProfile, NDArray[np.int64]]:
+        """Plan all these jobs anew; return the plan, what it leaves, and the order of its rows."""
+        requests = self.prepared.requests(jobs)
+        order = self._order(jobs, requests.rows)
+        placed, left = self._placed(jobs, order, self.prepared.running)
+        return placed, left, order
+
+    def _order(self, jobs: _Jobs, rows: Rows) -> NDArray[np.int64]:
+        """Return the order in which jobs are planned."""
+        tasks, order = jobs.tasks, self.prepared.rules.order
+        first: tuple[NDArray[np.float64], ...] = ()
+        if order == BY_DEADLINE:
+            first = (tasks.deadline,)
+        elif order == BY_COST:
+            first = (-cost_derivatives(rows, self._now),)
+        return np.lexsort((tasks.rank, tasks.arrival, *first))
+
+    def _placed(
+        self, jobs: _Jobs, order: NDArray[np.int64], left: RoomProfile
+    ) -> tuple[Placed, RoomProfile]:
+        """Place jobs on what is left; return how, and what is left then."""
+        requests = self.prepared.requests(jobs)
+        more = 4 * len(order) + 2 * len(left.first)
+        while True:
+            profile = _copied(left, more)
+            placed = place_tasks(profile, requests, order, self._now, self._scratch)
+            if placed.failed != FULL:
+                return placed, profile
+            more *= 4
+
+    def _schedule(self, kept: list[Schedule], jobs: _Jobs, placed: Placed) -> Schedule:
+        """Return a plan: what is kept, and what was placed, row by row with `jobs`."""
+        indptr, origin = offsets_of(placed.size), self.prepared.origin
+        divided = bool((jobs.tasks.kind == Kind.DIVISIBLE).any())
+        part = Schedule.build(
+            jobs.ids,
+            placed.start + origin,
+            placed.end + origin,
+            indptr,
+            placed.nodes,
+            plan_fractions(indptr, uniform(jobs.tasks)) if divided else None,
+        )
+        return Schedule.joined([*kept, part])
+
+    def _adopt(self, new: _Jobs | None, plan: Schedule, left: RoomProfile) -> None:
+        if new is not None:
+            self._promised = self._promised.with_one(new)
+        self._plan, self._left = plan, left
+
+    def offer(self, row: int, max_tests: int) -> float:
+        """Return a whole second at which the job's deadline would be accepted, or inf.
+
+        The end beside the present plan, or an earlier one that a new plan keeps; that is looked for
+        by bisection with at most `OFFER_PLANS` new plans.
+        """
+        new, origin = self._new.take(np.array([row])), self.prepared.origin
+        requests = self.prepared.requests(new)
+        requests.rows.real[0, DEADLINE] = math.inf
+        end = soonest(self._left, requests, 0, self._now, self._scratch)
+        if end == math.inf:
+            return math.inf
+        found = math.ceil(end + origin)
+        shortest = shortest_time(requests.rows, 0)
+        refused = math.floor(max(float(self.jobs.deadline[row]), self.snapshot.now + shortest))
+        for _ in range(min(OFFER_PLANS, max_tests)):
+            if found - refused <= 1:
+                break
+            middle = (refused + found) // 2
+            deadline = np.array([middle - origin])
+            earlier = replace(new, tasks=new.tasks._replace(deadline=deadline))
+            if self._try(earlier, adopt=False) < 0:
+                found = middle
+            else:
+                refused = middle
+        return float(found)
+
+    def instead(self, row: int) -> tuple[int, int, int]:
+        """Return what the job, which was not admitted, could ask for with the same deadline.
+
+        As `rtsched_plugins.planning.instead_of`.
+        """
+        new = self._new.take(np.array([row]))
+
+        def fits(changed: Tasks) -> bool:
+            return self._try(replace(new, tasks=changed), adopt=False) < 0
+
+        return instead_of(new.tasks, int(self.prepared.in_service(self.jobs.take([row]))[0]), fits)
+
+    def improve(self, leave_out: bool = True) -> bool | None:
+        """Plan all promises anew; as `rtsched_plugins.planning.PlanningSession.improve`."""
+        old = self.snapshot.plan
+        usable = self.snapshot.cluster.usable
+        lost = not usable[old.nodes].all()
+        anew, left, order = self._anew(self._promised)
+        while lost and anew.failed >= 0:
+            if not leave_out:
+                return None
+            kept = np.delete(np.arange(len(self._promised.ids)), anew.failed)
+            self._promised = self._promised.take(kept)
+            anew, left, order = self._anew(self._promised)
+        sooner = float(anew.start.sum()) < float((old.entries.start - self.prepared.origin).sum())
+        if anew.failed >= 0 or not (lost or sooner):
+            return False
+        self._adopt(None, self._schedule([], self._promised.take(order), anew), left)
+        return True
+
+    def schedule(self) -> Schedule:
+        """Return the plan of all promises."""
+        return self._plan
+
+
+def _copied(profile: RoomProfile, more: int) -> RoomProfile:
+    """Return a profile of its own with some more steps in its store."""
+    used = int(profile.unused[1])
+    copied = empty_profile(len(profile.first), used + more, profile.room.shape[1])
+    copied.first[:], copied.unused[:] = profile.first, profile.unused
+    for name in ("after", "time", "room"):
+        getattr(copied, name)[:used] = getattr(profile, name)[:used]
+    return copied

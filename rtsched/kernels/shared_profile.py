@@ -1,0 +1,106 @@
+"""What nodes that jobs share have left from each time on: running jobs and the plan taken off.
+
+Conservative backfilling adds its reservations. The other loops use it while there is a plan: a job
+that starts now must leave the plan its nodes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtsched.kernels.machine import UP, MachineState
+from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_nodes import group_of
+from rtsched.kernels.room_profile import earliest_start, first_fit, forget, occupy, reset
+
+
+@part
+def list_candidates(machine: MachineState, row: int) -> int:
+    """List the nodes that are up and in a job's node set; return how many they are."""
+    group, count = group_of(machine, row), 0
+    first, last = 0, len(machine.nodes)
+    if group >= 0:
+        first, last = machine.group_of[group], machine.group_of[group + 1]
+    for i in range(first, last):
+        node = machine.group_nodes[i] if group >= 0 else i
+        if machine.nodes[node].state == UP:
+            machine.candidates[count] = node
+            count += 1
+    return count
+
+
+@part
+def occupy_held(
+    machine: MachineState, row: int, size: int, start: float, end: float, sign: int
+) -> None:
+    """Take a job's demand on its nodes from `start` to `end` (sign 1), or give it back (-1)."""
+    at = machine.held_at[row]
+    for i in range(at, at + size):
+        occupy(machine.step_room, machine.held[i], start, end, machine.demand, row, sign)
+
+
+@outline
+def earliest_of(machine: MachineState, row: int, size: int, wall: float, start: float) -> float:
+    """Return when a job can first have its nodes for `wall` seconds; they are in `picks`."""
+    count = list_candidates(machine, row)
+    return earliest_start(
+        machine.step_room,
+        machine.candidates,
+        count,
+        size,
+        start,
+        wall,
+        machine.demand,
+        row,
+        machine.picks,
+    )
+
+
+@part
+def leaves_plan(machine: MachineState, node: int, row: int) -> bool:
+    """Return whether a job that starts now on a node leaves the plan what it owns there."""
+    now, wall = machine.state[0].now, machine.jobs[row].wall
+    return bool(first_fit(machine.step_room, node, now, wall, machine.demand, row) <= now)
+
+
+@outline
+def rebuild_shared(machine: MachineState) -> None:
+    """Make the profile anew: what runs, and what the plan owns."""
+    state = machine.state[0]
+    reset(machine.step_room, machine.room, state.now)
+    for i in range(state.running):
+        entry = machine.running[i]
+        size = machine.jobs[entry.row].width
+        occupy_held(machine, entry.row, size, max(entry.time, state.now), np.inf, -1)
+    for i in range(state.planned, len(machine.plan)):
+        planned = machine.plan[i]
+        if planned.row >= 0:
+            begin = max(planned.start, state.now)
+            for k in range(planned.at, planned.at + planned.width):
+                node = machine.plan_nodes[k]
+                end = begin + planned.wall
+                occupy(machine.step_room, node, begin, end, machine.demand, planned.row, 1)
+
+
+@part
+def forget_past_shared(machine: MachineState) -> None:
+    """Let the profile of each node begin at the step in which the present lies."""
+    for node in range(len(machine.nodes)):
+        forget(machine.step_room, node, machine.state[0].now)
+
+
+@part
+def give_back_shared(machine: MachineState, row: int, until: float) -> None:
+    """Take the rest of an early ended job's requested time out of the profile."""
+    occupy_held(machine, row, machine.jobs[row].width, machine.state[0].now, until, -1)
+
+
+@outline
+def see_plan(machine: MachineState) -> None:
+    """Bring the profile up to the present; made anew if plan or nodes changed."""
+    state = machine.state[0]
+    if state.rebuild or state.steps == 0:
+        rebuild_shared(machine)
+        state.rebuild = 0
+        state.steps = 1
+    forget_past_shared(machine)

@@ -1,0 +1,318 @@
+"""Promises on nodes that jobs share: planned by cores, memory and GPUs, and kept in the replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shared_reference import Job, fits_at
+
+from rtsched.core.chain import Chain, Member
+from rtsched.core.cycle import judge
+from rtsched.core.plan_check import plan_fault
+from rtsched.model.actions import Admit, Reserve
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.ragged import offsets_of
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Verdict, Verdicts
+from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import StopConditions
+from rtsched.simulator.settings import ExclusiveSettings
+from rtsched_plugins.mcdf import Mcdf
+
+NOW = 1_795_000_000.0
+RESOURCES = ("cpu", "mem", "gres/gpu")
+ORDERS = ("cost-derivative", "arrival", "deadline")
+
+
+def cluster(*capacity: tuple[int, ...], **columns: Any) -> Cluster:
+    """Return nodes with these amounts of cores, memory and GPUs."""
+    table = np.array(capacity, np.int64)
+    nodes = Nodes.build(len(table), names={"capacity": RESOURCES}, capacity=table, **columns)
+    return Cluster(nodes)
+
+
+def asking(*rows: tuple[float, int, float, tuple[int, int, int]], **columns: Any) -> Jobs:
+    """Return rigid jobs from (relative deadline, nodes, wall time, demand per node)."""
+    deadline, size, wall, demand = zip(*rows, strict=True)
+    return Jobs.build(
+        len(rows),
+        names={"demand": RESOURCES},
+        id=np.arange(len(rows)),
+        submit=NOW,
+        deadline=NOW + np.array(deadline),
+        size=np.array(size, np.int32),
+        wall_time=np.array(wall, np.float64),
+        demand=np.array(demand, np.int64),
+        **columns,
+    )
+
+
+def chain(**settings: Any) -> Chain:
+    """Return a chain of the one plug-in, as planner."""
+    return Chain([Member("mcdf", Mcdf(Mcdf.Config(**settings)))], "mcdf")
+
+
+def verdicts(jobs: Jobs, machine: Cluster, **settings: Any) -> Verdicts:
+    """Return what is said of jobs that come to an empty machine."""
+    return chain(**settings).admit(jobs, Snapshot(NOW, machine)).verdicts
+
+
+def test_jobs_share_nodes_as_long_as_there_are_gpus() -> None:
+    """Two jobs of two GPUs run side by side on one node of four, the third after them."""
+    jobs = asking(*[(200.0, 1, 100.0, (1, 1, 2))] * 3)
+    admit, reserve = judge(Snapshot(NOW, cluster((8, 8, 4))), chain(), jobs).actions
+    assert isinstance(admit, Admit)
+    assert isinstance(reserve, Reserve)
+    assert admit.job.tolist() == [0, 1, 2]
+    assert (reserve.plan.entries.start - NOW).tolist() == [0, 0, 100]
+    assert reserve.plan.nodes.tolist() == [0, 0, 0]
+
+
+def test_a_promise_gives_way_within_its_deadline() -> None:
+    """What does not fit beside the plan is admitted if all promises can be planned anew."""
+    jobs = asking((300.0, 1, 100.0, (8, 1, 0)), (100.0, 1, 100.0, (8, 1, 0)))
+    found = verdicts(jobs, cluster((8, 8, 0)), order="deadline")
+    assert found.code.tolist() == [Verdict.ADMIT, Verdict.ADMIT]
+    assert found.plan is not None
+    assert dict(zip(found.plan.entries.job, found.plan.entries.start - NOW, strict=True)) == {
+        0: 100.0,
+        1: 0.0,
+    }
+
+
+def test_a_rejected_job_reads_a_deadline_that_is_accepted() -> None:
+    """The node's memory is taken for 100 s; the job of 50 s is offered 150 s, and admitted then."""
+    first = (100.0, 1, 100.0, (1, 7, 0))
+    machine = cluster((8, 8, 0))
+    found = verdicts(asking(first, (60.0, 1, 50.0, (1, 2, 0))), machine)
+    assert found.code.tolist() == [Verdict.ADMIT, Verdict.REJECT]
+    assert found.offer[1] == NOW + 150
+    assert [each.text(0) for each in found.findings] == [
+        "cannot meet this deadline without breaking 1 existing promise; 1 min are left, "
+        "0 of 1 node are free"
+    ]
+    again = verdicts(asking(first, (150.0, 1, 50.0, (1, 2, 0))), machine)
+    assert again.code.tolist() == [Verdict.ADMIT, Verdict.ADMIT]
+
+
+@pytest.mark.parametrize(
+    ("job", "columns", "text"),
+    [
+        ((99.0, 1, 10.0, (1, 1, 5)), {}, "needs more nodes than are in service"),
+        ((99.0, 3, 10.0, (1, 1, 0)), {}, "needs more nodes than are in service"),
+        ((99.0, 1, 10.0, (1, 1, 1)), {"pinned": 1}, "needs more nodes than are in service"),
+        ((5.0, 1, 10.0, (1, 1, 0)), {}, "deadline too soon"),
+    ],
+)
+def test_impossible_requests_are_told_so(
+    job: tuple[float, int, float, tuple[int, int, int]], columns: dict[str, Any], text: str
+) -> None:
+    """More GPUs than a node has, more nodes, a node without GPUs, more time than is left."""
+    found = verdicts(asking(job, **columns), cluster((8, 8, 4), (8, 8, 0)))
+    assert found.code.tolist() == [Verdict.REJECT]
+    assert text in found.findings[0].text(0)
+
+
+def test_jobs_keep_to_nodes_in_service_and_of_their_partition() -> None:
+    """One node is drained, one is not in the partition: the third is the job's."""
+    state = np.array([NodeState.DRAINED, NodeState.UP, NodeState.UP], np.int8)
+    machine = cluster(*[(8, 8, 0)] * 3, state=state)
+    machine = replace(machine, partitions={"long": np.array([True, False, True])})
+    job = asking((99.0, 1, 10.0, (1, 1, 0)), partition=["long"])
+    plan = verdicts(job, machine).plan
+    assert plan is not None
+    assert plan.nodes.tolist() == [2]
+
+
+def test_moldable_and_divisible_jobs_get_the_fewest_nodes_that_do() -> None:
+    """80 s on one node are 40 s on two; a load of 100 units at 1 s each needs three for 40 s."""
+    moldable = asking((50.0, 1, 80.0, (4, 1, 0)), kind=Kind.MOLDABLE, size_min=1, size_max=4)
+    load = {"kind": Kind.DIVISIBLE, "sigma": 100.0, "cms": 0.0, "cps": 1.0}
+    divisible = asking((40.0, 1, np.inf, (8, 1, 0)), **load)
+    machine = cluster(*[(8, 8, 0)] * 4)
+    for job, nodes, seconds in ((moldable, 2, 40.0), (divisible, 3, 100 / 3)):
+        plan = verdicts(job, machine).plan
+        assert plan is not None
+        assert plan.entries.size.tolist() == [nodes]
+        assert plan.entries.end[0] - NOW == pytest.approx(seconds)
+
+
+amount = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2))
+node = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2))
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[list[Job], list[float]]:
+    """Draw jobs that come close together, and the deadlines of some of them (inf: none)."""
+    jobs, deadlines, time = [], [], 0.0
+    for _ in range(draw(st.integers(1, 12))):
+        time += draw(st.integers(0, 3))
+        wall = draw(st.integers(1, 12))
+        alone = draw(st.sampled_from([False, False, False, True]))
+        run = float(draw(st.integers(1, 14)))
+        jobs.append(Job(time, draw(st.integers(1, 3)), draw(amount), float(wall), run, alone))
+        slack = draw(st.sampled_from([0, 2, 5, 20, None]))
+        deadlines.append(np.inf if slack is None else time + wall + slack)
+    return jobs, deadlines
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
+@given(stream=streams(), capacity=st.lists(node, min_size=1, max_size=3))
+@settings(max_examples=60)
+def test_every_promise_is_kept_beside_best_effort_jobs(
+    order: str, loop: Any, stream: tuple[list[Job], list[float]], capacity: list[tuple[int, ...]]
+) -> None:
+    """Jobs come one after the other; each plan passes the checker and is carried out."""
+    jobs, deadlines = stream
+    table = Jobs.build(
+        len(jobs),
+        names={"demand": RESOURCES},
+        id=np.arange(len(jobs)),
+        submit=NOW + np.array([job.submit for job in jobs]),
+        deadline=NOW + np.array(deadlines),
+        wall_time=np.array([job.wall for job in jobs]),
+        size=np.array([job.nodes for job in jobs], np.int32),
+        demand=np.array([job.demand for job in jobs], np.int64),
+        exclusive=np.array([job.exclusive for job in jobs]),
+    )
+    policy = chain(order=order)
+    system = ExclusiveNodes(
+        table,
+        np.array([job.run for job in jobs]),
+        cluster(*capacity),
+        ExclusiveSettings(loop=loop),
+        stop_at=StopConditions(arrivals=True, early_ends=True),
+        record_nodes=True,
+    )
+    while not (point := system.advance()).done:
+        new = table.take(point.arrivals)
+        cycle = judge(system.snapshot(), policy, new)
+        assert cycle.judgement is not None
+        assert not cycle.judgement.planner_error
+        system.apply(cycle.actions)
+    outcomes = system.job_outcomes()
+    promised = np.isfinite(outcomes.promise)
+    assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
+    assert (np.isfinite(outcomes.promise) <= np.isfinite(table.deadline)).all()
+
+
+def placements(jobs: list[Job], due: list[float], capacity: list[tuple[int, ...]]) -> bool:
+    """Return whether some order and choice of nodes ends all these jobs in time."""
+
+    def rest(left: tuple[int, ...], held: dict[int, tuple[float, float, list[int]]]) -> bool:
+        if not left:
+            return True
+        key = left[0]
+        for time in sorted({0.0, *(until for _, until, _ in held.values())}):
+            if time + jobs[key].wall > due[key]:
+                return False
+            where = [n for n in range(len(capacity)) if fits_at(jobs, capacity, held, key, n, time)]
+            end = time + jobs[key].wall
+            for chosen in combinations(where, jobs[key].nodes):
+                if rest(left[1:], {**held, key: (time, end, list(chosen))}):
+                    return True
+        return False
+
+    return any(rest(order, {}) for order in permutations(range(len(jobs))))
+
+
+def test_acceptance_loses_little_against_an_exact_solver() -> None:
+    """Of the jobs that some plan keeps beside those admitted before, at least 95 % are admitted."""
+    rng = np.random.default_rng(7)
+    possible = admitted = 0
+    for _ in range(120):
+        capacity = [tuple(int(k) for k in rng.integers(2, 5, 3)) for _ in range(rng.integers(1, 4))]
+        jobs: list[Job] = []
+        rows: list[tuple[float, int, float, tuple[int, int, int]]] = []
+        for _ in range(5):
+            wall, nodes = float(rng.integers(1, 8)), int(rng.integers(1, 3))
+            amounts = tuple(int(k) for k in rng.integers(0, 4, 3))
+            due = wall + float(rng.integers(0, 10))
+            job, row = Job(0.0, nodes, amounts, wall, wall), (due, nodes, wall, amounts)
+            exact = placements([*jobs, job], [*(each[0] for each in rows), due], capacity)
+            found = verdicts(
+                asking(*rows, row), cluster(*capacity), order="deadline", offer_tests=0
+            )
+            assert (found.code[:-1] == Verdict.ADMIT).all()
+            assert exact or found.code[-1] == Verdict.REJECT
+            possible += exact
+            admitted += int(found.code[-1]) == Verdict.ADMIT
+            if found.code[-1] == Verdict.ADMIT:
+                jobs.append(job)
+                rows.append(row)
+    assert possible > 250
+    assert admitted >= 0.95 * possible
+
+
+WAITS = asking((100.0, 1, 50.0, (4, 4, 0)), (100.0, 1, 50.0, (5, 1, 0)))
+MACHINE = cluster((8, 8, 0), (8, 8, 0))
+
+
+def planned(*rows: tuple[int, float, float, list[int]]) -> Schedule:
+    """Return a plan from (job, start, end, nodes), relative times."""
+    job, start, end, nodes = zip(*rows, strict=True)
+    return Schedule.build(
+        np.array(job),
+        NOW + np.array(start),
+        NOW + np.array(end),
+        offsets_of([len(each) for each in nodes]),
+        np.array([k for each in nodes for k in each], np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "fault"),
+    [
+        (planned((0, 0.0, 50.0, [0]), (1, 0.0, 50.0, [1])), None),
+        (planned((0, 0.0, 50.0, [0]), (1, 50.0, 100.0, [0])), None),
+        (planned((0, 0.0, 50.0, [0]), (1, 49.0, 99.0, [0])), "takes more of node 0 than it has"),
+        (planned((0, 60.0, 110.0, [0])), "ends job 0 10 s after the deadline it is promised"),
+        (planned((0, -1.0, 50.0, [0])), "starts job 0 in the past"),
+        (planned((0, 0.0, 49.0, [0])), "gives job 0 less time than it asks for"),
+        (planned((0, 0.0, 50.0, [0, 1])), "gives job 0 a number of nodes that it does not ask for"),
+    ],
+)
+def test_the_checker_names_what_is_wrong(plan: Schedule, fault: str | None) -> None:
+    """One sentence per kind of fault; a plan that is right has none."""
+    promises = Promises.build(1, job=[0], deadline=[NOW + 100.0], made_at=NOW)
+    snapshot = Snapshot(NOW, MACHINE, WAITS.take([0]), promises=promises)
+    assert plan_fault(plan, WAITS.take([1]), snapshot, np.array([NOW + 100.0])) == fault
+
+
+def test_the_checker_looks_at_running_jobs_and_at_what_is_new() -> None:
+    """A job that runs longer than it asked for is not held against entries that stand."""
+    running = asking((np.inf, 1, 50.0, (6, 1, 0))).with_column("id", np.array([9]))
+    held = planned((9, -10.0, 40.0, [0]))
+    stands = planned((0, 30.0, 80.0, [0]))
+    snapshot = Snapshot(NOW, MACHINE, WAITS, running, held, plan=stands)
+    none, nobody = WAITS.take([]), np.zeros(0)
+    assert plan_fault(stands, none, snapshot, nobody) is None
+    moved = planned((0, 31.0, 81.0, [0]))
+    assert plan_fault(moved, none, snapshot, nobody) == "takes more of node 0 than it has"
+    beside = planned((0, 30.0, 80.0, [0]), (1, 40.0, 90.0, [1]))
+    assert plan_fault(beside, none, snapshot, nobody) is None
+
+
+def test_the_checker_knows_drained_nodes_and_exclusive_jobs() -> None:
+    """Nobody starts on a node out of service; nobody joins an exclusive job."""
+    drained = replace(MACHINE, nodes=MACHINE.nodes.with_column("state", np.array([1, 0], np.int8)))
+    alone = WAITS.with_column("exclusive", np.array([True, False]))
+    plan = planned((0, 0.0, 50.0, [0]))
+    both = planned((0, 0.0, 50.0, [1]), (1, 0.0, 50.0, [1]))
+    light = alone.with_column("demand", np.array([[1, 1, 0], [1, 1, 0]]))
+    none, nobody = WAITS.take([]), np.zeros(0)
+    assert plan_fault(plan, none, Snapshot(NOW, drained, WAITS), nobody) == (
+        "gives job 0 nodes that it cannot use"
+    )
+    assert plan_fault(both, none, Snapshot(NOW, MACHINE, light), nobody) == (
+        "takes more of node 1 than it has"
+    )
