@@ -21,6 +21,7 @@ from rtsched.kernels.hooks import (
     job_columns,
 )
 from rtsched.model.accounts import Accounts
+from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
@@ -71,6 +72,7 @@ __all__ = [
     "Terms",
     "Verdict",
     "Verdicts",
+    "allowed_nodes",
     "compiled_hook",
     "demand_of",
     "fitting_nodes",

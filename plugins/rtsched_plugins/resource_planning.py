@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.api import Kind, Schedule, candidate_nodes, demand_of, lacking, offsets_of, room_of
+from rtsched.api import (
+    Kind,
+    Schedule,
+    allowed_nodes,
+    demand_of,
+    fitting_nodes,
+    lacking,
+    offsets_of,
+    room_of,
+)
 from rtsched.kernels.room_profile import RoomProfile, empty_profile
 from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE, Tasks, joined, uniform
 from rtsched_plugins.kernels.admission_rows import (
@@ -33,6 +42,7 @@ from rtsched_plugins.kernels.resource_plan import (
     fill,
     first_times,
     free_now,
+    in_node_order,
     place_tasks,
     scratch_for,
     soonest,
@@ -89,30 +99,33 @@ class _DemandClasses:
     @property
     def bounds(self) -> NDArray[np.float64]:
         """Return float64[c, m], seconds: before that no job of the class fits; inf: never."""
-        return self._bounds
+        return self._bounds[: len(self._row)]
 
     def of(self, jobs: Jobs, demand: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the class of each job, int64[n]: its row of `bounds`."""
         lacks = lacking(jobs, self._cluster)
-        keys = np.column_stack([rounded_down(demand), jobs.partition, jobs.pinned, lacks])
+        code, masks = allowed_nodes(jobs, self._cluster)
+        keys = np.column_stack([rounded_down(demand), code, jobs.pinned, lacks])
         distinct, class_of = np.unique(keys, axis=0, return_inverse=True)
-        rows = np.array([self._row_of(key, jobs) for key in distinct], np.int64)
+        rows = np.array([self._row_of(key, masks) for key in distinct], np.int64)
         return rows[class_of.ravel()]
 
-    def _row_of(self, key: NDArray[np.int64], jobs: Jobs) -> int:
-        *amounts, partition, pinned, lacks = key.tolist()
-        name = jobs.names("partition")[partition] if partition >= 0 else None
-        row = self._row.setdefault((name, pinned, lacks, *amounts), len(self._row))
-        if row == len(self._row) - 1:
-            if row >= len(self._bounds):
-                self._bounds = np.concatenate([self._bounds, np.empty_like(self._bounds)])
-            allowed = self._cluster.usable & (not lacks)
-            if name is not None and name in self._cluster.partitions:
-                allowed &= self._cluster.partitions[name]
-            if pinned >= 0:
-                allowed &= np.arange(len(self._cluster)) == pinned
-            self._bounds[row] = np.where(allowed, self._now, np.inf)
-            first_times(self._left, key[None, :-3].copy(), 0, self._now, self._bounds[row])
+    def _row_of(self, key: NDArray[np.int64], masks: list[NDArray[np.bool_]]) -> int:
+        *amounts, code, pinned, lacks = key.tolist()
+        which = masks[code].tobytes() if code >= 0 else b""
+        known = (which, pinned, lacks, *amounts)
+        if known in self._row:
+            return self._row[known]
+        row = self._row[known] = len(self._row)
+        if row >= len(self._bounds):
+            self._bounds = np.concatenate([self._bounds, np.empty_like(self._bounds)])
+        allowed = self._cluster.usable & (not lacks)
+        if code >= 0:
+            allowed &= masks[code]
+        if pinned >= 0:
+            allowed &= np.arange(len(self._cluster)) == pinned
+        self._bounds[row] = np.where(allowed, self._now, np.inf)
+        first_times(self._left, key[None, :-3].copy(), 0, self._now, self._bounds[row])
         return row
 
 
@@ -179,7 +192,9 @@ class PreparedResources:
             demand,
             self._now,
         )
-        return profile
+        ordered = empty_profile(len(self._room), steps, self._room.shape[1])
+        in_node_order(profile, ordered)
+        return ordered
 
     def jobs_of(self, jobs: Jobs) -> _Jobs:
         """Return jobs as they are planned."""
@@ -192,11 +207,9 @@ class PreparedResources:
         demand = demand_of(jobs, self._cluster)
         return _Jobs(jobs.id.copy(), tasks, demand, self._classes.of(jobs, demand))
 
-    def in_service(self, jobs: Jobs) -> NDArray[np.int64]:
+    def in_service(self, jobs: Jobs) -> NDArray[np.int32]:
         """Return how many nodes in service each job could use if nobody else was there."""
-        set_of, sets = candidate_nodes(jobs, self._cluster)
-        usable = self._cluster.usable[sets.values]
-        return np.bincount(sets.rows()[usable], minlength=len(sets.lengths))[set_of]
+        return fitting_nodes(jobs, self._cluster, self._cluster.usable)
 
     def requests(self, jobs: _Jobs) -> Requests:
         """Return jobs as the kernels take them."""
@@ -232,7 +245,6 @@ class ResourceSession:
         self._new, self._promised = self.prepared.jobs_of(self.jobs), self.prepared.promised
         self._plan = self.snapshot.plan
         self._left = _copied(self.prepared.planned, 0)
-        self._scratch = scratch_for(len(self.snapshot.cluster))
 
     def admit(self, row: int) -> Refusal | None:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
@@ -298,7 +310,7 @@ class ResourceSession:
         more = 4 * len(order) + 2 * len(left.first)
         while True:
             profile = _copied(left, more)
-            placed = place_tasks(profile, requests, order, self._now, self._scratch)
+            placed = place_tasks(profile, requests, order, self._now, scratch_for(requests))
             if placed.failed != FULL:
                 return placed, profile
             more *= 4
@@ -331,7 +343,7 @@ class ResourceSession:
         new, origin = self._new.take(np.array([row])), self.prepared.origin
         requests = self.prepared.requests(new)
         requests.rows.real[0, DEADLINE] = math.inf
-        end = soonest(self._left, requests, 0, self._now, self._scratch)
+        end = soonest(self._left, requests, 0, self._now, scratch_for(requests))
         if end == math.inf:
             return math.inf
         found = math.ceil(end + origin)

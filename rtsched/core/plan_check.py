@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.resources import demand_of, lacking, room_of
 from rtsched.model.snapshot import places
@@ -140,9 +141,9 @@ def _on_wrong_nodes(plan: Schedule, planned: Jobs, cluster: Cluster) -> Mask:
     owner, nodes = plan.rows(), plan.nodes
     pinned = planned.pinned[owner]
     wrong = ~cluster.usable[nodes] | ((pinned >= 0) & (pinned != nodes))
-    names = np.array([*planned.names("partition"), ""])[planned.partition]
-    for name, mask in cluster.partitions.items():
-        wrong |= (names == name)[owner] & ~mask[nodes]
+    code, masks = allowed_nodes(planned, cluster)
+    for at, mask in enumerate(masks):
+        wrong |= (code == at)[owner] & ~mask[nodes]
     order = np.lexsort((nodes, owner))
     wrong[order[1:]] |= (np.diff(nodes[order]) == 0) & (np.diff(owner[order]) == 0)
     found = lacking(planned, cluster)

@@ -121,15 +121,21 @@ def test_impossible_requests_are_told_so(
     assert text in found.findings[0].text(0)
 
 
-def test_jobs_keep_to_nodes_in_service_and_of_their_partition() -> None:
-    """One node is drained, one is not in the partition: the third is the job's."""
+@pytest.mark.parametrize("by", ["partition", "node_request", "pinned"])
+def test_jobs_keep_to_nodes_in_service_that_they_may_use(by: str) -> None:
+    """One node is drained, one is not among those allowed: the third is the job's."""
     state = np.array([NodeState.DRAINED, NodeState.UP, NodeState.UP], np.int8)
+    allowed = {"some": np.array([True, False, True])}
     machine = cluster(*[(8, 8, 0)] * 3, state=state)
-    machine = replace(machine, partitions={"long": np.array([True, False, True])})
-    job = asking((99.0, 1, 10.0, (1, 1, 0)), partition=["long"])
-    plan = verdicts(job, machine).plan
+    machine = replace(machine, partitions=allowed, node_sets=allowed)
+    column: Any = {by: 2 if by == "pinned" else ["some"]}
+    plan = verdicts(asking((99.0, 1, 10.0, (1, 1, 0)), **column), machine).plan
     assert plan is not None
     assert plan.nodes.tolist() == [2]
+    wrong = replace(plan, nodes=np.array([1], np.int32))
+    job = asking((99.0, 1, 10.0, (1, 1, 0)), **column)
+    fault = plan_fault(wrong, job, Snapshot(NOW, machine), np.array([np.inf]))
+    assert fault == "gives job 0 nodes that it cannot use"
 
 
 def test_moldable_and_divisible_jobs_get_the_fewest_nodes_that_do() -> None:

@@ -50,17 +50,23 @@ class Requests(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a search of a start writes to, for `m` nodes."""
+    """What searches of starts write to, for `m` nodes and `c` classes."""
 
     heap: NDArray[Any]
     """TIMED[m]."""
     picks: Integers
     """int64[m]: the nodes found."""
+    bounds: Floats
+    """float64[c, m]: those of the requests, raised as a plan grows."""
+    reach: Floats
+    """float64[c]: how far the last search for a class went, seconds; nan: there was none."""
 
 
-def scratch_for(nodes: int) -> Scratch:
-    """Return scratch for so many nodes."""
-    return Scratch(np.zeros(nodes + 1, TIMED), np.empty(nodes, np.int64))
+def scratch_for(requests: Requests) -> Scratch:
+    """Return scratch for one plan of such tasks."""
+    classes, nodes = requests.bounds.shape
+    heap, picks = np.zeros(nodes + 1, TIMED), np.empty(nodes, np.int64)
+    return Scratch(heap, picks, np.empty((classes, nodes)), np.full(classes, np.nan))
 
 
 class Placed(NamedTuple):
@@ -113,6 +119,25 @@ def fill(
 
 
 @compiled
+def in_node_order(profile: RoomProfile, ordered: RoomProfile) -> None:
+    """Copy a profile into another of its size, each node's steps one after the other.
+
+    They are then read in the order in which they are in memory, which is several times as fast.
+    """
+    at = 0
+    for node in range(len(profile.first)):
+        ordered.first[node] = at
+        step = profile.first[node]
+        while step >= 0:
+            ordered.time[at] = profile.time[step]
+            ordered.room[at, :] = profile.room[step]
+            step = profile.after[step]
+            at += 1
+            ordered.after[at - 1] = at if step >= 0 else -1
+    ordered.unused[0], ordered.unused[1] = -1, at
+
+
+@compiled
 def first_times(
     profile: RoomProfile, demand: Integers, row: int, now: float, bound: Floats
 ) -> None:
@@ -127,17 +152,25 @@ def start_of(
     profile: RoomProfile, requests: Requests, i: int, n: int, now: float, scratch: Scratch
 ) -> float:
     """Return the earliest start of task i on n nodes, inf if there is none; they are in `picks`."""
-    return search_start(
+    which = requests.class_of[i]
+    if math.isnan(scratch.reach[which]):
+        scratch.bounds[which, :] = requests.bounds[which]
+        scratch.reach[which] = now
+    start = search_start(
         profile,
-        requests.bounds[requests.class_of[i]],
+        scratch.bounds[which],
         n,
         now,
         exec_of(requests.rows, i, n),
         requests.demand,
         i,
+        now + 2.0 * (scratch.reach[which] - now),
         scratch.heap,
         scratch.picks,
     )
+    if start < math.inf:
+        scratch.reach[which] = start
+    return start
 
 
 @compiled
