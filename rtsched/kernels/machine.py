@@ -25,6 +25,7 @@ from rtsched.kernels.records import record_type
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.placement import Placement
     from rtsched.kernels.room_profile import RoomProfile
 
 # Where a job stands (JOB.status).
@@ -138,6 +139,7 @@ STATE_FIELDS = (
     ("requeue", "i8", "Whether a job whose node died is queued again, not lost."),
     ("keeps_shadow", "i8", "Whether the running list is kept, which `shadow` is found by."),
     ("sharing", "i8", "Whether nodes run several jobs at a time, each with its demand."),
+    ("placement", "i8", "Which of the nodes with room a job is given: FIRST or another rule."),
     ("refused", "i8", "Whether a job that fits was kept waiting for the head of the queue."),
     ("retry", "i8", "Whether a job started since: such a job may now be given other nodes."),
     ("node_level", "i8", "Whether passes must look at each node: node sets, or nodes not up."),
@@ -315,6 +317,8 @@ class MachineState(NamedTuple):
     """Scratch of m entries: nodes that a job may have."""
     step_room: RoomProfile
     """What is left from each time on, reservations taken off (conservative only)."""
+    placement: Placement
+    """What nodes are chosen by, unless the first ones with room are taken."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)

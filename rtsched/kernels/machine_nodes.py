@@ -51,15 +51,26 @@ def group_of(machine: MachineState, row: int) -> int:
 
 
 @part
+def nodes_in(machine: MachineState, group: int) -> tuple[int, int]:
+    """Return first and end of the places (see `node_at`) of the nodes of a node set, -1: of all."""
+    if group < 0:
+        return 0, len(machine.nodes)
+    return machine.group_of[group], machine.group_of[group + 1]
+
+
+@part
+def node_at(machine: MachineState, group: int, place: int) -> int:
+    """Return the node at one place of a node set, -1: of all nodes."""
+    return int(machine.group_nodes[place]) if group >= 0 else place
+
+
+@part
 def usable_count(machine: MachineState, group: int) -> int:
     """Return how many nodes of a node set (-1: of all) take new jobs, now or when they are free."""
-    nodes, count = machine.nodes, 0
-    if group < 0:
-        for node in range(len(nodes)):
-            count += nodes[node].state == UP
-    else:
-        for i in range(machine.group_of[group], machine.group_of[group + 1]):
-            count += nodes[machine.group_nodes[i]].state == UP
+    count = 0
+    first, end = nodes_in(machine, group)
+    for i in range(first, end):
+        count += machine.nodes[node_at(machine, group, i)].state == UP
     return count
 
 
@@ -105,8 +116,9 @@ def choose(machine: MachineState, size: int, wall: float, group: int) -> bool:
     state, nodes, picks = machine.state[0], machine.nodes, machine.picks
     end, count = state.now + wall, 0
     if group >= 0:
-        for i in range(machine.group_of[group], machine.group_of[group + 1]):
-            node = machine.group_nodes[i]
+        first, last = nodes_in(machine, group)
+        for i in range(first, last):
+            node = node_at(machine, group, i)
             if is_free(machine.words, node) and end <= nodes[node].limit:
                 picks[count] = node
                 count += 1

@@ -85,13 +85,20 @@ def discard(profile: RoomProfile, at: int) -> None:
 
 
 @part
-def cut(profile: RoomProfile, node: int, time: float) -> int:
-    """Return the step of a node that begins at a time, made if there is none."""
+def step_of(profile: RoomProfile, node: int, time: float) -> int:
+    """Return the step of a node in which a time lies, the first for earlier times."""
     at = profile.first[node]
     while profile.after[at] >= 0 and profile.time[profile.after[at]] <= time:
         at = profile.after[at]
+    return int(at)
+
+
+@part
+def cut(profile: RoomProfile, node: int, time: float) -> int:
+    """Return the step of a node that begins at a time, made if there is none."""
+    at = step_of(profile, node, time)
     if profile.time[at] >= time:
-        return int(at)
+        return at
     new = profile.unused[0]
     if new >= 0:
         profile.unused[0] = profile.after[new]
@@ -152,10 +159,7 @@ def first_fit(
     profile: RoomProfile, node: int, start: float, wall: float, demand: NDArray[np.int64], row: int
 ) -> float:
     """Return when a job first fits on a node for `wall` seconds, from `start` on; inf: never."""
-    at = profile.first[node]
-    while profile.after[at] >= 0 and profile.time[profile.after[at]] <= start:
-        at = profile.after[at]
-    time = start
+    at, time = step_of(profile, node, start), start
     while True:
         following = profile.after[at]
         if not fits(profile.room, at, demand, row):

@@ -1,6 +1,7 @@
 """One scheduling pass over nodes that jobs share: FCFS and EASY on amounts of resources.
 
-A job is given the nodes of lowest index on which it fits. FCFS starts jobs in queue order until one
+A job is given the nodes of lowest index on which it fits, or those that another rule prefers
+(`rtsched.kernels.placement`). FCFS starts jobs in queue order until one
 does not fit. EASY then works out the shadow time of that job, the head: the earliest requested end
 of a running job at which enough nodes have room for it. A later job that fits now starts if it ends
 by then, or if the head still finds enough room at its shadow time.
@@ -19,24 +20,25 @@ import numpy as np
 
 from rtsched.kernels.machine import CONSERVATIVE, EASY, GONE, UP, MachineState, start_job
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.machine_nodes import group_of
+from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.machine_queue import close_up, leave
 from rtsched.kernels.machine_sharing import fits, measure_room, move_in, take
+from rtsched.kernels.placement import FIRST, pick_by_room
 from rtsched.kernels.shared_profile import earliest_of, leaves_plan, occupy_held, see_plan
 
 
 @outline
-def choose_shared(machine: MachineState, row: int, size: int) -> bool:
+def choose_first(machine: MachineState, row: int, size: int) -> bool:
     """Choose the first nodes on which a job fits; return whether there are enough."""
     for resource in range(machine.demand.shape[1]):
         if machine.demand[row, resource] > machine.most[resource]:
             return False
     group, count = group_of(machine, row), 0
     planned = machine.state[0].plan_left > 0
-    first, last = 0, len(machine.nodes)
+    first, end = 0, len(machine.nodes)
     if group >= 0:
-        first, last = machine.group_of[group], machine.group_of[group + 1]
-    for i in range(first, last):
+        first, end = machine.group_of[group], machine.group_of[group + 1]
+    for i in range(first, end):
         node = machine.group_nodes[i] if group >= 0 else i
         if (
             machine.nodes[node].state == UP
@@ -48,6 +50,44 @@ def choose_shared(machine: MachineState, row: int, size: int) -> bool:
             if count == size:
                 return True
     return False
+
+
+@outline
+def choose_by_score(machine: MachineState, row: int, size: int) -> bool:
+    """Choose the nodes of the least scores on which a job fits; return whether there are enough."""
+    group, count = group_of(machine, row), 0
+    planned = machine.state[0].plan_left > 0
+    first, end = nodes_in(machine, group)
+    for i in range(first, end):
+        node = node_at(machine, group, i)
+        if (
+            machine.nodes[node].state == UP
+            and fits(machine.room, node, machine.demand, row)
+            and (not planned or leaves_plan(machine, node, row))
+        ):
+            machine.picks[count] = node
+            count += 1
+    if count < size:
+        return False
+    pick_by_room(
+        machine.placement,
+        machine.state[0].placement,
+        machine.room,
+        machine.demand,
+        row,
+        size,
+        count,
+        machine.picks,
+    )
+    return True
+
+
+@part
+def choose_shared(machine: MachineState, row: int, size: int) -> bool:
+    """Choose the nodes for a job among those on which it fits; return whether there are enough."""
+    if machine.state[0].placement == FIRST:
+        return choose_first(machine, row, size)
+    return choose_by_score(machine, row, size)
 
 
 @part
@@ -66,10 +106,10 @@ def in_group(machine: MachineState, group: int, node: int) -> bool:
     """Return whether a node belongs to a node set, -1: all do."""
     if group < 0:
         return True
-    for i in range(machine.group_of[group], machine.group_of[group + 1]):
-        if machine.group_nodes[i] == node:
-            return True
-    return False
+    at, end = nodes_in(machine, group)
+    while at < end and node_at(machine, group, at) != node:
+        at += 1
+    return at < end
 
 
 @part

@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.kernels.machine import UP, MachineState
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.machine_nodes import group_of
+from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.room_profile import earliest_start, first_fit, forget, occupy, reset
 
 
@@ -18,11 +18,9 @@ from rtsched.kernels.room_profile import earliest_start, first_fit, forget, occu
 def list_candidates(machine: MachineState, row: int) -> int:
     """List the nodes that are up and in a job's node set; return how many they are."""
     group, count = group_of(machine, row), 0
-    first, last = 0, len(machine.nodes)
-    if group >= 0:
-        first, last = machine.group_of[group], machine.group_of[group + 1]
-    for i in range(first, last):
-        node = machine.group_nodes[i] if group >= 0 else i
+    first, end = nodes_in(machine, group)
+    for i in range(first, end):
+        node = node_at(machine, group, i)
         if machine.nodes[node].state == UP:
             machine.candidates[count] = node
             count += 1

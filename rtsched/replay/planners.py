@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rtsched.core.chain import Chain
 from rtsched.core.plugins import discover
 from rtsched.simulator.machines import PERIODIC, keeps_plans, shares_nodes, suspends
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +55,11 @@ def load_chain(
     problems = _sharing_problems(chain, machine)
     if resources:
         problems += _resource_problems(chain, policy, periodic=periodic)
+    elif isinstance(policy.system, ExclusiveSettings) and policy.system.placement != "first":
+        problems.append(
+            f"system.placement: {policy.system.placement!r} chooses among nodes that jobs share; "
+            "set `workload.unit` to 'resources', or leave it out"
+        )
     if periodic and machine not in PERIODIC:
         problems.append(
             f"system.machine: {machine!r} does not support periodic work, [[workload.periodic]]"

@@ -96,6 +96,18 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
         int,
         Meta(ge=0, description="Number of queued jobs that backfill considers; 0: all."),
     ] = 0
+    placement: Annotated[
+        Literal["first", "best_fit", "least_loaded", "pack_serial_at_end", "fewest_stranded_gpus"],
+        Meta(
+            description="Which of the nodes that have room a job is given, where jobs share nodes "
+            "by resources (unit `resources`); of equal ones the first. `first`: the first ones. "
+            "`best_fit`: those that it fills most, by the fullest of the resources that it asks "
+            "for. `least_loaded`: those with most idle cores (Slurm: CR_LLN). "
+            "`pack_serial_at_end`: the first ones, but jobs of one core the last ones (Slurm's "
+            "pack_serial_at_end). `fewest_stranded_gpus`: those on which it adds least to the free "
+            "GPUs without cores or memory, an even share of a node's for each of its GPUs."
+        ),
+    ] = "first"
     requeue: Annotated[
         bool,
         Meta(description="Whether a job whose node failed is requeued; otherwise it is lost."),
@@ -105,7 +117,7 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
     ] = NegotiatorSettings()
 
     def __post_init__(self) -> None:
-        """Refuse settings of loop `negotiator` with another loop.
+        """Refuse settings that another loop has.
 
         Raises
         ------
@@ -114,6 +126,11 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
         """
         if self.loop != "negotiator" and self.negotiator != NegotiatorSettings():
             raise ValueError("`negotiator` is a setting of loop 'negotiator'")
+        if self.loop in {"serial", "negotiator"} and self.placement != "first":
+            raise ValueError(
+                "`placement` is a setting of loops 'fcfs', 'easy' and 'conservative', which can "
+                "share nodes"
+            )
 
 
 class SlicedSettings(SystemSettings, frozen=True, tag="sliced"):

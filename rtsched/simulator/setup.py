@@ -12,7 +12,7 @@ from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_gates import ARRAY, FOLLOWER, GATE
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
-from rtsched.simulator.shared_nodes import with_shared_nodes
+from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def lay_out(
     machine = machine._replace(
         group_of=group_of, group_nodes=group_nodes, node_events=_events(node_events, origin)
     )
-    return with_shared_nodes(machine, jobs, cluster) if cluster.shared else machine
+    return (
+        with_shared_nodes(machine, jobs, cluster, settings.placement) if cluster.shared else machine
+    )
 
 
 def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
@@ -139,6 +141,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         most=np.zeros(0, np.int64),
         candidates=np.zeros(1, np.int64),
         step_room=empty_profile(1, 1, 0),
+        placement=no_placement(),
     )
 
 

@@ -7,26 +7,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
+from rtsched.kernels.placement import (
+    BEST_FIT,
+    FEWEST_STRANDED,
+    FIRST,
+    LEAST_LOADED,
+    SERIAL_AT_END,
+    Placement,
+)
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import demand_of, fitting_nodes, room_of
+from rtsched.model.resources import CPU, GPU, MEMORY, demand_of, fitting_nodes, room_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
 
 
+RULES = {
+    "first": FIRST,
+    "best_fit": BEST_FIT,
+    "least_loaded": LEAST_LOADED,
+    "pack_serial_at_end": SERIAL_AT_END,
+    "fewest_stranded_gpus": FEWEST_STRANDED,
+}
+"""The rule behind each value of the setting `placement`."""
+
+
 def with_shared_nodes(
-    machine: kernel.MachineState, jobs: Jobs, cluster: Cluster
+    machine: kernel.MachineState, jobs: Jobs, cluster: Cluster, placement: str
 ) -> kernel.MachineState:
-    """Return the machine with the room of its nodes and the demands of its jobs."""
+    """Return the machine with the room of its nodes and the demands of its jobs.
+
+    `placement` is the setting that says which of the nodes with room a job is given.
+    """
     n, m = len(jobs), len(cluster)
     room = room_of(cluster)
     resources = room.shape[1]
     held_at = offsets_of(jobs.size)
     machine.state[0].sharing = 1
+    machine.state[0].placement = RULES[placement]
     # A job that runs or has a reservation begins two steps on each of its nodes.
     steps = 2 * int(held_at[-1]) + 2 if machine.state[0].loop == kernel.CONSERVATIVE else 0
     return machine._replace(
@@ -41,7 +65,23 @@ def with_shared_nodes(
         most=np.zeros(resources, np.int64),
         candidates=np.zeros(max(m, 1), np.int64),
         step_room=empty_profile(max(m, 1), max(m, 1) + steps, resources),
+        placement=(
+            no_placement()
+            if RULES[placement] == FIRST
+            else scored(room, cluster.nodes.names("capacity"))
+        ),
     )
+
+
+def scored(room: NDArray[np.int64], resources: Sequence[str]) -> Placement:
+    """Return what nodes are chosen by: their capacity, and where cores, memory and GPUs stand."""
+    column = [resources.index(name) if name in resources else -1 for name in (CPU, MEMORY, GPU)]
+    return Placement(room.copy(), np.array(column, np.int64), np.zeros(len(room)))
+
+
+def no_placement() -> Placement:
+    """Return the same where jobs are given the first nodes."""
+    return Placement(np.zeros((1, 0), np.int64), np.zeros(3, np.int64), np.zeros(1))
 
 
 def with_room_for_plan(

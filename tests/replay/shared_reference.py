@@ -41,8 +41,38 @@ class Node:
         return Node(list(self.room), set(self.guests), self.closed)
 
 
+def score(job: Job, room: list[int], has: tuple[int, ...], at: int, rule: str) -> float:
+    """Return the score of a node, with cores, memory and GPUs, for a job; less is better."""
+    if rule == "best_fit":
+        full = [
+            (has[k] - room[k] + job.demand[k]) / has[k]
+            for k in range(3)
+            if job.demand[k] > 0 and has[k] > 0
+        ]
+        return -max(full, default=0.0)
+    if rule == "least_loaded":
+        return -float(room[0])
+    if rule == "pack_serial_at_end":
+        return float(-at if job.nodes == 1 and job.demand[0] <= 1 else at)
+    if rule == "fewest_stranded_gpus":
+        left = [amount - asked for amount, asked in zip(room, job.demand, strict=True)]
+        return without_others(left, has) - without_others(room, has)
+    return float(at)
+
+
+def without_others(room: list[int], has: tuple[int, ...]) -> float:
+    """Return the free GPUs that have not an even share of the node's cores and memory left."""
+    usable = [room[k] / has[k] * has[2] for k in range(2) if has[k] > 0]
+    return float(room[2] - min([room[2], *usable])) if has[2] > 0 else 0.0
+
+
+def best(scores: dict[int, float], count: int) -> list[int]:
+    """Return the `count` nodes of the least scores, of equal ones the first; ascending."""
+    return sorted(sorted(scores, key=lambda at: (scores[at], at))[:count])
+
+
 def starts(
-    jobs: list[Job], capacity: list[tuple[int, ...]], policy: str
+    jobs: list[Job], capacity: list[tuple[int, ...]], policy: str, rule: str = "first"
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job, which are in order of submission.
 
@@ -55,8 +85,12 @@ def starts(
     found: dict[int, tuple[float, list[int]]] = {}
 
     def place(key: int, on: list[Node]) -> list[int] | None:
-        free = [at for at, node in enumerate(on) if node.fits(jobs[key])]
-        return free[: jobs[key].nodes] if len(free) >= jobs[key].nodes else None
+        scores = {
+            at: score(jobs[key], node.room, capacity[at], at, rule)
+            for at, node in enumerate(on)
+            if node.fits(jobs[key])
+        }
+        return best(scores, jobs[key].nodes) if len(scores) >= jobs[key].nodes else None
 
     def begin(key: int, at: list[int], now: float) -> None:
         for node in at:
@@ -135,7 +169,7 @@ def fits_at(
 
 
 def conservative(
-    jobs: list[Job], capacity: list[tuple[int, ...]]
+    jobs: list[Job], capacity: list[tuple[int, ...]], rule: str = "first"
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job if every queued job has a reservation.
 
@@ -155,8 +189,18 @@ def conservative(
                 if fits_at(jobs, capacity, held, key, node, time)
             ]
             if len(where) >= jobs[key].nodes:
-                held[key] = (time, time + jobs[key].wall, where[: jobs[key].nodes])
+                scores = {
+                    at: score(jobs[key], left(at, time), capacity[at], at, rule) for at in where
+                }
+                held[key] = (time, time + jobs[key].wall, best(scores, jobs[key].nodes))
                 return
+
+    def left(node: int, time: float) -> list[int]:
+        there = Node(list(capacity[node]))
+        for other, (begin, until, where) in held.items():
+            if node in where and begin <= time < until:
+                there.take(other, jobs[other], 1)
+        return there.room
 
     upcoming = 0
     while upcoming < len(jobs) or running or queue:

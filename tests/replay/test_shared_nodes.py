@@ -21,7 +21,8 @@ from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
-from rtsched.replay.policies import presets
+from rtsched.replay.planners import load_chain
+from rtsched.replay.policies import Policy, presets
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 CPU, MEM, GPU = "cpu", "mem", "gres/gpu"
 RESOURCES = (CPU, MEM, GPU)
+RULES = ["first", "best_fit", "least_loaded", "pack_serial_at_end", "fewest_stranded_gpus"]
 
 
 def machine(capacity: list[tuple[int, ...]]) -> Cluster:
@@ -56,10 +58,12 @@ def as_table(jobs: list[Job]) -> Jobs:
     )
 
 
-def simulated(jobs: list[Job], capacity: list[tuple[int, ...]], loop: Any) -> ExclusiveNodes:
+def simulated(
+    jobs: list[Job], capacity: list[tuple[int, ...]], loop: Any, placement: Any = "first"
+) -> ExclusiveNodes:
     """Return the system when all has happened."""
     run = np.array([job.run for job in jobs])
-    settings = ExclusiveSettings(loop=loop)
+    settings = ExclusiveSettings(loop=loop, placement=placement)
     system = ExclusiveNodes(as_table(jobs), run, machine(capacity), settings, record_nodes=True)
     assert system.advance().done
     return system
@@ -106,13 +110,76 @@ def test_reservations_as_the_plain_way(jobs: list[Job], capacity: list[tuple[int
     assert found(simulated(jobs, capacity, "conservative")) == conservative(jobs, capacity)
 
 
+@given(
+    jobs=workloads(),
+    capacity=st.lists(node, min_size=1, max_size=4),
+    loop=st.sampled_from(["fcfs", "easy", "conservative"]),
+    rule=st.sampled_from(RULES),
+)
+def test_placement_as_the_plain_way(
+    jobs: list[Job], capacity: list[tuple[int, ...]], loop: str, rule: str
+) -> None:
+    """Each rule gives each job the nodes that plain code says."""
+    expected = (
+        conservative(jobs, capacity, rule)
+        if loop == "conservative"
+        else starts(jobs, capacity, loop, rule)
+    )
+    assert found(simulated(jobs, capacity, loop, rule)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "demand", "expected"),
+    [
+        ("first", (1, 1, 0), 0),
+        ("best_fit", (1, 1, 0), 2),  # half of its cores; 3 and 1 of 8 on the others
+        ("best_fit", (1, 1, 1), 0),  # its only GPU; half of those of the last node
+        ("least_loaded", (1, 1, 0), 1),  # eight idle cores
+        ("pack_serial_at_end", (1, 1, 0), 2),
+        ("pack_serial_at_end", (2, 1, 0), 0),
+        ("fewest_stranded_gpus", (1, 1, 0), 1),  # there is no GPU; on the first 1/4 becomes 3/8
+        ("fewest_stranded_gpus", (1, 1, 1), 0),  # 1/4 of a GPU becomes none
+    ],
+)
+def test_which_node_a_job_is_given(rule: str, demand: tuple[int, int, int], expected: int) -> None:
+    """Three nodes; two of the first one's eight cores are taken."""
+    capacity = [(8, 8, 1), (8, 8, 0), (2, 2, 2)]
+    jobs = [Job(0.0, 1, (2, 1, 0), 50.0, 50.0), Job(1.0, 1, demand, 5.0, 5.0)]
+    begun = found(simulated(jobs[:1], capacity, "easy", "first"))
+    assert begun == {0: (0.0, [0])}
+    held = np.array([0, -1], np.int32)
+    table = as_table(jobs).replace(pinned=held)
+    settings = ExclusiveSettings(loop="easy", placement=rule)
+    run = np.array([50.0, 5.0])
+    system = ExclusiveNodes(table, run, machine(capacity), settings, record_nodes=True)
+    assert system.advance().done
+    assert found(system)[1] == (1.0, [expected])
+
+
+def test_placement_is_refused_where_nodes_are_not_shared() -> None:
+    """With what to change, before anything runs; and with a loop that cannot share nodes."""
+    policy = Policy(system=ExclusiveSettings(placement="best_fit"))
+    (problem,) = load_chain(policy, {}, periodic=False)[1]
+    assert problem == (
+        "system.placement: 'best_fit' chooses among nodes that jobs share; set `workload.unit` to "
+        "'resources', or leave it out"
+    )
+    assert load_chain(policy, {}, periodic=False, resources=True)[1] == []
+    with pytest.raises(ValueError, match="loops 'fcfs', 'easy' and 'conservative'"):
+        ExclusiveSettings(loop="serial", placement="best_fit")
+
+
 @pytest.mark.parametrize("loop", ["easy", "conservative"])
-@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
+@given(
+    jobs=workloads(),
+    capacity=st.lists(node, min_size=1, max_size=4),
+    rule=st.sampled_from(RULES),
+)
 def test_no_node_is_overcommitted(
-    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]]
+    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], rule: str
 ) -> None:
     """At no instant do the jobs on a node take more than it has, nor does one join an exclusive."""
-    begun = found(simulated(jobs, capacity, loop))
+    begun = found(simulated(jobs, capacity, loop, rule))
     for now in {start for start, _ in begun.values()}:
         for at, room in enumerate(capacity):
             here = [
