@@ -154,7 +154,7 @@ def start_of(
     """Return the earliest start of task i on n nodes, inf if there is none; they are in `picks`."""
     which = requests.class_of[i]
     if math.isnan(scratch.reach[which]):
-        scratch.bounds[which, :] = requests.bounds[which]
+        scratch.bounds[which, :] = np.maximum(requests.bounds[which], now)
         scratch.reach[which] = now
     start = search_start(
         profile,
