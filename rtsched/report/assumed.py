@@ -70,7 +70,7 @@ ASSUMPTIONS = {
             "other_node_requests",
             "Requests for nodes that are not replayed.",
             "it is not replayed",
-            "that the log ends with counts",
+            "that the log ends with",
         ),
         (
             "array_limits",

@@ -180,7 +180,7 @@ class RecurringNodes(ExclusiveNodes):
         """Return what happened to each job so far."""
         outcomes = super().job_outcomes()
         mine: dict[str, Any] = {
-            name: None if every is None else every[: self._count]
+            name: every[: self._count] if isinstance(every, np.ndarray) else every
             for name, every in outcomes._asdict().items()
         }
         return JobOutcomes(**mine)._replace(findings=self._findings + outcomes.findings)
