@@ -17,7 +17,7 @@ import numpy as np
 
 from rtsched.kernels.machine_claims import take_over, vacate
 from rtsched.kernels.machine_compiling import part
-from rtsched.kernels.machine_gates import tell_followers
+from rtsched.kernels.machine_gates import dependency_over
 from rtsched.kernels.machine_heap import push
 from rtsched.kernels.machine_sharing import move_out, slowest_held
 from rtsched.kernels.records import record_type
@@ -166,7 +166,7 @@ STATE_FIELDS = (
     ("sleeping", "i8", "Length of `sleepers`."),
     ("again", "i8", "Length of `again`."),
     ("gated", "i8", "Whether some jobs wait for others: `gates` has a row per job."),
-    ("freed", "i8", "Length of `freed`."),
+    ("opened", "i8", "Length of `opened`."),
     ("asked", "i8", "Length of `asked`."),
     ("planned", "i8", "First entry of the plan whose job still waits."),
     ("plan_left", "i8", "Entries of the plan that are still to come."),
@@ -277,18 +277,18 @@ class MachineState(NamedTuple):
     """TIMED, scratch: changes in the number of nodes that a job could use."""
     gates: NDArray[Any]
     """GATE[n], then one per array that jobs wait for (where jobs wait for others only, as all up to
-    `waiters`)."""
-    follower_of: NDArray[np.int64]
-    """For job or array i wait `followers[follower_of[i]:follower_of[i + 1]]`."""
-    followers: NDArray[Any]
-    """FOLLOWER."""
+    `dependent_rows`)."""
+    dependent_of: NDArray[np.int64]
+    """For job or array i wait `dependents[dependent_of[i]:dependent_of[i + 1]]`."""
+    dependents: NDArray[Any]
+    """DEPENDENT."""
     arrays: NDArray[Any]
     """ARRAY."""
     tasks: NDArray[np.int64]
     """Rows of the tasks of arrays."""
-    freed: NDArray[np.int64]
+    opened: NDArray[np.int64]
     """Rows whose gate may have opened."""
-    waiters: NDArray[np.int64]
+    dependent_rows: NDArray[np.int64]
     """Rows of the jobs that wait for others at some time, ascending; no kernel reads it."""
     requests: NDArray[Any]
     """REQUEST[n] (negotiator only, as all below)."""
@@ -469,7 +469,7 @@ def start_job(machine: MachineState, row: int, first: int) -> None:
         running[at].width = job.width
     state.running += 1
     if state.gated:
-        tell_followers(machine, row, True, True)
+        dependency_over(machine, row, True, True)
     if state.loop == NEGOTIATOR:
         take_over(machine, row, first)
     if state.logging:

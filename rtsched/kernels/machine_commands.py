@@ -21,7 +21,7 @@ from rtsched.kernels.machine import (
     record,
 )
 from rtsched.kernels.machine_compiling import entry, inlined, part
-from rtsched.kernels.machine_gates import be_gone, leave_array
+from rtsched.kernels.machine_gates import job_over, leave_array
 from rtsched.kernels.machine_heap import push
 from rtsched.kernels.machine_profile import unplace
 from rtsched.kernels.machine_queue import close_up, find, rerank, withdraw
@@ -56,7 +56,7 @@ def set_aside(machine: MachineState, row: int, status: int) -> bool:
         take_out(machine, row)
     if machine.state[0].gated:
         if status in (REJECTED, CANCELLED):
-            be_gone(machine, row, False)
+            job_over(machine, row, False)
         else:
             leave_array(machine, row)
     machine.jobs[row].status = status

@@ -3,11 +3,11 @@
 A job that was let in passes its gate before it comes into the queue. The gate is shut as long as
 the job waits for others (`GATE.missing`), and while as many tasks of its array as may run at a time
 are in the queue or run (`ARRAY.active`). Whoever finds it shut sleeps without a time; what opens it
-puts the job on the list `freed`, and the event loop lets those in at the same instant.
+puts the job on the list `opened`, and the event loop lets those in at the same instant.
 
 A dependency is over when the other job has ended, or for Slurm's `after` when it has started. One
 that will not run (rejected, cancelled, lost, too wide) holds nobody back either, as in Slurm a job
-that is not known any more; the jobs that were freed so are marked (`GATE.released`).
+that is not known any more; the jobs that were opened so are marked (`GATE.released`).
 
 References
 ----------
@@ -43,20 +43,20 @@ whether it is `counted` as active there, or was `stopped` since enough others ar
 ARRAY = record_type(("next", "i8"), ("last", "i8"), ("limit", "i4"), ("active", "i4"))
 """An array's tasks from place `next` on, up to `last`, may be stopped; none before is."""
 
-FOLLOWER = record_type(("row", "i4"), ("at_start", "i1"), ("told", "i1"))
+DEPENDENT = record_type(("row", "i4"), ("at_start", "i1"), ("over", "i1"))
 """A job that waits for another: for its start only, and whether it no longer does."""
 
 
 @part
-def free(machine: MachineState, row: int) -> None:
+def open_gate(machine: MachineState, row: int) -> None:
     """Have a job's gate tried again before the next pass."""
     state = machine.state[0]
-    machine.freed[state.freed] = row
-    state.freed += 1
+    machine.opened[state.opened] = row
+    state.opened += 1
 
 
 @part
-def may_pass(machine: MachineState, row: int) -> bool:
+def passes_gate(machine: MachineState, row: int) -> bool:
     """Return whether a job may come into the queue; it is then counted in its array."""
     gate = machine.gates[row]
     if gate.missing > 0:
@@ -84,7 +84,7 @@ def next_task(machine: MachineState, which: int) -> None:
     if at < array.last:
         row = machine.tasks[at]
         machine.gates[row].stopped = 0
-        free(machine, row)
+        open_gate(machine, row)
 
 
 @outline
@@ -98,40 +98,40 @@ def leave_array(machine: MachineState, row: int) -> None:
 
 
 @outline
-def tell_those_behind(machine: MachineState, whole: int) -> None:
+def array_over(machine: MachineState, whole: int) -> None:
     """Free the jobs that waited for all tasks of an array only."""
-    for i in range(machine.follower_of[whole], machine.follower_of[whole + 1]):
-        follower = machine.followers[i]
-        follower.told = 1
-        gate = machine.gates[follower.row]
+    for i in range(machine.dependent_of[whole], machine.dependent_of[whole + 1]):
+        dependent = machine.dependents[i]
+        dependent.over = 1
+        gate = machine.gates[dependent.row]
         gate.missing -= 1
         if machine.gates[whole].released:
             gate.released = 1
         if gate.missing == 0:
-            free(machine, follower.row)
+            open_gate(machine, dependent.row)
 
 
 @outline
-def tell_followers(machine: MachineState, row: int, started: bool, ran: bool) -> None:
+def dependency_over(machine: MachineState, row: int, started: bool, ran: bool) -> None:
     """Free the jobs that waited for one only, which has `started` or else will not run any more."""
-    for i in range(machine.follower_of[row], machine.follower_of[row + 1]):
-        follower = machine.followers[i]
-        if follower.told or (started and not follower.at_start):
+    for i in range(machine.dependent_of[row], machine.dependent_of[row + 1]):
+        dependent = machine.dependents[i]
+        if dependent.over or (started and not dependent.at_start):
             continue
-        follower.told = 1
-        gate = machine.gates[follower.row]
+        dependent.over = 1
+        gate = machine.gates[dependent.row]
         gate.missing -= 1
         if not ran:
             gate.released = 1
         if gate.missing == 0:
-            if follower.row < len(machine.jobs):
-                free(machine, follower.row)
+            if dependent.row < len(machine.jobs):
+                open_gate(machine, dependent.row)
             else:
-                tell_those_behind(machine, follower.row)
+                array_over(machine, dependent.row)
 
 
 @outline
-def be_gone(machine: MachineState, row: int, ran: bool) -> None:
+def job_over(machine: MachineState, row: int, ran: bool) -> None:
     """Let go on who waited for a job that has ended, or that will not run."""
-    tell_followers(machine, row, False, ran)
+    dependency_over(machine, row, False, ran)
     leave_array(machine, row)

@@ -35,7 +35,7 @@ from rtsched.kernels.machine import (
 )
 from rtsched.kernels.machine_claims import take_over
 from rtsched.kernels.machine_compiling import inlined, outline, part
-from rtsched.kernels.machine_gates import be_gone
+from rtsched.kernels.machine_gates import job_over
 from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_queue import enqueue
 from rtsched.kernels.machine_sharing import fits, move_in
@@ -201,7 +201,7 @@ def kill(machine: MachineState, row: int) -> None:
         job.end = state.now
         job.status = LOST
         if state.gated:
-            be_gone(machine, row, False)
+            job_over(machine, row, False)
 
 
 @outline

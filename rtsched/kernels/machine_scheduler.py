@@ -40,7 +40,7 @@ from rtsched.kernels.machine import (
     release,
 )
 from rtsched.kernels.machine_compiling import entry, inlined, outline, part
-from rtsched.kernels.machine_gates import be_gone, may_pass, next_task
+from rtsched.kernels.machine_gates import job_over, next_task, passes_gate
 from rtsched.kernels.machine_heap import pop, push
 from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.machine_profile import conservative_pass, give_back
@@ -71,7 +71,7 @@ def next_time(machine: MachineState) -> float:
         time = min(time, machine.ends[0].time)
     if state.sleeping > 0:
         time = min(time, machine.sleepers[0].time)
-    if state.freed > 0:
+    if state.opened > 0:
         time = state.now
     if state.node_event < len(machine.node_events):
         time = min(time, machine.node_events[state.node_event].time)
@@ -114,7 +114,7 @@ def end_jobs(machine: MachineState) -> None:
         release(machine, row)
         job.status = ENDED
         if state.gated:
-            be_gone(machine, row, True)
+            job_over(machine, row, True)
         until = job.start + job.wall
         if until > state.now:
             state.early = 1
@@ -137,7 +137,7 @@ def come_in(machine: MachineState, row: int) -> None:
 @part
 def try_gate(machine: MachineState, row: int) -> None:
     """Let a job that may begin into the queue, or have it wait for other jobs."""
-    if machine.state[0].gated and not may_pass(machine, row):
+    if machine.state[0].gated and not passes_gate(machine, row):
         machine.jobs[row].status = SLEEPING
     else:
         admit_to_queue(machine, row)
@@ -155,7 +155,7 @@ def admit_to_queue(machine: MachineState, row: int) -> None:
     if machine.jobs[row].width > most:
         machine.jobs[row].status = TOO_WIDE
         if machine.state[0].gated:
-            be_gone(machine, row, False)
+            job_over(machine, row, False)
     else:
         enqueue(machine, row)
 
@@ -188,12 +188,12 @@ def come_back(machine: MachineState) -> None:
 
 
 @outline
-def let_freed_in(machine: MachineState) -> None:
+def let_in_opened(machine: MachineState) -> None:
     """Let in the jobs that need not wait for others any more."""
     state = machine.state[0]
-    while state.freed > 0:
-        state.freed -= 1
-        row = machine.freed[state.freed]
+    while state.opened > 0:
+        state.opened -= 1
+        row = machine.opened[state.opened]
         early = state.extended and machine.more[row].begin > state.now
         if machine.jobs[row].status == SLEEPING and not early:
             try_gate(machine, row)
@@ -217,7 +217,7 @@ def arrive(machine: MachineState) -> None:
                 come_in(machine, row)
         elif jobs[row].status == REJECTED:
             if state.gated:
-                be_gone(machine, row, False)
+                job_over(machine, row, False)
             if state.recording:
                 record(machine, TURNED_AWAY, row, jobs[row].width, -1)
 
@@ -286,8 +286,8 @@ def next_instant(machine: MachineState) -> int:
         change_nodes(machine)
     if state.plan_left > 0:
         start_planned(machine)
-    if state.freed:
-        let_freed_in(machine)
+    if state.opened:
+        let_in_opened(machine)
     if state.again or state.sleeping:
         come_back(machine)
     arrive(machine)

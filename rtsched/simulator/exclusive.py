@@ -34,7 +34,7 @@ from rtsched.model.actions import (
 from rtsched.model.resources import served
 from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
-from rtsched.simulator.gates import let_go, released, with_gates
+from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
@@ -128,7 +128,7 @@ class ExclusiveNodes(System):
                 negotiation_pass(self._machine)
             elif asks == kernel.FULL:
                 self._grow()
-            elif asks or not let_go(self._machine):
+            elif asks or not open_stuck_gates(self._machine):
                 break
         if state["changed"]:
             self._take_node_states()

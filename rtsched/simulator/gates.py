@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_gates import ARRAY, FOLLOWER, GATE
+from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.simulator.rows import RowsById
 
@@ -43,18 +43,18 @@ def with_gates(machine: kernel.MachineState, jobs: Jobs, edges: Edges) -> kernel
     gates["array"] = -1
     gates["array"][tasks], gates["place"][tasks] = array_of, place
     order = np.argsort(before, kind="stable")
-    followers = np.zeros(max(len(order), 1), FOLLOWER)
-    followers["row"][: len(order)] = after[order]
-    followers["at_start"][: len(order)] = at_start[order]
+    dependents = np.zeros(max(len(order), 1), DEPENDENT)
+    dependents["row"][: len(order)] = after[order]
+    dependents["at_start"][: len(order)] = at_start[order]
     machine.state[0].gated = 1
     return machine._replace(
         gates=gates,
-        follower_of=offsets_of(np.bincount(before, minlength=rows)),
-        followers=followers,
+        dependent_of=offsets_of(np.bincount(before, minlength=rows)),
+        dependents=dependents,
         arrays=arrays,
         tasks=tasks if len(tasks) else machine.tasks,
-        freed=np.zeros(2 * n + 2, np.int64),
-        waiters=np.union1d(after[after < n], tasks),
+        opened=np.zeros(2 * n + 2, np.int64),
+        dependent_rows=np.union1d(after[after < n], tasks),
     )
 
 
@@ -116,7 +116,7 @@ def _arrays_without_limit() -> tuple[Rows, NDArray[np.void], NDArray[np.int32], 
     return nothing, np.zeros(1, ARRAY), nothing.astype(np.int32), nothing
 
 
-def let_go(machine: kernel.MachineState) -> bool:
+def open_stuck_gates(machine: kernel.MachineState) -> bool:
     """Free the jobs that wait for jobs which never start, when nothing else happens any more.
 
     Return whether there are any. Those that wait for other waiting jobs only stay.
@@ -124,25 +124,27 @@ def let_go(machine: kernel.MachineState) -> bool:
     state = kernel.scalars(machine)
     if not state["gated"]:
         return False
-    stuck = machine.waiters[machine.jobs["status"][machine.waiters] == kernel.SLEEPING]
+    stuck = machine.dependent_rows[
+        machine.jobs["status"][machine.dependent_rows] == kernel.SLEEPING
+    ]
     stuck = stuck[machine.gates["missing"][stuck] > 0]
     if not len(stuck):
         return False
-    behind = _followers(machine, stuck)
+    behind = _dependents(machine, stuck)
     arrays = np.unique(behind[behind >= len(machine.jobs)])
-    rows = np.setdiff1d(stuck, np.concatenate([behind, _followers(machine, arrays)]))
+    rows = np.setdiff1d(stuck, np.concatenate([behind, _dependents(machine, arrays)]))
     machine.gates["missing"][rows] = 0
     machine.gates["released"][rows] = 1
-    machine.freed[: len(rows)] = rows
-    state["freed"] = len(rows)
+    machine.opened[: len(rows)] = rows
+    state["opened"] = len(rows)
     return True
 
 
-def _followers(machine: kernel.MachineState, rows: Rows) -> Rows:
+def _dependents(machine: kernel.MachineState, rows: Rows) -> Rows:
     """Return who still waits for these."""
-    places = Ragged(machine.follower_of, machine.followers).places(rows)
-    links = machine.followers[places.values]
-    return np.asarray(links["row"][links["told"] == 0], np.int64)
+    places = Ragged(machine.dependent_of, machine.dependents).places(rows)
+    links = machine.dependents[places.values]
+    return np.asarray(links["row"][links["over"] == 0], np.int64)
 
 
 def released(machine: kernel.MachineState) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
-from rtsched.kernels.machine_gates import ARRAY, FOLLOWER, GATE
+from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
@@ -122,12 +122,12 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         picks=np.zeros(m, np.int64),
         sweep=_zeros(2 * m, kernel.TIMED),
         gates=_zeros(1, GATE),
-        follower_of=np.zeros(1, np.int64),
-        followers=_zeros(1, FOLLOWER),
+        dependent_of=np.zeros(1, np.int64),
+        dependents=_zeros(1, DEPENDENT),
         arrays=_zeros(1, ARRAY),
         tasks=np.zeros(1, np.int64),
-        freed=np.zeros(1, np.int64),
-        waiters=np.zeros(0, np.int64),
+        opened=np.zeros(1, np.int64),
+        dependent_rows=np.zeros(0, np.int64),
         requests=_zeros(1, REQUEST),
         claims=_zeros(1, CLAIM),
         offers=_zeros(1, OFFER),

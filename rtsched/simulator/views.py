@@ -30,7 +30,7 @@ def waiting(machine: kernel.MachineState) -> Rows:
     if state["plan_left"]:
         rows = np.concatenate([rows, machine.plan["row"][unstarted(machine)]])
     if state["sleeping"] or state["gated"]:
-        asleep = np.union1d(machine.sleepers["row"][: state["sleeping"]], machine.waiters)
+        asleep = np.union1d(machine.sleepers["row"][: state["sleeping"]], machine.dependent_rows)
         asleep = asleep[machine.jobs["status"][asleep] == kernel.SLEEPING]
         rows = np.concatenate([rows, asleep])
     return np.sort(rows)

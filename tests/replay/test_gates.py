@@ -118,7 +118,7 @@ def test_a_begin_time_and_a_dependency_both_hold() -> None:
 
 
 def test_nobody_waits_for_a_job_that_cannot_start() -> None:
-    """One that is too wide, or was rejected; who was freed so is counted."""
+    """One that is too wide, or was rejected; who was opened so is counted."""
     machine = system(3, [(1, 2), (2, 3)], size=[9, 1, 1])
     assert starts(machine) == [-1, 1, 11]
     assert machine.job_outcomes().released == 1
