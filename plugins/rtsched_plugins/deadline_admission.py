@@ -22,7 +22,7 @@ from rtsched.api import (
 )
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules
+from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules, planning_reads
 from rtsched_plugins.resource_planning import PreparedResources, ResourceSession
 
 if TYPE_CHECKING:
@@ -240,14 +240,13 @@ class DeadlineAdmission:
         self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance, prepared: PreparedState
     ) -> Session:
         """Return the session; the plan is prepared once as long as promises and plan stand."""
+        reads = planning_reads(snapshot)
         if snapshot.cluster.shared and isinstance(self.planner, Rules):
-            reads = PreparedResources.reads(snapshot)
             resources = prepared.get(PreparedResources, snapshot, self.planner, reads=reads)
             return ResourceSession(snapshot, jobs, resources)
         if insurance != self.insurance:
             plan = PreparedPlan(snapshot, self.planner, insurance)
         else:
-            reads = PreparedPlan.reads(snapshot)
             plan = prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
         return PlanningSession(snapshot, jobs, plan)
 

@@ -249,18 +249,6 @@ class PreparedPlan:
         """Return int64[n]: how many losses of a node each job is insured against."""
         return np.array(self.spare, np.int64)[self.pool_of(jobs)]
 
-    @staticmethod
-    def reads(snapshot: Snapshot) -> tuple[object, ...]:
-        """Return what of a snapshot it is made from: as long as this stands, it does."""
-        return (
-            planning_origin(snapshot),
-            snapshot.cluster,
-            snapshot.allocations,
-            snapshot.plan,
-            snapshot.promises,
-            snapshot.queued,
-        )
-
     def pool_of(self, jobs: Jobs) -> NDArray[np.int64]:
         """Return for each job which set of nodes its partition is; 0: all nodes."""
         if len(self.masks) == 1:
@@ -312,6 +300,18 @@ class PreparedPlan:
 def planning_origin(snapshot: Snapshot) -> float:
     """Return the instant that a planner's times are relative to, seconds since the epoch."""
     return snapshot.now - snapshot.now % 1024.0
+
+
+def planning_reads(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return what of a snapshot a prepared plan is made from: as long as this stands, it does."""
+    return (
+        planning_origin(snapshot),
+        snapshot.cluster,
+        snapshot.allocations,
+        snapshot.plan,
+        snapshot.promises,
+        snapshot.queued,
+    )
 
 
 @dataclass

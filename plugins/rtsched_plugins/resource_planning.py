@@ -166,18 +166,6 @@ class PreparedResources:
         both = np.concatenate([demand, self.promised.demand])
         self.planned = self._filled(Schedule.joined([held, plan]), both)
 
-    @staticmethod
-    def reads(snapshot: Snapshot) -> tuple[object, ...]:
-        """Return what of a snapshot it is made from: as long as this stands, it does."""
-        return (
-            planning_origin(snapshot),
-            snapshot.cluster,
-            snapshot.allocations,
-            snapshot.plan,
-            snapshot.promises,
-            snapshot.queued,
-        )
-
     def _filled(self, part: Schedule, demand: NDArray[np.int64]) -> RoomProfile:
         """Return what these entries leave of the nodes, with some steps to spare."""
         steps = 3 * len(self._room) + 2 * len(part.nodes)
@@ -244,7 +232,7 @@ class ResourceSession:
         self._now = self.snapshot.now - self.prepared.origin
         self._new, self._promised = self.prepared.jobs_of(self.jobs), self.prepared.promised
         self._plan = self.snapshot.plan
-        self._left = _copied(self.prepared.planned, 0)
+        self._left = self.prepared.planned
 
     def admit(self, row: int) -> Refusal | None:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
@@ -274,10 +262,11 @@ class ResourceSession:
 
         That is a row of the promised jobs, or their number for the new job.
         """
-        beside = self._placed(new, np.zeros(1, np.int64), self._left)
-        if beside[0].failed == -1:
+        requests = self.prepared.requests(new)
+        beside, left = self._placed(requests, np.zeros(1, np.int64), self._left)
+        if beside.failed == -1:
             if adopt:
-                self._adopt(new, self._schedule([self._plan], new, beside[0]), beside[1])
+                self._adopt(new, self._schedule([self._plan], new, beside), left)
             return -1
         everybody = self._promised.with_one(new)
         anew, left, order = self._anew(everybody)
@@ -289,7 +278,7 @@ class ResourceSession:
         """Plan all these jobs anew; return the plan, what it leaves, and the order of its rows."""
         requests = self.prepared.requests(jobs)
         order = self._order(jobs, requests.rows)
-        placed, left = self._placed(jobs, order, self.prepared.running)
+        placed, left = self._placed(requests, order, self.prepared.running)
         return placed, left, order
 
     def _order(self, jobs: _Jobs, rows: Rows) -> NDArray[np.int64]:
@@ -303,10 +292,9 @@ class ResourceSession:
         return np.lexsort((tasks.rank, tasks.arrival, *first))
 
     def _placed(
-        self, jobs: _Jobs, order: NDArray[np.int64], left: RoomProfile
+        self, requests: Requests, order: NDArray[np.int64], left: RoomProfile
     ) -> tuple[Placed, RoomProfile]:
-        """Place jobs on what is left; return how, and what is left then."""
-        requests = self.prepared.requests(jobs)
+        """Place jobs on a copy of what is left; return how, and what is left then."""
         more = 4 * len(order) + 2 * len(left.first)
         while True:
             profile = _copied(left, more)

@@ -15,6 +15,7 @@ from rtsched.logs.cells import readable
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
 from rtsched.logs.slurm_text import with_totals
+from rtsched.model.resources import GRES
 from rtsched.model.units import size_bytes
 
 _PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
@@ -162,7 +163,7 @@ def gres(text: str) -> dict[str, int]:
         rest = [word for word in rest if word != "no_consume"]
         amount = size_bytes(rest.pop()) if rest and rest[-1][:1].isdigit() else 1.0
         if kind and 0 < amount < 2.0**62:
-            name = f"gres/{kind}" + "".join(f":{word}" for word in rest)
+            name = f"{GRES}{kind}" + "".join(f":{word}" for word in rest)
             amounts[name] = amounts.get(name, 0) + int(amount)
     return with_totals(amounts)
 

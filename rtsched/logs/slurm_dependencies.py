@@ -15,6 +15,7 @@ import numpy as np
 from rtsched.kernels.cells import ARRAY
 from rtsched.model.jobs import Edges
 from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -199,7 +200,7 @@ def _resolved(
         return np.asarray(numbers * clusters + shown["cluster"][rows] + 1, np.int64)
 
     groups, group = np.unique(key(shown["base"], slice(None)), return_inverse=True)
-    wanted, found = _look_up(groups, key(base, after))
+    wanted, found = places(groups, key(base, after))
     tasks = np.flatnonzero(meaning == ARRAY)
     is_array = np.zeros(len(groups), np.bool_)
     is_array[group[tasks]] = True
@@ -210,18 +211,16 @@ def _resolved(
     array_key[group[tasks]] = shown["array"][tasks]
     single = np.flatnonzero(in_array & (task != _ANY_TASK))
     exact = group[tasks] * _MOST_TASKS + part[tasks]
-    order = np.argsort(exact, kind="stable")
-    place, is_task = _look_up(exact[order], wanted[single] * _MOST_TASKS + task[single])
-    single, one = single[is_task], tasks[order[place[is_task]]]
+    place, is_task = places(exact, wanted[single] * _MOST_TASKS + task[single])
+    single, one = single[is_task], tasks[place[is_task]]
     plain = np.flatnonzero(found & ~in_array)
     members = Ragged(offsets_of(np.bincount(group, minlength=len(groups))), np.argsort(group))
     parts = members.take(wanted[plain])
     plain = plain[parts.rows()]
     raw = np.flatnonzero(~found)
     own_key = key(shown["raw"], slice(None))
-    by_raw = np.argsort(own_key, kind="stable")
-    place, is_raw = _look_up(own_key[by_raw], key(base[raw], after[raw]))
-    raw, own = raw[is_raw], by_raw[place[is_raw]]
+    own, is_raw = places(own_key, key(base[raw], after[raw]))
+    raw, own = raw[is_raw], own[is_raw]
 
     which = np.concatenate([whole, single, plain, raw])
     before = np.concatenate([array_key[wanted[whole]], ids[one], ids[parts.values], ids[own]])
@@ -236,10 +235,3 @@ def _resolved(
         whole_array=table[:, 3] > 0,
     )
     return edges, ~np.isin(np.arange(len(after)), which)
-
-
-def _look_up(known: Rows, wanted: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Return where in the ascending `known` each wanted number stands, and whether it does."""
-    place = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    found = known[place] == wanted if len(known) else np.zeros(len(wanted), np.bool_)
-    return place, found

@@ -15,6 +15,8 @@ from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
 """Names of the resources that every batch system knows."""
+GRES = "gres/"
+"""How names of generic resources of nodes begin; other names but cores and memory are counts of
+the whole cluster, such as `license/matlab`."""
 
 
 def room_of(cluster: Cluster) -> NDArray[np.int64]:
@@ -44,11 +49,15 @@ def demand_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.int64]:
     return np.concatenate([demand, tenancy[:, None]], axis=1)
 
 
+def asking_for(jobs: Jobs, resources: Collection[str]) -> NDArray[np.bool_]:
+    """Return which jobs ask for one of these resources, bool[n]."""
+    columns = [at for at, name in enumerate(jobs.names("demand")) if name in resources]
+    return np.asarray((jobs.demand[:, columns] > 0).any(axis=1))
+
+
 def lacking(jobs: Jobs, cluster: Cluster) -> NDArray[np.bool_]:
     """Return which jobs ask for a resource that the cluster does not have, bool[n]."""
-    known = cluster.nodes.names("capacity")
-    unknown = [at for at, name in enumerate(jobs.names("demand")) if name not in known]
-    return np.asarray((jobs.demand[:, unknown] > 0).any(axis=1))
+    return asking_for(jobs, set(jobs.names("demand")) - set(cluster.nodes.names("capacity")))
 
 
 def fitting_nodes(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.model.log import Skipped
-from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.resources import CPU, GRES, MEMORY, asking_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
-
-GRES = "gres/"
-"""How names of generic resources of nodes begin; other names but cores and memory are counts of
-the whole cluster, such as `license/matlab`."""
 
 
 class Obstacle(IntEnum):
@@ -94,8 +90,8 @@ def obstacles(
     holds = {
         Obstacle.NO_SIZE: size <= 0,
         Obstacle.HETEROGENEOUS: _heterogeneous(jobs),
-        Obstacle.CLUSTER_COUNT: _asks(jobs, [n for n in nowhere if not n.startswith(GRES)]),
-        generic: _asks(jobs, [name for name in nowhere if name.startswith(GRES)]),
+        Obstacle.CLUSTER_COUNT: asking_for(jobs, [n for n in nowhere if not n.startswith(GRES)]),
+        generic: asking_for(jobs, [name for name in nowhere if name.startswith(GRES)]),
         Obstacle.TOO_LARGE: size > room,
         Obstacle.NO_TIME_LIMIT: ~(np.isfinite(jobs.wall_time) & (jobs.wall_time > 0)),
     }
@@ -124,15 +120,6 @@ def promisable_jobs(log: Log, obstacle: NDArray[np.int8]) -> PromisableJobs:
 def _on_a_node(resource: str, cluster: Cluster) -> bool:
     """Return whether a resource is taken into account where jobs are given nodes."""
     return resource in {CPU, MEMORY} or resource in cluster.nodes.names("capacity")
-
-
-def _asks(jobs: Jobs, resources: list[str]) -> NDArray[np.bool_]:
-    """Return which jobs ask for some of these resources."""
-    names = jobs.names("demand")
-    asks: NDArray[np.bool_] = np.zeros(len(jobs), np.bool_)
-    for name in resources:
-        asks |= jobs.demand[:, names.index(name)] > 0
-    return asks
 
 
 def _heterogeneous(jobs: Jobs) -> NDArray[np.bool_]:

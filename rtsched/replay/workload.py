@@ -230,7 +230,8 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
     machine = _machine(log, known, said)
     machine, sentences = with_speeds(machine, options.speeds)
     said += sentences
-    log, machine = with_node_requests(log, machine, sizes(log.jobs, log.outcomes), said)
+    size = sizes(log.jobs, log.outcomes)
+    log, machine = with_node_requests(log, machine, size, said)
     periodic, sentences = periodic_work(options.periodic, machine)
     said += sentences
     room = (
@@ -238,7 +239,6 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         if machine.shared
         else int(machine.usable.sum())
     )
-    size = sizes(log.jobs, log.outcomes)
     promisable = promisable_jobs(read, obstacles(read, size, room, machine))
     rows = ordered(log.jobs, replayable(log, room, skipped))
     if (len(log.jobs) if rows is None else len(rows)) == 0:

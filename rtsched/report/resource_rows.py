@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtsched.counting import counted
-from rtsched.model.resources import CPU, GPU, MEMORY
+from rtsched.model.resources import CPU, GPU, GRES, MEMORY
 from rtsched.report.wording import MISSING, count, decimal, duration, percent, shortened
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _hours(resource: str) -> str:
         return "memory, GiB-hours"
     if resource == CPU:
         return "core-hours"
-    return f"{'GPU' if resource == GPU else resource.removeprefix('gres/')}-hours"
+    return f"{'GPU' if resource == GPU else resource.removeprefix(GRES)}-hours"
 
 
 def _used(use: Mapping[str, float | None] | None) -> str:
