@@ -89,20 +89,42 @@ void delay(const ArgumentList &arguments, EvalState &state, Value &result)
 		result.SetRealValue(otherwise);
 }
 
-/* rtschedKept(slot, end); an end that is not known is none */
+/* Find the resource of that name; false: there is none. */
+bool find_resource(const char *name, rtsched::Resource &resource)
+{
+	static constexpr const char *names[] = {"cpus", "memory", "gpus"};
+
+	for (size_t at = 0; at < rtsched::RESOURCES; at++)
+		if (!strcasecmp(name, names[at])) {
+			resource = static_cast<rtsched::Resource>(at);
+			return true;
+		}
+	return false;
+}
+
+/* rtschedKept(slot, end [, "cpus" | "memory" | "gpus"]); an end that is not known is none */
 void kept(const ArgumentList &arguments, EvalState &state, Value &result)
 {
 	double end = std::numeric_limits<double>::infinity();
-	Value slot, given;
+	rtsched::Resource resource = rtsched::CPUS;
+	Value slot, given, word;
 	const char *name;
+	int64_t amount = 0;
 
-	if (arguments.size() != 2)
+	if (arguments.size() < 2 || arguments.size() > 3)
+		return result.SetErrorValue();
+	if (arguments.size() == 3 &&
+	    (!arguments[2]->Evaluate(state, word) || !word.IsStringValue(name) ||
+	     !find_resource(name, resource)))
 		return result.SetErrorValue();
 	if (arguments[1]->Evaluate(state, given))
 		given.IsNumber(end);
-	result.SetIntegerValue(0);
 	if (arguments[0]->Evaluate(state, slot) && slot.IsStringValue(name))
-		result.SetIntegerValue(rtsched::kept_before(name, end));
+		amount = rtsched::kept_before(name, end, resource);
+	if (amount == rtsched::UNSAID)
+		result.SetUndefinedValue();
+	else
+		result.SetIntegerValue(amount);
 }
 
 /* What HTCondor calls: no exception leaves it. */

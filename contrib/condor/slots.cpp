@@ -1,5 +1,6 @@
 #include "slots.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -36,18 +37,39 @@ bool read_title(std::string_view line, Table &table)
 	       table.written >= 0 && table.valid >= 0;
 }
 
+/* Read `start:cpus`, or `start:cpus:memory:gpus`. */
+bool read_step(std::string_view text, Step &step)
+{
+	size_t named = static_cast<size_t>(std::count(text.begin(), text.end(), ':'));
+
+	if ((named != 1 && named != RESOURCES) || !parse(cut(text, ':'), step.start))
+		return false;
+	step.amounts.fill(UNSAID);
+	for (size_t at = 0; at < named; at++)
+		if (!parse(cut(text, ':'), step.amounts[at]) || step.amounts[at] < 0)
+			return false;
+	return true;
+}
+
+bool falls(const Step &before, const Step &next)
+{
+	bool less = next.start < before.start;
+
+	for (size_t at = 0; at < RESOURCES; at++)
+		less = less || next.amounts[at] < before.amounts[at];
+	return less;
+}
+
 bool read_steps(std::string_view text, std::vector<Step> &kept)
 {
 	if (text == "-")
 		return true;
 	do {
-		std::string_view step = cut(text, ',');
 		Step next;
 
-		if (!parse(cut(step, ':'), next.start) || !parse(step, next.cpus) || next.cpus < 0)
+		if (!read_step(cut(text, ','), next))
 			return false;
-		if (!kept.empty() &&
-		    (next.start < kept.back().start || next.cpus < kept.back().cpus))
+		if (!kept.empty() && falls(kept.back(), next))
 			return false;
 		kept.push_back(next);
 	} while (!text.empty());

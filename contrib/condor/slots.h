@@ -1,7 +1,8 @@
-/* The table of slots that the daemon writes: delay factors, and processors kept for promised starts. */
+/* The table of slots that the daemon writes: delay factors, and what is kept for promised starts. */
 #ifndef RTSCHED_SLOTS_H
 #define RTSCHED_SLOTS_H
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,15 +13,21 @@
 
 namespace rtsched {
 
-/* From `start` (s since the epoch) on, so many processors must be free. */
+/* What of a slot is kept: processors, memory in MiB, GPUs. */
+enum Resource { CPUS, MEMORY, GPUS };
+constexpr size_t RESOURCES = 3;
+
+constexpr int64_t UNSAID = -1; /* a step that names processors only */
+
+/* From `start` (s since the epoch) on, so much of each resource must be free. */
 struct Step {
 	int64_t start;
-	int cpus;
+	std::array<int64_t, RESOURCES> amounts;
 };
 
 struct Slot {
 	double delay;
-	std::vector<Step> kept; /* by start; cpus never fall */
+	std::vector<Step> kept; /* by start; amounts never fall */
 };
 
 struct Hash {
@@ -40,8 +47,8 @@ std::optional<Table> read_table(std::string_view text, std::string &wrong);
 /* Return a slot's delay factor; `otherwise` where none is known. */
 double delay_of(std::string_view slot, double otherwise);
 
-/* Return how many processors of a slot must be free for starts before `end` (s since the epoch). */
-int kept_before(std::string_view slot, double end);
+/* Return how much of a slot must be free for starts before `end` (s since the epoch); or `UNSAID`. */
+int64_t kept_before(std::string_view slot, double end, Resource resource);
 
 } // namespace rtsched
 

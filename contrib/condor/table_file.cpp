@@ -140,7 +140,7 @@ double delay_of(std::string_view slot, double otherwise)
 	return found == table->slots.end() ? otherwise : found->second.delay;
 }
 
-int kept_before(std::string_view slot, double end)
+int64_t kept_before(std::string_view slot, double end, Resource resource)
 {
 	std::shared_ptr<const Table> table = file.current();
 
@@ -153,7 +153,7 @@ int kept_before(std::string_view slot, double end)
 	auto after = std::partition_point(kept.begin(), kept.end(), [end](const Step &step) {
 		return static_cast<double>(step.start) < end;
 	});
-	return after == kept.begin() ? 0 : std::prev(after)->cpus;
+	return after == kept.begin() ? 0 : std::prev(after)->amounts[resource];
 }
 
 } // namespace rtsched

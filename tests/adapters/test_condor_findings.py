@@ -329,6 +329,21 @@ def test_what_the_script_tells(told) -> None:
     assert told(table).endswith("- slot2@a\n")
 
 
+def test_what_the_script_tells_of_memory_and_gpus(told) -> None:
+    """They are told where the table names them."""
+    table = "rtsched-slots 1 1000 60\nslot1@a\t1\t2000:1:512:0,3000:4:2048:2\nslot2@a\t1\t-\n"
+    first, second = told(table).split("\n- ")[:2]
+    assert first.splitlines()[1:] == [
+        "RtKeptFrom = 2000",
+        "RtKeptCpus = 4",
+        "RtKeptUntil = 1060",
+        "RtKeptMemory = 2048",
+        "RtKeptGpus = 2",
+        "RtDelay = 1",
+    ]
+    assert "RtKeptMemory" not in second
+
+
 @pytest.mark.parametrize(
     "table",
     [None, "", "rtsched-slots 2 1 1\nslot1@a\t1\t-\n", "rtsched-slots 1 1\nslot1@a\t1\t-\n"],

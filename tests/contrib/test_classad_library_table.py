@@ -73,6 +73,32 @@ def test_what_is_kept_is_of_the_last_step_before_the_end(
     assert found(library, f'eval rtschedKept("slot1@a", {end})') == [kept]
 
 
+@pytest.mark.parametrize(
+    ("end", "kept"),
+    [(1000, [0, 0, 0]), (1001, [1, 2048, 0]), (5000, [1, 2048, 0]), (5001, [3, 4096, 2])],
+)
+def test_memory_and_gpus_are_kept_too(library: Library, end: int, kept: list[int]) -> None:
+    """Where a step names them, each is that of the last step before the end."""
+    write(library, head() + "slot1@a\t1\t1000:1:2048:0,5000:3:4096:2\n")
+    names = ("CPUs", "memory", "GPUs")
+    asked = (f'eval rtschedKept("slot1@a", {end}, "{name}")' for name in names)
+    assert found(library, *asked) == kept
+
+
+def test_a_step_may_name_processors_only(library: Library) -> None:
+    """Nothing is known of memory and GPUs then; before it, nothing of them is kept."""
+    write(library, head() + "slot1@a\t1\t1000:1,2000:1:512:0\n")
+    asked = [f'eval rtschedKept("slot1@a", {end}, "memory")' for end in (1000, 1500, 2500)]
+    assert library.run(*asked) == ["0", "undefined", "512"]
+
+
+@pytest.mark.parametrize("more", ['"disk"', "1", "undefined", '"cpus", 1'])
+def test_what_is_no_resource_is_an_error(library: Library, more: str) -> None:
+    """START then takes the slot for one of which nothing is known."""
+    write(library, head() + GOOD)
+    assert library.run(f'eval rtschedKept("slot1@a", 5000, {more})') == ["error"]
+
+
 @pytest.mark.parametrize("slot", ["undefined", "error", "5", '"slot9@a"', '""', '"SLOT1@A"'])
 def test_a_slot_that_is_not_known_has_the_defaults(library: Library, slot: str) -> None:
     """What is no name of a slot in the table is neither delayed nor kept."""
@@ -109,6 +135,13 @@ def test_a_table_of_another_time_is_none(library: Library, age: float) -> None:
         "HEADslot1@a\t2\t1000:2,2000:1\n",
         "HEADslot1@a\t2\t2000:1,1000:2\n",
         "HEADslot1@a\t2\t1000:1;\n",
+        "HEADslot1@a\t2\t1000:1:2\n",
+        "HEADslot1@a\t2\t1000:1:2:3:4\n",
+        "HEADslot1@a\t2\t1000:1:-2:3\n",
+        "HEADslot1@a\t2\t1000:1:2:\n",
+        "HEADslot1@a\t2\t1000:1:2:3,2000:1:1:3\n",
+        "HEADslot1@a\t2\t1000:1:2:3,2000:1:2:2\n",
+        "HEADslot1@a\t2\t1000:1:2:3,2000:4\n",
         "HEAD\t2\t1000:1\n",
     ],
 )

@@ -32,8 +32,8 @@ def write_table(pool: Pool, kept: Mapping[int, str], *, age: float = 0.0, **dela
     now = int(time.time())
     lines = [f"rtsched-slots 1 {now - int(age)} 600"]
     for number in range(1, 1 + len(pool.options.slots)):
-        steps = [step.split(":") for step in kept.get(number, "").split(",") if step]
-        shown = ",".join(f"{now + int(start)}:{cpus}" for start, cpus in steps) or "-"
+        steps = [step.partition(":") for step in kept.get(number, "").split(",") if step]
+        shown = ",".join(f"{now + int(start)}:{amounts}" for start, _, amounts in steps) or "-"
         lines.append(f"{slot(number)}\t{delay.get(f'slot{number}', '1.0')}\t{shown}")
     pool.write({"/run/rtsched/slots.new": "\n".join([*lines, ""])})
     pool.run(["chown", "rtsched:", "/run/rtsched/slots.new"])
@@ -297,6 +297,32 @@ def test_memory_is_kept_too() -> None:
         assert host(pool, f"{greedy}.0") == ""
         modest = start(pool, "+RtRunTime = 300", "request_memory = 1000", user="bob")
         pool.wait_job(modest, 0, "Running")
+
+
+def test_memory_and_gpus_that_the_table_names() -> None:
+    """Each is compared, whatever is left of the others; a job's memory counts rounded up."""
+    options = PoolOptions(
+        partitionable=(4, 1),
+        library=True,
+        settings={"MACHINE_RESOURCE_GPUs": "2"},
+        config=fragments() | QUICK,
+    )
+    with Pool("forky", options, software=False) as pool:
+        write_table(pool, {1: "100:1:1024:1"})
+        long = "+RtRunTime = 300"
+        graphics = start(pool, long, "request_gpus = 2")
+        greedy = start(pool, long, "request_memory = 1030", user="bob")
+        negotiated(pool)
+        assert host(pool, f"{graphics}.0") == host(pool, f"{greedy}.0") == ""
+        modest = start(pool, long, "request_memory = 1020", "request_gpus = 1", user="carol")
+        pool.wait_job(modest, 0, "Running")
+        little = start(pool, long, "request_memory = 1", user="dave")
+        negotiated(pool)
+        assert host(pool, f"{little}.0") == ""
+        short = start(pool, "+RtRunTime = 20", "request_gpus = 1", user="dave")
+        pool.wait_job(short, 0, "Running")
+        done = pool.run(["condor_status", "-constraint", "PartitionableSlot", "-af", "State"])
+        assert done.stdout.split() == ["Unclaimed"]
 
 
 @pytest.mark.parametrize("named", ["", "/nowhere/librtsched_classad.so"])

@@ -142,7 +142,8 @@ static std::string a_table()
 	static const char *const titles[] = {"rtsched-slots 1 1700000000 300\n", "rtsched-slots 1 0 0\n",
 					     "rtsched-slots 2 5 5\n", "\n"};
 	static const char *const delays[] = {"1", "1.5", "0", "1e300", "1e999", "nan", "-1", "x", ""};
-	static const char *const steps[] = {"-", "5:1", "5:1,6:2,6:3", "9:1,8:2", "5:2,6:1", "5:-1", "5",
+	static const char *const steps[] = {"-", "5:1", "5:1,6:2,6:3", "5:1:9:0,6:2:9:1", "5:1,6:1:0:0", "5:1:2",
+					    "9:1,8:2", "5:2,6:1", "5:-1", "5",
 					    ":", "99999999999999999999:1", "", "5:1,"};
 	std::string made = one_of(titles);
 
