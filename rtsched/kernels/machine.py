@@ -19,12 +19,14 @@ from rtsched.kernels.machine_claims import take_over, vacate
 from rtsched.kernels.machine_compiling import part
 from rtsched.kernels.machine_gates import dependency_over
 from rtsched.kernels.machine_heap import push
+from rtsched.kernels.machine_limits import count_running
 from rtsched.kernels.machine_sharing import move_out, slowest_held
 from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.machine_limits import LimitCounts
     from rtsched.kernels.placement import Placement
     from rtsched.kernels.room_profile import RoomProfile
 
@@ -141,6 +143,8 @@ STATE_FIELDS = (
     ("sharing", "i8", "Whether nodes run several jobs at a time, each with its demand."),
     ("placement", "i8", "Which of the nodes with room a job is given: FIRST or another rule."),
     ("refused", "i8", "Whether a job that fits was kept waiting for the head of the queue."),
+    ("limited", "i8", "Whether jobs may be over limits of their groups."),
+    ("beyond", "i8", "Planned jobs that started though they were over a limit."),
     ("retry", "i8", "Whether a job started since: such a job may now be given other nodes."),
     ("node_level", "i8", "Whether passes must look at each node: node sets, or nodes not up."),
     ("ask_arrivals", "i8", "Whether to stop for jobs that arrived."),
@@ -158,6 +162,7 @@ STATE_FIELDS = (
         "Whether nothing came free since the last pass: before `seen` none can start.",
     ),
     ("head", "i8", "First place of the queue in use."),
+    ("kept_for", "i8", "Row of the first job that limits let start, for which EASY keeps nodes."),
     ("tail", "i8", "First place behind the queue."),
     ("seen", "i8", "First place of the queue that no pass has looked at."),
     ("waiting", "i8", "Jobs in the queue."),
@@ -319,6 +324,8 @@ class MachineState(NamedTuple):
     """What is left from each time on, reservations taken off (conservative only)."""
     placement: Placement
     """What nodes are chosen by, unless the first ones with room are taken."""
+    limits: LimitCounts
+    """Limits of groups of jobs, where there are any."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)
@@ -468,6 +475,8 @@ def start_job(machine: MachineState, row: int, first: int) -> None:
         running[at].row = row
         running[at].width = job.width
     state.running += 1
+    if state.limited:
+        count_running(machine.limits, row, 1)
     if state.gated:
         dependency_over(machine, row, True, True)
     if state.loop == NEGOTIATOR:
@@ -509,6 +518,8 @@ def release(machine: MachineState, row: int) -> None:
             running[i] = running[i + 1]
     state.running -= 1
     state.settled = 0
+    if state.limited:
+        count_running(machine.limits, row, -1)
     if state.recording:
         record(machine, STOPPED, row, job.width, -1)
 

@@ -18,6 +18,7 @@ import numpy as np
 from rtsched.kernels.backfill import launch
 from rtsched.kernels.machine import GONE, UP, MachineState
 from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_limits import over_limit
 from rtsched.kernels.machine_nodes import choose, group_of
 from rtsched.kernels.machine_queue import close_up
 from rtsched.kernels.machine_windows import launch_on_picks
@@ -236,13 +237,33 @@ def reserve_all(machine: MachineState) -> None:
     state.tighten = 0
 
 
-@inlined
-def start_reserved(machine: MachineState) -> None:
-    """Start the jobs whose reserved time has come, and find the next such time.
+@part
+def start_due(machine: MachineState, at: int) -> bool:
+    """Start the job at one place of the queue, whose reserved time has come; return whether it can.
 
-    On nodes that differ a job may find too few that it can use: it then gets another reservation,
+    On nodes that differ it may find too few that it can use: it then gets another reservation,
     after the next change of the profile.
     """
+    state, slot = machine.state[0], machine.queue[at]
+    if state.sharing:
+        launch_reserved_shared(machine, at)
+        return True
+    if not state.node_level and state.plan_left == 0:
+        launch(machine, at)
+        return True
+    if choose(machine, slot.width, slot.wall, group_of(machine, slot.row)):
+        launch_on_picks(machine, at)
+        return True
+    unplace(machine, at)
+    step = step_at(machine, state.now) + 1
+    if step < state.steps:
+        place(machine, at, machine.profile[step].time)
+    return False
+
+
+@inlined
+def start_reserved(machine: MachineState) -> None:
+    """Start the jobs whose reserved time has come, and find the next such time."""
     state, queue = machine.state[0], machine.queue
     if state.next_reserved > state.now:
         return
@@ -250,23 +271,45 @@ def start_reserved(machine: MachineState) -> None:
     for at in range(state.head, state.tail):
         if queue[at].width == GONE:
             continue
-        if queue[at].reserved <= state.now:
-            if state.sharing:
-                launch_reserved_shared(machine, at)
-                continue
-            if state.node_level or state.plan_left > 0:
-                group = group_of(machine, queue[at].row)
-                if choose(machine, queue[at].width, queue[at].wall, group):
-                    launch_on_picks(machine, at)
-                    continue
-                unplace(machine, at)
-                step = step_at(machine, state.now) + 1
-                if step < state.steps:
-                    place(machine, at, machine.profile[step].time)
-            else:
-                launch(machine, at)
-                continue
+        if queue[at].reserved <= state.now and start_due(machine, at):
+            continue
         state.next_reserved = min(state.next_reserved, queue[at].reserved)
+
+
+@outline
+def sweep_within_limits(machine: MachineState) -> bool:
+    """Reserve and start in queue order; return whether a job over a limit lost its reservation.
+
+    A job that starts may bring those behind it over a limit.
+    """
+    state, queue = machine.state[0], machine.queue
+    looked, lost = 0, False
+    state.next_reserved = np.inf
+    for at in range(state.head, state.tail):
+        if queue[at].width == GONE:
+            continue
+        if over_limit(machine.limits, queue[at].row):
+            lost = lost or queue[at].reserved < np.inf
+            unplace(machine, at)
+            continue
+        if state.depth == 0 or looked < state.depth:
+            looked += 1
+            if queue[at].reserved == np.inf:
+                place(machine, at, state.now)
+            elif state.tighten:
+                move_up(machine, at)
+        if queue[at].reserved <= state.now and start_due(machine, at):
+            continue
+        state.next_reserved = min(state.next_reserved, queue[at].reserved)
+    state.tighten = lost
+    return lost
+
+
+@outline
+def pass_within_limits(machine: MachineState) -> None:
+    """Start what can start within limits; what a lost reservation leaves free, others may take."""
+    while sweep_within_limits(machine):
+        pass
 
 
 @outline
@@ -282,8 +325,11 @@ def conservative_pass(machine: MachineState) -> None:
     if state.waiting > 0:
         if state.tail - state.head > 2 * state.waiting + 64:
             close_up(machine)
-        reserve_all(machine)
-        start_reserved(machine)
+        if state.limited:
+            pass_within_limits(machine)
+        else:
+            reserve_all(machine)
+            start_reserved(machine)
 
 
 @part

@@ -14,6 +14,7 @@ import numpy as np
 from rtsched.kernels.machine import GONE, NEGOTIATOR, QUEUED, MachineState
 from rtsched.kernels.machine_claims import link, unlink
 from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_limits import over_limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,6 +104,15 @@ def leave(machine: MachineState, at: int) -> None:
         while state.head < state.tail and queue[state.head].width == GONE:
             state.head += 1
         state.settled = 0
+
+
+@part
+def may_start(machine: MachineState, at: int) -> bool:
+    """Return whether a job waits at one place of the queue, and limits let it start."""
+    slot = machine.queue[at]
+    if slot.width == GONE:
+        return False
+    return not (machine.state[0].limited and over_limit(machine.limits, slot.row))
 
 
 @part

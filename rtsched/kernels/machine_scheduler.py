@@ -259,7 +259,7 @@ def start_waiting(machine: MachineState) -> None:
         shared_pass(machine)
     elif state.loop == SERIAL:
         serial_pass(machine)
-    elif state.node_level or state.plan_left > 0:
+    elif state.node_level or state.limited or state.plan_left > 0:
         window_pass(machine)
     elif state.loop == EASY:
         easy_pass(machine)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.kernels.machine import EASY, GONE, UP, MachineState, is_free
+from rtsched.kernels.machine import EASY, UP, MachineState, is_free
 from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_limits import over_limit
 from rtsched.kernels.machine_nodes import choose, group_of, start_on_picks, usable_count
-from rtsched.kernels.machine_queue import close_up, leave
+from rtsched.kernels.machine_queue import close_up, leave, may_start
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,14 +38,14 @@ def launch_on_picks(machine: MachineState, at: int) -> None:
 def start_first(machine: MachineState) -> int:
     """Start jobs in queue order and return the place of the first that must wait, -1 if none.
 
-    A job with more nodes than are in service in its node set is passed over: it waits for them and
-    holds up nobody.
+    A job with more nodes than are in service in its node set is passed over, and one over a limit:
+    it waits for them and holds up nobody.
     """
     state, queue = machine.state[0], machine.queue
     for at in range(state.head, state.tail):
-        size = queue[at].width
-        if size == GONE:
+        if not may_start(machine, at):
             continue
+        size = queue[at].width
         group = group_of(machine, queue[at].row)
         if size <= state.free and choose(machine, size, queue[at].wall, group):
             launch_on_picks(machine, at)
@@ -249,14 +250,14 @@ def start_beside(machine: MachineState, at: int) -> bool:
 @part
 def backfill_windows(machine: MachineState) -> None:
     """Start the jobs from place `seen` on, at most `depth`, that do not delay the head."""
-    state, queue = machine.state[0], machine.queue
+    state = machine.state[0]
     at, looked = state.seen, 0
     while at < state.tail and state.free > 0 and (state.depth == 0 or looked < state.depth):
         block = machine.blocks[at >> 6]
         if state.depth == 0 and not fits_beside(machine, block.width, block.time):
             at = ((at >> 6) + 1) << 6
             continue
-        if queue[at].width != GONE:
+        if may_start(machine, at):
             looked += 1
             start_beside(machine, at)
         at += 1
@@ -265,7 +266,7 @@ def backfill_windows(machine: MachineState) -> None:
 
 @outline
 def window_pass(machine: MachineState) -> None:
-    """Start what FCFS or EASY lets start now, on nodes that differ.
+    """Start what FCFS or EASY lets start now, on nodes that differ or for jobs with limits.
 
     Without a plan, jobs that did not fit at the last pass are not looked at again before a job
     ends, as in `easy_pass`; with one, what fits changes with time alone.
@@ -282,8 +283,11 @@ def window_pass(machine: MachineState) -> None:
             return
         protect(machine, first)
         state.seen = first + 1
+        state.kept_for = machine.queue[first].row
         state.settled = state.plan_left == 0 and state.depth == 0
     backfill_windows(machine)
+    if state.limited and over_limit(machine.limits, state.kept_for):
+        state.settled = 0
 
 
 @outline
@@ -295,6 +299,8 @@ def serial_pass(machine: MachineState) -> None:
     for node in range(len(machine.nodes)):
         machine.nodes[node].limit = machine.nodes[node].window
     for at in range(state.head, state.tail):
+        if not may_start(machine, at):
+            continue
         size, group = queue[at].width, group_of(machine, queue[at].row)
         if size <= state.free and choose(machine, size, queue[at].wall, group):
             launch_on_picks(machine, at)

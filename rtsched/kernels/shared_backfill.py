@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtsched.kernels.machine import CONSERVATIVE, EASY, GONE, UP, MachineState, start_job
+from rtsched.kernels.machine import CONSERVATIVE, EASY, UP, MachineState, start_job
 from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_limits import over_limit
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
-from rtsched.kernels.machine_queue import close_up, leave
+from rtsched.kernels.machine_queue import close_up, leave, may_start
 from rtsched.kernels.machine_sharing import fits, measure_room, move_in, take
 from rtsched.kernels.placement import FIRST, pick_by_room
 from rtsched.kernels.shared_profile import earliest_of, leaves_plan, occupy_held, see_plan
@@ -134,8 +135,8 @@ def leave_later(machine: MachineState, row: int, head: int, group: int) -> int:
 @outline
 def find_shared_shadow(machine: MachineState) -> None:
     """Find the head's shadow time, the room at it, and how many nodes the head leaves over then."""
-    state, running = machine.state[0], machine.running
-    head, size = machine.queue[state.head].row, machine.queue[state.head].width
+    state, running, head = machine.state[0], machine.running, machine.state[0].kept_for
+    size = machine.jobs[head].width
     if state.plan_left > 0:
         state.shadow = earliest_of(machine, head, size, machine.jobs[head].wall, state.now)
         return
@@ -159,7 +160,7 @@ def find_shared_shadow(machine: MachineState) -> None:
 def spares_head_in_plan(machine: MachineState, row: int, size: int) -> bool:
     """Return as `spares_head` does while there is a plan, by the profile."""
     state = machine.state[0]
-    head, width = machine.queue[state.head].row, machine.queue[state.head].width
+    head, width = state.kept_for, machine.jobs[state.kept_for].width
     at, end = machine.held_at[row], state.now + machine.jobs[row].wall
     for i in range(size):
         machine.held[at + i] = machine.picks[i]
@@ -178,7 +179,7 @@ def spares_head(machine: MachineState, row: int, size: int) -> bool:
     If so, the job is counted in there.
     """
     state = machine.state[0]
-    head = machine.queue[state.head].row
+    head = state.kept_for
     if state.plan_left > 0:
         return spares_head_in_plan(machine, row, size)
     group, lost = group_of(machine, head), 0
@@ -206,10 +207,10 @@ def backfill_shared(machine: MachineState) -> None:
     state, queue = machine.state[0], machine.queue
     at, looked = max(state.seen, state.head + 1), 0
     if state.retry:
-        at, state.refused, state.retry = state.head + 1, 0, 0
+        at, state.refused, state.retry = state.head, 0, 0
     while at < state.tail and (state.depth == 0 or looked < state.depth):
         size, row = queue[at].width, queue[at].row
-        if size != GONE:
+        if row != state.kept_for and may_start(machine, at):
             looked += 1
             if choose_shared(machine, row, size):
                 in_time = state.now + queue[at].wall <= state.shadow
@@ -222,28 +223,44 @@ def backfill_shared(machine: MachineState) -> None:
     state.seen = state.tail
 
 
+@part
+def start_in_order(machine: MachineState) -> int:
+    """Start jobs in queue order; return the place of the first that does not fit, or the tail.
+
+    Jobs over a limit are passed over.
+    """
+    state, queue = machine.state[0], machine.queue
+    at = state.head
+    while at < state.tail:
+        if may_start(machine, at):
+            if not choose_shared(machine, queue[at].row, queue[at].width):
+                return int(at)
+            launch_shared(machine, at)
+        at += 1
+    return int(at)
+
+
 @outline
 def shared_pass(machine: MachineState) -> None:
     """Start what FCFS or EASY lets start now."""
-    state, queue = machine.state[0], machine.queue
+    state = machine.state[0]
     if not state.settled:
         if state.tail - state.head > 2 * state.waiting + 64:
             close_up(machine)
         measure_room(machine)
         if state.plan_left > 0:
             see_plan(machine)
-        while state.waiting > 0 and choose_shared(
-            machine, queue[state.head].row, queue[state.head].width
-        ):
-            launch_shared(machine, state.head)
-        if state.waiting == 0:
+        at = start_in_order(machine)
+        if at == state.tail:
             return
         state.settled = 1
-        state.seen = state.head + 1
+        state.kept_for = machine.queue[at].row
+        state.seen = at + 1
         state.refused, state.retry = 0, 0
         if state.loop == EASY:
             find_shared_shadow(machine)
     if state.loop == EASY:
         backfill_shared(machine)
-        if state.depth > 0:
+        over = state.limited and over_limit(machine.limits, state.kept_for)
+        if state.depth > 0 or over:
             state.settled = 0

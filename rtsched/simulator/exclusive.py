@@ -36,6 +36,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
 from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
+from rtsched.simulator.limits import with_limits
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
 from rtsched.simulator.settings import ExclusiveSettings
@@ -78,6 +79,8 @@ class ExclusiveNodes(System):
             self.origin,
         )
         self._machine = with_gates(self._machine, self.jobs, self.edges)
+        if self.limits is not None:
+            self._machine = with_limits(self._machine, self.limits)
         self._found: tuple[Finding, ...] = ()
         if self.settings.loop == "negotiator":
             self._machine = with_claims(
@@ -194,7 +197,11 @@ class ExclusiveNodes(System):
             seconds = outcomes.end - outcomes.start
             service = served(self.jobs, self.cluster, outcomes.size, seconds)
             outcomes = outcomes._replace(service=service)
-        return outcomes._replace(findings=self._found, released=released(self._machine))
+        return outcomes._replace(
+            findings=self._found,
+            released=released(self._machine),
+            beyond_limits=int(self._state["beyond"]),
+        )
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes of its last start: offsets int64[n + 1], node rows int32[k].

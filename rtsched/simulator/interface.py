@@ -106,6 +106,8 @@ class JobOutcomes(NamedTuple):
     """Why the system itself turned jobs away, or never started them; rows of the workload."""
     released: int = 0
     """Jobs that did not wait for one they depend on, as that does not run."""
+    beyond_limits: int = 0
+    """Planned jobs that started though a group of theirs was at a limit."""
 
 
 def final_states(*, finished: NDArray[np.bool_], rejected: NDArray[np.bool_]) -> NDArray[np.int8]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs, Periodic
+    from rtsched.model.limits import Limits
     from rtsched.model.snapshot import Snapshot
 
 PATIENCE = 64
@@ -58,6 +59,7 @@ class RecurringNodes(ExclusiveNodes):
         cluster: Cluster,
         *given: Any,
         periodic: Periodic,
+        limits: Limits | None = None,
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         **others: Any,
     ) -> None:
@@ -78,6 +80,7 @@ class RecurringNodes(ExclusiveNodes):
             cluster,
             *given,
             periodic=periodic,
+            limits=None if limits is None else limits.with_rows(room if n else 0),
             static=_static(static, self._findings, n, room if n else 0),
             **others,
         )

@@ -12,6 +12,7 @@ from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
+from rtsched.simulator.limits import no_limits
 from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
@@ -142,6 +143,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         candidates=np.zeros(1, np.int64),
         step_room=empty_profile(1, 1, 0),
         placement=no_placement(),
+        limits=no_limits(),
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
+    from rtsched.model.limits import Limits
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
     from rtsched.simulator.settings import SystemSettings
 
@@ -58,6 +59,8 @@ class System(ABC):
         Passed on in snapshots.
     periodic : Periodic, optional
         Recurring work of the nodes, on machines that support it.
+    limits : Limits, optional
+        Of groups of jobs, row by row with them; machines with their own rules ignore them.
     stop_at : StopConditions
         At which occasions to stop.
     static : StaticAnswers
@@ -96,6 +99,7 @@ class System(ABC):
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         periodic: Periodic | None = None,
+        limits: Limits | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,
@@ -109,6 +113,7 @@ class System(ABC):
         self.edges = Edges.build(0) if edges is None else edges
         self._edges_of_jobs = self.edges.take(np.flatnonzero(~self.edges.whole_array))
         self.periodic = Periodic.build(0) if periodic is None else periodic
+        self.limits = limits
         self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
         self.node_events = sorted(node_events, key=lambda event: event.time)
         self.record_events, self.record_nodes = record_events, record_nodes
@@ -127,6 +132,7 @@ class System(ABC):
             "rejections": self.static.reject,
             "priorities": self.static.priority,
             "sizes": None if placement is None else placement.size,
+            "limits": None if self.limits is None else self.limits.kind,
         }
         for name, array in given.items():
             if array is not None and array.shape != (n,):

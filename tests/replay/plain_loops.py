@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from typing import NamedTuple
+
+Over = Callable[[int, Collection[int]], bool]
+"""Whether a job would be over a limit if it started while others run."""
+
+
+def nobody(_row: int, _running: Collection[int]) -> bool:
+    """Return that no job is over a limit."""
+    return False
 
 
 class Work(NamedTuple):
@@ -16,9 +25,16 @@ class Work(NamedTuple):
 
 
 def simulate(
-    jobs: list[Work], nodes: int, loop: str, keys: list[float] | None = None
+    jobs: list[Work],
+    nodes: int,
+    loop: str,
+    keys: list[float] | None = None,
+    over: Over = nobody,
 ) -> list[float]:
-    """Return when each job starts; `keys` order the queue (ties: row)."""
+    """Return when each job starts; `keys` order the queue (ties: row).
+
+    Jobs over a limit are passed over.
+    """
     order = keys or [0.0] * len(jobs)
     start = [math.nan] * len(jobs)
     running: list[int] = []
@@ -35,7 +51,7 @@ def simulate(
         while left and jobs[left[0]].submit <= now:
             queue.append(left.pop(0))
         queue.sort(key=lambda row: (order[row], row))
-        for row in startable(jobs, nodes, loop, start, running, queue, now):
+        for row in startable(jobs, nodes, loop, start, running, queue, now, over):
             start[row] = now
             running.append(row)
             queue.remove(row)
@@ -50,14 +66,20 @@ def startable(
     running: list[int],
     queue: list[int],
     now: float,
+    over: Over = nobody,
 ) -> list[int]:
     """Return which queued jobs FCFS or EASY start now."""
     free = nodes - sum(jobs[row].size for row in running)
     limits = [(start[row] + jobs[row].wall, jobs[row].size) for row in running]
-    chosen = []
+    chosen: list[int] = []
     waiting = list(queue)
-    while waiting and jobs[waiting[0]].size <= free:
-        row = waiting.pop(0)
+    while waiting:
+        row = waiting[0]
+        if not over(row, [*running, *chosen]) and jobs[row].size > free:
+            break
+        waiting.pop(0)
+        if over(row, [*running, *chosen]):
+            continue
         chosen.append(row)
         free -= jobs[row].size
         limits.append((now + jobs[row].wall, jobs[row].size))
@@ -72,7 +94,7 @@ def startable(
     extra = free + sum(size for limit, size in limits if limit <= shadow) - need
     for row in waiting[1:]:
         job = jobs[row]
-        if job.size > free:
+        if job.size > free or over(row, [*running, *chosen]):
             continue
         if now + job.wall <= shadow:
             chosen.append(row)
@@ -84,13 +106,19 @@ def startable(
     return chosen
 
 
-def conservative(jobs: list[Work], nodes: int) -> tuple[list[float], list[float]]:
-    """Return when each job starts, and when it was to start by its first reservation."""
+def conservative(
+    jobs: list[Work], nodes: int, over: Over = nobody
+) -> tuple[list[float], list[float]]:
+    """Return when each job starts, and when it was to start by its first reservation.
+
+    A job over a limit has none; one that gets over a limit loses its own, and the others move up.
+    """
     first = [math.nan] * len(jobs)
     reserved: dict[int, float] = {}
     start: dict[int, float] = {}
     ended: set[int] = set()
     left = list(range(len(jobs)))
+    queue: list[int] = []
 
     def used(at: float, without: int) -> int:
         blocks = [(start[r], start[r] + jobs[r].wall, r) for r in start if r not in ended]
@@ -111,6 +139,23 @@ def conservative(jobs: list[Work], nodes: int) -> tuple[list[float], list[float]
     def end(row: int) -> float:
         return start[row] + min(jobs[row].run, jobs[row].wall)
 
+    def sweep(now: float, compress: bool) -> bool:
+        lost = False
+        for row in list(queue):
+            if over(row, [r for r in start if r not in ended]):
+                lost |= reserved.pop(row, None) is not None
+                continue
+            if row not in reserved:
+                reserved[row] = earliest(row, now)
+                first[row] = min(first[row], reserved[row])
+            elif compress:
+                reserved[row] = min(reserved[row], earliest(row, now))
+            if reserved[row] <= now:
+                start[row] = now
+                del reserved[row]
+                queue.remove(row)
+        return lost
+
     while left or reserved or len(ended) < len(start):
         now = min(
             [
@@ -124,16 +169,11 @@ def conservative(jobs: list[Work], nodes: int) -> tuple[list[float], list[float]
             if row not in ended and end(row) <= now:
                 ended.add(row)
                 early |= start[row] + jobs[row].wall > now
-        if early:
-            for row in sorted(reserved):
-                reserved[row] = min(reserved[row], earliest(row, now))
         while left and jobs[left[0]].submit <= now:
-            row = left.pop(0)
-            reserved[row] = earliest(row, now)
-            first[row] = reserved[row]
-        for row in [row for row in sorted(reserved) if reserved[row] <= now]:
-            start[row] = now
-            del reserved[row]
+            queue.append(left.pop(0))
+            first[queue[-1]] = math.inf
+        while sweep(now, early):
+            early = True
     return [start[row] for row in range(len(jobs))], first
 
 

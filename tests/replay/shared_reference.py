@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from plain_loops import Over, nobody
+
 
 @dataclass
 class Job:
@@ -72,11 +74,15 @@ def best(scores: dict[int, float], count: int) -> list[int]:
 
 
 def starts(
-    jobs: list[Job], capacity: list[tuple[int, ...]], policy: str, rule: str = "first"
+    jobs: list[Job],
+    capacity: list[tuple[int, ...]],
+    policy: str,
+    rule: str = "first",
+    over: Over = nobody,
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job, which are in order of submission.
 
-    Jobs that do not fit on the empty machine are refused.
+    Jobs that do not fit on the empty machine are refused. Those over a limit are passed over.
     """
     nodes = [Node(list(amounts)) for amounts in capacity]
     possible = [sum(node.fits(job) for node in nodes) >= job.nodes for job in jobs]
@@ -126,14 +132,20 @@ def starts(
         while upcoming < len(jobs) and jobs[upcoming].submit == now:
             queue += [upcoming] * possible[upcoming]
             upcoming += 1
-        while queue and (at := place(queue[0], nodes)) is not None:
-            begin(queue[0], at, now)
-        if policy == "fcfs" or not queue:
+        head = None
+        for key in list(queue):
+            if over(key, running):
+                continue
+            if (at := place(key, nodes)) is None:
+                head = key
+                break
+            begin(key, at, now)
+        if policy == "fcfs" or head is None:
             continue
-        head, shadow = queue[0], earliest(queue[0], now)
-        for key in queue[1:]:
+        shadow = earliest(head, now)
+        for key in queue[queue.index(head) + 1 :]:
             at = place(key, nodes)
-            if at is None:
+            if at is None or over(key, running):
                 continue
             if now + jobs[key].wall <= shadow or earliest(head, now, key, at) <= shadow:
                 begin(key, at, now)
@@ -169,11 +181,12 @@ def fits_at(
 
 
 def conservative(
-    jobs: list[Job], capacity: list[tuple[int, ...]], rule: str = "first"
+    jobs: list[Job], capacity: list[tuple[int, ...]], rule: str = "first", over: Over = nobody
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job if every queued job has a reservation.
 
-    When a job ends early, each is taken out and put back in queue order.
+    When a job ends early, each is taken out and put back in queue order. A job over a limit has
+    none, and loses its own, which the others may use.
     """
     held: dict[int, tuple[float, float, list[int]]] = {}
     queue: list[int] = []
@@ -202,10 +215,26 @@ def conservative(
                 there.take(other, jobs[other], 1)
         return there.room
 
+    def sweep(now: float, early: bool) -> bool:
+        lost = False
+        for key in list(queue):
+            if over(key, running):
+                lost |= held.pop(key, None) is not None
+                continue
+            if early and key in held and held[key][0] > now:
+                del held[key]
+            if key not in held:
+                reserve(key, now)
+            if held[key][0] <= now:
+                found[key] = (now, held[key][2])
+                running[key] = now + min(jobs[key].run, jobs[key].wall)
+                queue.remove(key)
+        return lost
+
     upcoming = 0
     while upcoming < len(jobs) or running or queue:
         submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
-        now = min([*running.values(), *submits, *(held[key][0] for key in queue)])
+        now = min([*running.values(), *submits, *(held[key][0] for key in queue if key in held)])
         early = False
         for key in [key for key, end in running.items() if end == now]:
             early |= held.pop(key)[1] > now
@@ -215,15 +244,8 @@ def conservative(
             if sum(node.fits(job) for node in empty) >= job.nodes:
                 queue.append(upcoming)
             upcoming += 1
-        for key in queue:
-            if early and key in held and held[key][0] > now:
-                del held[key]
-            if key not in held:
-                reserve(key, now)
-        for key in [key for key in queue if held[key][0] <= now]:
-            found[key] = (now, held[key][2])
-            running[key] = now + min(jobs[key].run, jobs[key].wall)
-            queue.remove(key)
+        while sweep(now, early):
+            early = True
     return found
 
 

@@ -1,0 +1,136 @@
+"""Limits of a site: what QOS and associations allow, and what holds for the jobs of a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.model.ragged import Ragged, offsets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+JOBS = "jobs"
+"""Name of the number of jobs, among those of resources."""
+
+Amounts = dict[str, int]
+"""What may be held at most, by name of the resource; memory in bytes."""
+
+
+@dataclass(frozen=True)
+class LimitSet:
+    """The limits that one QOS or association sets; what is not in there is not limited.
+
+    Attributes
+    ----------
+    group : dict of str to int
+        Of all its running jobs together (GrpTRES, GrpJobs).
+    user, account : dict of str to int
+        Of the running jobs of each user, each account in a QOS (MaxTRESPU and MaxJobsPU; MaxTRESPA
+        and MaxJobsPA). Of an association, `user` has MaxJobs.
+    job : dict of str to int
+        Of each job (MaxTRES).
+    job_seconds : dict of str to int
+        Of each job, times its requested seconds (MaxTRESMins).
+    wall : float
+        Longest requested time of a job, seconds (MaxWall).
+    others : tuple of str
+        Names of limits that are set and not in here, such as `GrpTRESMins`.
+    """
+
+    group: Amounts = field(default_factory=dict)
+    user: Amounts = field(default_factory=dict)
+    account: Amounts = field(default_factory=dict)
+    job: Amounts = field(default_factory=dict)
+    job_seconds: Amounts = field(default_factory=dict)
+    wall: float = np.inf
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Qos:
+    """A quality of service: its limits, and how they go with others.
+
+    Attributes
+    ----------
+    limits : LimitSet
+        Its limits.
+    over_partition : bool
+        Whether they come before those of the partition's QOS (flag OverPartQOS).
+    factor : float
+        By which those of the association on amounts are multiplied (LimitFactor).
+    """
+
+    limits: LimitSet = LimitSet()
+    over_partition: bool = False
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Association:
+    """An account (`user` is empty), or a user in it, perhaps for one partition only.
+
+    `parent` is the account above an account; empty: it stands at the top.
+    """
+
+    account: str
+    user: str = ""
+    partition: str = ""
+    parent: str = ""
+    limits: LimitSet = LimitSet()
+
+
+@dataclass(frozen=True)
+class SiteLimits:
+    """What the site has set.
+
+    Attributes
+    ----------
+    qos : mapping of str to Qos, or None
+        By name; None: not known.
+    associations : tuple of Association, or None
+        None: not known.
+    partition_qos : mapping of str to str
+        The QOS of partitions that have one.
+    assumptions : tuple of str
+        What had to be assumed, one plain sentence each.
+    """
+
+    qos: Mapping[str, Qos] | None = None
+    associations: tuple[Association, ...] | None = None
+    partition_qos: Mapping[str, str] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
+
+
+class Limits(NamedTuple):
+    """Limits of groups of the jobs of a workload, of `r` things that are counted.
+
+    A job counts in the groups of its kind from its start to its end. It starts only if no group
+    then holds more than its kind may see there.
+    """
+
+    things: tuple[str, ...]
+    """What is counted: `jobs`, `cpu`, ..."""
+    asked: NDArray[np.int64]
+    """int64[n, r]: what each job counts for."""
+    kind: NDArray[np.int64]
+    """int64[n]: a row of `groups`."""
+    groups: Ragged
+    """Per kind the groups that its jobs count in."""
+    most: NDArray[np.int64]
+    """int64[e, r], row by row with `groups.values`: the most that the group may hold."""
+    names: tuple[str, ...]
+    """What each group is, such as `user alice in QOS long`."""
+
+    def with_rows(self, more: int) -> Limits:
+        """Return the limits for as many further jobs, which count nowhere."""
+        nowhere = len(self.groups.offsets) - 1
+        return self._replace(
+            asked=np.concatenate([self.asked, np.zeros((more, len(self.things)), np.int64)]),
+            kind=np.concatenate([self.kind, np.full(more, nowhere)]),
+            groups=Ragged(offsets_of(np.append(self.groups.lengths, 0)), self.groups.values),
+        )
