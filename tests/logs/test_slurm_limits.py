@@ -1,0 +1,228 @@
+"""What `sacctmgr -P show qos` and `show assoc` print becomes limits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rtsched.errors import InputError
+from rtsched.logs.slurm_limits import read_limits
+from rtsched.model.limits import Association, LimitSet, Qos
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QOS_COLUMNS = """
+Name Priority GraceTime Preempt PreemptExemptTime PreemptMode Flags UsageThres UsageFactor
+LimitFactor GrpTRES GrpTRESMins GrpTRESRunMins GrpJobs GrpSubmit GrpWall MaxTRES MaxTRESPerNode
+MaxTRESMins MaxWall MaxTRESPU MaxJobsPU MaxSubmitPU MaxTRESPA MaxTRESRunMinsPA MaxTRESRunMinsPU
+MaxJobsPA MaxSubmitPA MinTRES
+"""
+ASSOCIATION_COLUMNS = """
+Cluster Account User Partition Share Priority GrpJobs GrpTRES GrpSubmit GrpWall GrpTRESMins MaxJobs
+MaxTRES MaxTRESPerNode MaxSubmit MaxWall MaxTRESMins QOS DefQOS GrpTRESRunMins
+"""
+
+
+def printed(columns: str, *rows: dict[str, str]) -> str:
+    """Return a table as sacctmgr prints it."""
+    names = columns.split()
+    lines = [names, *([row.get(name, "") for name in names] for row in rows)]
+    return "".join("|".join(line) + "\n" for line in lines).replace("DefQOS", "Def QOS")
+
+
+QOS = printed(
+    QOS_COLUMNS,
+    {"Name": "normal", "Priority": "0", "GraceTime": "00:00:00", "UsageFactor": "1.000000"},
+    {
+        "Name": "gpu",
+        "Flags": "DenyOnLimit,OverPartQOS",
+        "LimitFactor": "2.500000",
+        "GrpTRES": "cpu=1K,gres/gpu:a100=8,mem=2T",
+        "GrpTRESMins": "cpu=90000",
+        "GrpJobs": "40",
+        "MaxTRES": "gres/gpu=4",
+        "MaxTRESMins": "cpu=600",
+        "MaxWall": "1-12:00:00",
+        "MaxTRESPU": "cpu=64,mem=1000",
+        "MaxJobsPU": "3",
+        "MaxSubmitPU": "100",
+        "MaxTRESPA": "node=6",
+        "MaxJobsPA": "5",
+        "MinTRES": "cpu=1",
+    },
+)
+ASSOCIATIONS = printed(
+    ASSOCIATION_COLUMNS,
+    {"Cluster": "c1", "Account": "root", "Share": "1", "QOS": "normal"},
+    {"Cluster": "c1", "Account": " root", "User": "root"},
+    {
+        "Cluster": "c1",
+        "Account": " science",
+        "GrpJobs": "100",
+        "GrpTRES": "cpu=500",
+        "MaxJobs": "9",
+    },
+    {"Cluster": "c1", "Account": "  physics", "GrpTRES": "cpu=200,license/matlab=3"},
+    {
+        "Cluster": "c1",
+        "Account": "   physics",
+        "User": "alice",
+        "MaxJobs": "2",
+        "MaxSubmit": "50",
+        "MaxWall": "08:00:00",
+        "QOS": "gpu,normal",
+    },
+    {
+        "Cluster": "c1",
+        "Account": "   physics",
+        "User": "alice",
+        "Partition": "debug",
+        "MaxJobs": "-1",
+        "MaxTRESMins": "cpu=60",
+    },
+    {"Cluster": "c1", "Account": " arts"},
+)
+
+
+def files(tmp_path: Path, **texts: str) -> dict[str, Path]:
+    """Write files and return their paths."""
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    return {name: tmp_path / name for name in texts}
+
+
+def qos(tmp_path: Path, text: str) -> dict[str, Qos]:
+    """Return what a file of QOS says."""
+    found = read_limits(files(tmp_path, qos=text)["qos"], None).qos
+    assert found is not None
+    return dict(found)
+
+
+def associations(tmp_path: Path, text: str) -> tuple[Association, ...]:
+    """Return what a file of associations says."""
+    found = read_limits(None, files(tmp_path, assoc=text)["assoc"]).associations
+    assert found is not None
+    return found
+
+
+def test_a_qos(tmp_path: Path) -> None:
+    """Amounts of all jobs, of each user, each account and each job; memory in bytes, times in s."""
+    found = qos(tmp_path, QOS)
+    assert found["normal"] == Qos()
+    assert found["gpu"] == Qos(
+        LimitSet(
+            group={"cpu": 1024, "gres/gpu:a100": 8, "mem": 2 * 2**40, "jobs": 40},
+            user={"cpu": 64, "mem": 1000 * 2**20, "jobs": 3},
+            account={"node": 6, "jobs": 5},
+            job={"gres/gpu": 4},
+            job_seconds={"cpu": 36000},
+            wall=129600.0,
+            others=("GrpTRESMins", "MaxSubmitPU", "MinTRES"),
+        ),
+        over_partition=True,
+        factor=2.5,
+    )
+
+
+def test_associations_of_a_tree(tmp_path: Path) -> None:
+    """Indented accounts stand below those before them; `-1` sets no limit."""
+    root, root_user, science, physics, alice, in_debug, arts = associations(tmp_path, ASSOCIATIONS)
+    assert (root.parent, science.parent, physics.parent, arts.parent) == (
+        "",
+        "root",
+        "science",
+        "root",
+    )
+    assert root_user == Association("root", "root")
+    assert science.limits == LimitSet(group={"cpu": 500, "jobs": 100}, user={"jobs": 9})
+    assert physics.limits.group == {"cpu": 200, "license/matlab": 3}
+    assert alice == Association(
+        "physics",
+        "alice",
+        limits=LimitSet(user={"jobs": 2}, wall=28800.0, others=("MaxSubmit",)),
+    )
+    assert in_debug == Association(
+        "physics", "alice", "debug", limits=LimitSet(job_seconds={"cpu": 3600})
+    )
+
+
+def test_accounts_above_by_name(tmp_path: Path) -> None:
+    """The column ParentName says it too; columns stand in any order."""
+    text = "User|ParentName|Account\n||root\n|root|a\n|a|b\nbob||b\n"
+    assert [one.parent for one in associations(tmp_path, text)] == ["", "root", "a", ""]
+
+
+def test_accounts_that_are_not_told_stand_below_the_root(tmp_path: Path) -> None:
+    """And that is said."""
+    text = "Account|User\nroot|\na|\nb|\n"
+    found = read_limits(None, files(tmp_path, assoc=text)["assoc"])
+    assert found.associations is not None
+    assert [one.parent for one in found.associations] == ["", "root", "root"]
+    assert found.assumptions == (
+        "The associations do not tell which account is below which (`tree`, or the column "
+        "ParentName): all accounts stand below the root.",
+    )
+
+
+def test_partitions_have_a_qos(tmp_path: Path) -> None:
+    """It is read from a slurm.conf; other descriptions of a machine tell none."""
+    conf = (
+        "NodeName=n[1-2] CPUs=4\nPartitionName=DEFAULT QoS=part\n"
+        "PartitionName=a Nodes=n1\nPartitionName=b Nodes=n2 QOS=other\n"
+    )
+    paths = files(tmp_path, conf=conf, shown="NodeName=n1 CPUTot=4\n", qos="Name\nx\n")
+    assert read_limits(paths["qos"], None, paths["conf"]).partition_qos == {
+        "a": "part",
+        "b": "other",
+    }
+    assert read_limits(paths["qos"], None, paths["shown"]).partition_qos == {}
+
+
+def test_output_with_a_delimiter_at_the_end(tmp_path: Path) -> None:
+    """`sacctmgr -p` prints one; empty lines do not count."""
+    found = qos(tmp_path, "Name|MaxJobsPU|MaxWall|\n\nx|2|UNLIMITED|\n")
+    assert found["x"].limits == LimitSet(user={"jobs": 2}, wall=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "qos: the file is empty; write it with `sacctmgr -P show qos`"),
+        (
+            "normal|0|||\n",
+            "qos:1: no header line with Name; write the file with `sacctmgr -P show qos`, "
+            "without -n",
+        ),
+        (
+            "Name|GrpTRES\nx|cpu=many\n",
+            "qos:2: GrpTRES has 'cpu=many', which is not NAME=COUNT; write the file again with "
+            "`sacctmgr -P show qos`",
+        ),
+        ("Name|MaxTRESPU\nx|cpu=1,mem\n", "qos:2: MaxTRESPU has 'mem', which is not NAME=COUNT"),
+        ("Name|MaxTRES\nx|cpu=-5\n", "qos:2: MaxTRES has 'cpu=-5', which is not NAME=COUNT"),
+        ("Name|MaxTRES\nx|mem=9999999E\n", "qos:2: MaxTRES has 'mem=9999999E', which is not"),
+        ("Name|MaxJobsPU\nx|two\n", "qos:2: MaxJobsPU is 'two', which is not a limit"),
+        ("Name|MaxWall\nx|soon\n", "qos:2: MaxWall is 'soon', which is not a limit"),
+        ("Name|LimitFactor\nx|big\n", "qos:2: LimitFactor is 'big', which is not a limit"),
+        ("Name|GrpJobs\nx|1\ny|1|2\n", "qos:3: 3 fields, where the header has 2; write the file"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+    """One sentence says where and what to do."""
+    with pytest.raises(InputError) as caught:
+        qos(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_bad_associations(tmp_path: Path) -> None:
+    """A file of QOS is none of associations; those of several clusters are mixed up."""
+    with pytest.raises(InputError, match=r"assoc:1: no header line with Account and User; write"):
+        associations(tmp_path, QOS)
+    text = "Cluster|Account|User\na|root|\nb|root|\n"
+    with pytest.raises(InputError, match=r"several clusters \(a, b\); write those of one with"):
+        associations(tmp_path, text)
+    with pytest.raises(InputError, match="there is no such file"):
+        read_limits(tmp_path / "none", None)
