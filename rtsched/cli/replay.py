@@ -69,6 +69,8 @@ class Request:
     logs: tuple[Path, ...]
     reading: ReadOptions
     cluster: Path | None
+    qos: Path | None
+    associations: Path | None
     options: Mapping[str, Any]
     site_workload: Mapping[str, Any]
     policies: Mapping[str, Policy]
@@ -117,6 +119,8 @@ def request(given: Mapping[str, Any]) -> Request:
             given["log_format"], given["delimiter"], given["timezone"], resources=True
         ),
         cluster=given["cluster_file"],
+        qos=given["qos_file"],
+        associations=given["associations_file"],
         options=options,
         site_workload=site_workload,
         policies=policies,
@@ -198,8 +202,12 @@ def load(asked: Request) -> tuple[Workload, int]:
     """Return the workload, and how many records of the log were unusable."""
     from rtsched.logs.cluster_files import read_cluster
     from rtsched.logs.readers import read_logs
+    from rtsched.logs.slurm_limits import read_limits
     from rtsched.replay.workload import prepare
 
+    limits = None
+    if asked.qos is not None or asked.associations is not None:
+        limits = read_limits(asked.qos, asked.associations, asked.cluster)
     log, cluster = read_logs(asked.logs, asked.reading), None
     if asked.cluster is not None:
         cluster, said = read_cluster(asked.cluster)
@@ -210,7 +218,7 @@ def load(asked: Request) -> tuple[Workload, int]:
         said = (f"The log's header proposes {text}; it is followed where nothing else is said.",)
         log = replace(log, assumptions=(*log.assumptions, *said))
     options = from_options(WorkloadOptions, asked.options, {**proposed, **asked.site_workload})
-    return prepare(log, options, cluster), log.skipped.count.total()
+    return prepare(log, options, cluster, limits), log.skipped.count.total()
 
 
 def proposed_settings(path: Path) -> dict[str, Any]:
@@ -328,6 +336,21 @@ def say_results(asked: Request, summary: Summary) -> None:
     type=click.Path(path_type=Path),
     help="The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: from "
     "the log's header, else the peak use in the log.",
+)
+@click.option(
+    "--qos",
+    "qos_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Limits of QOS that the simulated system keeps to: output of `sacctmgr -P show qos`.",
+)
+@click.option(
+    "--associations",
+    "associations_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Limits of accounts and users that the simulated system keeps to: output of `sacctmgr -P "
+    "show assoc tree`.",
 )
 @reading_options
 @options_of(WorkloadOptions)

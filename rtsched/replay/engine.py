@@ -87,6 +87,7 @@ class Replay:
             accounts=self.workload.accounts,
             edges=self.workload.edges,
             periodic=self.workload.periodic,
+            limits=self.workload.limits,
             stop_at=stop_at,
             static=static,
             compiled=self.compiled,
@@ -237,6 +238,7 @@ class Replay:
             seconds,
             self.undone,
             outcomes.released,
+            outcomes.beyond_limits,
         )
 
     def _with_static_offers(self, offer: NDArray[np.float64]) -> NDArray[np.float64]:

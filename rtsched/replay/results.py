@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Edges, Jobs
+    from rtsched.model.limits import Limits
     from rtsched.model.log import Outcomes
 
 
@@ -54,6 +55,8 @@ class Workload:
         The site's recurring work.
     price : float
         Price of a row of the cluster for an hour.
+    limits : Limits or None
+        Limits of groups of jobs that the simulated system keeps to.
     promisable : PromisableJobs
         How many jobs of the log have a form that a deadline can be promised to.
     """
@@ -71,6 +74,7 @@ class Workload:
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
     price: float = 1.0
     promisable: PromisableJobs = field(default_factory=lambda: PromisableJobs(0, Skipped()))
+    limits: Limits | None = None
 
 
 class Results(Table):
@@ -132,6 +136,8 @@ class PolicyRun:
         Per kind of action that the simulated system cannot do, for how many jobs it was asked for.
     released : int
         Jobs that did not wait for one they depend on, as that was rejected or never started.
+    beyond_limits : int
+        Jobs that started as planned though a group of theirs was at a limit.
     """
 
     policy: str
@@ -143,6 +149,7 @@ class PolicyRun:
     seconds: float = 0.0
     undone: Mapping[str, int] = field(default_factory=dict)
     released: int = 0
+    beyond_limits: int = 0
 
     @property
     def shares_nodes(self) -> bool:

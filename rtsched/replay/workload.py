@@ -20,7 +20,8 @@ from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
 from rtsched.model.resources import fitting_nodes
 from rtsched.replay.gathering import gathered
-from rtsched.replay.machine import charge, peak_use, with_speeds
+from rtsched.replay.limits import limits_of_jobs
+from rtsched.replay.machine import charge, cores_per_node, peak_use, with_speeds
 from rtsched.replay.node_requests import with_node_requests
 from rtsched.replay.normalise import (
     filled,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.accounts import Accounts
     from rtsched.model.jobs import Edges, Jobs
+    from rtsched.model.limits import Limits, SiteLimits
     from rtsched.model.log import Log
 
 HEADER = "RtschedWorkload"
@@ -203,7 +205,12 @@ def header_settings(lines: Iterable[str]) -> dict[str, Any]:
     return {}
 
 
-def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) -> Workload:
+def prepare(
+    log: Log,
+    options: WorkloadOptions,
+    cluster: Cluster | None = None,
+    site: SiteLimits | None = None,
+) -> Workload:
     """Return a log as a workload.
 
     Parameters
@@ -214,6 +221,8 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         The rules.
     cluster : Cluster, optional
         The machine, in place of the one that the log describes.
+    site : SiteLimits, optional
+        Limits of accounts and QOS.
 
     Raises
     ------
@@ -257,6 +266,7 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
             f"{running} jobs still ran when the log was written: they are taken to end just then."
         )
     jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
+    limits = _limits(read.jobs, rows, site, options.unit, machine, said)
     return Workload(
         jobs=jobs,
         run_time=run_time,
@@ -271,7 +281,24 @@ def prepare(log: Log, options: WorkloadOptions, cluster: Cluster | None = None) 
         price=options.price * (_mean_cores(machine) if options.price_of == "core" else 1.0),
         periodic=periodic,
         promisable=promisable,
+        limits=limits,
     )
+
+
+def _limits(
+    jobs: Jobs,
+    rows: NDArray[np.int64] | None,
+    site: SiteLimits | None,
+    unit: str,
+    machine: Cluster,
+    said: list[str],
+) -> Limits | None:
+    """Return the limits of groups of jobs, which stand as read, sizes counting processors."""
+    if site is None:
+        return None
+    asked = jobs if rows is None else gathered(jobs, rows)
+    whole = asked.exclusive & (unit == "resources") if unit != "node" else np.ones(len(asked), bool)
+    return limits_of_jobs(asked, site, whole, cores_per_node(machine), said)
 
 
 def _mean_cores(machine: Cluster) -> float:

@@ -65,6 +65,15 @@ ASSUMPTIONS = {
             "a dependency ",
             "--dependency=singleton of",
         ),
+        ("limits", "Limits of accounts and QOS that hold jobs up.", "holds up nobody"),
+        (
+            "other_limits",
+            "Limits that are not replayed, and jobs that they say nothing of.",
+            "Slurm would not start them",
+            "of accounts or QOS with",
+            "no limits",
+            "account is below which",
+        ),
         ("node_requests", "Jobs that run on some nodes only.", "they run on such nodes only"),
         (
             "other_node_requests",

@@ -213,6 +213,7 @@ class Stored:
             policy, results, (indptr, rows), hooks, decisions, entry.get("settings", {}),
             undone=entry.get("not_carried_out", {}),
             released=entry.get("did_not_wait", 0),
+            beyond_limits=entry.get("beyond_limits", 0),
         )  # fmt: skip
 
     def runs(self) -> list[PolicyRun]:

@@ -28,6 +28,7 @@ NOT_MEASURES = frozenset(
         "seconds",
         "not_carried_out",
         "did_not_wait",
+        "beyond_limits",
         "resources",
         "partitions",
     }
@@ -50,9 +51,10 @@ class Summary(msgspec.Struct, frozen=True):
         Per policy its measures by name, where jobs share nodes `resources` and `partitions` (see
         `rtsched.replay.resource_use`; the log's stand beside its measures), then `hooks`,
         `settings`, `not_carried_out` if there is anything (per kind of action for how many jobs),
-        `did_not_wait` (jobs that depend on one which does not run), and `seconds` if it was asked
-        for. A hook's `seconds` are None where they were not taken: a compiled one is called from
-        within the simulated system's loop.
+        `did_not_wait` (jobs that depend on one which does not run), `beyond_limits` (jobs that
+        started as planned beyond a limit), and `seconds` if it was asked for. A hook's `seconds`
+        are None where they were not taken: a compiled one is called from within the simulated
+        system's loop.
     """
 
     log: dict[str, Any]
@@ -108,6 +110,8 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
             entry["not_carried_out"] = _plain(run.undone)
         if run.released:
             entry["did_not_wait"] = run.released
+        if run.beyond_limits:
+            entry["beyond_limits"] = run.beyond_limits
         if timings:
             entry["seconds"] = round(run.seconds, 6)
         policies[_text(run.policy)] = entry

@@ -246,6 +246,11 @@ def undone(summary: Summary) -> Iterator[str]:
                 f"{policy}: {counted(entry['did_not_wait'], 'job')} did not wait for one that "
                 "they depend on, as it was rejected or never started"
             )
+        if entry.get("beyond_limits"):
+            yield (
+                f"{policy}: {counted(entry['beyond_limits'], 'job')} started as planned though "
+                "their account, user or QOS was at a limit: planners do not know limits"
+            )
 
 
 def _table() -> Table:

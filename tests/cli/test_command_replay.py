@@ -62,6 +62,66 @@ def test_promisable_jobs(run, tmp_path):
     assert "it asks for GPUs or other generic resources, which only --unit resources" in said
 
 
+def limited(tmp_path):
+    """Write a log of three jobs of one user that come at once, the machine, and a QOS for one."""
+    lines = [
+        f"{job}|1700000000|1700000000|1700000100|100|5|1|1|COMPLETED|ann|lab|{qos}|cpu=1,node=1"
+        for job, qos in ((1, "one"), (2, "one"), (3, "free"))
+    ]
+    head = "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|NNodes|State|User|Account|QOS"
+    (tmp_path / "sacct.txt").write_text("\n".join([f"{head}|ReqTRES", *lines]) + "\n")
+    (tmp_path / "nodes.txt").write_text(
+        "".join(f"NodeName=n{k} CPUTot=1 RealMemory=1000 State=IDLE\n" for k in range(4))
+    )
+    (tmp_path / "qos.txt").write_text("Name|MaxJobsPU|MaxWall\none|1|00:01:00\nfree||\n")
+    (tmp_path / "assoc.txt").write_text("Account|User|MaxJobs\nroot||\n lab||\n lab|ann|2\n")
+    return ("replay", "sacct.txt", "--cluster", "nodes.txt", "--deadline-rule", "none", *QUICK)
+
+
+@pytest.mark.parametrize("unit", ["core", "node", "resources"])
+def test_limits_hold_jobs_up(run, tmp_path, unit):
+    """One job of the QOS runs at a time: the second waits for 100 s, the third for nobody."""
+    asked = (*limited(tmp_path), "--unit", unit, "--policy", "fcfs,easy,conservative,multifactor")
+    free = json.loads(run(*asked, "--json").stdout)["policies"]
+    result = run(*asked, "--json", "--qos", "qos.txt")
+    summary = json.loads(result.stdout)
+    for name, entry in summary["policies"].items():
+        assert free[name]["mean_wait_s"] == 0
+        assert entry["mean_wait_s"] == pytest.approx(100 / 3), name
+    assert summary["assumptions"]["limits"].startswith("2 jobs of accounts, users or QOS with")
+    assert summary["assumptions"]["other_limits"].startswith("2 jobs beyond MaxWall")
+
+
+def test_limits_of_associations(run, tmp_path):
+    """Two jobs of ann run at a time, so the third waits; with the QOS the second, in its place."""
+    asked = (*limited(tmp_path), "--policy", "easy", "--json", "--associations", "assoc.txt")
+    policies = json.loads(run(*asked).stdout)["policies"]
+    assert policies["easy"]["mean_wait_s"] == pytest.approx(100 / 3)
+    policies = json.loads(run(*asked, "--qos", "qos.txt").stdout)["policies"]
+    assert policies["easy"]["mean_wait_s"] == pytest.approx(100 / 3)
+
+
+def test_planned_jobs_beyond_a_limit_are_told(run, tmp_path):
+    """A planner does not know limits, and the table says for how many jobs."""
+    asked = (*limited(tmp_path)[:4], *QUICK, "--policy", "mcdf", "--qos", "qos.txt")
+    said = " ".join(run(*asked).stdout.split())
+    assert "mcdf: 1 job started as planned though their account, user or QOS was at a limit" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--qos", "Name|GrpTRES\nx|cpu\n", "bad:2: GrpTRES has 'cpu', which is not NAME=COUNT"),
+        ("--qos", "one|1\n", "bad:1: no header line with Name"),
+        ("--associations", "Name\nx\n", "bad:1: no header line with Account and User"),
+    ],
+)
+def test_bad_limits(run, tmp_path, refused, option, text, words):
+    """One sentence says where, and which command writes the file."""
+    (tmp_path / "bad").write_text(text)
+    refused(run(*limited(tmp_path), option, "bad"), words, "`sacctmgr -P show ")
+
+
 @pytest.mark.parametrize("table_format", ["parquet", "csv"])
 def test_same_bytes(run, log, tmp_path, table_format):
     """Equal logs, settings and seeds give equal files."""

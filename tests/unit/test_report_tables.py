@@ -140,3 +140,13 @@ def test_jobs_that_did_not_wait_are_told():
     run = dataclasses.replace(build.run(build.workload(), "easy"), released=3)
     (said,) = undone(summarise(build.workload(), [run]))
     assert said.startswith("easy: 3 jobs did not wait for one that they depend on, as it was")
+
+
+def test_planned_jobs_beyond_a_limit_are_told():
+    """Planners do not know limits: the count is no measure, and stays without timings."""
+    run = dataclasses.replace(build.run(build.workload(), "mcdf"), beyond_limits=2)
+    summary = summarise(build.workload(), [run])
+    (said,) = undone(summary)
+    assert said.startswith("mcdf: 2 jobs started as planned though their account, user or QOS was")
+    assert summary.without_timings().policies["mcdf"]["beyond_limits"] == 2
+    assert "beyond_limits" not in summary.measures("mcdf")
