@@ -174,9 +174,9 @@ def _integer(pairs: Pairs, name: str, otherwise: int) -> int:
 
 
 def shown_nodes(text: str) -> list[Node]:
-    """Return the nodes of `scontrol show nodes`, with or without `-o`."""
+    """Return the nodes of `scontrol show nodes`, with or without `-o`; partitions may follow."""
     nodes: list[Node] = []
-    for part in re.split(r"(?m)^(?=NodeName=)", text):
+    for part in re.split(r"(?m)^(?=NodeName=|PartitionName=)", text):
         pairs = {name.lower(): value for name, value in _PAIR.findall(part)}
         if "nodename" not in pairs:
             continue

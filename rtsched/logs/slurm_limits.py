@@ -119,7 +119,8 @@ def read_limits(
         The output of `sacctmgr -P show assoc`, with `tree` or the column ParentName if accounts
         stand below others.
     cluster : path, optional
-        Where it is a slurm.conf, the QOS of its partitions is read.
+        A slurm.conf, or the output of `scontrol show nodes` with that of `scontrol show partition`
+        behind it: the QOS of partitions is read from it.
 
     Raises
     ------
@@ -127,12 +128,18 @@ def read_limits(
         If a file cannot be read or is something else.
     """
     said: list[str] = []
+    partitions = None if cluster is None else _partition_qos(cluster)
+    if qos is not None and partitions is None:
+        said.append(
+            "The QOS of partitions is not known, and taken to be none: a slurm.conf tells it, or "
+            "the output of `scontrol show partition` behind that of `scontrol show nodes`."
+        )
     return SiteLimits(
         None if qos is None else _qos(_rows(qos, ("Name",), SHOW_QOS)),
         None
         if associations is None
         else _associations(_rows(associations, ("Account", "User"), SHOW_ASSOCIATIONS), said),
-        {} if cluster is None else _partition_qos(cluster),
+        partitions or {},
         tuple(said),
     )
 
@@ -260,18 +267,25 @@ def _parents(rows: list[_Row], said: list[str]) -> dict[str, str]:
     return {account: "" if account == root else root for account in accounts}
 
 
-def _partition_qos(path: str | Path) -> dict[str, str]:
-    """Return the QOS of the partitions of a slurm.conf; none if it is another file."""
+def _partition_qos(path: str | Path) -> dict[str, str] | None:
+    """Return the QOS of partitions, of a slurm.conf or the output of `scontrol show partition`.
+
+    None: the file tells of no partition.
+    """
     name, text = _text(path)
     found: dict[str, str] = {}
-    default = ""
+    partition, default = "", ""
     for _, line in conf_lines(Path(name), text, []):
         pairs = pairs_of(line)
-        if next(iter(pairs), "") != "partitionname":
-            continue
-        qos = pairs.get("qos", default)
-        if pairs["partitionname"].upper() == "DEFAULT":
-            default = qos
-        elif qos and qos.upper() != "N/A":
-            found[pairs["partitionname"]] = qos
-    return found
+        kind = next(iter(pairs), "")
+        if kind == "partitionname":
+            partition = pairs[kind]
+            found[partition] = default
+        elif kind == "nodename":
+            partition = ""
+        if partition and "qos" in pairs:
+            qos = pairs["qos"]
+            found[partition] = "" if qos.upper() in {"N/A", "(NULL)"} else qos
+        if partition.upper() == "DEFAULT":
+            default = found.pop(partition, default)
+    return {name: qos for name, qos in found.items() if qos} if found else None

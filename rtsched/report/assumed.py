@@ -73,6 +73,7 @@ ASSUMPTIONS = {
             "of accounts or QOS with",
             "no limits",
             "account is below which",
+            "The QOS of partitions",
         ),
         ("node_requests", "Jobs that run on some nodes only.", "they run on such nodes only"),
         (

@@ -89,7 +89,7 @@ def test_limits_hold_jobs_up(run, tmp_path, unit):
         assert free[name]["mean_wait_s"] == 0
         assert entry["mean_wait_s"] == pytest.approx(100 / 3), name
     assert summary["assumptions"]["limits"].startswith("2 jobs of accounts, users or QOS with")
-    assert summary["assumptions"]["other_limits"].startswith("2 jobs beyond MaxWall")
+    assert summary["assumptions"]["other_limits_2"].startswith("2 jobs beyond MaxWall")
 
 
 def test_limits_of_associations(run, tmp_path):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtsched.errors import InputError
+from rtsched.logs.cluster_files import read_cluster
 from rtsched.logs.slurm_limits import read_limits
+from rtsched.model.cluster import NodeState
 from rtsched.model.limits import Association, LimitSet, Qos
 
 if TYPE_CHECKING:
@@ -168,17 +170,33 @@ def test_accounts_that_are_not_told_stand_below_the_root(tmp_path: Path) -> None
 
 
 def test_partitions_have_a_qos(tmp_path: Path) -> None:
-    """It is read from a slurm.conf; other descriptions of a machine tell none."""
+    """It is read from a slurm.conf, or from `scontrol show partition`; else it is not known."""
     conf = (
         "NodeName=n[1-2] CPUs=4\nPartitionName=DEFAULT QoS=part\n"
         "PartitionName=a Nodes=n1\nPartitionName=b Nodes=n2 QOS=other\n"
     )
-    paths = files(tmp_path, conf=conf, shown="NodeName=n1 CPUTot=4\n", qos="Name\nx\n")
-    assert read_limits(paths["qos"], None, paths["conf"]).partition_qos == {
-        "a": "part",
-        "b": "other",
-    }
-    assert read_limits(paths["qos"], None, paths["shown"]).partition_qos == {}
+    node = "NodeName=n1 Arch=x86_64\n   CPUAlloc=0 CPUEfctv=4 CPUTot=4\n   State=DOWN\n\n"
+    shown = (
+        f"{node}PartitionName=a\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n"
+        "   AllocNodes=ALL Default=NO QoS=part\n   State=UP TotalCPUs=4 TotalNodes=1\n\n"
+        "PartitionName=b AllowGroups=ALL AllowQos=x QoS=N/A State=UP\n"
+    )
+    paths = files(tmp_path, conf=conf, shown=shown, nodes=node, qos="Name\nx\n")
+    told = read_limits(paths["qos"], None, paths["conf"])
+    assert (told.partition_qos, told.assumptions) == ({"a": "part", "b": "other"}, ())
+    told = read_limits(paths["qos"], None, paths["shown"])
+    assert (told.partition_qos, told.assumptions) == ({"a": "part"}, ())
+    for machine in (paths["nodes"], None):
+        told = read_limits(paths["qos"], None, machine)
+        assert told.partition_qos == {}
+        assert told.assumptions == (
+            "The QOS of partitions is not known, and taken to be none: a slurm.conf tells it, or "
+            "the output of `scontrol show partition` behind that of `scontrol show nodes`.",
+        )
+    # The machine is the same with and without its partitions.
+    for name in ("nodes", "shown"):
+        found, _ = read_cluster(paths[name])
+        assert (len(found), found.nodes.state.tolist()) == (4, [NodeState.DOWN] * 4)
 
 
 def test_output_with_a_delimiter_at_the_end(tmp_path: Path) -> None:
