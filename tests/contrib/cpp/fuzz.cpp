@@ -65,10 +65,13 @@ static void try_table(const std::string &bytes)
 		return;
 	for (const auto &[name, slot] : table->slots) {
 		check(slot.delay - slot.delay == 0, "delays are finite");
-		for (size_t i = 1; i < slot.kept.size(); i++)
-			check(slot.kept[i - 1].start <= slot.kept[i].start &&
-				      slot.kept[i - 1].cpus <= slot.kept[i].cpus,
-			      "steps ascend");
+		for (size_t i = 1; i < slot.kept.size(); i++) {
+			const rtsched::Step &before = slot.kept[i - 1], &step = slot.kept[i];
+
+			check(before.start <= step.start, "starts ascend");
+			for (size_t at = 0; at < rtsched::RESOURCES; at++)
+				check(before.amounts[at] <= step.amounts[at], "amounts never fall");
+		}
 	}
 }
 
