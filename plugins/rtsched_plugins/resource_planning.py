@@ -24,7 +24,7 @@ from rtsched.api import (
     offsets_of,
     room_of,
 )
-from rtsched.kernels.room_profile import RoomProfile, empty_profile
+from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
 from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE, Tasks, joined, uniform
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
@@ -39,7 +39,6 @@ from rtsched_plugins.kernels.resource_plan import (
     FULL,
     Requests,
     cost_derivatives,
-    fill,
     first_times,
     free_now,
     in_node_order,
@@ -170,7 +169,7 @@ class PreparedResources:
         """Return what these entries leave of the nodes, with some steps to spare."""
         steps = 3 * len(self._room) + 2 * len(part.nodes)
         profile = empty_profile(len(self._room), steps, self._room.shape[1])
-        fill(
+        fill_room(
             profile,
             self._room,
             part.entries.start - self.origin,

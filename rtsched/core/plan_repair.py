@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.core.planned_starts import right_shifted_starts
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -100,6 +101,12 @@ def right_shifted(
     if not _plain(snapshot, plan):
         return Schedule.empty()
     entries, entry = plan.entries, plan.rows()
+    length = entries.end - entries.start
+    if snapshot.cluster.shared:
+        latest = deadline + ROUNDING - length - snapshot.now
+        start = right_shifted_starts(snapshot, plan, latest)
+        start[entry[~snapshot.cluster.usable[plan.nodes]]] = np.inf
+        return _from(plan, snapshot.now + start, start <= latest)
     wanted = entries.start - snapshot.now
     free = np.zeros(len(plan))
     np.maximum.at(free, entry, snapshot.free_in[plan.nodes])
@@ -107,15 +114,20 @@ def right_shifted(
     stays = np.zeros(len(plan), np.bool_)
     for _ in range(ROUNDS):
         start = _shifted(plan, ready, stays)
-        end = start + (entries.end - entries.start)
-        late = ~(snapshot.now + end <= deadline + ROUNDING)
+        late = ~(snapshot.now + start + length <= deadline + ROUNDING)
         more = late & ~stays & (ready == wanted)
         if not more.any():
             break
         stays |= more
-    kept = np.flatnonzero(~late)
-    start, end = snapshot.now + start, snapshot.now + end
-    return replace(plan, entries=entries.replace(start=start, end=end)).take(kept)
+    return _from(plan, snapshot.now + start, ~late)
+
+
+def _from(plan: Schedule, start: NDArray[np.float64], kept: NDArray[np.bool_]) -> Schedule:
+    """Return the entries that are kept, each as long as before from another start on."""
+    entries = plan.entries
+    end = start + (entries.end - entries.start)
+    moved = replace(plan, entries=entries.replace(start=start, end=end))
+    return moved.take(np.flatnonzero(kept))
 
 
 def _shifted(

@@ -26,6 +26,7 @@ from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
+from rtsched.model.table import same_amounts
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
 
 REQUIREMENTS = (
-    *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned"),
+    *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned", "exclusive"),
     *("sigma", "cms", "cps", "setup_link", "setup_node"),
 )
 CHARGED = ("partition", "account", "qos")
@@ -405,6 +406,7 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
             continue
         kept = site.row(record.id)
         alike = all(_equal(kept, row, name) for name in REQUIREMENTS)
+        alike = alike and same_amounts(kept, row, "demand")
         alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
         alike = alike and _waits(site, job.edges) == _waits(
             site, site.links.take(site.links.after == record.id)

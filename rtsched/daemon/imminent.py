@@ -13,6 +13,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
+from rtsched.core.planned_starts import free_now, start_delays
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 
@@ -31,30 +32,32 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
 
     A job is due that is the first on all its nodes, when these are all free, or its start is not
     farther away than `leeway` seconds (see `Observation`), and nothing keeps its nodes beyond that
-    start. Admissions whose jobs no poll has shown yet may still be moved.
+    start. Where jobs share nodes, one is due that finds room now beside those planned before it.
+    Admissions whose jobs no poll has shown yet may still be moved.
     """
     plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now
     own = entries.job < FIRST_OWN_ID
     if not own.any():
         return snapshot, Schedule.empty()
-    entry = plan.rows()
-    free_in, wanted = snapshot.free_in[plan.nodes], np.maximum(plan.starts() - now, 0.0)
-    busy, late = np.zeros((2, len(plan)), np.bool_)
-    busy[entry[free_in > SOON]] = True
-    late[entry[free_in > wanted + SOON]] = True
-    due = own & ~late & (~busy | (entries.start <= now + leeway + SOON))
-    if due.any():
+    late = start_delays(snapshot, plan, SOON) > SOON
+    due = own & ~late & (free_now(snapshot, plan, SOON) | (entries.start <= now + leeway + SOON))
+    if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
     return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
 
 
 def with_started(snapshot: Snapshot, rows: NDArray[np.bool_]) -> tuple[Snapshot, Schedule]:
-    """Return the snapshot in which some entries of the plan run as planned, and these entries."""
+    """Return the snapshot in which some entries of the plan run, and these entries.
+
+    They have their nodes from now until their planned ends: when they start is not known.
+    """
     started = snapshot.plan.take(np.flatnonzero(rows))
     jobs = snapshot.planned.take(rows)
     jobs = jobs.replace(kind=np.full(len(jobs), Kind.RIGID, np.int8), size=started.entries.size)
     running = Jobs.joined([snapshot.running, jobs])
-    allocations = Schedule.joined([snapshot.allocations, started])
+    start = np.minimum(started.entries.start, snapshot.now)
+    held = replace(started, entries=started.entries.replace(start=start), node_start=np.empty(0))
+    allocations = Schedule.joined([snapshot.allocations, held])
     order = np.lexsort((running.id, running.submit))
     after = replace(
         snapshot,

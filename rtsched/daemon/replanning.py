@@ -20,6 +20,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.cycle import judge
 from rtsched.core.plan_repair import right_shifted
+from rtsched.core.planned_starts import free_now, start_delays, without_room
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.imminent import with_imminent_started, with_started
@@ -27,6 +28,7 @@ from rtsched.daemon.site import promises_of
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
+from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
@@ -233,9 +235,8 @@ def _free_and_late(site: Site, snapshot: Snapshot) -> NDArray[np.bool_]:
     plan, entries = snapshot.plan, snapshot.plan.entries
     entry = plan.rows()
     late = (entries.start < snapshot.now) & (entries.job < FIRST_OWN_ID)
-    late[entry[snapshot.free_in[plan.nodes] > SLACK]] = False
     late[entry[_outside(site, plan)]] = False
-    return late
+    return late & free_now(snapshot, plan, SLACK) if late.any() else late
 
 
 def _around(
@@ -254,7 +255,7 @@ def _around(
     """
     stays = _put_off(site, snapshot, spared)
     failed = np.setdiff1d(tried.failed, spared)
-    clash = _overlapping(stays, tried.plan)
+    clash = _overlapping(snapshot, stays, tried.plan)
     if not clash.any():
         return Schedule.joined([tried.plan, stays]), failed
     others = np.flatnonzero(~np.isin(snapshot.plan.entries.job, spared))
@@ -289,13 +290,15 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     rows = np.flatnonzero(np.isin(plan.entries.job, jobs) & (end > start + ROUNDING))
     kept = _NONE
     for row in rows[np.argsort(plan.entries.start[rows], kind="stable")].tolist():
-        if not _overlapping(moved.take(np.array([row])), moved.take(kept)).any():
+        if not _overlapping(snapshot, moved.take(np.array([row])), moved.take(kept)).any():
             kept = np.sort(np.append(kept, row))
     return moved.take(kept)
 
 
-def _overlapping(some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
+def _overlapping(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
     """Return bool[n]: which of some entries have a node that the plan gives to others meanwhile."""
+    if snapshot.cluster.shared:
+        return without_room(snapshot, some, plan)
     of = plan.rows()
     starts, ends = plan.starts(), plan.entries.end[of]
     clash = np.zeros(len(some), np.bool_)
@@ -408,9 +411,7 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     """Return the jobs that wait for a promised start that is not to be had, or have none."""
     plan, now = snapshot.plan, snapshot.now
     entry = plan.rows()
-    wanted = np.maximum(plan.starts() - now, 0.0)
-    bad = np.zeros(len(plan), np.bool_)
-    bad[entry[snapshot.free_in[plan.nodes] > wanted + SLACK]] = True
+    bad = start_delays(snapshot, plan, SLACK) > SLACK
     allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True
@@ -420,14 +421,15 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:
-    """Return bool[k]: which nodes of the entries are not in their jobs' partitions any more."""
+    """Return bool[k]: which nodes of the entries their jobs may not use any more."""
     outside = np.zeros(len(plan.nodes), np.bool_)
-    requested, partitions = site.requested, site.snapshot.cluster.partitions
-    for name in set(requested.names("partition")) & partitions.keys():
-        code = requested.names("partition").index(name)
-        jobs = requested.id[requested.column("partition") == code]
-        inside = plan.per_node(np.isin(plan.entries.job, jobs))
-        outside |= inside & ~partitions[name][plan.nodes]
+    place, known = places(site.requested.id, plan.entries.job)
+    codes, masks = allowed_nodes(site.requested, site.snapshot.cluster)
+    code = np.full(len(plan), -1, np.int64)
+    code[known] = codes[place[known]]
+    per_node = plan.per_node(code)
+    for at, mask in enumerate(masks):
+        outside |= (per_node == at) & ~mask[plan.nodes]
     return outside
 
 

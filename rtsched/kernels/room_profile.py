@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_compiling import entry, outline, part
 from rtsched.kernels.machine_sharing import fits, take
 
 if TYPE_CHECKING:
@@ -152,6 +152,40 @@ def occupy(
         at = profile.after[at]
     if sign < 0:
         join_alike(profile, node)
+
+
+@entry
+def fill_room(
+    profile: RoomProfile,
+    room: NDArray[np.int64],
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    indptr: NDArray[np.int64],
+    nodes: NDArray[np.int32],
+    demand: NDArray[np.int64],
+    now: float,
+) -> None:
+    """Let the profile begin now with empty nodes, and take off what jobs hold.
+
+    Parameters
+    ----------
+    profile : RoomProfile
+        With two unused steps for each of `nodes`.
+    room : int64[m, r]
+        What empty nodes have.
+    start, end : float64[n]
+        From when to when each job holds its nodes, seconds.
+    indptr, nodes
+        Job i has the nodes `nodes[indptr[i]:indptr[i + 1]]`.
+    demand : int64[n, r]
+        What it takes on each.
+    now : float
+        Seconds.
+    """
+    reset(profile, room, now)
+    for i in range(len(start)):
+        for k in range(indptr[i], indptr[i + 1]):
+            occupy(profile, nodes[k], max(start[i], now), end[i], demand, i, 1)
 
 
 @part

@@ -353,7 +353,7 @@ class Table:
         return len(self) == len(other) and all(
             self.texts(name) == other.texts(name)
             if isinstance(column, Text) and self.names(name) != other.names(name)
-            else _same_amounts(self, other, name)
+            else same_amounts(self, other, name)
             if isinstance(column, Amounts)
             else _same(self.column(name), other.column(name))
             for name, column in self._columns.items()
@@ -420,7 +420,7 @@ def _resources(parts: Iterable[Table], name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(resource for part in parts for resource in part.names(name)))
 
 
-def _same_amounts(one: Table, other: Table, name: str) -> bool:
+def same_amounts(one: Table, other: Table, name: str) -> bool:
     """Return whether two tables have the same amounts of all resources, in whatever order."""
     resources = _resources((one, other), name)
     return bool((amounts_of(one, name, resources) == amounts_of(other, name, resources)).all())

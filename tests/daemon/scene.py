@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
+SHARED = ("cpu", "gres/gpu")
+"""Resources of nodes that jobs share."""
 WORDS = Wording(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
 
 
@@ -40,6 +42,7 @@ class Scene:
         planner: str = "mcdf",
         plugin: object = None,
         member: Mapping[str, str] | None = None,
+        capacity: Sequence[tuple[int, int]] = (),
         **settings: Any,
     ) -> None:
         edf = Mcdf(Mcdf.Config(order="deadline"))
@@ -58,6 +61,11 @@ class Scene:
         )
         names = [f"n{k}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
+        if capacity:  # cores and GPUs, shared by jobs
+            amounts = np.array(capacity, np.int64)
+            columns = {"names": {"capacity": SHARED}, "capacity": amounts}
+            self.cluster = Cluster(Nodes.build(nodes, name=names, **columns))
+        self.demand: dict[int, tuple[int, int]] = {}
         self.site = Site(Snapshot(T0, self.cluster))
         self.poll(T0)
 
@@ -67,13 +75,23 @@ class Scene:
         return AdmissionController(self.chains, self.settings, WORDS)
 
     def submit(
-        self, now: float = T0, uid: int = ANN, after: int | None = None, **columns: object
+        self,
+        now: float = T0,
+        uid: int = ANN,
+        after: int | None = None,
+        demand: tuple[int, int] | None = None,
+        **columns: object,
     ) -> AdmissionResult:
-        """Submit a job, perhaps one that waits for another; the site then is the daemon's."""
+        """Submit a job, perhaps one that waits for another; the site then is the daemon's.
+
+        `demand`: the cores and GPUs that it takes on each node, where jobs share nodes.
+        """
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}
         edges = Edges.build(0) if after is None else Edges.build(1, before=[after])
-        submission = Submission(Jobs.build(1, **arrays), edges, uid)
+        names = {} if demand is None else {"demand": SHARED}
+        amounts = None if demand is None else np.array([demand], np.int64)
+        submission = Submission(Jobs.build(1, names=names, demand=amounts, **arrays), edges, uid)
         judged = self.admission.judge(self.site, submission, now)
         self.site = judged.site
         return judged
@@ -139,6 +157,15 @@ class Scene:
         at_work = Jobs.build(
             len(running), id=[r[0] for r in running] or None, submit=np.full(len(running), T0)
         )
+        if self.cluster.shared and running:
+            demand = np.array([self.demand[r[0]] for r in running], np.int64)
+            at_work = Jobs.build(
+                len(running),
+                names={"demand": SHARED},
+                id=[r[0] for r in running],
+                submit=np.full(len(running), T0),
+                demand=demand,
+            )
         counts = [len(r[4]) for r in running]
         runs = Schedule.build(
             [r[0] for r in running],

@@ -14,7 +14,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.machine import TIMED
-from rtsched.kernels.room_profile import RoomProfile, first_fit, occupy, reset
+from rtsched.kernels.room_profile import RoomProfile, first_fit, occupy
 from rtsched.kernels.room_search import search_start
 from rtsched_plugins.kernels.admission_rows import (
     HIGH,
@@ -82,40 +82,6 @@ class Placed(NamedTuple):
     """int64[k]: nodes of each."""
     nodes: NDArray[np.int32]
     """Theirs, one task after the other."""
-
-
-@compiled
-def fill(
-    profile: RoomProfile,
-    room: Integers,
-    start: Floats,
-    end: Floats,
-    indptr: Integers,
-    nodes: NDArray[np.int32],
-    demand: Integers,
-    now: float,
-) -> None:
-    """Let the profile begin now with empty nodes, and take off what jobs hold.
-
-    Parameters
-    ----------
-    profile : RoomProfile
-        With two unused steps for each of `nodes`.
-    room : int64[m, r]
-        What empty nodes have.
-    start, end : float64[n]
-        From when to when each job holds its nodes, seconds.
-    indptr, nodes
-        Job i has the nodes `nodes[indptr[i]:indptr[i + 1]]`.
-    demand : int64[n, r]
-        What it takes on each.
-    now : float
-        Seconds.
-    """
-    reset(profile, room, now)
-    for i in range(len(start)):
-        for k in range(indptr[i], indptr[i + 1]):
-            occupy(profile, nodes[k], max(start[i], now), end[i], demand, i, 1)
 
 
 @compiled

@@ -1,0 +1,136 @@
+"""Whether planned starts are still to be had: what runs, and what is planned before, stands first.
+
+On whole nodes an entry of a plan needs nodes that are free of running jobs. On nodes that jobs
+share it needs room beside those, and beside the entries that start before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.kernels.planned_room import first_starts
+from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
+from rtsched.model.resources import demand_of, room_of
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.snapshot import Snapshot
+
+ROUNDING = 1e-6
+"""Seconds by which entries may overlap: epoch seconds are exact to a quarter of that."""
+
+
+def start_delays(snapshot: Snapshot, plan: Schedule, slack: float) -> NDArray[np.float64]:
+    """Return how long each entry's nodes keep it from its planned start, float64[n], seconds.
+
+    Counted from now, if that is after the planned start; 0: they do not; inf: a node takes no jobs.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        Now, and what runs.
+    plan : Schedule
+        `n` entries of jobs that wait.
+    slack : float
+        Where jobs share nodes, an entry that is later than that, in seconds, keeps none after it
+        from their starts.
+    """
+    wanted = np.maximum(plan.starts() - snapshot.now, 0.0)
+    delay = np.zeros(len(plan))
+    entry = plan.rows()
+    if not snapshot.cluster.shared:
+        np.maximum.at(delay, entry, snapshot.free_in[plan.nodes] - wanted)
+        return delay
+    delay[entry[~snapshot.cluster.usable[plan.nodes]]] = np.inf
+    ready = np.maximum(plan.entries.start - snapshot.now, 0.0)
+    start = _starts(snapshot, Schedule.empty(), plan, ready, ready + slack)
+    return np.maximum(delay, start - ready)
+
+
+def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bool_]:
+    """Return whether each entry could start within so many seconds on its own nodes, bool[n].
+
+    Where jobs share nodes: beside those planned before it, each as early as it could itself.
+    """
+    free = np.ones(len(plan), np.bool_)
+    entry = plan.rows()
+    if not snapshot.cluster.shared:
+        free[entry[snapshot.free_in[plan.nodes] > within]] = False
+        return free
+    free[entry[~snapshot.cluster.usable[plan.nodes]]] = False
+    now = np.zeros(len(plan))
+    planned = np.maximum(plan.entries.start - snapshot.now, 0.0)
+    start = _starts(snapshot, Schedule.empty(), plan, now, now + within, planned)
+    return free & (start <= within)
+
+
+def right_shifted_starts(
+    snapshot: Snapshot, plan: Schedule, latest: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the first start of each entry at or after its own, on shared nodes, float64[n].
+
+    Seconds from now, as `latest`, float64[n]: one that is later than that stands in nobody's way.
+    """
+    ready = np.maximum(plan.entries.start - snapshot.now, 0.0)
+    return _starts(snapshot, Schedule.empty(), plan, ready, latest)
+
+
+def without_room(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
+    """Return which of some entries have no room beside a plan on shared nodes, bool[n].
+
+    And beside those of them that are planned before.
+    """
+    ready = np.maximum(some.entries.start - snapshot.now, 0.0)
+    return _starts(snapshot, plan, some, ready, ready + ROUNDING) > ready + ROUNDING
+
+
+def _starts(
+    snapshot: Snapshot,
+    before: Schedule,
+    plan: Schedule,
+    ready: NDArray[np.float64],
+    latest: NDArray[np.float64],
+    otherwise: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Return what `first_starts` finds beside what runs and the plan `before`."""
+    entries = plan.entries
+    start = np.empty(len(plan))
+    left = np.full(len(plan), np.inf) if otherwise is None else otherwise
+    first_starts(
+        _left(snapshot, before, len(plan.nodes)),
+        np.lexsort((entries.job, entries.start)),
+        ready,
+        latest,
+        left,
+        np.maximum(entries.end - entries.start - ROUNDING, 0.0),
+        plan.indptr.copy(),
+        plan.nodes.copy(),
+        _demand(snapshot, plan),
+        start,
+    )
+    return start
+
+
+def _left(snapshot: Snapshot, plan: Schedule, more: int) -> RoomProfile:
+    """Return what running jobs and a plan leave from now on; `more` nodes can be taken off."""
+    cluster, held = snapshot.cluster, snapshot.allocations
+    both = Schedule.joined([held, plan])
+    demand = np.concatenate([demand_of(snapshot.running, cluster), _demand(snapshot, plan)])
+    room = room_of(cluster)
+    steps = len(room) + 2 * (len(both.nodes) + more)
+    profile = empty_profile(len(room), steps, room.shape[1])
+    end = np.maximum(both.entries.end - snapshot.now, 0.0)
+    start = both.entries.start - snapshot.now
+    fill_room(profile, room, start, end, both.indptr.copy(), both.nodes.copy(), demand, 0.0)
+    return profile
+
+
+def _demand(snapshot: Snapshot, plan: Schedule) -> NDArray[np.int64]:
+    """Return what the jobs of a plan, which wait, take on each node."""
+    row, _ = places(snapshot.queued.id, plan.entries.job)
+    return np.ascontiguousarray(demand_of(snapshot.queued.take(row), snapshot.cluster))

@@ -1,0 +1,191 @@
+"""Promises on nodes that jobs share: what still fits, what is planned anew, and who may start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scene import T0, Scene
+
+from rtsched.core.planned_starts import free_now, start_delays
+from rtsched.daemon.imminent import with_imminent_started
+from rtsched.model.actions import Requeue
+from rtsched.model.resources import demand_of, room_of
+
+if TYPE_CHECKING:
+    from rtsched.model.schedule import Schedule
+    from rtsched.model.snapshot import Snapshot
+
+RUN = 600.0
+NODES = ((4, 2), (4, 0), (8, 4))
+"""Cores and GPUs."""
+
+
+def promised(scene: Scene, job: int, demand: tuple[int, int], **columns: object) -> tuple[int, str]:
+    """Have a job promised its deadline; return the id that it gets and its token."""
+    given = {"size": 1, "wall_time": RUN, "deadline": T0 + 20 * RUN, **columns}
+    judged = scene.submit(scene.site.snapshot.now, demand=demand, **given)
+    assert judged.verdict == "admit", judged.reply.text
+    scene.demand[job] = demand
+    return job, judged.reply.token
+
+
+def planned(scene: Scene) -> dict[int, tuple[float, list[int]]]:
+    """Return start, in seconds after T0, and nodes of each planned job."""
+    plan = scene.site.snapshot.plan
+    starts = (plan.entries.start - T0).tolist()
+    jobs = plan.entries.job.tolist()
+    return {job: (starts[k], plan.nodes_of(k).tolist()) for k, job in enumerate(jobs)}
+
+
+def overcommitted(snapshot: Snapshot, plan: Schedule, *, beside_running: bool) -> bool:
+    """Return whether jobs are planned to take more of a node than it has, instant by instant."""
+    cluster = snapshot.cluster
+    jobs = [*plan.entries.job.tolist()]
+    rows = [snapshot.queued.id.tolist().index(job) for job in jobs]
+    demand = demand_of(snapshot.queued.take(rows), cluster)
+    spans = [
+        (plan.entries.start[k], plan.entries.end[k], plan.nodes_of(k).tolist(), demand[k])
+        for k in range(len(plan))
+    ]
+    if beside_running:
+        held, taken = snapshot.allocations, demand_of(snapshot.running, cluster)
+        spans += [
+            (-np.inf, held.entries.end[k], held.nodes_of(k).tolist(), taken[k])
+            for k in range(len(held))
+        ]
+    room = room_of(cluster)
+    for instant in [start for start, *_ in spans if start > -np.inf]:
+        used = np.zeros_like(room)
+        for start, end, nodes, amounts in spans:
+            if start <= instant + 1e-3 and end > instant + 2e-3:
+                used[nodes] += amounts
+        if (used > room).any():
+            return True
+    return False
+
+
+def test_a_job_that_stays_longer_moves_only_those_without_room() -> None:
+    """A best-effort job keeps 2 of 4 cores for longer than it said: who needs 3 is planned anew."""
+    scene = Scene(nodes=1, capacity=[(4, 2)])
+    scene.demand[90] = (2, 0)
+    busy = ((90, "", T0, T0 + 100, (0,)),)
+    scene.poll(T0, running=busy)
+    queued = (promised(scene, 7, (3, 0)),)
+    queued += (promised(scene, 8, (1, 2)),)
+    scene.poll(T0 + 1, queued, busy)
+    assert planned(scene) == {7: (100.0, [0]), 8: (0.0, [0])}
+    scene.poll(T0 + 2, queued, ((90, "", T0, T0 + 300, (0,)),))
+    assert planned(scene) == {7: (300.0, [0]), 8: (0.0, [0])}
+
+
+def test_two_that_fit_one_by_one_but_not_together() -> None:
+    """What stays on the node leaves room for one of two planned at the same time."""
+    scene = Scene(nodes=1, capacity=[(4, 0)])
+    scene.demand[90] = (4, 0)
+    busy = ((90, "", T0, T0 + 100, (0,)),)
+    scene.poll(T0, running=busy)
+    queued = (promised(scene, 7, (2, 0)), promised(scene, 8, (2, 0)))
+    scene.poll(T0 + 1, queued, busy)
+    assert planned(scene) == {7: (100.0, [0]), 8: (100.0, [0])}
+    scene.demand[91] = (1, 0)
+    late = ((91, "", T0 + 2, T0 + 400, (0,)),)
+    scene.poll(T0 + 3, queued, late)
+    assert sorted(start for start, _ in planned(scene).values()) == [100.0, 400.0]
+
+
+def test_room_now_beside_those_before() -> None:
+    """A job that may start at any moment takes its cores from now on, for who is judged then."""
+    scene = Scene(nodes=1, capacity=[(4, 0)])
+    scene.demand[90] = (4, 0)
+    scene.poll(T0, running=((90, "", T0, T0 + 1000, (0,)),))
+    queued = (promised(scene, 7, (3, 0)), promised(scene, 8, (1, 0)), promised(scene, 9, (2, 0)))
+    scene.poll(T0 + 1, queued, ((90, "", T0, T0 + 1000, (0,)),))
+    assert {job: start for job, (start, _) in planned(scene).items()} == {7: 1000, 8: 1000, 9: 1600}
+    snapshot = scene.site.snapshot
+    empty = type(snapshot)(
+        T0 + 2, snapshot.cluster, snapshot.queued, plan=snapshot.plan, promises=snapshot.promises
+    )
+    order = snapshot.plan.entries.job.tolist()
+    assert dict(zip(order, free_now(empty, empty.plan, 1.0).tolist(), strict=True)) == {
+        7: True,
+        8: True,
+        9: False,
+    }
+    after, due = with_imminent_started(empty)
+    assert sorted(due.entries.job.tolist()) == [7, 8]
+    assert after.allocations.entries.start.tolist() == [T0 + 2, T0 + 2]
+    assert not start_delays(empty, empty.plan, 1.0).any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(
+            st.integers(1, 2),
+            st.integers(1, 4),
+            st.floats(1.0, 3.0),
+            st.integers(1, 4),
+            st.integers(0, 2),
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    busy=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(50, 500)),
+        max_size=3,
+        unique_by=lambda each: each[0],
+    ),
+    down=st.sets(st.integers(0, 2), max_size=2),
+    flapping=st.sets(st.integers(0, 2)),
+    at=st.sampled_from([3.0, 25.0, 80.0, 300.0]),
+    leeway=st.sampled_from([0.0, 60.0]),
+)
+def test_no_amount_is_planned_twice(
+    jobs: list[tuple[int, int, float, int, int]],
+    busy: list[tuple[int, int, int]],
+    down: set[int],
+    flapping: set[int],
+    at: float,
+    leeway: float,
+) -> None:
+    """Whatever runs on, is lost, late, or may come back: by a plain count at every start."""
+    scene = Scene(nodes=3, capacity=NODES)
+    queued: tuple[tuple[int, str], ...] = ()
+    for number, (size, hundreds, slack, cores, gpus) in enumerate(jobs):
+        wall = 100.0 * hundreds
+        columns = {"size": size, "wall_time": wall, "deadline": T0 + 1 + slack * wall}
+        judged = scene.submit(T0, demand=(cores, gpus), **columns)
+        if judged.verdict == "admit":
+            queued += ((10 + number, judged.reply.token),)
+            scene.demand[10 + number] = (cores, gpus)
+    scene.poll(T0 + 1, queued, leeway=leeway)
+    running = tuple(
+        (90 + k, "", T0 + 1, T0 + seconds, (node,)) for k, (node, _, seconds) in enumerate(busy)
+    )
+    scene.demand |= {90 + k: (cores, 0) for k, (_, cores, _) in enumerate(busy)}
+    for later in (0.0, 5.0):
+        here = tuple((job, r.token) for job, r in scene.site.records.items() if job < 90)
+        alive = tuple(each for each in running if each[4][0] not in down)
+        settled = scene.poll(
+            T0 + at + later,
+            here,
+            alive,
+            down=tuple(down),
+            flapping=tuple(flapping),
+            leeway=leeway,
+        )
+        snapshot = scene.site.snapshot
+        assert not overcommitted(snapshot, snapshot.plan, beside_running=False)
+        gone = {job for each in settled.actions if isinstance(each, Requeue) for job in each.job}
+        running = tuple(each for each in running if each[0] not in gone)
+        if not flapping and not leeway and not gone:
+            entries, records = snapshot.plan.entries, scene.site.records
+            deadlines = np.array([records[job].deadline for job in entries.job.tolist()])
+            assert (entries.end <= deadlines + 1e-3).all()
+            coming = snapshot.plan.take(
+                np.flatnonzero(snapshot.plan.entries.start >= snapshot.now - 1.0)
+            )
+            assert not overcommitted(snapshot, coming, beside_running=True)
