@@ -83,6 +83,18 @@ static uint32_t *place_of_number(job_desc_msg_t *job, uint16_t tag, int64_t *val
 	}
 }
 
+static uint16_t *place_of_short(job_desc_msg_t *job, uint16_t tag)
+{
+	switch (tag) {
+	case RTSCHED_TAG_SHARED:
+		return &job->shared;
+	case RTSCHED_TAG_NTASKS_PER_NODE:
+		return &job->ntasks_per_node;
+	default:
+		return NULL;
+	}
+}
+
 static char **place_of_text(job_desc_msg_t *job, uint16_t tag)
 {
 	switch (tag) {
@@ -148,11 +160,13 @@ static bool sensible(const struct rtsched_field *field)
 	bool good = true;
 
 	if (place_of_number(&nowhere, field->tag, &value, &good) ||
-	    field->tag == RTSCHED_TAG_VERDICT || field->tag == RTSCHED_TAG_SHARED) {
+	    place_of_short(&nowhere, field->tag) || field->tag == RTSCHED_TAG_VERDICT) {
 		if (field->tag == RTSCHED_TAG_VERDICT)
 			good = between(value, RTSCHED_ACCEPT, RTSCHED_REJECT);
 		if (field->tag == RTSCHED_TAG_SHARED)
 			good = between(value, JOB_SHARED_NONE, JOB_SHARED_USER);
+		if (field->tag == RTSCHED_TAG_NTASKS_PER_NODE)
+			good = between(value, 1, (int64_t)NO_VAL16 - 1);
 		return field->type == RTSCHED_NUMBER && good;
 	}
 	if (field->tag == RTSCHED_TAG_ENV)
@@ -167,6 +181,7 @@ static void set(job_desc_msg_t *job, const struct rtsched_field *field)
 	int64_t value = field->number;
 	bool good;
 	uint32_t *number = place_of_number(job, field->tag, &value, &good);
+	uint16_t *brief = place_of_short(job, field->tag);
 	char **text = place_of_text(job, field->tag), *copied;
 
 	if (number) {
@@ -176,8 +191,8 @@ static void set(job_desc_msg_t *job, const struct rtsched_field *field)
 			FREE(*text);
 			*text = copied;
 		}
-	} else if (field->tag == RTSCHED_TAG_SHARED) {
-		job->shared = (uint16_t)value;
+	} else if (brief) {
+		*brief = (uint16_t)value;
 	} else if (field->tag == RTSCHED_TAG_ENV) {
 		set_variable(job, field);
 	}

@@ -266,6 +266,8 @@ class Submission:
         Its id, where the batch system numbers a job before it asks about it; else -1.
     held : bool
         Whether its user has it wait for a release: nobody knows when it may start.
+    tasks_per_node : int
+        The most tasks on each of several nodes that it shares; 0: that does not matter.
     """
 
     jobs: Jobs
@@ -275,6 +277,7 @@ class Submission:
     comment: str = ""
     job: int = -1
     held: bool = False
+    tasks_per_node: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ LOAD = Load._fields
 class Requirements:
     """What a job is in the models; `problem` says why it cannot be promised anything.
 
-    Times in seconds; `load` by the names of `LOAD`; an empty `partition` is all nodes.
+    Times in seconds; `load` by the names of `LOAD`; an empty `partition` is all nodes. Where jobs
+    share nodes, `demand` is what it takes on each by name of the resource, and `exclusive` whether
+    nobody else runs there; `tasks_per_node` the most tasks on each, 0: that does not matter.
     """
 
     kind: Kind = Kind.RIGID
@@ -39,6 +41,9 @@ class Requirements:
     partition: str = ""
     load: dict[str, float] = field(default_factory=dict)
     problem: str = ""
+    demand: dict[str, int] = field(default_factory=dict)
+    exclusive: bool = False
+    tasks_per_node: int = 0
 
     def as_moldable(self, least: int, most: int, limit: float, margin: float) -> Self:
         """Return these for any number of nodes from `least` to `most`.
@@ -75,6 +80,16 @@ class Requirements:
             load=load,
             problem=problem,
         )
+
+    def one_job(self) -> dict[str, Any]:
+        """Return what `Jobs.build` takes for one job, its amounts too."""
+        demand = np.array([list(self.demand.values())], np.int64)
+        return {
+            **self.columns(),
+            "exclusive": self.exclusive,
+            "demand": demand,
+            "names": {"demand": tuple(self.demand)},
+        }
 
     def columns(self) -> dict[str, Any]:
         """Return the values of the columns of `Jobs` that they determine, for one job."""

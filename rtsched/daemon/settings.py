@@ -203,6 +203,11 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
         CondorSettings, Meta(description="How HTCondor is polled and controlled.")
     ] = CondorSettings()
 
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether promised jobs take what they ask for of nodes that others share."""
+        return self.daemon.system == "slurm" and self.slurm.share_nodes
+
 
 def chosen_modes(
     jobs: Jobs, plugins: list[tuple[str, Mode]], scopes: list[Scope]

@@ -72,6 +72,13 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
         for member in chains[0].chain.members
         if (why := member.capabilities.replay_only)
     ]
+    chain = chains[0].chain
+    planner = chain.member(chain.planner) if chain.planner else None
+    if live.shares_nodes and planner and not planner.capabilities.plans_resources:
+        problems.append(
+            f"plugin {planner.name!r} plans whole nodes only; set share_nodes = false in "
+            f"[{live.daemon.system}], or plan with mcdf without insured losses"
+        )
     if live.daemon.standby and live.daemon.system != "slurm":
         problems.append("daemon.standby: is for Slurm only; remove it")
     if live.daemon.restart_exit_codes and live.daemon.system != "slurm":

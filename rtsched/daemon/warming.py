@@ -23,6 +23,7 @@ from rtsched.errors import PlannerError
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.resources import CPU
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 
@@ -34,12 +35,23 @@ log = structlog.get_logger(__name__)
 
 _NOW = 1.0e9
 _NODES = 4
+_DEMAND = np.full((2, 1), 3, np.int64)
+"""Cores per node of the jobs, where they share nodes: no two fit on one."""
 
 
 def warm_up(policy: PluginChains, rules: CycleRules) -> None:
     """Judge made-up jobs on a made-up machine, submit and cycle alike; nothing is kept."""
     begun = time.perf_counter()
-    site = Site(Snapshot(_NOW, Cluster(Nodes.build(_NODES, name=list("abcd")))))
+    _ask(policy, rules, shares=policy.live.shares_nodes)
+    log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
+
+
+def _ask(policy: PluginChains, rules: CycleRules, *, shares: bool) -> None:
+    """Judge the jobs on whole nodes, or on nodes that jobs share."""
+    room = np.full((_NODES, 1), 4, np.int64) if shares else None
+    names = {"capacity": (CPU,) if shares else ()}
+    nodes = Nodes.build(_NODES, name=list("abcd"), capacity=room, names=names)
+    site = Site(Snapshot(_NOW, Cluster(nodes)))
     site = settle(site, _observation(site), rules, _NOW).site
     admission = AdmissionController(policy.submits, policy.live.daemon, Wording(str, str))
     for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
@@ -52,7 +64,6 @@ def warm_up(policy: PluginChains, rules: CycleRules) -> None:
     observation = replace(_observation(site), time=_NOW + 1.0)
     settled = settle(site, observation, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)
-    log.info("plugins_warmed_up", seconds=round(time.perf_counter() - begun, 3))
 
 
 def keep_loaded() -> None:
@@ -77,6 +88,8 @@ def _job(kind: Kind, deadline: float) -> Jobs:
         sigma=[sigma],
         cms=[1.0],
         cps=[10.0],
+        demand=_DEMAND[:1],
+        names={"demand": (CPU,)},
     )
 
 
@@ -89,6 +102,8 @@ def _observation(site: Site) -> Observation:
         wall_time=[600.0, 300.0],
         association=[0, 0],
         user=["nobody", "nobody"],
+        demand=_DEMAND,
+        names={"demand": (CPU,)},
     )
     one = np.arange(2, dtype=np.int64)
     runs = Schedule.build([2], [_NOW - 10.0], [_NOW + 300.0], one, np.array([3], np.int32))

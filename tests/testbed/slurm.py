@@ -83,8 +83,10 @@ class SlurmOptions:
     Attributes
     ----------
     fast, slow : int
-        How many nodes run, named fast1, ... and slow1, ...; 4 CPUs and 1000 MB each, with the
-        features `fast` and `slow`.
+        How many nodes run, named fast1, ... and slow1, ..., with the features `fast` and `slow`.
+    hardware : mapping of str to str
+        What nodes of a kind have, such as "CPUs=8 RealMemory=8000 Gres=gpu:a:2"; of others 4 CPUs
+        and 1000 MB each.
     down : int
         How many more nodes, down1, ..., are only known and never answer.
     apart : tuple of str
@@ -110,6 +112,7 @@ class SlurmOptions:
 
     fast: int = 5
     slow: int = 25
+    hardware: Mapping[str, str] = field(default_factory=dict)
     down: int = 0
     apart: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -137,19 +140,19 @@ class SlurmOptions:
         settings = settings | dict(self.settings)
         lines = [f"{name}={value}" for name, value in settings.items() if value]
         lines += [f"SlurmctldHost={NAME}({ADDRESS})"] * self.backup
-        lines += _node_line("fast", self.fast, 18000, "Features=fast")
-        lines += _node_line("slow", self.slow, 18100, "Features=slow")
-        lines += _node_line("down", self.down, 20000, "State=DOWN")
+        lines += self._node_line("fast", self.fast, 18000, "Features=fast")
+        lines += self._node_line("slow", self.slow, 18100, "Features=slow")
+        lines += self._node_line("down", self.down, 20000, "State=DOWN")
         lines.append(self.partitions or "PartitionName=all Nodes=ALL Default=YES State=UP")
         return "\n".join([*lines, self.lines, ""])
 
-
-def _node_line(kind: str, count: int, port: int, rest: str) -> list[str]:
-    if count == 0:
-        return []
-    numbers, ports = ("1", str(port + 1)) if count == 1 else (f"[1-{count}]", "")
-    ports = ports or f"[{port + 1}-{port + count}]"
-    return [
-        f"NodeName={kind}{numbers} NodeHostname=head NodeAddr=127.0.0.1 Port={ports} "
-        f"CPUs=4 RealMemory=1000 {rest}"
-    ]
+    def _node_line(self, kind: str, count: int, port: int, rest: str) -> list[str]:
+        if count == 0:
+            return []
+        numbers, ports = ("1", str(port + 1)) if count == 1 else (f"[1-{count}]", "")
+        ports = ports or f"[{port + 1}-{port + count}]"
+        hardware = self.hardware.get(kind, "CPUs=4 RealMemory=1000")
+        return [
+            f"NodeName={kind}{numbers} NodeHostname=head NodeAddr=127.0.0.1 Port={ports} "
+            f"{hardware} {rest}"
+        ]

@@ -97,6 +97,8 @@ def _job(view: SlurmState, row: int, words: dict[str, str]) -> None:
     if "NumNodes" in words:
         least, _, most = words["NumNodes"].partition("-")
         view.rows.min_nodes[row], view.rows.max_nodes[row] = int(least), int(most or least)
+    if "Priority" in words:
+        view.rows.priority[row] = int(words["Priority"])
     if "TimeLimit" in words:
         view.rows.limit[row] = int(words["TimeLimit"]) * 60.0
 

@@ -8,9 +8,15 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.slurm_cluster import pairs_of
+from rtsched.model.resources import CPU, GRES, MEMORY
 from rtsched.model.units import slurm_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -36,6 +42,16 @@ class Partition:
         The least bytes per core that one of its nodes has.
     min_nodes, max_nodes : int, float
         Fewest and most nodes of a job; inf: no limit.
+    threads : int
+        The most processors that a core of one of its nodes has; a job gets whole cores.
+    node_memory, core_memory : int
+        Bytes that a job without a wish gets on each node, or per processor there; 0: not set.
+    exclusive : bool
+        Whether all its jobs have whole nodes.
+    most : mapping of str to int
+        The most of each resource that one of its nodes has, where jobs share them.
+    above : str
+        A partition that has some of its nodes too, and whose jobs Slurm starts before; empty: none.
     """
 
     name: str
@@ -48,6 +64,32 @@ class Partition:
     cpu_memory: int = -1
     min_nodes: int = 0
     max_nodes: float = math.inf
+    threads: int = 1
+    node_memory: int = 0
+    core_memory: int = 0
+    exclusive: bool = False
+    most: Mapping[str, int] = field(default_factory=dict)
+    above: str = ""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How jobs share nodes.
+
+    Attributes
+    ----------
+    resources : tuple of str
+        What Slurm gives them of nodes; empty: they have whole nodes.
+    node_memory, core_memory : int
+        Bytes that a job without a wish gets on each node, or per processor there; 0: not set.
+    most_core_memory : int
+        Bytes per processor from which on Slurm gives a job more processors; 0: not set.
+    """
+
+    resources: tuple[str, ...] = ()
+    node_memory: int = 0
+    core_memory: int = 0
+    most_core_memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +119,8 @@ class SlurmFacts:
         Names by uid, of those seen.
     requeue_delay : float
         How long Slurm puts off a job that it queues again.
+    sharing : Sharing
+        How promised jobs share nodes.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     """
@@ -90,6 +134,7 @@ class SlurmFacts:
     associations: dict[tuple[str, str], int] = field(default_factory=dict)
     home: dict[str, str] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)
+    sharing: Sharing = Sharing()
     basic: bool = False
     requeue_delay: float = 0.0
 
@@ -135,6 +180,36 @@ def requeue_delay_of(config: dict[str, str]) -> float:
         if found is not None:
             return float(found[1]) + 1.0
     return 121.0
+
+
+def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
+    """Return how jobs share nodes, and why they do not; empty: they do.
+
+    Generic resources are those whose amounts Slurm shows, by AccountingStorageTRES.
+    """
+    if not config.get("SelectType", "").endswith("cons_tres"):
+        return Sharing(), (
+            "share_nodes needs SelectType=select/cons_tres: promised jobs have whole nodes; "
+            "change slurm.conf, or set share_nodes = false"
+        )
+    if config.get("PriorityType", "").endswith("basic"):
+        return Sharing(), (
+            "share_nodes needs PriorityType=priority/multifactor: promised jobs have whole nodes; "
+            "change slurm.conf, or set share_nodes = false"
+        )
+    consumed = config.get("SelectTypeParameters", "").upper()
+    memory = (MEMORY,) if "MEMORY" in consumed else ()
+    tracked = config.get("AccountingStorageTRES", "").lower().split(",")
+    resources = (CPU, *memory, *(name for name in tracked if name.startswith(GRES)))
+    most = number(config.get("MaxMemPerCPU", "")) * MEGABYTE
+    return Sharing(resources, *default_memory(config), most), ""
+
+
+def default_memory(settings: Mapping[str, str]) -> tuple[int, int]:
+    """Return DefMemPerNode and DefMemPerCPU, bytes; 0: not set."""
+    known = {name.lower(): value for name, value in settings.items()}
+    node, core = known.get("defmempernode", ""), known.get("defmempercpu", "")
+    return number(node) * MEGABYTE, number(core) * MEGABYTE
 
 
 def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:

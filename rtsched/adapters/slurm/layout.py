@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
-from rtsched.adapters.slurm.facts import Partition, limit_of
+from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import names_of, number
 from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,7 @@ def layout_of(
     reserved: set[str],
     settings: SlurmSettings,
     version: int = 1,
+    sharing: Sharing | None = None,
 ) -> ClusterLayout:
     """Return the machine.
 
@@ -94,7 +96,10 @@ def layout_of(
         Relative speeds.
     version : int
         Of the cluster.
+    sharing : Sharing, optional
+        How jobs share the nodes; None: they have whole ones.
     """
+    sharing = sharing or Sharing()
     masks: dict[str, NDArray[np.bool_]] = {}
     partitions: dict[str, Partition] = {}
     for name, pairs in said.items():
@@ -106,7 +111,9 @@ def layout_of(
             key = f"{name}@{feature}" if feature else name
             having = np.array([not feature or feature in node.features for node in nodes])
             masks[key] = inside & having
-            partitions[key] = _partition(key, pairs, nodes, masks[key])
+            partitions[key] = _partition(key, pairs, nodes, masks[key], sharing)
+    if sharing.resources:
+        partitions = _with_tiers(partitions, masks, said)
     table = Nodes.build(
         len(nodes),
         name=[node.name for node in nodes],
@@ -114,6 +121,8 @@ def layout_of(
         memory=np.array([node.memory for node in nodes], np.int64),
         state=np.array([_state(node, reserved) for node in nodes], np.int8),
         speed=np.array([_speed(node, settings.speeds) for node in nodes]),
+        capacity=_capacity(nodes, sharing.resources),
+        names={"capacity": sharing.resources},
     )
     row = {node.name: at for at, node in enumerate(nodes)}
     cluster = Cluster(table, masks, version=version, by_clock=True)
@@ -121,11 +130,18 @@ def layout_of(
 
 
 def _partition(
-    key: str, pairs: Mapping[str, str], nodes: Sequence[NodeRow], mask: NDArray[np.bool_]
+    key: str,
+    pairs: Mapping[str, str],
+    nodes: Sequence[NodeRow],
+    mask: NDArray[np.bool_],
+    sharing: Sharing,
 ) -> Partition:
     """Return the facts of a partition."""
     inside = [nodes[at] for at in np.flatnonzero(mask).tolist()]
     longest = limit_of(pairs.get("maxtime", ""), math.inf)
+    node_memory, core_memory = default_memory(pairs)
+    if not (node_memory or core_memory):
+        node_memory, core_memory = sharing.node_memory, sharing.core_memory
     return Partition(
         key,
         limit_of(pairs.get("defaulttime", ""), longest),
@@ -137,7 +153,39 @@ def _partition(
         min((node.memory // node.cores for node in inside), default=-1),
         number(pairs.get("minnodes", "")),
         number(pairs.get("maxnodes", "")) or math.inf,
+        max((node.threads for node in inside), default=1),
+        node_memory,
+        core_memory,
+        pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
+        dict(zip(sharing.resources, _most(inside, sharing.resources), strict=True)),
     )
+
+
+def _most(nodes: Sequence[NodeRow], resources: Sequence[str]) -> list[int]:
+    """Return the most of each resource that a node has."""
+    return np.max(_capacity(nodes, resources), axis=0, initial=0).tolist()  # type: ignore[no-any-return]
+
+
+def _with_tiers(
+    partitions: dict[str, Partition],
+    masks: Mapping[str, NDArray[np.bool_]],
+    said: Mapping[str, Mapping[str, str]],
+) -> dict[str, Partition]:
+    """Return the partitions, each with one whose jobs Slurm starts before on some of its nodes."""
+    tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in said.items()}
+    found = {}
+    for key, part in partitions.items():
+        own = tier[key.partition("@")[0]]
+        above = [n for n in said if tier[n] > own and (masks[n] & masks[key]).any()]
+        found[key] = replace(part, above=min(above, default=""))
+    return found
+
+
+def _capacity(nodes: Sequence[NodeRow], resources: Sequence[str]) -> NDArray[np.int64]:
+    """Return what each node has of each resource, int64[m, r]."""
+    own = [{CPU: node.cores, MEMORY: max(node.memory, 0), **dict(node.gres)} for node in nodes]
+    amounts = [[some.get(name, 0) for name in resources] for some in own]
+    return np.array(amounts, np.int64).reshape(len(nodes), len(resources))
 
 
 def _state(node: NodeRow, reserved: set[str]) -> NodeState:

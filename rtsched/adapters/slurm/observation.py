@@ -11,6 +11,7 @@ import numpy as np
 from rtsched.adapters.live import Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
+from rtsched.adapters.slurm.demand import shown_demand
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, number
@@ -203,16 +204,47 @@ def _plain(
     size = np.maximum(np.maximum(rows.min_nodes[which], fewest), 1)
     eligible, submit = rows.eligible[which], rows.submit[which]
     limit = rows.limit[which]
-    return plain_columns(len(which)) | {
-        "id": rows.id[which],
-        "submit": submit,
-        "begin": np.where(eligible > submit, eligible, -np.inf),
-        "wall_time": np.where(np.isnan(limit), np.inf, limit) + facts.margin,
-        "size": size.astype(np.int32),
-        "cores": np.where(cpus > 0, cpus, -1).astype(np.int32),
-        "memory": np.where(memory > 0, memory * MEGABYTE, -1),
-        "nice": rows.nice[which].astype(np.float64),
+    return (
+        plain_columns(len(which))
+        | _demands(rows, which, first, facts)
+        | {
+            "id": rows.id[which],
+            "submit": submit,
+            "begin": np.where(eligible > submit, eligible, -np.inf),
+            "wall_time": np.where(np.isnan(limit), np.inf, limit) + facts.margin,
+            "size": size.astype(np.int32),
+            "cores": np.where(cpus > 0, cpus, -1).astype(np.int32),
+            "memory": np.where(memory > 0, memory * MEGABYTE, -1),
+            "nice": rows.nice[which].astype(np.float64),
+        }
+    )
+
+
+def _demands(
+    rows: JobRows, which: NDArray[np.int64], first: list[str | None], facts: SlurmFacts
+) -> dict[str, Any]:
+    """Return the columns of what jobs take on each node, where they share nodes."""
+    resources = facts.sharing.resources
+    if not resources:
+        return {}
+    chosen = which.tolist()
+    known = {text: shown_demand(text) for text in {rows.amounts[i] for i in chosen}}
+    amounts = [[known[rows.amounts[i]].get(name, 0) for name in resources] for i in chosen]
+    whole = {name for name, part in facts.partitions.items() if part.exclusive}
+    exclusive = [
+        is_exclusive(rows.oversubscribe[i]) or (name or "") in whole
+        for i, name in zip(chosen, first, strict=True)
+    ]
+    return {
+        "demand": np.array(amounts, np.int64).reshape(len(chosen), len(resources)),
+        "names": {"demand": resources},
+        "exclusive": np.array(exclusive, np.bool_),
     }
+
+
+def is_exclusive(oversubscribe: str) -> bool:
+    """Return whether a job's nodes are no other user's; `OK` and `YES` say that they may be."""
+    return oversubscribe in {"NO", "USER", "MCS"}
 
 
 def _specs(rows: JobRows, which: NDArray[np.int64]) -> list[Spec]:
@@ -245,7 +277,7 @@ def _reshape(
         spec = specs[at]
         if not spec.present and not deadline[at] < math.inf:
             continue
-        request = request_in(rows, i, spec, ranges.get(int(rows.id[i])))
+        request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts)
         requirements = requirements_of(request, facts, fresh=_deferred(rows, i))
         if requirements.problem:
             continue
@@ -261,8 +293,11 @@ def _deferred(rows: JobRows, i: int) -> bool:
     return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + DEFERRED]
 
 
-def request_in(rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None) -> JobRequest:
-    """Return what a job in the queue asks for."""
+def request_in(
+    rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None, facts: SlurmFacts
+) -> JobRequest:
+    """Return what a job in the queue asks for; what it was given by us is not its wish."""
+    known = tokens_of([rows.mark[i]])[0] is not None
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
     ours = is_ours(rows.reservation[i])
@@ -275,11 +310,13 @@ def request_in(rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None
         memory=int(rows.memory[i]) * MEGABYTE,
         partition=rows.partition[i],
         features=rows.features[i],
-        required=rows.required[i],
+        required="" if known and facts.sharing.resources else rows.required[i],
         excluded=rows.excluded[i],
         reservation="" if ours else rows.reservation[i],
         licenses=rows.licenses[i],
-        tres=rows.tres[i],
+        tres_node=rows.tres[i],
+        shown=rows.amounts[i],
+        exclusive=is_exclusive(rows.oversubscribe[i]),
         dependency=rows.dependency[i],
         array=bool(rows.array[i]),
         het=bool(rows.het[i]),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.requirements import Requirements
+from rtsched.adapters.slurm.demand import Demand, demand_of
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
 
@@ -22,8 +23,10 @@ _EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
 class JobRequest:
     """What somebody asks for, in Slurm's terms; 0, nan or empty where it is not said.
 
-    Times in seconds; `memory` in bytes per node, `each` processors on every node, `cpu_memory`
-    bytes per processor, `disk` MiB of a node's own disk.
+    Times in seconds, `begin` since the epoch; `memory` in bytes per node, `each` processors on
+    every node, `cpu_memory` bytes per processor, `disk` MiB of a node's own disk; `per_task` and
+    `node_cpus` processors for each task and at least on each node; `all_memory`: all of its nodes'.
+    `shown`: what squeue shows of its resources, in place of what its options say.
     """
 
     limit: float = math.nan
@@ -42,8 +45,19 @@ class JobRequest:
     reservation: str = ""
     other: str = ""
     licenses: str = ""
-    tres: str = ""
     dependency: str = ""
+    tasks: int = 0
+    tasks_per_node: int = 0
+    per_task: int = 1
+    node_cpus: int = 0
+    all_memory: bool = False
+    exclusive: bool = False
+    tres_node: str = ""
+    tres_job: str = ""
+    tres_task: str = ""
+    tres_socket: str = ""
+    shown: str | None = None
+    begin: float = -math.inf
     array: bool = False
     het: bool = False
     held: bool = False
@@ -55,6 +69,12 @@ class JobRequest:
         """Whether it asks for what only rtsched can give."""
         return self.deadline < math.inf or self.spec.present
 
+    @property
+    def tres(self) -> str:
+        """What generic resources it asks for, in whatever form."""
+        given = (self.tres_job, self.tres_node, self.tres_socket, self.tres_task)
+        return ",".join(filter(None, given))
+
 
 def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = True) -> Requirements:
     """Return the requirements of a request; `fresh`: nothing was promised to it yet.
@@ -62,9 +82,10 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     What was promised once stays so if its partition is closed, or its limits are lowered: that is
     no change of the job, and the partition may be opened again in time.
 
-    A job takes whole nodes. One that asks for processors takes as many nodes as they need on the
-    smallest nodes of its partition. A range of nodes makes a job moldable if it wants something of
-    rtsched and does not say `speedup=none`; its time limit is then that on the fewest nodes.
+    A job takes whole nodes, or where jobs share nodes what it asks for. One that asks for
+    processors takes as many nodes as they need on the smallest nodes of its partition. A range of
+    nodes makes a job moldable if it wants something of rtsched and does not say `speedup=none`; its
+    time limit is then that on the fewest nodes.
     """
     name = request.partition.split(",", 1)[0] or facts.default
     name, wrong = _constrained(name, request.features, facts)
@@ -77,10 +98,24 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     if request.spec.divisible and not request.min_nodes and part is not None:
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
-    problem = wrong or _problem(request, part, limit)
+    problem = wrong or _problem(request, part, limit, shared=bool(facts.sharing.resources))
+    demand = Demand({})
+    if facts.sharing.resources and part is not None:
+        demand = demand_of(request, part, facts.sharing, least)
+        problem = problem or (demand.problem if request.needs_rtsched else "")
     if fresh and part is not None and request.needs_rtsched:
         problem = problem or _closed(request, part, limit, least)
-    needs = Requirements(partition=name, problem=problem)
+        if facts.sharing.resources:
+            problem = problem or _not_first(request, part)
+        else:
+            problem = problem or _too_large(request, part, least)
+    needs = Requirements(
+        partition=name,
+        problem=problem,
+        demand=demand.amounts,
+        exclusive=demand.exclusive,
+        tasks_per_node=demand.tasks,
+    )
     if request.spec.divisible:
         divisible = _divisible(request, facts, needs, least, part)
         return divisible if fresh else replace(divisible, problem=problem)
@@ -125,7 +160,7 @@ def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]
     )
 
 
-def _problem(request: JobRequest, part: Partition | None, limit: float) -> str:
+def _problem(request: JobRequest, part: Partition | None, limit: float, *, shared: bool) -> str:
     """Return why a request that wants something of rtsched cannot get it; empty if it can."""
     if request.spec.problem:
         return request.spec.problem
@@ -138,7 +173,7 @@ def _problem(request: JobRequest, part: Partition | None, limit: float) -> str:
         (request.required, "a job that names its nodes; use a constraint (-C)"),
         (request.reservation, "a job in a reservation; leave --reservation out"),
         (request.licenses, "a job that needs licences"),
-        (request.tres, "a job that needs generic resources (--gres, --gpus)"),
+        (request.tres and not shared, "a job that needs generic resources (--gres, --gpus)"),
         (request.disk, "a job that asks for disk space (--tmp)"),
         (request.held, "a job that is submitted held; leave --hold out, or use --begin"),
         (request.cron, "a cron job (scrontab); let it submit a job with a deadline"),
@@ -158,6 +193,32 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
     """Return why its partition cannot take a request as things are; empty if it can."""
     if not part.up:
         return f"partition {part.name} is not starting jobs now"
+    if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
+        most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
+        return f"partition {part.name} accepts jobs of {part.min_nodes}{most} nodes; see --nodes"
+    if limit > part.longest_s:
+        return f"its time limit exceeds the {part.longest_s / 60:.0f} min of partition {part.name}"
+    return ""
+
+
+def _not_first(request: JobRequest, part: Partition) -> str:
+    """Return why Slurm's scheduler would not keep a job's start on shared nodes; empty if it would.
+
+    It keeps room for the jobs that come first in the queue: those that may start, and of which no
+    other partition's come before.
+    """
+    if part.above:
+        return (
+            f"no promise can be given in partition {part.name}: jobs of {part.above}, which has a "
+            "higher PriorityTier, start before on the same nodes"
+        )
+    if request.begin > -math.inf:
+        return "no promise can be given to a job that begins later; leave --begin out"
+    return ""
+
+
+def _too_large(request: JobRequest, part: Partition, least: int) -> str:
+    """Return what of a request some nodes of its partition do not have; empty if all have it."""
     each = max(request.each, -(-request.cpus // least))
     if each > part.cores:
         return (
@@ -174,11 +235,6 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
             f"requests {request.cpu_memory >> 20} MiB per processor, and gets all processors of "
             f"its nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
         )
-    if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
-        most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
-        return f"partition {part.name} accepts jobs of {part.min_nodes}{most} nodes; see --nodes"
-    if limit > part.longest_s:
-        return f"its time limit exceeds the {part.longest_s / 60:.0f} min of partition {part.name}"
     return ""
 
 

@@ -1,4 +1,12 @@
-"""From a plan to reservations, and to jobs at their planned size that are bound to them."""
+"""From a plan to what keeps its starts, and to jobs at their planned size.
+
+Whole nodes are reserved, and jobs bound to their reservations. On nodes that jobs share, a
+reservation would keep no memory, and with a GPU all cores of its node. There planned jobs come
+first in the queue, in the order of their planned starts and with their planned nodes, and Slurm's
+backfill scheduler keeps cores, memory and GPUs for them. None starts later than planned then: each
+may start earlier on its own nodes, and from the planned start of one on those before it take no
+more than planned.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +24,12 @@ from rtsched.adapters.slurm.advance_reservations import (
 )
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.rows import WAITING
+from rtsched.adapters.slurm.observation import tokens_of
+from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
+    FIRST_PRIORITY,
+    LAST_PRIORITY,
     ONLY_WAITING,
     Rank,
     change,
@@ -26,6 +37,7 @@ from rtsched.adapters.slurm.scontrol import (
     highest,
     job_update,
     priority_argument,
+    promised_priority,
 )
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold
@@ -64,6 +76,25 @@ def reserve_changes(
     Slurm shows no highest one.
     """
     plan = waiting(plan, view.observation.queued.id)
+    if view.observation.cluster.shared:
+        kept, order = [], _in_order(plan, view)
+    else:
+        kept, order = _kept(plan, view, settings), []
+        if settings.promised_first:
+            order = _priorities(plan, view, factors)
+    moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
+    return [
+        *_reservations(moved, view),
+        *_bindings(kept, view, frozenset(moved.renew)),
+        *_sizes(plan, view, counts),
+        *_records(plan, kept, view),
+        *order,
+        *_out_of_order(plan, view),
+    ]
+
+
+def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
+    """Return the reservations that a plan of whole nodes needs."""
     ahead = settings.horizon_s
     if ahead is None:
         ahead = view.facts.longest + settings.grace_s + SLACK_S
@@ -72,7 +103,7 @@ def reserve_changes(
         for job in plan.entries.job.tolist()
         if job in view.place
     }
-    reservations = reservations_of(
+    return reservations_of(
         plan,
         view.names,
         users,
@@ -81,14 +112,62 @@ def reserve_changes(
         grace=settings.grace_s,
         lead=view.facts.margin,
     )
-    moved = difference(reservations, view.reservations, view.now, settings.grace_s / 2)
-    return [
-        *_reservations(moved, view),
-        *_bindings(reservations, view, frozenset(moved.renew)),
-        *_sizes(plan, view, counts),
-        *_records(plan, reservations, view),
-        *(_priorities(plan, view, factors) if settings.promised_first else ()),
-    ]
+
+
+def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
+    """Return which jobs get the nodes planned for them, and their places in the queue.
+
+    The earlier a job is planned to start, the higher its priority.
+    """
+    changes = []
+    for at, job in enumerate(plan.entries.job.tolist()):
+        if job not in view.queued or job in view.held:
+            continue
+        row = view.place[job]
+        nodes = [view.names[node] for node in sorted(plan.nodes_of(at).tolist())]
+        if set(names_of(view.rows.required[row])) != set(nodes):
+            words = f"ReqNodeList={fold(nodes)}"
+            text = f"have job {job} start on {fold(nodes)}"
+            changes.append(job_update("reserve", job, text, Rank.BIND, words, ONLY_WAITING))
+        priority = promised_priority(float(plan.entries.start[at]))
+        if priority != view.rows.priority[row]:
+            words = f"Priority={priority}"
+            text = f"set the priority of job {job} to {priority}, by its planned start"
+            changes.append(job_update("set-priority", job, text, Rank.JOB, words))
+    return changes
+
+
+def _out_of_order(plan: Schedule, view: SlurmState) -> list[Change]:
+    """Return which jobs lose the nodes and the priority of a planned job that shares nodes."""
+    planned = set(plan.entries.job.tolist()) if view.observation.cluster.shared else set()
+    changes: list[Change] = []
+    for job in view.queued:
+        row = view.place[job]
+        if job not in planned and keeps_order(view.rows, row, basic=view.facts.basic):
+            changes += out_of_order(view.rows, row, "set-priority")
+    return changes
+
+
+def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
+    """Return whether a waiting job has the priority of a planned one that shares nodes.
+
+    Admins may give one to other jobs, which carry no admission.
+    """
+    first = LAST_PRIORITY <= rows.priority[at] <= FIRST_PRIORITY
+    return bool(first) and not basic and tokens_of([rows.mark[at]])[0] is not None
+
+
+def out_of_order(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
+    """Yield what takes nodes and priority of a planned job from one that waits.
+
+    It has none of its own: with a node list it would have been refused.
+    """
+    job = int(rows.id[at])
+    if rows.required[at]:
+        text = f"let job {job} start on any node again"
+        yield job_update(kind, job, text, Rank.BIND, "ReqNodeList=", ONLY_WAITING)
+    text = f"have Slurm work out the priority of job {job} again"
+    yield change(kind, job, text, Rank.JOB, "scontrol", "release", str(job))
 
 
 def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) -> list[Change]:
@@ -266,6 +345,8 @@ def _records(
         and int(view.rows.id[at]) in view.queued
     }
     bound = {reservation.job for reservation in reservations if reservation.whole}
+    if view.observation.cluster.shared:
+        bound = planned & view.queued.keys()
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in bound or view.observation.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.reserving import is_first
+from rtsched.adapters.slurm.reserving import is_first, keeps_order, out_of_order
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     ONLY_WAITING,
@@ -62,7 +62,9 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
         yield update(text, Rank.LEAVE, "ReservationName=")
     if not waits:
         return
-    if kept.factors.get(job, int(is_first(rows, at, basic=basic))):
+    if keeps_order(rows, at, basic=basic):
+        yield from out_of_order(rows, at, "restore")
+    elif kept.factors.get(job, int(is_first(rows, at, basic=basic))):
         words = priority_argument(0, basic)
         yield update(f"set {words} of job {job}", Rank.JOB, words)
     asked = kept.ranges.get(job)

@@ -124,6 +124,8 @@ def rows_of(jobs: list[Any]) -> JobRows:
         memory=np.array([job.memory_per_node or job.memory_per_cpu or 0 for job in jobs], np.int64),
         nice=numbers("nice"),
         priority=numbers("priority"),
+        amounts=[""] * len(jobs),
+        oversubscribe=[""] * len(jobs),
         min_nodes=np.array(
             [_least(job, int(n)) for job, n in zip(jobs, most, strict=True)], np.int64
         ),
@@ -250,6 +252,8 @@ class Route:
         Slurm's commands, which do for everything.
     wanted : {"auto", "pyslurm", "commands"}
         `pyslurm`: no other route will do.
+    amounts : bool
+        What jobs have of each resource is wanted, which the bindings do not show.
 
     Attributes
     ----------
@@ -260,9 +264,9 @@ class Route:
         `auto` is not installed, which is no problem.
     """
 
-    def __init__(self, commands: CommandRunner, wanted: str) -> None:
+    def __init__(self, commands: CommandRunner, wanted: str, *, amounts: bool = False) -> None:
         self._commands = commands
-        self._wanted = wanted
+        self._wanted = "commands" if amounts else wanted
         self._bindings: Bindings | None = None
         self.name = ""
         self.problem = ""

@@ -18,6 +18,7 @@ import numpy as np
 from rtsched.errors import AdapterError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import slurm_state
+from rtsched.logs.slurm_cluster import gres
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model.cluster import NodeState
 from rtsched.model.log import Ending
@@ -37,7 +38,8 @@ _AWAY = ("MAINT", "POWER", "REBOOT", "INVAL", "BLOCKED")
 
 _EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
 _NODE = re.compile(
-    r"(?<!\S)(NodeName|CPUEfctv|CPUTot|RealMemory|ActiveFeatures|State|Weight|Partitions)=(\S*)"
+    r"(?<!\S)(NodeName|CPUEfctv|CPUTot|RealMemory|ActiveFeatures|State|Weight|"
+    r"Partitions|Gres|ThreadsPerCore)=(\S*)"
 )
 _RESERVATION = re.compile(
     r"(?<!\S)(ReservationName|StartTime|EndTime|Nodes|Users|Flags|State)=(\S*)"
@@ -58,12 +60,17 @@ class JobRows:
         As Slurm writes them; `nodes` is a node list, `label` such as `12_[3-4]`.
     submit, eligible, start, end, limit, deadline : float64[n]
         Seconds since the epoch, the limit in seconds; nan: not said; inf: no limit.
+    amounts : list of str
+        What it has, or asks for, on all nodes together, such as `cpu=8,mem=4G,node=2,gres/gpu=4`;
+        empty: not said.
+    oversubscribe : list of str
+        Whether others may run on its nodes, such as `OK` or `NO`; empty: not said.
     cpus, memory, nice, priority : int64[n]
         Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
     min_nodes, max_nodes : int64[n]
         Fewest and most nodes of a job that waits.
     dependency, required, excluded, licenses, tres, mark, name, comment, extra : list of str
-        Dependency, node lists asked for, licences, other resources asked for, admin comment, job
+        Dependency, node lists asked for, licences, generic resources asked for, admin comment, job
         name, comment; Extra of jobs that wait or run.
     exit_code : list of str
         Exit status and signal of the batch script, such as `75:0`.
@@ -95,6 +102,8 @@ class JobRows:
     memory: NDArray[np.int64]
     nice: NDArray[np.int64]
     priority: NDArray[np.int64]
+    amounts: list[str]
+    oversubscribe: list[str]
     min_nodes: NDArray[np.int64]
     max_nodes: NDArray[np.int64]
     dependency: list[str]
@@ -128,6 +137,10 @@ class NodeRow:
     partitions: tuple[str, ...]
     weight: int = field(compare=False)
     """Not of the machine as the models see it."""
+    gres: tuple[tuple[str, int], ...] = ()
+    """Its generic resources, such as ("gres/gpu", 4), and how much there is of each."""
+    threads: int = 1
+    """Processors of one core."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +215,8 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
     ("memory", "minmemory", megabytes, np.int64),
     ("nice", "nice", number, np.int64),
     ("priority", "prioritylong", number, np.int64),
-    ("min_nodes", "tres", nodes_in, np.int64),
+    ("amounts", "tres", text, None),
+    ("oversubscribe", "oversubscribe", text, None),
     ("max_nodes", "maxnodes", number, np.int64),
     ("dependency", "dependency", text, None),
     ("required", "reqnodes", text, None),
@@ -251,6 +265,7 @@ def job_rows(output: str, separator: str) -> JobRows:
         if at == 0:
             texts = [value.removeprefix("\n") for value in texts]
         columns[name] = meant(texts, meaning, dtype)
+    columns["min_nodes"] = meant(columns["amounts"], nodes_in, np.int64)
     columns["array"] = np.array(["_" in label for label in columns["label"]], np.bool_)
     kinds = [columns.pop(name) for name in ("tres", "tres_job", "tres_socket", "tres_task")]
     columns["tres"] = [",".join(filter(None, given)) for given in zip(*kinds, strict=True)]
@@ -298,6 +313,8 @@ def node_rows(output: str) -> list[NodeRow]:
                 words_of(pairs.get("ActiveFeatures", "")),
                 words_of(pairs.get("Partitions", "")),
                 number(pairs.get("Weight", "")),
+                tuple(sorted(gres(text(pairs.get("Gres", ""))).items())),
+                number(pairs.get("ThreadsPerCore", "")) or 1,
             )
         )
     return rows

@@ -29,6 +29,12 @@ FIRST_FACTOR = 1 << 29
 
 TOP_NICE = 60_000
 
+FIRST_PRIORITY = 4_000_000_000
+"""Of a job that is planned to start at `FIRST_START`; no job without a promise comes near."""
+LAST_PRIORITY = 3_000_000_000
+FIRST_START = 1_600_000_000.0
+"""Seconds since the epoch."""
+
 
 class Rank(IntEnum):
     """What comes first. Nodes are never left unguarded between two commands."""
@@ -107,6 +113,15 @@ def priority_argument(factor: int, basic: bool) -> str:
 def highest(basic: bool) -> int:
     """Return the largest factor that a job can be given."""
     return TOP_NICE if basic else FIRST_FACTOR
+
+
+def promised_priority(start: float) -> int:
+    """Return the priority of a job that is planned to start then, seconds since the epoch.
+
+    The earlier a planned start, the higher: what Slurm keeps for a job with a higher priority it
+    does not give to one with a lower priority.
+    """
+    return max(FIRST_PRIORITY - int(max(start - FIRST_START, 0.0)), LAST_PRIORITY)
 
 
 def rank_of(asked: Change) -> int:

@@ -26,6 +26,16 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command_timeout_s: Annotated[
         float, Meta(gt=0, description="Timeout of one command, seconds.")
     ] = 15.0
+    share_nodes: Annotated[
+        bool,
+        Meta(
+            description="Promised jobs take the cores, memory and GPUs that they ask for, and "
+            "other jobs run beside them; otherwise they have whole nodes. Needs select/cons_tres "
+            "and priority/multifactor. Slurm's backfill scheduler then keeps their starts: they "
+            "are first in the queue, in the order of the plan, each with its planned nodes, and "
+            "no reservations are made."
+        ),
+    ] = False
     user: Annotated[
         str,
         Meta(

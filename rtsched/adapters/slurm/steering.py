@@ -11,7 +11,7 @@ from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.reserving import comment_changes, reserve_changes
+from rtsched.adapters.slurm.reserving import comment_changes, keeps_order, reserve_changes
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
@@ -133,7 +133,9 @@ class SlurmSteering(Steering):
         for job, (node, since) in sent.items():
             row = view.place.get(job, -1)
             late = view.now - since > self.settings.bound_late_s
-            if row >= 0 and late and job in view.queued and view.rows.required[row] == node:
+            if row < 0 or keeps_order(view.rows, row, basic=view.facts.basic):
+                continue
+            if late and job in view.queued and view.rows.required[row] == node:
                 text = f"let job {job} start on any node again"
                 yield job_update("place", job, text, Rank.JOB, "ReqNodeList=")
         idle = self._idle_nodes()

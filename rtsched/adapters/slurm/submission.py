@@ -15,10 +15,12 @@ from rtsched.adapters.requirements import too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
+from rtsched.adapters.slurm.scontrol import promised_priority
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.spec import Spec, spec_of
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Edges, Jobs, Kind
 
 if TYPE_CHECKING:
@@ -144,10 +146,12 @@ class SlurmTranslator:
             nice=float(_number(fields, Tag.NICE, 0)),
             dag=dag_key(user, spec.dag) if spec.dag else -1,
             checkpoints=spec.checkpoint,
-            **requirements.columns(),
+            **requirements.one_job(),
         )
         edges, comment = edges_of(request.dependency, spec), _text(fields, Tag.COMMENT)
-        return Submission(jobs, edges, uid, problem, comment)
+        several = max(requirements.size, requirements.size_max) > 1
+        tasks = requirements.tasks_per_node if several else 0
+        return Submission(jobs, edges, uid, problem, comment, tasks_per_node=tasks)
 
     def answer(
         self, submission: Submission, reply: SubmitReply, facts: SlurmFacts | None
@@ -155,7 +159,8 @@ class SlurmTranslator:
         """Return the fields that the filter is to set in the job.
 
         A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
-        it. A divisible one gets its fractions at once: Slurm may start it before the next poll.
+        it; or where jobs share nodes the nodes planned for it, and its place in the queue. A
+        divisible one gets its fractions at once: Slurm may start it before the next poll.
         """
         facts = facts or SlurmFacts()
         if reply.rejected:
@@ -170,7 +175,13 @@ class SlurmTranslator:
         fields[Tag.ADMIN_COMMENT] = MARK + reply.token
         if reply.size > 0:
             fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = reply.size
-            fields[Tag.SHARED] = 0
+            if facts.sharing.resources:
+                fields[Tag.REQ_NODES] = fold(reply.nodes)
+                fields[Tag.PRIORITY] = promised_priority(reply.start)
+                if submission.tasks_per_node:
+                    fields[Tag.NTASKS_PER_NODE] = submission.tasks_per_node
+            else:
+                fields[Tag.SHARED] = 0
         if submission.jobs.kind[0] == Kind.DIVISIBLE:
             record = record_of(reply.promise, reply.nodes, reply.shares)
             fields[Tag.COMMENT] = with_record(submission.comment, record)
@@ -223,7 +234,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
     each = _count(fields, Tag.NTASKS_PER_NODE, 0)
     per_task = max(_count(fields, Tag.CPUS_PER_TASK, 1), 1)
     cpus = min(tasks * per_task, MOST)
-    resources = (Tag.TRES_PER_JOB, Tag.TRES_PER_NODE, Tag.TRES_PER_SOCKET, Tag.TRES_PER_TASK)
+    begin = _number(fields, Tag.BEGIN_TIME, 0)
     return JobRequest(
         limit=limit,
         deadline=float(deadline) if deadline > 0 else math.inf,
@@ -241,7 +252,17 @@ def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
         reservation=_text(fields, Tag.RESERVATION),
         other=_text(fields, Tag.OTHER),
         licenses=_text(fields, Tag.LICENSES),
-        tres=",".join(filter(None, (_text(fields, tag) for tag in resources))),
+        tres_node=_text(fields, Tag.TRES_PER_NODE),
+        tres_job=_text(fields, Tag.TRES_PER_JOB),
+        tres_task=_text(fields, Tag.TRES_PER_TASK),
+        tres_socket=_text(fields, Tag.TRES_PER_SOCKET),
+        tasks=tasks,
+        tasks_per_node=each,
+        per_task=per_task,
+        node_cpus=_count(fields, Tag.PN_MIN_CPUS, 0),
+        all_memory=_number(fields, Tag.PN_MIN_MEMORY, -1) == 0,
+        exclusive=_number(fields, Tag.SHARED, 1) != 1,
+        begin=float(begin) if begin > 0 else -math.inf,
         dependency=_text(fields, Tag.DEPENDENCY),
         array=bool(_text(fields, Tag.ARRAY_INX)),
         het=Tag.HET_JOB_OFFSET in fields,

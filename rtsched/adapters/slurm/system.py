@@ -15,12 +15,14 @@ from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
+    Sharing,
     SlurmFacts,
     config_of,
     margin_of,
     partitions_of,
     requeue_delay_of,
     seconds,
+    sharing_of,
 )
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
 from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
@@ -62,7 +64,8 @@ class SlurmSystem:
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()
         self._commands = CommandRunner(self.settings)
-        self._route = Route(self._commands, self.settings.route)
+        share = self.settings.share_nodes
+        self._route = Route(self._commands, self.settings.route, amounts=share)
         self._last_applied = LastApplied.of(last_applied.read(self.settings.memory))
         self._kept = self._last_applied.kept()
         self._not_kept = ""
@@ -89,9 +92,14 @@ class SlurmSystem:
         reservations = self._commands.reservations()
         taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
         nodes = self._route.nodes()
-        machine = self._machine_now(nodes, taken)
+        self._read_config(now)
+        sharing, problem = (
+            sharing_of(self._config) if self.settings.share_nodes else (Sharing(), "")
+        )
+        problems += [problem] if problem else []
+        machine = self._machine_now(nodes, taken, sharing)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
-        facts = self._facts(machine, users, now, problems)
+        facts = self._facts(machine, sharing, users, now, problems)
         queued, running, over = parts(rows)
         unshown = queued[rows.max_nodes[queued] == 0]
         self._last_applied.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
@@ -161,23 +169,33 @@ class SlurmSystem:
             self._kept = what
             self._not_kept = last_applied.write(self.settings.memory, what)
 
-    def _machine_now(self, nodes: list[NodeRow], taken: set[str]) -> ClusterLayout:
+    def _machine_now(
+        self, nodes: list[NodeRow], taken: set[str], sharing: Sharing
+    ) -> ClusterLayout:
         """Return the machine; the same object as before if nothing changed."""
         said, default = partitions_of(self._commands.partitions())
-        made_of = (nodes, said, default, taken)
+        made_of = (nodes, said, default, taken, sharing)
         if self._machine is None or made_of != self._made_of:
             version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
-            self._machine = layout_of(nodes, said, default, taken, self.settings, version)
+            self._machine = layout_of(nodes, said, default, taken, self.settings, version, sharing)
             self._made_of = made_of
         return self._machine
 
-    def _facts(
-        self, machine: ClusterLayout, users: dict[int, str], now: float, problems: list[str]
-    ) -> SlurmFacts:
-        """Return the facts; configuration and accounts are read now and then."""
+    def _read_config(self, now: float) -> None:
+        """Read the configuration, now and then."""
         if now - self._config_read > CONFIG_EVERY_S:
             self._config = config_of(self._commands.config())
             self._config_read = now
+
+    def _facts(
+        self,
+        machine: ClusterLayout,
+        sharing: Sharing,
+        users: dict[int, str],
+        now: float,
+        problems: list[str],
+    ) -> SlurmFacts:
+        """Return the facts; accounts are read now and then."""
         if now - self._shares_read > self.settings.accounts_every_s:
             shown = self._commands.shares()
             if shown is None:
@@ -197,6 +215,7 @@ class SlurmSystem:
             default=machine.default,
             longest=max(limits, default=np.inf),
             associations=self._shares[1],
+            sharing=sharing,
             basic=config.get("PriorityType", "").endswith("basic"),
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,

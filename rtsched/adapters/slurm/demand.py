@@ -1,0 +1,132 @@
+"""What a job takes on each of its nodes, where jobs share them.
+
+Slurm gives a job its tasks' processors as they come, unless it is told how many tasks go to a node.
+So a promised job on several nodes has a number of tasks per node: that of its user, or as few as
+hold them all.
+
+Sources: manual pages sbatch, slurm.conf (`DefMemPerCPU`, `MaxMemPerCPU`, `SelectTypeParameters`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from rtsched.logs.slurm_cluster import gres
+from rtsched.logs.slurm_text import trackable
+from rtsched.model.resources import CPU, GRES, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.adapters.slurm.facts import Partition, Sharing
+    from rtsched.adapters.slurm.requirements import JobRequest
+
+_NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
+
+
+class Demand(NamedTuple):
+    """What a job takes on each node.
+
+    Attributes
+    ----------
+    amounts : dict of str to int
+        By name of the resource, memory in bytes.
+    exclusive : bool
+        Whether nobody else runs there.
+    tasks : int
+        The most tasks on a node; 0: not said.
+    problem : str
+        Why it cannot be told; empty: it can.
+    """
+
+    amounts: dict[str, int]
+    exclusive: bool = False
+    tasks: int = 0
+    problem: str = ""
+
+
+def shown_demand(amounts: str, nodes: int = 0) -> dict[str, int]:
+    """Return what a job takes on each node, by what squeue shows of it on all together.
+
+    Parameters
+    ----------
+    amounts : str
+        Such as `cpu=8,mem=4G,node=2,billing=8,gres/gpu=4`.
+    nodes : int
+        How many it has; 0: as many as `amounts` says.
+
+    Where it is not the same on all nodes, as much as on the one that has the most, if the others
+    have as much as they can.
+    """
+    found = _NODES.search(amounts)
+    count = max(nodes or (int(found[1]) if found else 1), 1)
+    return {name: -(-amount // count) for name, amount in trackable(amounts).items()}
+
+
+def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int) -> Demand:
+    """Return what a request takes on each of so many nodes; unknown resources are a problem."""
+    if request.shown is not None:
+        return Demand(shown_demand(request.shown), request.exclusive or part.exclusive)
+    tasks = request.tasks or request.tasks_per_node * nodes or nodes
+    each = request.tasks_per_node or -(-tasks // nodes)
+    amounts, problem = _generic(request, tasks, each, nodes)
+    cpus = max(each * request.per_task, request.node_cpus)
+    memory = request.memory or request.cpu_memory * cpus
+    if not memory and not request.all_memory:
+        memory = part.node_memory or part.core_memory * cpus
+    if sharing.most_core_memory > 0:
+        cpus = max(cpus, -(-memory // sharing.most_core_memory))
+    amounts[CPU] = -(-cpus // part.threads) * part.threads
+    exclusive = request.exclusive or part.exclusive
+    if MEMORY in sharing.resources:
+        exclusive |= not memory  # it gets all of its nodes'
+        amounts[MEMORY] = memory
+    known = {name: amount for name, amount in amounts.items() if amount > 0}
+    problem = problem or _unknown(known, part, sharing.resources)
+    return Demand(known, exclusive, each, problem)
+
+
+def _generic(request: JobRequest, tasks: int, each: int, nodes: int) -> tuple[dict[str, int], str]:
+    """Return the generic resources per node, and what is wrong with them."""
+    amounts = dict(_amounts(request.tres_node))
+    for name, amount in _amounts(request.tres_task).items():
+        amounts[name] = amounts.get(name, 0) + amount * each
+    for name, amount in _amounts(request.tres_job).items():
+        if amount % nodes:
+            return amounts, (
+                f"requests {amount} {name} for the whole job, which do not divide evenly over "
+                f"{nodes} nodes; give the number per node, such as --gpus-per-node"
+            )
+        amounts[name] = max(amounts.get(name, 0), amount // nodes)
+    if request.tres_socket:
+        return amounts, "no promise can be given to a job that asks for GPUs per socket"
+    if tasks % nodes and request.tres_task:
+        return amounts, (
+            f"its {tasks} tasks do not divide evenly over {nodes} nodes; give the number of GPUs "
+            "per node (--gpus-per-node)"
+        )
+    return amounts, ""
+
+
+def _amounts(text: str) -> dict[str, int]:
+    """Return the amounts in `gres/gpu:a100:2,gres/shard:1`; older releases write `gres:gpu:2`."""
+    return gres(re.sub(r"(?:^|(?<=,))gres[/:]", "", text))
+
+
+def _unknown(amounts: dict[str, int], part: Partition, resources: Sequence[str]) -> str:
+    """Return which resource of a request Slurm does not show, or no node has so much of."""
+    for name, amount in amounts.items():
+        if name not in resources:
+            if name.partition(":")[0] in resources and name.startswith(GRES):
+                return f"cannot plan with the type {name}; add it to AccountingStorageTRES"
+            return f"cannot plan with {name}; the admin may add it to AccountingStorageTRES"
+        most = part.most.get(name, 0)
+        if amount > most:
+            shown, there = (f"{n >> 20} MiB" if name == MEMORY else n for n in (amount, most))
+            what = {CPU: "processors", MEMORY: "of memory"}.get(name, name)
+            return (
+                f"requests {shown} {what} per node; no node of partition {part.name} has more "
+                f"than {there}"
+            )
+    return ""

@@ -1,0 +1,166 @@
+"""What a job takes on each node, where jobs share nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtsched.adapters.slurm.demand import Demand, demand_of, shown_demand
+from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, sharing_of
+from rtsched.adapters.slurm.layout import layout_of
+from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
+from rtsched.adapters.slurm.rows import node_rows
+from rtsched.adapters.slurm.settings import SlurmSettings
+
+GIB = 2**30
+RESOURCES = ("cpu", "mem", "gres/gpu", "gres/gpu:a")
+MOST = {"cpu": 16, "mem": 64 * GIB, "gres/gpu": 4, "gres/gpu:a": 4}
+PART = Partition("all", cores=16, nodes=4, core_memory=GIB, most=MOST)
+
+
+def taken(nodes: int = 1, part: Partition = PART, **asked: Any) -> Demand:
+    """Return what a request takes on each of so many nodes."""
+    return demand_of(JobRequest(**asked), part, Sharing(RESOURCES), nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "amounts"),
+    [
+        (1, {}, {"cpu": 1, "mem": GIB}),
+        (1, {"tasks": 4, "per_task": 3}, {"cpu": 12, "mem": 12 * GIB}),
+        (2, {"tasks": 5}, {"cpu": 3, "mem": 3 * GIB}),
+        (3, {"tasks_per_node": 2}, {"cpu": 2, "mem": 2 * GIB}),
+        (2, {}, {"cpu": 1, "mem": GIB}),
+        (1, {"node_cpus": 6}, {"cpu": 6, "mem": 6 * GIB}),
+        (1, {"memory": 5 * GIB}, {"cpu": 1, "mem": 5 * GIB}),
+        (1, {"tasks": 2, "cpu_memory": 3 * GIB}, {"cpu": 2, "mem": 6 * GIB}),
+        (1, {"tres_node": "gres/gpu:2"}, {"cpu": 1, "mem": GIB, "gres/gpu": 2}),
+        (1, {"tres_node": "gres:gpu:a:2"}, {"cpu": 1, "mem": GIB, "gres/gpu": 2, "gres/gpu:a": 2}),
+        (2, {"tasks": 4, "tres_task": "gres/gpu:1"}, {"cpu": 2, "mem": 2 * GIB, "gres/gpu": 2}),
+        (2, {"tres_job": "gres/gpu:4"}, {"cpu": 1, "mem": GIB, "gres/gpu": 2}),
+    ],
+)
+def test_amounts_per_node(nodes: int, asked: dict[str, Any], amounts: dict[str, int]) -> None:
+    """One task per node if nothing is said; memory by processor; tasks as evenly as they go."""
+    found = taken(nodes, **asked)
+    assert (found.amounts, found.problem, found.exclusive) == (amounts, "", False)
+
+
+def test_the_most_tasks_on_a_node() -> None:
+    """Slurm would put fifteen of sixteen tasks on the first of two nodes."""
+    assert taken(2, tasks=16).tasks == 8
+    assert taken(2, tasks=5).tasks == 3
+    assert taken(2, tasks=16, tasks_per_node=12).tasks == 12
+
+
+def test_whole_nodes() -> None:
+    """Without a default a job gets all memory of its nodes; nobody fits beside it."""
+    bare = Partition("all", cores=16, most=MOST)
+    assert taken(part=bare).exclusive
+    assert taken(all_memory=True).exclusive
+    assert taken(exclusive=True).exclusive
+    assert taken(part=Partition("all", core_memory=GIB, most=MOST, exclusive=True)).exclusive
+    assert not taken(part=bare, memory=GIB).exclusive
+
+
+def test_whole_cores_and_processors_for_memory() -> None:
+    """Two threads per core; with MaxMemPerCPU, more processors for more memory."""
+    threads = Partition("all", threads=2, core_memory=GIB, most=MOST)
+    assert taken(part=threads, tasks=3).amounts["cpu"] == 4
+    sharing = Sharing(RESOURCES, most_core_memory=2 * GIB)
+    found = demand_of(JobRequest(memory=7 * GIB), PART, sharing, 1)
+    assert found.amounts == {"cpu": 4, "mem": 7 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "problem"),
+    [
+        (1, {"tasks": 17}, "requests 17 processors per node; no node of partition all has more"),
+        (1, {"memory": 65 * GIB}, "requests 66560 MiB of memory per node; no node of partition"),
+        (1, {"tres_node": "gres/gpu:5"}, "requests 5 gres/gpu per node; no node of partition all"),
+        (1, {"tres_node": "gres/gpu:b:1"}, "cannot plan with the type gres/gpu:b; add it to"),
+        (1, {"tres_node": "gres/fpga:1"}, "cannot plan with gres/fpga; the admin may add it to"),
+        (3, {"tres_job": "gres/gpu:4"}, "requests 4 gres/gpu for the whole job, which do not"),
+        (2, {"tasks": 3, "tres_task": "gres/gpu:1"}, "its 3 tasks do not divide evenly over 2"),
+        (1, {"tres_socket": "gres/gpu:1"}, "no promise can be given to a job that asks for GPUs"),
+    ],
+)
+def test_what_cannot_be_had(nodes: int, asked: dict[str, Any], problem: str) -> None:
+    """One sentence says what is too much, and what to give instead."""
+    assert taken(nodes, **asked).problem.startswith(problem)
+
+
+def test_what_squeue_shows() -> None:
+    """The amounts are of all nodes together; where they are uneven, as on the fullest."""
+    assert shown_demand("cpu=8,mem=4G,node=2,billing=8,gres/gpu=3,gres/gpu:a=3") == {
+        "cpu": 4,
+        "mem": 2 * GIB,
+        "gres/gpu": 2,
+        "gres/gpu:a": 2,
+    }
+    assert shown_demand("") == {}
+    assert shown_demand("cpu=3,mem=50M") == {"cpu": 3, "mem": 50 * 2**20}
+
+
+def test_how_a_site_shares_nodes() -> None:
+    """By SelectType and its parameters; generic resources are those that accounting tracks."""
+    config = {
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CORE_MEMORY",
+        "AccountingStorageTRES": "cpu,mem,energy,node,billing,gres/gpu,license/matlab",
+        "DefMemPerCPU": "500",
+        "MaxMemPerCPU": "UNLIMITED",
+        "PriorityType": "priority/multifactor",
+    }
+    found, problem = sharing_of(config)
+    assert found == Sharing(("cpu", "mem", "gres/gpu"), 0, 500 * 2**20, 0)
+    assert not problem
+    cores = sharing_of({**config, "SelectTypeParameters": "CR_CORE"})[0]
+    assert cores.resources == ("cpu", "gres/gpu")
+    for setting, needed in (("SelectType", "select/linear"), ("PriorityType", "priority/basic")):
+        found, problem = sharing_of({**config, setting: needed})
+        assert found == Sharing()
+        assert problem.startswith(f"share_nodes needs {setting}=")
+
+
+NODES = """\
+NodeName=g1 CPUTot=16 CPUEfctv=16 ThreadsPerCore=2 RealMemory=64000 Gres=gpu:a:4(S:0) \
+State=IDLE Partitions=all,top ActiveFeatures=big Weight=1
+NodeName=c1 CPUTot=8 RealMemory=32000 Gres=(null) State=IDLE Partitions=all Weight=1
+"""
+
+
+def test_capacities_and_partitions() -> None:
+    """Nodes have what they have; a partition knows which other one comes before it there."""
+    said = {
+        "all": {"prioritytier": "1", "defmempercpu": "100"},
+        "top": {"prioritytier": "10", "oversubscribe": "EXCLUSIVE"},
+    }
+    sharing = Sharing(RESOURCES, core_memory=GIB)
+    layout = layout_of(node_rows(NODES), said, "all", set(), SlurmSettings(), 1, sharing)
+    assert layout.cluster.shared
+    assert layout.cluster.nodes.names("capacity") == RESOURCES
+    mib = 2**20
+    expected = [[16, 64000 * mib, 4, 4], [8, 32000 * mib, 0, 0]]
+    assert layout.cluster.nodes.capacity.tolist() == expected
+    every, top = layout.partitions["all"], layout.partitions["top"]
+    assert (every.threads, every.core_memory, every.above) == (2, 100 * mib, "top")
+    assert (top.exclusive, top.core_memory, top.above) == (True, GIB, "")
+    assert every.most == dict(zip(RESOURCES, np.max(expected, axis=0).tolist(), strict=True))
+    assert layout.partitions["all@big"].above == "top"
+
+
+def test_no_promise_behind_another_partition() -> None:
+    """Slurm starts jobs of a higher PriorityTier first, and keeps nothing for jobs to come."""
+    facts = SlurmFacts(
+        partitions={"low": Partition("low", nodes=2, core_memory=GIB, most=MOST, above="top")},
+        default="low",
+        sharing=Sharing(RESOURCES),
+    )
+    asked = JobRequest(limit=60.0, deadline=1e9)
+    assert "which has a higher PriorityTier" in requirements_of(asked, facts).problem
+    assert not requirements_of(asked, facts, fresh=False).problem
+    late = JobRequest(limit=60.0, deadline=1e9, begin=5e8)
+    assert requirements_of(late, facts).problem

@@ -1,0 +1,153 @@
+"""Promised jobs that take what they ask for of nodes that others share, on a real Slurm."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GPUS = 4
+GRES_CONF = f"AutoDetect=off\nNodeName=fast[1-2] Name=gpu Type=a File=/srv/gpu[0-{GPUS - 1}]\n"
+SHARED = SITE + "\n[slurm]\nshare_nodes = true\n"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run two nodes with GPUs and two with more memory, which jobs share."""
+    options = SlurmOptions(
+        fast=2,
+        slow=2,
+        hardware={
+            "fast": f"CPUs=8 RealMemory=8000 Gres=gpu:a:{GPUS}",
+            "slow": "CPUs=8 RealMemory=16000",
+        },
+        job_submit=("rtsched",),
+        settings={
+            "GresTypes": "gpu",
+            "AccountingStorageTRES": "gres/gpu,gres/gpu:a",
+            "DefMemPerCPU": "500",
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+            "ReturnToService": "1",
+        },
+    )
+    files = {SUBMIT_CONF: QUICK, "/etc/slurm/gres.conf": GRES_CONF}
+    files |= {f"/srv/gpu{number}": "" for number in range(GPUS)}
+    with Cluster("forky", options, files=files) as cluster:
+        cluster.start_daemon(SHARED)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that may use all nodes."""
+    eventually(lambda: live.ask("status")["usable"] == 4, 30, "the daemon may use all nodes")
+    yield
+    live.cancel_all()
+
+
+def flood(live: Live, count: int, *options: str) -> list[int]:
+    """Submit so many best-effort jobs of bob's."""
+    script = "sleep 12"
+    words = [*options, "--time=1"]
+    return [live.cluster.sbatch(words, user="bob", script=script) for _ in range(count)]
+
+
+def names_in(live: Live, nodes: str) -> list[str]:
+    """Return the names in a node list."""
+    return live.cluster.run(["scontrol", "show", "hostnames", nodes]).stdout.split()
+
+
+def amounts(live: Live, job: int) -> dict[str, str]:
+    """Return what a job has, as Slurm tells it."""
+    said = live.cluster.job(job)["AllocTRES"]
+    return dict(pair.split("=") for pair in said.split(",") if "=" in pair)
+
+
+def seconds_of(live: Live, job: int, field: str) -> int:
+    """Return a time of a job, seconds since the epoch, from accounting."""
+    words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", field]
+
+    def found() -> str:
+        said = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.strip()
+        return said if said.isdigit() else ""
+
+    return int(eventually(found, 30, f"accounting knows {field} of job {job}"))
+
+
+def test_promises_beside_floods(live: Live) -> None:
+    """Cores, memory and GPUs are there at each planned start; others run on beside."""
+    others = flood(live, 40, "-n1") + flood(live, 8, "-n1", "--mem=7000")
+    others += flood(live, 12, "-n1", "--gres=gpu:1")
+    eventually(lambda: live.cluster.job(others[0])["JobState"] == "RUNNING", 60)
+    live.polled()
+    wishes = {
+        "gpus": ("-n4", "-N1", "--gres=gpu:a:3"),
+        "memory": ("-n1", "--mem=12000"),
+        "tasks": ("-n12",),
+    }
+    jobs = {
+        name: live.promise(*options, "--time=1", in_minutes(8), script="sleep 4")
+        for name, options in wishes.items()
+    }
+    live.polled()
+    assert not live.reservations()
+    shown = {name: live.cluster.job(job) for name, job in jobs.items()}
+    for name, job in jobs.items():
+        if shown[name]["JobState"] == "PENDING":
+            assert int(shown[name]["Priority"]) > 3_000_000_000
+            assert shown[name]["ReqNodeList"] != "(null)"
+        live.wait_standing(job, "kept", seconds=200)
+    beside = [job for job in others if live.cluster.job(job).get("JobState") == "COMPLETED"]
+    assert beside
+    for job in jobs.values():
+        kept = next(each for each in live.kept() if each.id == job)
+        assert seconds_of(live, job, "End") <= kept.deadline
+
+
+def test_several_nodes_get_the_same(live: Live) -> None:
+    """Twelve tasks go six and six, whatever is free on the first node."""
+    job = live.promise("-N2", "-n12", "--time=1", in_minutes(6), script="sleep 6")
+    live.cluster.wait_job(job, "RUNNING")
+    detail = live.cluster.run(["scontrol", "show", "job", "-d", str(job)]).stdout
+    each = re.findall(r"Nodes=(\S+) CPU_IDs=(\S+)", detail)
+    assert sum(len(names_in(live, nodes)) for nodes, _ in each) == 2
+    assert {cpus for _, cpus in each} == {"0-5"}
+
+
+def test_one_that_fits_nowhere_is_told(live: Live) -> None:
+    """More GPUs than a node has, an unknown type, and a job that begins later."""
+    for options, text in (
+        (("--gres=gpu:5",), "requests 5 gres/gpu per node; no node of partition all has more than"),
+        (("--mem=20000",), "requests 20000 MiB of memory per node; no node of partition all has"),
+        (("--begin=now+60",), "no promise can be given to a job that begins later"),
+    ):
+        said = live.submit("-n1", *options, "--time=1", in_minutes(6))
+        assert not said.job
+        assert text in said.text
+
+
+def test_a_broken_promise_gives_the_job_back(live: Live) -> None:
+    """A job that is not promised any more waits as any other: no nodes, no priority of ours."""
+    busy = [
+        live.cluster.sbatch(["-N1", "--exclusive", "--time=3"], user="bob", script="sleep 100")
+        for _ in range(4)
+    ]
+    for job in busy:
+        live.cluster.wait_job(job, "RUNNING")
+    live.polled()
+    job = live.promise("-n1", "--time=1", in_minutes(8), script="sleep 1")
+    live.polled()
+    assert int(live.cluster.job(job)["Priority"]) > 3_000_000_000
+    live.cluster.run(["scontrol", "update", f"JobId={job}", in_minutes(1).strip("-")], user="root")
+    live.wait_standing(job, "void", "broken", seconds=60)
+    live.polled()
+    shown = live.cluster.job(job)
+    assert int(shown["Priority"]) < 3_000_000_000
+    assert shown["ReqNodeList"] == "(null)"
