@@ -35,7 +35,7 @@ class Row:
     submit, start, end : float
         Its times.
     nodes : int
-        How many it had.
+        How many it had; cores where nodes are shared.
     state : str
         `MET`, `OWN_LIMIT`, `CANCELLED`, or another.
     comment : str
@@ -95,23 +95,25 @@ def fate(rows: Sequence[Row], deadline: float) -> str:
     return "met" if met else "missed"
 
 
-def best_effort(rows: Iterable[Row], begun: float, ended: float) -> dict[str, float]:
-    """Return what best-effort jobs (named b...) got from `begun` to `ended`."""
+def best_effort(
+    rows: Iterable[Row], begun: float, ended: float, unit: str = "node"
+) -> dict[str, float]:
+    """Return what best-effort jobs (named b...) got from `begun` to `ended`, in unit-seconds."""
     ours = [row for row in rows if row.name.startswith("b")]
     done = [row for row in ours if row.state == MET and begun <= row.end <= ended]
     served = sum(_served(row, begun, ended) for row in ours)
     useful = sum(_served(row, begun, ended) for row in ours if row.state in {MET, CANCELLED})
     return {
         "best_effort_jobs": len(done),
-        "best_effort_node_s": served,
-        "best_effort_useful_node_s": useful,
+        f"best_effort_{unit}_s": served,
+        f"best_effort_useful_{unit}_s": useful,
         "requeued": sum(row.runs for row in ours) - len({row.job for row in ours}),
     }
 
 
-def utilisation(rows: Iterable[Row], begun: float, ended: float) -> float:
-    """Return busy node-seconds over all node-seconds."""
-    return sum(_served(row, begun, ended) for row in rows) / (NODES * (ended - begun))
+def utilisation(rows: Iterable[Row], begun: float, ended: float, nodes: int = NODES) -> float:
+    """Return busy node-seconds over all node-seconds; of cores where nodes are shared."""
+    return sum(_served(row, begun, ended) for row in rows) / (nodes * (ended - begun))
 
 
 def _served(row: Row, begun: float, ended: float) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from stream import Recurring, Work
+    from stream import Demand, Recurring, Work
 
 MARK = "\x1f"
 COLUMNS = (
@@ -62,7 +62,9 @@ def arguments(work: Work, begun: float, before: int = 0, deadline: str = "") -> 
     """Return what sbatch is told, where the stream began at `begun` (since the epoch)."""
     nodes = str(work.least) if work.least == work.most else f"{work.least}-{work.most}"
     name = f"{work.name}-again" if deadline else work.name
-    words = [f"--job-name={name}", f"--nodes={nodes}", "--exclusive", f"--time={work.minutes}"]
+    words = [f"--job-name={name}", f"--nodes={nodes}", f"--time={work.minutes}"]
+    words += ["--exclusive"] if work.demand is None else _amounts(work.demand)
+    words += [f"--array=1-{work.jobs}"] if work.demand is not None and work.jobs > 1 else []
     if math.isfinite(work.deadline):
         words.append(f"--deadline={deadline or moment(begun + work.at + work.deadline)}")
     if before:
@@ -73,6 +75,12 @@ def arguments(work: Work, begun: float, before: int = 0, deadline: str = "") -> 
     if work.kind == "chain":
         extra = f"dag={work.name.rpartition('-')[0]}"
     return [*words, f"--extra=rtsched:{extra}"] if extra else words
+
+
+def _amounts(demand: Demand) -> list[str]:
+    """Return what sbatch is told of what a job takes on each node."""
+    words = [f"--ntasks-per-node={demand.cores}", f"--mem={demand.gigabytes}G"]
+    return [*words, f"--gres=gpu:{demand.gpus}"] if demand.gpus else words
 
 
 def body(work: Work) -> str:

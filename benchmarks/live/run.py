@@ -1,7 +1,7 @@
 """The proof on a real batch system: one command, machines of its own, tables.
 
     python benchmarks/live/run.py [--system slurm|condor]
-        --part promises|failures|fair-share|mapping|answers|throughput|negotiation
+        --part promises|shared-nodes|failures|fair-share|mapping|answers|throughput|negotiation
         [--planner edf|mcdf|spare] [--reduced] [--json] [--keep DIR]
 
 It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
@@ -27,6 +27,7 @@ import condor_throughput  # noqa: E402
 import failures  # noqa: E402
 import mapping  # noqa: E402
 import promises  # noqa: E402
+import shared_nodes  # noqa: E402
 import shares  # noqa: E402
 import throughput  # noqa: E402
 from on_condor import Condor  # noqa: E402
@@ -45,15 +46,15 @@ PLAYED: Mapping[str, Any] = {
     "mapping": mapping,
 }
 """Parts that play jobs to any system."""
-SPEED: Mapping[str, Mapping[str, Any]] = {
-    "slurm": {"answers": answers, "throughput": throughput},
+ALONE: Mapping[str, Mapping[str, Any]] = {
+    "slurm": {"answers": answers, "shared-nodes": shared_nodes, "throughput": throughput},
     "condor": {
         "answers": condor_answers,
         "negotiation": condor_negotiation,
         "throughput": condor_throughput,
     },
 }
-"""Parts that measure what one system is like."""
+"""Parts of one system."""
 
 
 def main() -> int:
@@ -72,7 +73,7 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     """Return what the command line says."""
-    parts = {**PLAYED, **{name: part for parts in SPEED.values() for name, part in parts.items()}}
+    parts = {**PLAYED, **{name: part for parts in ALONE.values() for name, part in parts.items()}}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--system", choices=SYSTEMS, default="slurm", help="default: slurm")
     parser.add_argument("--part", choices=parts, required=True)
@@ -83,7 +84,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--keep", type=Path, help="directory in which logs are kept")
     given = parser.parse_args()
-    if given.part not in {**PLAYED, **SPEED[given.system]}:
+    if given.part not in {**PLAYED, **ALONE[given.system]}:
         parser.error(f"there is no part {given.part} for {given.system}")
     return given
 
@@ -91,7 +92,7 @@ def arguments() -> argparse.Namespace:
 def part_of(given: argparse.Namespace) -> tuple[Callable[..., Any], Callable[..., list[str]]]:
     """Return what runs a part, and what finds its problems."""
     if given.part not in PLAYED:
-        part = SPEED[given.system][given.part]
+        part = ALONE[given.system][given.part]
         return part.run, part.problems
     part, system = PLAYED[given.part], SYSTEMS[given.system]
     more = {"planner": given.planner} if given.part == "promises" else {}

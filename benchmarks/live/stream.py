@@ -29,6 +29,15 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Demand:
+    """What a job takes on each of its nodes, which others share."""
+
+    cores: int = 1
+    gigabytes: int = 1
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
 class Work:
     """What one submission of a stream asks for.
 
@@ -58,6 +67,8 @@ class Work:
         How many times as long it takes if any of its nodes is slow.
     linear : bool
         Whether twice the nodes are said to halve its run time, though it has no deadline.
+    demand : Demand, optional
+        What it takes on each node; None: the whole node.
     """
 
     name: str
@@ -74,6 +85,7 @@ class Work:
     before: str = ""
     slow: float = 1.0
     linear: bool = False
+    demand: Demand | None = None
 
 
 @dataclass(frozen=True)
@@ -229,4 +241,49 @@ def flood(
         )
         found.append(work)
         asked += size * minutes * 60 * work.part * slow
+    return found
+
+
+SHAPES = {
+    "cores": ((1, Demand(4, 8)), (1, Demand(12, 16)), (2, Demand(8, 16)), (3, Demand(4, 8))),
+    "gpus": ((1, Demand(2, 16, 1)), (1, Demand(4, 32, 2)), (2, Demand(4, 16, 3))),
+    "memory": ((1, Demand(1, 48)), (1, Demand(2, 200)), (2, Demand(2, 40))),
+}
+"""Nodes, and what is taken on each: jobs bound by cores, by GPUs and by memory."""
+
+
+def shared_stream(seed: int, extent: Extent, user: str) -> list[Work]:
+    """Return jobs with deadlines that share nodes, arriving as a Poisson process."""
+    chance = random.Random(seed)  # noqa: S311
+    at, found = 0.0, list[Work]()
+    while (at := at + chance.expovariate(1 / extent.gap)) < extent.seconds:
+        nodes, demand = chance.choice(SHAPES[chance.choice(sorted(SHAPES))])
+        minutes = chance.choice(extent.minutes)
+        work = Work(
+            name=f"d{len(found)}",
+            user=user,
+            at=at,
+            least=nodes,
+            most=nodes,
+            minutes=minutes,
+            part=chance.uniform(*extent.part),
+            deadline=extent.lead + 60 * minutes * chance.uniform(*extent.slack),
+            demand=demand,
+        )
+        found.append(work)
+    return found
+
+
+def shared_flood(seed: int, extent: Extent, users: tuple[str, ...]) -> list[Work]:
+    """Return best-effort jobs for `extent.flood` core-seconds: arrays, memory hogs, GPU jobs."""
+    chance = random.Random(seed)  # noqa: S311
+    kinds = (Demand(1, 2), Demand(1, 2), Demand(2, 4), Demand(1, 56), Demand(2, 8, 1))
+    asked, found = 0.0, list[Work]()
+    while asked < extent.flood:
+        demand, minutes = chance.choice(kinds), chance.choice(extent.filling)
+        part, jobs = chance.uniform(0.4, 0.95), 40 if demand == kinds[0] else 1
+        name, user = f"b{len(found)}", users[len(found) % len(users)]
+        work = Work(name, user, 0.0, 1, 1, minutes, part, jobs=jobs, demand=demand)
+        found.append(work)
+        asked += jobs * demand.cores * minutes * 60 * part
     return found

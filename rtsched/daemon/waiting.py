@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.core.planned_starts import without_room
 from rtsched.counting import counted
 from rtsched.daemon.messages import moment
 from rtsched.daemon.reports import Reason
 from rtsched.daemon.site import entry_of
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from rtsched.daemon.site import Site
     from rtsched.daemon.working import Steered
+    from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
 
@@ -34,9 +37,8 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
         text = f"it is planned to start at {moment(start, now)} on {nodes} reserved for it"
         return (Reason("wait.planned", text),)
     row = snapshot.queued.take(snapshot.queued.id == job)
-    size, end = int(row.size[0]), now + float(row.wall_time[0])
-    free = snapshot.free_in <= 0
-    kept = free & (_next_start(snapshot) < end)
+    size = int(row.size[0])
+    free, kept = _free_and_kept(snapshot, row, now)
     found = [Reason("wait.nodes", f"it needs {counted(size, 'node')}, {int(free.sum())} free")]
     if kept.any():
         nodes = counted(int(kept.sum()), "free node is", "free nodes are")
@@ -49,10 +51,28 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
     return tuple(found)
 
 
+def _free_and_kept(
+    snapshot: Snapshot, row: Jobs, now: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which nodes are free for a job that waits, and which of them promised jobs need.
+
+    Both bool[m]. Where jobs share nodes, those are free that have room for it.
+    """
+    end = now + float(row.wall_time[0])
+    if not snapshot.cluster.shared:
+        free = snapshot.free_in <= 0
+        return free, free & (_next_start(snapshot) < end)
+    nodes = np.arange(len(snapshot.cluster), dtype=np.int32)
+    offsets = np.arange(len(nodes) + 1, dtype=np.int64)
+    alone = Schedule.build(np.full(len(nodes), row.id[0]), now, end, offsets, nodes)
+    free = snapshot.cluster.usable & ~without_room(snapshot, alone, Schedule.empty())
+    return free, free & without_room(snapshot, alone, snapshot.plan)
+
+
 def helps(site: Site, job: int, now: float) -> tuple[str, ...]:
     """Return what its user could do so that a job starts sooner."""
     snapshot = site.snapshot
-    if entry_of(snapshot.plan, job) >= 0 or not len(snapshot.plan):
+    if entry_of(snapshot.plan, job) >= 0 or not len(snapshot.plan) or snapshot.cluster.shared:
         return ()
     row = snapshot.queued.take(snapshot.queued.id == job)
     size = int(row.size[0])

@@ -82,8 +82,8 @@ class SlurmOptions:
 
     Attributes
     ----------
-    fast, slow : int
-        How many nodes run, named fast1, ... and slow1, ..., with the features `fast` and `slow`.
+    fast, slow, large : int
+        How many nodes run, named fast1, ..., slow1, ... and large1, ..., with those features.
     hardware : mapping of str to str
         What nodes of a kind have, such as "CPUs=8 RealMemory=8000 Gres=gpu:a:2"; of others 4 CPUs
         and 1000 MB each.
@@ -112,6 +112,7 @@ class SlurmOptions:
 
     fast: int = 5
     slow: int = 25
+    large: int = 0
     hardware: Mapping[str, str] = field(default_factory=dict)
     down: int = 0
     apart: tuple[str, ...] = ()
@@ -127,7 +128,7 @@ class SlurmOptions:
     @property
     def nodes(self) -> list[str]:
         """Names of the nodes that run."""
-        kinds = (("fast", self.fast), ("slow", self.slow))
+        kinds = (("fast", self.fast), ("slow", self.slow), ("large", self.large))
         return [f"{kind}{number + 1}" for kind, count in kinds for number in range(count)]
 
     def slurm_conf(self) -> str:
@@ -142,6 +143,7 @@ class SlurmOptions:
         lines += [f"SlurmctldHost={NAME}({ADDRESS})"] * self.backup
         lines += self._node_line("fast", self.fast, 18000, "Features=fast")
         lines += self._node_line("slow", self.slow, 18100, "Features=slow")
+        lines += self._node_line("large", self.large, 18200, "Features=large")
         lines += self._node_line("down", self.down, 20000, "State=DOWN")
         lines.append(self.partitions or "PartitionName=all Nodes=ALL Default=YES State=UP")
         return "\n".join([*lines, self.lines, ""])

@@ -187,16 +187,16 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
 
     Generic resources are those whose amounts Slurm shows, by AccountingStorageTRES.
     """
-    if not config.get("SelectType", "").endswith("cons_tres"):
-        return Sharing(), (
-            "share_nodes needs SelectType=select/cons_tres: promised jobs have whole nodes; "
-            "change slurm.conf, or set share_nodes = false"
-        )
-    if config.get("PriorityType", "").endswith("basic"):
-        return Sharing(), (
-            "share_nodes needs PriorityType=priority/multifactor: promised jobs have whole nodes; "
-            "change slurm.conf, or set share_nodes = false"
-        )
+    for setting, value, least in (
+        ("SelectType", "select/cons_tres", "cons_tres"),
+        ("PriorityType", "priority/multifactor", "multifactor"),
+        ("SchedulerType", "sched/backfill", "backfill"),
+    ):
+        if not config.get(setting, least).endswith(least):
+            return Sharing(), (
+                f"share_nodes needs {setting}={value}: promised jobs have whole nodes; change "
+                "slurm.conf, or set share_nodes = false"
+            )
     consumed = config.get("SelectTypeParameters", "").upper()
     memory = (MEMORY,) if "MEMORY" in consumed else ()
     tracked = config.get("AccountingStorageTRES", "").lower().split(",")

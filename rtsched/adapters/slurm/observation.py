@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Completions, CompletionStatus, Marks, dag_key
+from rtsched.adapters.live import UNJUDGED, Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.demand import shown_demand
@@ -64,6 +64,11 @@ def tokens_of(marks: list[str]) -> list[str | None]:
         known = match is not None and match[1] != DEFERRED
         found[mark] = match[1] if match is not None and known else None
     return [found[mark] for mark in marks]
+
+
+def is_admitted(mark: str) -> bool:
+    """Return whether a job with this admin comment was promised something once."""
+    return tokens_of([mark])[0] not in {None, UNJUDGED}
 
 
 def completions_of(rows: JobRows, which: NDArray[np.int64]) -> Completions:
@@ -297,10 +302,9 @@ def request_in(
     rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None, facts: SlurmFacts
 ) -> JobRequest:
     """Return what a job in the queue asks for; what it was given by us is not its wish."""
-    known = tokens_of([rows.mark[i]])[0] is not None
+    ours = facts.sharing.resources and is_admitted(rows.mark[i])
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
-    ours = is_ours(rows.reservation[i])
     return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
@@ -310,9 +314,9 @@ def request_in(
         memory=int(rows.memory[i]) * MEGABYTE,
         partition=rows.partition[i],
         features=rows.features[i],
-        required="" if known and facts.sharing.resources else rows.required[i],
+        required="" if ours else rows.required[i],
         excluded=rows.excluded[i],
-        reservation="" if ours else rows.reservation[i],
+        reservation="" if is_ours(rows.reservation[i]) else rows.reservation[i],
         licenses=rows.licenses[i],
         tres_node=rows.tres[i],
         shown=rows.amounts[i],

@@ -24,7 +24,7 @@ from rtsched.adapters.slurm.advance_reservations import (
 )
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.observation import tokens_of
+from rtsched.adapters.slurm.observation import is_admitted
 from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
@@ -154,7 +154,7 @@ def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
     Admins may give one to other jobs, which carry no admission.
     """
     first = LAST_PRIORITY <= rows.priority[at] <= FIRST_PRIORITY
-    return bool(first) and not basic and tokens_of([rows.mark[at]])[0] is not None
+    return bool(first) and not basic and is_admitted(rows.mark[at])
 
 
 def out_of_order(rows: JobRows, at: int, kind: str) -> Iterator[Change]:

@@ -1,0 +1,150 @@
+"""What a plan on nodes that jobs share comes to: nodes and places in the queue, no reservations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from slurm_printed import SEPARATOR, printed
+
+from rtsched.adapters.live import Change, Observation
+from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.cluster_state import SlurmState, applied
+from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
+from rtsched.adapters.slurm.last_applied import AppliedFile
+from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.reserving import reserve_changes
+from rtsched.adapters.slurm.restore import restoring
+from rtsched.adapters.slurm.rows import ReservationRow, job_rows
+from rtsched.adapters.slurm.scontrol import promised_priority
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.schedule import Schedule
+
+NOW = 1_800_000_000.0
+NAMES = ("n0", "n1", "n2")
+GIB = 2**30
+RESOURCES = ("cpu", "mem")
+PLAIN = {
+    "tres": "cpu=2,mem=1G,node=1,billing=2",
+    "numcpus": "2",
+    "minmemory": "1G",
+    "maxnodes": "1",
+    "dependency": "(null)",
+    "tres-per-job": "N/A",
+    "timelimit": "10:00",
+    "partition": "all",
+    "prioritylong": "1000",
+    "deadline": str(int(NOW + 5000)),
+}
+FACTS = SlurmFacts(
+    margin=20.0,
+    partitions={"all": Partition("all", nodes=3, cores=8, most={"cpu": 8, "mem": 8 * GIB})},
+    default="all",
+    sharing=Sharing(RESOURCES),
+)
+
+
+def view_of(*jobs: dict[str, str], shared: bool = True) -> SlurmState:
+    """Return a view of waiting jobs numbered from 1 on three nodes."""
+    shown = ({**PLAIN, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))
+    rows = job_rows(printed(*shown), SEPARATOR)
+    which = np.arange(len(jobs))
+    facts = FACTS if shared else replace(FACTS, sharing=Sharing())
+    nodes = Nodes.build(
+        3,
+        name=list(NAMES),
+        capacity=np.full((3, 2), (8, 8 * GIB)) if shared else None,
+        names={"capacity": RESOURCES if shared else ()},
+    )
+    observation = Observation(
+        NOW, Cluster(nodes), jobs_of(rows, which, facts), marks=marks_of(rows, which)
+    )
+    return SlurmState(rows, observation, facts, NAMES, [], NOW)
+
+
+def plan(*entries: tuple[int, float, tuple[int, ...]]) -> Schedule:
+    """Return a plan of (job, start after now, nodes), each for 620 s."""
+    sizes = [len(nodes) for _, _, nodes in entries]
+    start = NOW + np.array([start for _, start, _ in entries])
+    return Schedule.build(
+        [job for job, _, _ in entries],
+        start,
+        start + 620.0,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.array([node for *_, nodes in entries for node in nodes], np.int32),
+    )
+
+
+def words(changes: list[Change]) -> list[tuple[int, str]]:
+    """Return each change's job, and what of it is set."""
+    return [(each.job, [*each.command.words[3:], each.command.words[1]][0]) for each in changes]
+
+
+def asked(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> list[Change]:
+    """Return what a plan asks for."""
+    return reserve_changes(plan(*entries), view, SlurmSettings(share_nodes=True), {}, {})
+
+
+def test_planned_jobs_come_first_in_the_order_of_their_starts() -> None:
+    """Each gets its nodes and a priority; when that is so there is nothing to do."""
+    view = view_of({}, {"tres": "cpu=4,mem=2G,node=2", "maxnodes": "2"}, {})
+    entries = (1, 600.0, (2,)), (2, 0.0, (0, 1))
+    changes = asked(view, *entries)
+    first, second = (promised_priority(NOW + seconds) for seconds in (0.0, 600.0))
+    assert first - second == 600
+    assert words(changes) == [
+        (1, "ReqNodeList=n2"),
+        (1, f"Priority={second}"),
+        (2, "ReqNodeList=n[0-1]"),
+        (2, f"Priority={first}"),
+    ]
+    for change in changes:
+        applied(view, change.command)
+    assert asked(view, *entries) == []
+
+
+def test_demand_is_read_per_node() -> None:
+    """Of a job on two nodes, half on each; a promised one's node list is not its own wish."""
+    view = view_of(
+        {"tres": "cpu=4,mem=2G,node=2", "maxnodes": "2", "reqnodes": "n[0-1]"},
+        {"oversubscribe": "NO"},
+    )
+    queued = view.observation.queued
+    assert queued.names("demand") == RESOURCES
+    assert queued.demand.tolist() == [[2, GIB], [2, GIB]]
+    assert queued.exclusive.tolist() == [False, True]
+    assert queued.deadline.tolist() == [NOW + 5000] * 2
+    foreign = view_of({"reqnodes": "n[0-1]", "admin_comment": "rtsched:unjudged"})
+    assert np.isinf(foreign.observation.queued.deadline).all()
+
+
+def test_who_is_not_planned_any_more_waits_as_any_other() -> None:
+    """Nodes and priority are taken from a job whose promise is over, not from an admin's."""
+    lifted = {"prioritylong": "3800000000", "reqnodes": "n1"}
+    view = view_of(lifted, lifted | {"admin_comment": "rtsched:unjudged"}, {"reqnodes": "n2"})
+    changes = asked(view)
+    assert words(changes) == [(1, "ReqNodeList="), (1, "release")]
+    restored = restoring(view.rows, [], AppliedFile(), basic=False)
+    assert [each for each in words(restored) if each[0] == 1] == words(changes)
+
+
+def test_a_site_that_shares_no_more_takes_it_back() -> None:
+    """With whole nodes again a planned job is reserved for, and loses its node list."""
+    view = view_of({"prioritylong": "3800000000", "reqnodes": "n1"}, shared=False)
+    kinds = [each.command.words[1] for each in asked(view, (1, 0.0, (1,)))]
+    assert kinds.count("create") == 1
+    assert (1, "ReqNodeList=") in words(asked(view, (1, 0.0, (1,))))
+
+
+def test_a_site_that_shares_now_needs_no_reservations() -> None:
+    """Those that stand are deleted, and their jobs taken out of them."""
+    view = view_of({"reservation": "rtsched_1"})
+    view.reservations = [
+        ReservationRow("rtsched_1", NOW, NOW + 700, ("n1",), ("ann",), ()),
+        ReservationRow("rtsched_maintenance", NOW, NOW + 700, ("n2",), ("root",), ()),
+    ]
+    changes = asked(view, (1, 0.0, (1,)))
+    assert (1, "ReservationName=") in words([each for each in changes if each.job == 1])
+    assert [each.command.words for each in changes if each.command.words[1] == "delete"] == [
+        ("scontrol", "delete", "ReservationName=rtsched_1")
+    ]
