@@ -6,6 +6,7 @@ share it needs room beside those, and beside the entries that start before it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,6 +79,20 @@ def right_shifted_starts(
     """
     ready = np.maximum(plan.entries.start - snapshot.now, 0.0)
     return _starts(snapshot, Schedule.empty(), plan, ready, latest)
+
+
+def put_off(snapshot: Snapshot, some: Schedule, plan: Schedule) -> Schedule:
+    """Return some entries as soon as there is room on their own, shared nodes beside a plan.
+
+    None before its own start, and each beside those of them that are planned before; without those
+    for which there never is.
+    """
+    ready = np.maximum(some.entries.start - snapshot.now, 0.0)
+    start = _starts(snapshot, plan, some, ready, np.full(len(some), np.inf))
+    start[some.rows()[~snapshot.cluster.usable[some.nodes]]] = np.inf
+    end = snapshot.now + start + (some.entries.end - some.entries.start)
+    moved = some.entries.replace(start=snapshot.now + start, end=end)
+    return replace(some, entries=moved).take(np.flatnonzero(np.isfinite(start)))
 
 
 def without_room(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[np.bool_]:

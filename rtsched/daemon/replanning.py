@@ -6,7 +6,8 @@ all the others; where the planner finds no plan, the one that there was is put o
 be. Those for which there is no place are told at once: their promise is broken. But where a
 planned node was lost only a moment ago, and may come back at once, they wait; and so does a job
 that is late on nodes that are free for it, as long as it may end in time: the batch system is slow
-then, and starts it yet.
+then, and starts it yet. On nodes that jobs share a job without a place keeps its promise as long as
+it may end in time: it is planned too late, and the batch system starts it as soon as there is room.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.cycle import judge
 from rtsched.core.plan_repair import right_shifted
-from rtsched.core.planned_starts import free_now, start_delays, without_room
+from rtsched.core.planned_starts import free_now, put_off, start_delays, without_room
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.imminent import with_imminent_started, with_started
@@ -152,7 +153,29 @@ def _mended(
         if not len(still):
             after = site if moved is snapshot.plan else with_plan(site, moved)
             return Replanned(after, actions=(Requeue(late),))
+    if snapshot.cluster.shared:
+        at_risk = _at_risk(site, snapshot, failed, plan)
+        plan = Schedule.joined([plan, at_risk])
+        failed = np.setdiff1d(failed, at_risk.entries.job)
     return _broken(with_plan(site, plan), failed, wording, now)
+
+
+def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Schedule) -> Schedule:
+    """Return late entries of the jobs without a place that might end in time, started now.
+
+    They have their own nodes, after what else is planned there. On nodes that jobs share the batch
+    system starts them as soon as there is room, and many jobs end before their limits. They are
+    tried again in each cycle, and break when they can no longer end in time. Not of offers: nobody
+    is to take one that may not be kept.
+    """
+    taken = [job for job in failed.tolist() if site.records[job].standing != "offered"]
+    rows = np.flatnonzero(np.isin(snapshot.plan.entries.job, taken))
+    entries = snapshot.plan.entries.take(rows)
+    deadline = np.array([site.records[job].deadline for job in entries.job.tolist()])
+    in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
+    inside = np.ones(len(snapshot.plan), np.bool_)
+    inside[snapshot.plan.rows()[_outside(site, snapshot.plan)]] = False
+    return put_off(snapshot, snapshot.plan.take(rows[in_time & inside[rows]]), plan)
 
 
 def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:
@@ -415,9 +438,19 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True
+    if snapshot.cluster.shared:
+        bad |= _ends_too_late(site, plan)
     waits = np.isin(site.requested.id, snapshot.queued.id)
     homeless = np.setdiff1d(site.requested.id[waits], plan.entries.job)
     return np.union1d(plan.entries.job[bad], homeless)
+
+
+def _ends_too_late(site: Site, plan: Schedule) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries end after the deadlines of their promises."""
+    records = site.records
+    jobs = plan.entries.job.tolist()
+    deadline = np.array([records[job].deadline if job in records else np.inf for job in jobs])
+    return np.asarray(plan.entries.end > deadline + SLACK)
 
 
 def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:
