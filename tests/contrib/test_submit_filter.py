@@ -148,7 +148,7 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         *((Tag.TIME_LIMIT, 17), (Tag.SITE_FACTOR, -42), (Tag.PRIORITY, 5), (Tag.NICE, 7)),
         *((Tag.ADMIN_COMMENT, "rtsched:abc"), (Tag.COMMENT, "c"), (Tag.SHARED, 0)),
         *((Tag.RESERVATION, "rtsched_1"), (Tag.ENV, "RTSCHED_A=1"), (Tag.ENV, "RTSCHED_B=x=y")),
-        *((Tag.ENV, "RTSCHED_A=2"), (Tag.LICENSES, "not settable")),
+        *((Tag.ENV, "RTSCHED_A=2"), (Tag.LICENSES, "not settable"), (Tag.NTASKS_PER_NODE, 6)),
     )
     with FilterServer(tested.socket, answer):
         job = tested.submit("deadline=9", "comment=mine", "features=mine", "env=3000")
@@ -167,6 +167,7 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         "site_factor": "-42",
         "nice": "7",
         "shared": "0",
+        "ntasks_per_node": "6",
         "env": "RTSCHED_B=x=y",
         "env_size": "3002",
     }
@@ -201,6 +202,7 @@ def test_a_rejection_is_read_by_the_user(tested: Filter) -> None:
         (Tag.NICE, -(2**40)),
         (Tag.PRIORITY, -1),
         (Tag.SHARED, 7),
+        (Tag.NTASKS_PER_NODE, 0),
         (Tag.COMMENT, 3),
         (Tag.MESSAGE, 3),
         (Tag.ENV, "PATH=/tmp/evil"),

@@ -71,6 +71,7 @@ static void show(const job_desc_msg_t *job, int returned, const char *message)
 	printf("priority=%u\nsite_factor=%lld\nnice=%lld\nshared=%u\n", job->priority,
 	       (long long)job->site_factor - NICE_OFFSET, (long long)job->nice - NICE_OFFSET,
 	       job->shared);
+	printf("ntasks_per_node=%u\n", job->ntasks_per_node);
 	for (uint32_t i = 0; i < job->env_size; i++)
 		if (!strncmp(job->environment[i], "RTSCHED_", 8))
 			printf("env=%s\n", job->environment[i]);
