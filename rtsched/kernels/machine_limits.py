@@ -40,18 +40,29 @@ class LimitCounts(NamedTuple):
     """int64[e, r]: the most that such a group may hold when a job of the kind starts."""
     held: NDArray[np.int64]
     """int64[g, r]: what the running jobs of each group hold."""
+    held_up_by: NDArray[np.int64]
+    """int64[n]: the limit that held a job up last, as its place in `most`; -1: none did."""
 
 
 @outline
-def over_limit(limits: LimitCounts, row: int) -> bool:
-    """Return whether a job would bring one of its groups above a limit if it started now."""
-    kind = limits.kind[row]
+def limit_reached(limits: LimitCounts, row: int) -> int:
+    """Return the first limit that a job would bring a group above if it started now, -1: none."""
+    kind, things = limits.kind[row], limits.asked.shape[1]
     for i in range(limits.group_of[kind], limits.group_of[kind + 1]):
-        for thing in range(limits.asked.shape[1]):
+        for thing in range(things):
             asked, most = limits.asked[row, thing], limits.most[i, thing]
             if 0 < asked <= most and limits.held[limits.group[i], thing] + asked > most:
-                return True
-    return False
+                return int(i * things + thing)
+    return -1
+
+
+@outline
+def held_up(limits: LimitCounts, row: int) -> bool:
+    """Return whether a limit keeps a waiting job from starting now, and note which one."""
+    limit = limit_reached(limits, row)
+    if limit >= 0:
+        limits.held_up_by[row] = limit
+    return limit >= 0
 
 
 @outline

@@ -37,7 +37,7 @@ from rtsched.kernels.machine_claims import take_over
 from rtsched.kernels.machine_compiling import inlined, outline, part
 from rtsched.kernels.machine_gates import job_over
 from rtsched.kernels.machine_heap import sift
-from rtsched.kernels.machine_limits import over_limit
+from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_queue import enqueue
 from rtsched.kernels.machine_sharing import fits, move_in
 
@@ -295,7 +295,7 @@ def start_planned(machine: MachineState) -> None:
         entry.row = -1
         state.plan_left -= 1
         if in_service:
-            if state.limited and over_limit(machine.limits, row):
+            if state.limited and limit_reached(machine.limits, row) >= 0:
                 state.beyond += 1
             job = machine.jobs[row]
             job.width, job.run, job.wall = entry.width, entry.run, entry.wall

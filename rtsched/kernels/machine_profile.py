@@ -18,7 +18,7 @@ import numpy as np
 from rtsched.kernels.backfill import launch
 from rtsched.kernels.machine import GONE, UP, MachineState
 from rtsched.kernels.machine_compiling import inlined, outline, part
-from rtsched.kernels.machine_limits import over_limit
+from rtsched.kernels.machine_limits import held_up
 from rtsched.kernels.machine_nodes import choose, group_of
 from rtsched.kernels.machine_queue import close_up
 from rtsched.kernels.machine_windows import launch_on_picks
@@ -288,7 +288,7 @@ def sweep_within_limits(machine: MachineState) -> bool:
     for at in range(state.head, state.tail):
         if queue[at].width == GONE:
             continue
-        if over_limit(machine.limits, queue[at].row):
+        if held_up(machine.limits, queue[at].row):
             lost = lost or queue[at].reserved < np.inf
             unplace(machine, at)
             continue

@@ -14,7 +14,7 @@ import numpy as np
 from rtsched.kernels.machine import GONE, NEGOTIATOR, QUEUED, MachineState
 from rtsched.kernels.machine_claims import link, unlink
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.machine_limits import over_limit
+from rtsched.kernels.machine_limits import held_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def may_start(machine: MachineState, at: int) -> bool:
     slot = machine.queue[at]
     if slot.width == GONE:
         return False
-    return not (machine.state[0].limited and over_limit(machine.limits, slot.row))
+    return not (machine.state[0].limited and held_up(machine.limits, slot.row))
 
 
 @part

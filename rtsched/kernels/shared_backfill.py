@@ -20,7 +20,7 @@ import numpy as np
 
 from rtsched.kernels.machine import CONSERVATIVE, EASY, UP, MachineState, start_job
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.machine_limits import over_limit
+from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.machine_queue import close_up, leave, may_start
 from rtsched.kernels.machine_sharing import fits, measure_room, move_in, take
@@ -261,6 +261,6 @@ def shared_pass(machine: MachineState) -> None:
             find_shared_shadow(machine)
     if state.loop == EASY:
         backfill_shared(machine)
-        over = state.limited and over_limit(machine.limits, state.kept_for)
+        over = state.limited and limit_reached(machine.limits, state.kept_for) >= 0
         if state.depth > 0 or over:
             state.settled = 0

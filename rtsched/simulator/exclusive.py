@@ -36,7 +36,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
 from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
-from rtsched.simulator.limits import with_limits
+from rtsched.simulator.limits import held_up_by_limits, with_limits
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
 from rtsched.simulator.settings import ExclusiveSettings
@@ -197,8 +197,11 @@ class ExclusiveNodes(System):
             seconds = outcomes.end - outcomes.start
             service = served(self.jobs, self.cluster, outcomes.size, seconds)
             outcomes = outcomes._replace(service=service)
+        found = self._found
+        if self.limits is not None:
+            found += held_up_by_limits(self._machine, self.limits)
         return outcomes._replace(
-            findings=self._found,
+            findings=found,
             released=released(self._machine),
             beyond_limits=int(self._state["beyond"]),
         )

@@ -103,7 +103,8 @@ class JobOutcomes(NamedTuple):
     service: NDArray[np.float64] | None = None
     """Node-seconds that each job was served; None: its nodes served it from start to end."""
     findings: tuple[Finding, ...] = ()
-    """Why the system itself turned jobs away, or never started them; rows of the workload."""
+    """Why the system itself turned jobs away, held them up or never started them; rows of the
+    workload."""
     released: int = 0
     """Jobs that did not wait for one they depend on, as that does not run."""
     beyond_limits: int = 0

@@ -92,6 +92,14 @@ def test_limits_hold_jobs_up(run, tmp_path, unit):
     assert summary["assumptions"]["other_limits_2"].startswith("2 jobs beyond MaxWall")
 
 
+def test_explain_names_the_limit(run, tmp_path):
+    """A job that waited for a limit is not said to have waited for nodes."""
+    asked = [word for word in limited(tmp_path) if word != "--no-out"]
+    assert run(*asked, "--policy", "easy", "--qos", "qos.txt", "--out", "kept").exit_code == 0
+    said = " ".join(run("explain", "2", "--from", "kept").stdout.split())
+    assert "its user, account or QOS may run 1 job at once, and did" in said
+
+
 def test_limits_of_associations(run, tmp_path):
     """Two jobs of ann run at a time, so the third waits; with the QOS the second, in its place."""
     asked = (*limited(tmp_path), "--policy", "easy", "--json", "--associations", "assoc.txt")

@@ -133,6 +133,42 @@ def test_a_job_that_alone_is_beyond_a_limit_starts(loop: str) -> None:
     assert starts(work, loop, rules) == [0, 12, 2]
 
 
+def test_whom_a_limit_held_up_is_told() -> None:
+    """Alice's second job waits for the first one's end; so does the fourth, and for its GPU.
+
+    The third asks for 6 of the 8 cores that Bob may hold, of which his first has 4.
+    """
+    asked = [(1, 4, 0), (1, 4, 0), (1, 6, 0), (1, 1, 2)]
+    rule = Limits(
+        (JOBS, "cpu", "gres/gpu"),
+        np.array(asked),
+        np.array([0, 0, 1, 2]),
+        Ragged.of([[0], [1], [2]], np.int64),
+        np.array([[1, NO_LIMIT, 3], [NO_LIMIT, 8, NO_LIMIT], [NO_LIMIT, NO_LIMIT, 3]]),
+        ("alice", "bob", "gpus"),
+    )
+    rule = rule._replace(
+        kind=np.array([0, 0, 1, 2, 1, 2]), asked=np.array([*asked, (1, 4, 0), (1, 1, 2)])
+    )
+    jobs = Jobs.build(6, id=np.arange(6), submit=np.arange(6.0), wall_time=np.full(6, 20.0))
+    made = system(jobs, [10.0] * 6, "easy", rule, cluster=Cluster.uniform(9))
+    outcomes = made.job_outcomes()
+    assert outcomes.start.tolist() == [0, 10, 2, 3, 12, 13]
+    assert [(each.reason.code, each.rows.tolist(), each.text(0)) for each in outcomes.findings] == [
+        ("site-limit.jobs", [1], "its user, account or QOS may run 1 job at once, and did"),
+        (
+            "site-limit.cores",
+            [4],
+            "it asks for 4 cores, of which its user, account or QOS may hold 8 at once",
+        ),
+        (
+            "site-limit.resource",
+            [5],
+            "it asks for 2 of a resource, of which its user, account or QOS may hold 3 at once",
+        ),
+    ]
+
+
 def test_easy_keeps_no_nodes_for_a_job_over_a_limit() -> None:
     """Alice's job of 4 nodes would be the head; as she is at her limit, Bob's does not wait.
 
