@@ -1,6 +1,6 @@
 """Whether a plan can be carried out and keeps its promises, worked out without any kernel.
 
-It shares no code with planners: what they get wrong shows here before anybody is told a promise.
+It shares no code with planners: what they get wrong shows here before a promise is given.
 Only what differs from the present plan is checked, on the nodes that it touches.
 """
 

@@ -321,7 +321,7 @@ class MachineState(NamedTuple):
     candidates: NDArray[np.int64]
     """Scratch of m entries: nodes that a job may have."""
     step_room: RoomProfile
-    """What is left from each time on, reservations taken off (conservative only)."""
+    """What is left from each time on, reservations and the plan taken off."""
     placement: Placement
     """What nodes are chosen by, unless the first ones with room are taken."""
     limits: LimitCounts

@@ -1,6 +1,6 @@
 """Jobs that wait for other jobs of a machine: for those they depend on, and for tasks of an array.
 
-A job that was let in passes its gate before it comes into the queue. The gate is shut as long as
+An admitted job passes its gate before it comes into the queue. The gate is shut as long as
 the job waits for others (`GATE.missing`), and while as many tasks of its array as may run at a time
 are in the queue or run (`ARRAY.active`). Whoever finds it shut sleeps without a time; what opens it
 puts the job on the list `opened`, and the event loop lets those in at the same instant.
@@ -99,7 +99,7 @@ def leave_array(machine: MachineState, row: int) -> None:
 
 @outline
 def array_over(machine: MachineState, whole: int) -> None:
-    """Free the jobs that waited for all tasks of an array only."""
+    """Open the gates of jobs that waited for all tasks of an array only."""
     for i in range(machine.dependent_of[whole], machine.dependent_of[whole + 1]):
         dependent = machine.dependents[i]
         dependent.over = 1
@@ -113,7 +113,7 @@ def array_over(machine: MachineState, whole: int) -> None:
 
 @outline
 def dependency_over(machine: MachineState, row: int, started: bool, ran: bool) -> None:
-    """Free the jobs that waited for one only, which has `started` or else will not run any more."""
+    """Open the gates of jobs that waited for one only, which `started` or will not run any more."""
     for i in range(machine.dependent_of[row], machine.dependent_of[row + 1]):
         dependent = machine.dependents[i]
         if dependent.over or (started and not dependent.at_start):
@@ -132,6 +132,6 @@ def dependency_over(machine: MachineState, row: int, started: bool, ran: bool) -
 
 @outline
 def job_over(machine: MachineState, row: int, ran: bool) -> None:
-    """Let go on who waited for a job that has ended, or that will not run."""
+    """Open the gates of jobs that waited for one that has ended, or that will not run."""
     dependency_over(machine, row, False, ran)
     leave_array(machine, row)

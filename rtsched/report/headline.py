@@ -125,7 +125,7 @@ def _short(row: Row, measures: Mapping[str, Any]) -> str:
 
 
 def baseline(summary: Summary) -> str:
-    """Return the policy that stands for the site: `site` from a configuration, else the first.
+    """Return the site-like policy: `site` from a configuration, else the first.
 
     Policies are compared with it, which runs on the same machine as they do, and not with the log.
     """

@@ -79,7 +79,7 @@ class Summary(msgspec.Struct, frozen=True):
         return {name: value for name, value in entry.items() if name not in NOT_MEASURES}
 
     def entry(self, policy: str | None = None) -> dict[str, Any]:
-        """Return all that is told of a policy, or with None of the log itself."""
+        """Return all that is reported of a policy, or with None of the log itself."""
         found: dict[str, Any] = self.log["as_logged"] if policy is None else self.policies[policy]
         return found
 
