@@ -8,8 +8,9 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
 from rtsched.model.jobs import Kind
+from rtsched.model.resources import GPU
 from rtsched.model.snapshot import places
-from rtsched.model.table import encode
+from rtsched.model.table import amounts_of, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +95,9 @@ def _follows(jobs: Jobs) -> NDArray[np.bool_]:
 
 def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     """Return which jobs ask for more of a node than they did, where that chooses the partition."""
-    return _follows(requested) & ((seen.cores > requested.cores) | (seen.memory > requested.memory))
+    gpus, before = (amounts_of(jobs, "demand", (GPU,))[:, 0] for jobs in (seen, requested))
+    more = (seen.cores > requested.cores) | (seen.memory > requested.memory) | (gpus > before)
+    return _follows(requested) & more
 
 
 def with_present(requested: Jobs, observation: Observation) -> Jobs:

@@ -206,7 +206,7 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
     @property
     def shares_nodes(self) -> bool:
         """Whether promised jobs take what they ask for of nodes that others share."""
-        return self.daemon.system == "slurm" and self.slurm.share_nodes
+        return (self.condor if self.daemon.system == "condor" else self.slurm).share_nodes
 
 
 def chosen_modes(

@@ -11,6 +11,7 @@ from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.pool_state import IDLE, RUNNING, PoolState, Procs, Slots
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
+from rtsched.adapters.condor.sharing import RESOURCES
 from rtsched.adapters.live import Marks, Observation
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
@@ -57,8 +58,12 @@ def view_of(
     down: Sequence[int] = (),
     speeds: Sequence[float] = (),
     factors: Mapping[str, float] | None = None,
+    capacity: tuple[int, ...] = (),
 ) -> PoolState:
-    """Return what a poll of these procs shows; running ones name the rows they have as `on`."""
+    """Return what a poll of these procs shows; running ones name the rows they have as `on`.
+
+    Where jobs share slots all have the same `capacity`, and jobs name what they take as `takes`.
+    """
     facts = CondorFacts(margin=MARGIN)
     whole = [one["jobuniverse"] == PARALLEL or "rtsigma" in one for one in ads]
     jobs = [
@@ -87,8 +92,8 @@ def view_of(
     )
     running = {job for job, one in zip(jobs, ads, strict=True) if one["jobstatus"] == RUNNING}
     first = dict(reversed(list(zip(jobs, ads, strict=True))))
-    waits = jobs_of({job: one for job, one in first.items() if job not in running}, facts)
-    runs = jobs_of({job: one for job, one in first.items() if job in running}, facts)
+    waits = jobs_of({job: first[job] for job in jobs if job not in running}, facts)
+    runs = jobs_of({job: first[job] for job in jobs if job in running}, facts)
     taken = [(job, one["on"]) for job, one in zip(jobs, ads, strict=True) if "on" in one]
     cluster = Cluster(
         Nodes.build(
@@ -96,6 +101,8 @@ def view_of(
             name=list(slots),
             speed=np.array(speeds or [1.0] * len(slots)),
             state=np.array([2 if row in down else 0 for row in range(len(slots))], np.int8),
+            capacity=np.tile(np.array(capacity, np.int64), (len(slots), 1)) if capacity else None,
+            names={"capacity": RESOURCES} if capacity else None,
         )
     )
     ids = [*waits.id.tolist(), *runs.id.tolist()]
@@ -120,8 +127,11 @@ def view_of(
 def jobs_of(ads: Mapping[int, dict[str, Any]], facts: CondorFacts) -> Jobs:
     """Return the rows of the jobs with these ads."""
     requirements = [requirements_of(one, facts, fresh=False) for one in ads.values()]
+    takes = [one["takes"] for one in ads.values() if "takes" in one]
     return Jobs.build(
         len(requirements),
+        demand=np.array(takes, np.int64) if takes else None,
+        names={"demand": RESOURCES} if takes else None,
         id=np.array(list(ads), np.int64),
         submit=np.full(len(requirements), NOW - 100.0),
         begin=np.array([one.get("begin", -np.inf) for one in ads.values()], np.float64),

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STEPS = 12
-"""Maximum number of distinct CPU counts, and of distinct memory sizes."""
+"""Maximum number of distinct CPU counts, of distinct memory sizes, and of GPU counts."""
+
+QUANTUM = 128 << 20
+"""A dynamic slot's memory is rounded up to a multiple of this, bytes
+(MODIFY_REQUEST_EXPR_REQUESTMEMORY)."""
 
 ALL = ""
 """The class of jobs that name none."""
@@ -32,12 +36,13 @@ class Parts:
     """What sizes of slots there are.
 
     A job's part is named by its class and by the least sizes that hold it, such as
-    `fast/4/8589934592`: all slots of the class that have as much of each, and more.
+    `fast/4/8589934592`: all slots of the class that have as much of each, and more. GPUs, where it
+    asks for some, follow.
 
     Attributes
     ----------
-    cores, memory : tuple of int
-        Distinct sizes, CPUs and bytes, ascending.
+    cores, memory, gpus : tuple of int
+        Distinct sizes, CPUs, bytes and GPUs, ascending.
     nodes : mapping of str to int
         How many rows each part has; a part without any is left out.
     """
@@ -45,18 +50,31 @@ class Parts:
     cores: tuple[int, ...] = (1,)
     memory: tuple[int, ...] = (0,)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    gpus: tuple[int, ...] = (0,)
 
-    def of(self, wanted: str, cpus: int, memory: int) -> str:
+    def of(self, wanted: str, cpus: int, memory: int, gpus: int = 0) -> str:
         """Return the part of a job of a class, empty: any; empty if no slot fits it."""
-        at, above = bisect_left(self.cores, cpus), bisect_left(self.memory, memory)
-        if at == len(self.cores) or above == len(self.memory):
+        asked = zip((self.cores, self.memory, self.gpus), (cpus, memory, gpus), strict=True)
+        sizes = [steps[at:] for steps, least in asked for at in [bisect_left(steps, least)]]
+        if not all(sizes):
             return ""
-        name = _name(wanted, self.cores[at], self.memory[above])
+        name = _name(wanted, *(steps[0] for steps in sizes))
         return name if name in self.nodes else ""
+
+    def rounded(self, memory: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return memory that is asked for, bytes, as HTCondor rounds it up.
+
+        It does not where no slot would have so much.
+        """
+        up = -(-memory // QUANTUM) * QUANTUM
+        return np.where((up > self.memory[-1]) & (memory <= self.memory[-1]), memory, up)
 
 
 def parts_of(
-    classes: Sequence[str], cores: NDArray[np.int64], memory: NDArray[np.int64]
+    classes: Sequence[str],
+    cores: NDArray[np.int64],
+    memory: NDArray[np.int64],
+    gpus: NDArray[np.int64] | None = None,
 ) -> tuple[Parts, dict[str, NDArray[np.bool_]]]:
     """Return the parts of a pool and the rows of each.
 
@@ -64,20 +82,22 @@ def parts_of(
     ----------
     classes : sequence of str
         RtClass of each row, empty where it has none.
-    cores, memory : int64[n]
-        CPUs and bytes of each row.
+    cores, memory, gpus : int64[n]
+        CPUs, bytes and GPUs of each row; no GPUs: None.
     """
-    steps, sizes = _steps(cores), _steps(memory)
+    gpus = np.zeros(len(cores), np.int64) if gpus is None else gpus
     kinds = np.array(classes, object)
+    all_classes = (ALL, *sorted(set(classes) - {ALL}))
+    steps, sizes, counts = _steps(cores), _steps(memory), _steps(np.append(gpus, 0))
     masks = {}
-    for wanted, least, size in product((ALL, *sorted(set(classes) - {ALL})), steps, sizes):
-        mask = (cores >= least) & (memory >= size)
+    for wanted, least, size, count in product(all_classes, steps, sizes, counts):
+        mask = (cores >= least) & (memory >= size) & (gpus >= count)
         if wanted != ALL:
             mask &= kinds == wanted
         if mask.any():
-            masks[_name(wanted, least, size)] = mask
+            masks[_name(wanted, least, size, count)] = mask
     nodes = {name: int(mask.sum()) for name, mask in masks.items()}
-    return Parts(steps, sizes, nodes), masks
+    return Parts(steps, sizes, nodes, counts), masks
 
 
 def _steps(values: NDArray[np.int64]) -> tuple[int, ...]:
@@ -88,8 +108,9 @@ def _steps(values: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(found.tolist())
 
 
-def _name(wanted: str, cores: int, memory: int) -> str:
-    return f"{wanted}{PART}{cores}{PART}{memory}"
+def _name(wanted: str, cores: int, memory: int, gpus: int) -> str:
+    name = f"{wanted}{PART}{cores}{PART}{memory}"
+    return f"{name}{PART}{gpus}" if gpus else name
 
 
 @dataclass(frozen=True)
@@ -114,6 +135,8 @@ class CondorFacts:
         Row of `Accounts` by submitter, such as `alice@example.org` or `group.alice@example.org`.
     domain : str
         UID_DOMAIN: what stands behind a user's name in a submitter's.
+    shared : bool
+        Whether jobs share slots (`share_nodes`).
     """
 
     version: str = ""
@@ -123,6 +146,7 @@ class CondorFacts:
     run_time: float = math.inf
     associations: dict[str, int] = field(default_factory=dict)
     domain: str = ""
+    shared: bool = False
 
     @property
     def tail(self) -> float:

@@ -20,6 +20,7 @@ from rtsched.adapters.condor.pool_state import (
     slot_names,
     work_began,
 )
+from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.condor.slot_assignment import Occupant
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
@@ -107,13 +108,14 @@ def occupants_of(
     for row, slots, node_set, admission in words:
         names = slot_names(slots if runs[row] else node_set)
         number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
-        asked = int(procs.cpus[row]), int(procs.memory[row])
+        asked = int(procs.cpus[row]), int(procs.memory[row]), int(procs.gpus[row])
         first = admission not in {None, UNJUDGED}
         for at, name in enumerate(names):
             slot = name if name in known else parent_of(name)
             claim = shown.get(name)
-            cpus, memory = (claim.cpus, claim.memory) if claim is not None else asked
-            occupants.append(Occupant((number, str(at)), slot, cpus, memory, first))
+            size = (claim.cpus, claim.memory, claim.gpus) if claim is not None else asked
+            cpus, memory, gpus = size
+            occupants.append(Occupant((number, str(at)), slot, cpus, memory, first, gpus))
             of.append(int(groups.group[row]))
     return occupants, of
 
@@ -121,7 +123,7 @@ def occupants_of(
 def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Occupant]:
     """Return who has parts of slots without being a job of this schedd."""
     return [
-        Occupant((-1, claim.name), claim.slot, claim.cpus, claim.memory)
+        Occupant((-1, claim.name), claim.slot, claim.cpus, claim.memory, gpus=claim.gpus)
         for claim in claims
         if claim.schedd != schedd
     ]
@@ -211,6 +213,7 @@ def jobs_of(
     facts: CondorFacts,
     sizes: NDArray[np.int32] | None = None,
     slots: NDArray[np.int64] | None = None,
+    demand: NDArray[np.int64] | None = None,
 ) -> Jobs:
     """Return jobs that wait or run.
 
@@ -224,16 +227,21 @@ def jobs_of(
         Margins and who is charged.
     sizes, slots : int32[k], int64[k], optional
         How many rows and how many slots running jobs have; None: they wait.
+    demand : int64[k, r], optional
+        Where jobs share slots, what running jobs have of each.
     """
     first = groups.first[which]
     procs = queue.procs.take(first)
     shaped = _shaped(queue, first, procs, facts, sizes)
     counts = shaped["size"] if slots is None else np.maximum(slots, 1)
+    if facts.shared and slots is None:
+        demand = demand_of_requests(procs.cpus, procs.memory, procs.gpus, facts)
     charged = [facts.associations.get(name, -1) for name in procs.names("submitter")]
     return Jobs.build(
         len(which),
         **shaped,
-        names={name: procs.names(name) for name in _TEXTS},
+        names={name: procs.names(name) for name in _TEXTS}
+        | ({"demand": RESOURCES} if demand is not None else {}),
         **{name: procs.column(name) for name in _TEXTS},
         id=groups.job[which],
         label=[name_of(job) for job in groups.job[which].tolist()],
@@ -241,6 +249,7 @@ def jobs_of(
         begin=procs.begin,
         cores=_capped(procs.cpus.astype(np.int64) * counts),
         memory=procs.memory,
+        demand=demand,
         association=np.array([*charged, -1], np.int32)[procs.submitter],
         nice=0.0,
         dag=queue.dag[first],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,10 @@ from rtsched.adapters.condor.observation import (
     occupants_of,
     strangers_of,
 )
-from rtsched.adapters.condor.pool_state import HELD, IDLE, PoolState
+from rtsched.adapters.condor.pool_state import HELD, IDLE, PoolState, has_slot, slot_names
 from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
 from rtsched.adapters.condor.recurring import periodic_of
+from rtsched.adapters.condor.sharing import demand_of_groups, held_by
 from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     OF_SLOTS,
@@ -35,6 +37,7 @@ from rtsched.adapters.condor.slots import (
     SlotInventory,
     claims_of,
     layout_of,
+    parent_of,
     slots_of,
 )
 from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claims
@@ -182,15 +185,23 @@ class Observer:
             negotiated=self._negotiated,
             slots=len(machine.slots),
             fits=self._pool.fits,
-            started=self._started,
+            started=self._alive_since(queue.procs, machine),
         )
         shunned = machine.rows_of(self._start_failures.shunned)
         away = np.union1d(taken.others, shunned)
         return Observation(
             now,
-            self._cluster_now(machine, away),
+            self._cluster_now(machine, away, taken.foreign),
             jobs_of(queue, groups, waits, facts),
-            jobs_of(queue, groups, runs, facts, allocations.entries.size, taken.slots[runs]),
+            jobs_of(
+                queue,
+                groups,
+                runs,
+                facts,
+                allocations.entries.size,
+                taken.slots[runs],
+                None if taken.demand is None else taken.demand[runs],
+            ),
             allocations,
             marks_of(queue, groups, np.concatenate([waits, runs]), stuck),
             Completions.joined(
@@ -200,6 +211,21 @@ class Observer:
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
             flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
         )
+
+    def _alive_since(self, procs: Procs, machine: PoolLayout) -> dict[str, float]:
+        """Return since when slots are known to be alive, seconds since the epoch.
+
+        That is when their startds were started, or when the last job that runs on a part of a
+        shared slot began: where others start, one that does not makes no slot suspect.
+        """
+        alive = dict(self._started)
+        if machine.shared:
+            rows = np.flatnonzero(has_slot(procs) & ~np.isnan(procs.start))
+            part = procs.take(rows)
+            for words, start in zip(part.texts("slot"), part.start.tolist(), strict=True):
+                for name in map(parent_of, slot_names(words)):
+                    alive[name] = np.fmax(alive.get(name, start), start)
+        return alive
 
     def _machine_now(self, shown: Sequence[Slot], now: float) -> PoolLayout:
         """Return the machine; the same object as before if nothing changed.
@@ -238,12 +264,14 @@ class Observer:
                 f"replanned until it knows all of them, {heard:.0f} s after its start"
             )
 
-    def _cluster_now(self, machine: PoolLayout, others: NDArray[np.int64]) -> Cluster:
+    def _cluster_now(
+        self, machine: PoolLayout, others: NDArray[np.int64], foreign: NDArray[np.int64] | None
+    ) -> Cluster:
         """Return the cluster; the same object as before if nothing changed."""
-        made_of = (machine, others.tolist())
+        made_of = (machine, others.tolist(), None if foreign is None else foreign.tolist())
         if self._cluster is None or self._made_of != made_of:
             version = 1 + (self._cluster.version if self._cluster is not None else 0)
-            self._cluster = machine.cluster(others, version)
+            self._cluster = machine.cluster(others, version, foreign)
             self._made_of = made_of
         return self._cluster
 
@@ -264,13 +292,15 @@ class Observer:
             slot, places = rows.get(occupant.key, ("", ()))
             return [machine.first[slot] + place for place in places]
 
-        held = zip(ours, of, strict=True)
-        others = {row for occupant in strangers for row in rows_of(occupant)}
-        return _Taken(
-            [(job, row) for occupant, job in held for row in rows_of(occupant)],
-            np.bincount(np.array(of, np.int64), minlength=len(groups.job)),
-            np.array(sorted(others), np.int64),
-        )
+        held, foreign = ([rows_of(each) for each in some] for some in (ours, strangers))
+        pairs = [(job, row) for job, some in zip(of, held, strict=True) for row in some]
+        jobs = len(groups.job)
+        slots = np.bincount(np.array(of, np.int64), minlength=jobs)
+        if machine.shared:
+            demand = demand_of_groups(ours, held, of, jobs, machine.parts)
+            others = held_by(strangers, foreign, len(machine.slots), machine.parts)
+            return _Taken(pairs, slots, np.empty(0, np.int64), demand, others)
+        return _Taken(pairs, slots, np.array(sorted({*chain(*foreign)}), np.int64))
 
     def _facts(self, machine: PoolLayout, version: str) -> CondorFacts:
         """Return all facts but who is charged."""
@@ -284,6 +314,7 @@ class Observer:
             parts=machine.parts,
             run_time=math.inf if settings.run_time_s is None else settings.run_time_s,
             domain=self._pool.word("UID_DOMAIN"),
+            shared=machine.shared,
         )
 
     def _add_environments(self, queue: Queue) -> None:
@@ -330,11 +361,16 @@ class Observer:
 
 @dataclass(frozen=True)
 class _Taken:
-    """Who has which rows: pairs of a job of `Groups` and a row, slots per job, rows of others."""
+    """Who has which rows: pairs of a job of `Groups` and a row, slots per job, rows of others.
+
+    Where jobs share slots: what each job has of each of its slots, and others of each row.
+    """
 
     rows: list[tuple[int, int]]
     slots: NDArray[np.int64]
     others: NDArray[np.int64]
+    demand: NDArray[np.int64] | None = None
+    foreign: NDArray[np.int64] | None = None
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:

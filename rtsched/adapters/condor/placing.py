@@ -2,7 +2,8 @@
 
 A promised job starts on the slots of its node set and nowhere else. It gets one when it is the
 first on all its planned rows, all of these are free and have been closed to other jobs for some
-seconds (so that none is on its way there), and it waits for no other job. From then on it
+seconds (so that none is on its way there), and it waits for no other job. Where jobs share slots,
+what it takes must be free there beside the others (`sharing.may_start_beside`). From then on it
 counts as running (`starting.bound_of`): matching takes up to a negotiation's interval, and a plan
 that moved the job meanwhile would have it start nowhere. If it has not started by the time that a
 start may take, it is planned anew; after two of those its promise is void.
@@ -18,6 +19,7 @@ import numpy as np
 from rtsched.adapters.changes import idle_nodes
 from rtsched.adapters.condor.pool_state import IDLE
 from rtsched.adapters.condor.recurring import occurrences
+from rtsched.adapters.condor.sharing import may_start_beside
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
 from rtsched.model.jobs import Kind
@@ -66,8 +68,9 @@ def bindings_of(
         Planned starts of jobs that wait.
     view : PoolState
         The last poll.
-    closed : bool[m]
-        Rows on which no other job may start.
+    closed : bool[m] or bool[k]
+        Rows on which no other job may start; where jobs share slots, for each node of the entries
+        whether no other job may take there what the entry takes.
     now : float
         Seconds since the epoch.
     """
@@ -94,10 +97,16 @@ def bindings_of(
     return found, short
 
 
+def ready(plan: Schedule, view: PoolState, now: float) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries could start at once, if no other job came."""
+    shared = view.observation.cluster.shared
+    closed = np.ones(len(plan.nodes) if shared else len(view.slots), np.bool_)
+    return their_turn(plan, view, closed, now)
+
+
 def rows_in_turn(plan: Schedule, view: PoolState, now: float) -> NDArray[np.int32]:
     """Return the rows of the entries that could start at once, if no other job came, int32[k]."""
-    turn = their_turn(plan, view, np.ones(len(view.slots), np.bool_), now)
-    return plan.nodes[plan.per_node(turn)]
+    return plan.nodes[plan.per_node(ready(plan, view, now))]
 
 
 def their_turn(
@@ -105,7 +114,7 @@ def their_turn(
 ) -> NDArray[np.bool_]:
     """Return bool[n]: which entries of a plan may have their node sets now; see `bindings_of`."""
     jobs, queued = plan.entries.job, view.observation.queued
-    turn = first_everywhere(plan, len(view.slots)) & (jobs < FIRST_OWN_ID)
+    turn = jobs < FIRST_OWN_ID
     edges = view.observation.edges
     unfinished = np.isin(edges.before, queued.id) | np.isin(
         edges.before, view.observation.running.id
@@ -115,6 +124,9 @@ def their_turn(
     turn &= known
     if known.any():
         turn[known] &= queued.begin[place[known]] <= now + view.facts.margin
+    if view.observation.cluster.shared:
+        return turn & may_start_beside(plan, view, closed, now)
+    turn &= first_everywhere(plan, len(view.slots))
     return turn & ~_on_busy_rows(plan, view, closed)
 
 

@@ -184,7 +184,7 @@ class Pool:
         except AdapterError:
             return True
         for slot in found:
-            for name in ("Cpus", "Memory", "Disk"):
+            for name in ("Cpus", "Memory", "Disk", "GPUs"):
                 if slot.get("PartitionableSlot") is True and f"TotalSlot{name}" in slot:
                     slot[name] = slot[f"TotalSlot{name}"]
         return not jobs or not found or any(slot.matches(jobs[0]) for slot in found)

@@ -203,6 +203,7 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         ),
         cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
         memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
+        gpus=np.clip(np.ceil(np.nan_to_num(_real(ads, "requestgpus"))), 0, _MOST).astype(np.int32),
         priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
         own_priority=np.clip(own, -_MOST, _MOST).astype(np.int32),
         reordered=own <= _MOST,

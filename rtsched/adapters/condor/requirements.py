@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.adapters.condor.ids import number_of
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import LOAD, Requirements, shortened
@@ -28,6 +30,8 @@ LAST = 2.0**33
 """No deadline is later, seconds since the epoch: the year 2242."""
 MOST = 1 << 20
 """More slots, or CPUs on one, are not counted."""
+GREATEST = 1 << 60
+"""No job asks for more of anything."""
 _ON_SLOTS = (5, 10, PARALLEL, 13)
 """Universes whose jobs take slots: vanilla, java, parallel, vm."""
 
@@ -224,27 +228,37 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "RtAfter needs RtDeadline; for jobs without a deadline use DAGMan"
     if not math.isfinite(length) and not is_whole(ad):
         return "states no run time, so its end cannot be promised; set +RtRunTime"
-    if number(ad, "requestgpus") > 0:
+    if number(ad, "requestgpus") > 0 and not facts.shared:
         return "jobs that need GPUs get no promise"
+    if facts.shared and universe == PARALLEL:
+        return "a parallel job gets no promise where jobs share slots (share_nodes)"
     if facts.parts.nodes and not part_of(ad, facts):
-        cpus, memory = _size(ad)
-        kind = text(ad, "rtclass")
-        return (
-            f"no slot{f' of class {shortened(kind)}' if kind else ''} has {cpus} CPUs and "
-            f"{memory // MEGABYTE} MB"
-        )
+        return _too_large(ad)
     return ""
+
+
+def _too_large(ad: Record) -> str:
+    """Return that no slot is as large as a job asks for."""
+    cpus, memory, gpus = size_of(ad)
+    kind, sizes = text(ad, "rtclass"), f"{cpus} CPUs and {memory // MEGABYTE} MB"
+    if gpus:
+        sizes = f"{cpus} CPUs, {memory // MEGABYTE} MB and {counted(gpus, 'GPU')}"
+    return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {sizes}"
 
 
 def part_of(ad: Record, facts: CondorFacts) -> str:
     """Return the partition of slots that a job may have; empty if none fits."""
-    return facts.parts.of(text(ad, "rtclass") or "", *_size(ad))
+    cpus, memory, gpus = size_of(ad)
+    if facts.shared:
+        memory = int(facts.parts.rounded(np.array(memory, np.int64)))
+    return facts.parts.of(text(ad, "rtclass") or "", cpus, memory, gpus if facts.shared else 0)
 
 
-def _size(ad: Record) -> tuple[int, int]:
-    """Return the CPUs and bytes that a job asks for on each slot."""
-    cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
-    return int(_or(cpus, 1.0)), int(_or(memory, 0.0) * MEGABYTE)
+def size_of(ad: Record) -> tuple[int, int, int]:
+    """Return the CPUs, bytes and GPUs that a job asks for on each slot."""
+    cpus, memory, gpus = (number(ad, f"request{name}") for name in ("cpus", "memory", "gpus"))
+    found = int(_or(cpus, 1.0)), int(_or(memory, 0.0) * MEGABYTE), math.ceil(_or(gpus, 0.0))
+    return min(found[0], GREATEST), min(found[1], GREATEST), min(found[2], GREATEST)
 
 
 def _too_many(least: int, part: str, facts: CondorFacts) -> str:

@@ -19,11 +19,12 @@ from rtsched.adapters.condor.commands import (
 )
 from rtsched.adapters.condor.environment import has_variables, variables, with_variables
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.placing import Binding, bindings_of, rows_in_turn
+from rtsched.adapters.condor.placing import Binding, bindings_of, ready, rows_in_turn
 from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
+from rtsched.adapters.condor.sharing import kept_amounts
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.planned import first_starts, waiting
 from rtsched.logs.classads import text
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.last_applied import LastApplied
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor.table import Steps
     from rtsched.adapters.live import Change
     from rtsched.logs.classads import Record
     from rtsched.model.schedule import Schedule
@@ -67,12 +69,8 @@ def reserve_changes(
     """Return what a plan asks for: the table, node sets, the order of promised jobs."""
     plan = waiting(plan, view.observation.queued.id)
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
-    lead = view.facts.tail + STARTING_S
-    fixed = occurrences(view.observation.periodic, len(view.slots))
-    starting = np.union1d(_rows_of_starters(view, now), rows_in_turn(plan, view, now))
-    last_applied.kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=now + ahead)
-    closed = first_starts(plan, len(view.slots)) - lead <= now
-    closed[starting] = True
+    keep = _keep_amounts if view.observation.cluster.shared else _keep_rows
+    last_applied.kept, closed = keep(plan, view, now + ahead, now)
     bindings, short = bindings_of(plan, view, _settled(closed, view, last_applied, now), now)
     bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
     return [
@@ -106,26 +104,61 @@ def table_changes(
         yield change("reserve", -1, text, Publish(table))
 
 
-def _rows_of_starters(view: PoolState, now: float) -> NDArray[np.int32]:
-    """Return the rows of judged jobs that are about to start or have just started, int32[k].
+def _keep_rows(
+    plan: Schedule, view: PoolState, horizon: float, now: float
+) -> tuple[dict[str, Steps], dict[str, bool]]:
+    """Return what is kept of slots, and which rows are closed to other jobs from now on."""
+    lead, rows = view.facts.tail + STARTING_S, len(view.slots)
+    allocations = view.observation.allocations
+    theirs = allocations.nodes[allocations.per_node(_starters(view, now))]
+    starting = np.union1d(theirs, rows_in_turn(plan, view, now))
+    fixed = occurrences(view.observation.periodic, rows)
+    kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=horizon)
+    closed = first_starts(plan, rows) - lead <= now
+    closed[starting] = True
+    names = view.observation.cluster.nodes.texts("name")
+    return kept, {name or "": one for name, one in zip(names, closed.tolist(), strict=True)}
+
+
+def _keep_amounts(
+    plan: Schedule, view: PoolState, horizon: float, now: float
+) -> tuple[dict[str, Steps], dict[str, bool]]:
+    """Return what is kept of shared slots, and what planned jobs take there: whether it is now.
+
+    A job that runs has its dynamic slot: what is free does not contain it.
+    """
+    lead, starting = view.facts.tail + STARTING_S, ready(plan, view, now)
+    kept = kept_amounts(plan, view, starting, _bound_jobs(view), lead=lead, horizon=horizon)
+    closed = (plan.starts() - lead <= now) | plan.per_node(starting)
+    names, jobs = view.slots.texts("name"), plan.per_node(plan.entries.job).tolist()
+    each = zip(jobs, plan.nodes.tolist(), closed.tolist(), strict=True)
+    return kept, {f"{job} {names[node]}": one for job, node, one in each}
+
+
+def _starters(view: PoolState, now: float) -> NDArray[np.bool_]:
+    """Return bool[n]: which running jobs are judged, and about to start or have just started.
 
     HTCondor may show a job as running and then find that it cannot run.
     """
     allocations = view.observation.allocations
     jobs, young = allocations.entries.job, allocations.entries.start > now - STARTED_S
     young &= np.isin(jobs, view.procs.job[judged(view)])
-    young |= np.isin(jobs, np.array(list(view.bound), np.int64))
-    return allocations.nodes[allocations.per_node(young)]
+    return young | _bound_jobs(view)
+
+
+def _bound_jobs(view: PoolState) -> NDArray[np.bool_]:
+    """Return bool[n]: which jobs that count as running are about to start."""
+    jobs = view.observation.allocations.entries.job
+    return np.isin(jobs, np.array(list(view.bound), np.int64))
 
 
 def _settled(
-    closed: NDArray[np.bool_], view: PoolState, last_applied: LastApplied, now: float
+    closed: Mapping[str, bool], view: PoolState, last_applied: LastApplied, now: float
 ) -> NDArray[np.bool_]:
-    """Return bool[rows]: closed ones on which no other job was being started when we looked."""
-    names = view.observation.cluster.nodes.texts("name")
-    rows = np.flatnonzero(closed).tolist()
-    settled = last_applied.close([names[row] or "" for row in rows], view.observation.time, now)
-    return np.array([name in settled for name in names], np.bool_)
+    """Return bool[n]: what was closed to other jobs, and none was being started, when we looked."""
+    names = [name for name, one in closed.items() if one]
+    settled = last_applied.close(names, view.observation.time, now)
+    return np.array([name in settled for name in closed], np.bool_)
 
 
 def _bound(binding: Binding, plan: Schedule, view: PoolState, now: float) -> Iterator[Change]:

@@ -97,6 +97,14 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "job gets whole nodes.",
         ),
     ] = 1
+    share_nodes: Annotated[
+        bool,
+        Meta(
+            description="A partitionable slot is one node, of which promised jobs take the CPUs, "
+            "memory and GPUs that they ask for; `unit_cpus` does not count then. Parallel jobs "
+            "get no promise."
+        ),
+    ] = False
     start_delay_s: Annotated[
         Seconds | None,
         Meta(

@@ -38,6 +38,8 @@ class Occupant:
         Bytes, -1: not said.
     first : bool
         Whether it gets rows from the first one on.
+    gpus : int
+        How many GPUs it has.
     """
 
     key: Key
@@ -45,6 +47,7 @@ class Occupant:
     cpus: int
     memory: int
     first: bool = False
+    gpus: int = 0
 
 
 class SlotAssignment:

@@ -2,7 +2,9 @@
 
 A static slot is one row. A partitionable slot is as many rows as it has units of CPUs
 (`[condor] unit_cpus`), named `slot1@host#0` and so on; its dynamic slots take rows of it (see
-`rows`). Backfill slots have CPUs that other slots have too, and are left out.
+`rows`). Where jobs share slots (`[condor] share_nodes`) it is one row that has amounts of
+resources, of which each job takes what it asks for. Backfill slots have CPUs that other slots have
+too, and are left out.
 
 Sources: HTCondor's manual, "Machine ClassAd Attributes", and "Policy Configuration for Execution
 Points" for the states.
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.facts import Parts, parts_of
+from rtsched.adapters.condor import sharing
+from rtsched.adapters.condor.facts import QUANTUM, Parts, parts_of
 from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.requirements import MEGABYTE
 from rtsched.logs.classads import number, text
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 OF_SLOTS = (
     *("Name", "Machine", "SlotID", "SlotType", "PartitionableSlot", "DynamicSlot", "BackfillSlot"),
     *("State", "Activity", "Offline", "SlotBrokenReason", "RtClass", "RtSpeed"),
-    *("Cpus", "Memory", "TotalSlotCpus", "TotalSlotMemory", "RemoteScheddName", "GlobalJobId"),
+    *("Cpus", "Memory", "GPUs", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotGPUs"),
+    *("RemoteScheddName", "GlobalJobId"),
     *("EnteredCurrentState", "DaemonStartTime"),
 )
 """What is read of a slot."""
@@ -45,10 +49,6 @@ elsewhere at once, and a machine that starts anew finds its rows in place."""
 
 RETURN_S = 60.0
 """Seconds that a startd may take to come back, as at a restart, before a promise breaks for it."""
-
-QUANTUM = 128 * MEGABYTE
-"""A dynamic slot's memory is rounded up to a multiple of this
-(MODIFY_REQUEST_EXPR_REQUESTMEMORY)."""
 
 MOST = 1 << 16
 """CPUs of a slot that are believed."""
@@ -73,7 +73,12 @@ class Slot:
     state : NodeState
         Of all its rows.
     units : int
-        Its rows; 0 for a static slot, which is one row of its own name.
+        Its rows; 0 for a static slot, which is one row of its own name, and for any slot that jobs
+        share.
+    gpus : int
+        GPUs, where jobs share slots.
+    jobs : int
+        How many jobs it takes at a time, where jobs share slots; else 0.
     """
 
     name: str
@@ -84,6 +89,8 @@ class Slot:
     speed: float = 1.0
     state: NodeState = NodeState.UP
     units: int = 0
+    gpus: int = 0
+    jobs: int = 0
 
     @property
     def rows(self) -> int:
@@ -105,6 +112,7 @@ class Claim:
     memory: int
     schedd: str
     leaving: bool = False
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,11 +142,24 @@ class PoolLayout:
     by_name: dict[str, Slot]
     first: dict[str, int]
 
-    def cluster(self, others: NDArray[np.int64], version: int) -> Cluster:
-        """Return the cluster; rows of jobs that are none of ours are drained for us."""
+    @property
+    def shared(self) -> bool:
+        """Whether jobs share slots."""
+        return len(self.nodes.names("capacity")) > 0
+
+    def cluster(
+        self, others: NDArray[np.int64], version: int, foreign: NDArray[np.int64] | None = None
+    ) -> Cluster:
+        """Return the cluster; rows of jobs that are none of ours are drained for us.
+
+        Where jobs share slots, what such jobs have, `foreign`, is not there: int64[n, r].
+        """
         state = self.nodes.state.copy()
         state[others[state[others] == NodeState.UP]] = NodeState.DRAINED
         nodes = self.nodes.with_column("state", state)
+        if foreign is not None:
+            left = np.maximum(self.nodes.capacity - foreign, 0)
+            nodes = nodes.with_column("capacity", left)
         return Cluster(nodes, self.masks, version=version, by_clock=True)
 
     def rows_of(self, names: Iterable[str]) -> NDArray[np.int64]:
@@ -208,7 +229,8 @@ def claims_of(ads: Sequence[Record]) -> list[Claim]:
         schedd = text(ad, "remotescheddname") or (text(ad, "globaljobid") or "").partition("#")[0]
         slot = parent_of(name) if _is_dynamic(ad) else name
         leaving = ad.get("state") == "Preempting"
-        claims.append(Claim(name, slot, *_size(ad, "cpus", "memory"), schedd, leaving))
+        cpus, memory = _size(ad, "cpus", "memory")
+        claims.append(Claim(name, slot, cpus, memory, schedd, leaving, _gpus(ad, "gpus")))
     return claims
 
 
@@ -223,7 +245,10 @@ def layout_of(slots: Sequence[Slot]) -> PoolLayout:
     rows = [slots[i] for i in at]
     cpus = np.array([slot.cpus for slot in rows], np.int64)
     memory = np.array([slot.memory for slot in rows], np.int64)
-    parts, masks = parts_of([slot.kind for slot in rows], cpus, np.maximum(memory, 0))
+    gpus = np.array([slot.gpus for slot in rows], np.int64)
+    jobs = np.array([slot.jobs for slot in rows], np.int64)
+    parts, masks = parts_of([slot.kind for slot in rows], cpus, np.maximum(memory, 0), gpus)
+    shared = bool(jobs.any())
     nodes = Nodes.build(
         len(rows),
         name=[name for slot in slots for name in row_names(slot)],
@@ -232,6 +257,8 @@ def layout_of(slots: Sequence[Slot]) -> PoolLayout:
         memory=memory,
         state=np.array([slot.state for slot in rows], np.int8),
         speed=np.array([slot.speed for slot in rows], np.float64),
+        capacity=sharing.amounts(cpus, memory, gpus, jobs) if shared else None,
+        names={"capacity": sharing.RESOURCES} if shared else None,
     )
     table = Slots.build(
         len(rows),
@@ -263,10 +290,14 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     name, machine = text(ad, "name") or "", text(ad, "machine") or ""
     kind = text(ad, "rtclass") or ""
     speed = _speed((name, machine, kind), ad, settings.speeds)
-    if ad.get("partitionableslot") is not True:
-        cpus, memory = _size(ad, "cpus", "memory")
+    partitionable = ad.get("partitionableslot") is True
+    total = "totalslot" if partitionable else ""
+    cpus, memory = _size(ad, f"{total}cpus", f"{total}memory")
+    if settings.share_nodes:
+        gpus, jobs = _gpus(ad, f"{total}gpus"), cpus if partitionable else 1
+        return Slot(name, machine, kind, cpus, memory, speed, _state(ad), 0, gpus, jobs)
+    if not partitionable:
         return Slot(name, machine, kind, cpus, memory, speed, _state(ad))
-    cpus, memory = _size(ad, "totalslotcpus", "totalslotmemory")
     units = cpus // settings.unit_cpus
     if units == 0:
         return None
@@ -282,6 +313,12 @@ def _size(ad: Record, cpus: str, memory: str) -> tuple[int, int]:
         int(min(max(count, 1.0), MOST)) if count > 0 else 1,
         int(min(megabytes, 1 << 40)) * MEGABYTE if megabytes >= 0 else -1,
     )
+
+
+def _gpus(ad: Record, name: str) -> int:
+    """Return how many GPUs a slot has."""
+    count = number(ad, name)
+    return int(min(count, MOST)) if count > 0 else 0
 
 
 def _speed(names: Iterable[str], ad: Record, speeds: Mapping[str, float]) -> float:

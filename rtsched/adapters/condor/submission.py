@@ -11,8 +11,15 @@ from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
 from rtsched.adapters.condor.pool_state import DEFERRED
-from rtsched.adapters.condor.requirements import MEGABYTE, MOST, CondorRequirements, requirements_of
+from rtsched.adapters.condor.requirements import (
+    MEGABYTE,
+    MOST,
+    CondorRequirements,
+    requirements_of,
+    size_of,
+)
 from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
 from rtsched.adapters.requirements import too_late
 from rtsched.adapters.users import uid_of, user_name
@@ -151,6 +158,10 @@ def job_of(
     job = _job_in(ad, needs)
     submitter = submitter_of(ad, facts)
     cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
+    cpus_each, memory_each, gpus_each = size_of(ad)
+    demand = None
+    if facts.shared:
+        demand = demand_of_requests(cpus_each, memory_each, gpus_each, facts)
     return Jobs.build(
         1,
         label=["the job" if job < 0 else name_of(job)],
@@ -159,6 +170,8 @@ def job_of(
         deadline=needs.deadline,
         cores=int(min(min(cpus, MOST) * needs.size, (1 << 31) - 1)) if cpus > 0 else -1,
         memory=int(min(memory, 1 << 40)) * MEGABYTE if memory > 0 else -1,
+        demand=demand,
+        names={"demand": RESOURCES} if demand is not None else None,
         name=[name_in(ad)],
         user=[text(ad, "owner")],
         account=[text(ad, "acctgroup")],

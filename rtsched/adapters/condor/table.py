@@ -35,7 +35,9 @@ HEAD = "rtsched-slots 1"
 WORST = 1e6
 """The delay factor of a slot that is not to be used."""
 
-Steps = tuple[tuple[int, int], ...]
+Steps = tuple[tuple[int, ...], ...]
+"""From which second since the epoch on how many CPUs are kept; and then megabytes and GPUs, where
+jobs share slots. All ascend."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,8 @@ class SlotTable:
 
     Attributes
     ----------
-    kept : mapping of str to tuple of (int, int)
-        By slot name: from which second since the epoch on how many of its CPUs are kept, both
-        ascending. Slots of which nothing is kept are left out.
+    kept : mapping of str to Steps
+        By slot name. Slots of which nothing is kept are left out.
     delay : mapping of str to float
         Delay factor by slot name, for every slot.
     """
@@ -58,7 +59,7 @@ class SlotTable:
         """Return the file's text; `written`: seconds since the epoch, `valid`: for how long."""
         lines = [f"{HEAD} {written:.0f} {math.ceil(valid)}"]
         for name, delay in self.delay.items():
-            steps = ",".join(f"{start}:{cpus}" for start, cpus in self.kept.get(name, ()))
+            steps = ",".join(":".join(map(str, step)) for step in self.kept.get(name, ()))
             lines.append(f"{name}\t{delay:.6g}\t{steps or '-'}")
         return "\n".join([*lines, ""])
 
