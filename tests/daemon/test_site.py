@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scene import ANN, BOB, T0, Scene
 
-from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus
+from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Observation
+from rtsched.daemon.drift import changed_by_users
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
@@ -222,6 +223,28 @@ def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
     assert [r.standing for r in settled.changed] == [standing]
     if standing == "firm" and changed["partition"]:
         assert settled.site.row(7).texts("partition") == [changed["partition"]]
+
+
+@pytest.mark.parametrize(
+    ("partition", "gpus", "why"),
+    [
+        ("/4/8/2", 2, "it requests larger nodes than were promised"),
+        ("/4/8/2", 1, None),
+        ("/4/8/2", 0, None),
+        ("batch", 2, None),
+    ],
+)
+def test_a_job_that_asks_for_more_gpus_loses_its_promise(
+    partition: str, gpus: int, why: str | None
+) -> None:
+    """Where they choose the nodes, as its cores and its memory do."""
+    scene = Scene(1, capacity=[(8, 2)])
+    given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": partition}
+    token = scene.submit(T0, demand=(1, 1), **given).reply.token
+    scene.poll(T0 + 1, queued=((7, token),))
+    seen = scene.site.snapshot.queued.with_column("demand", np.array([[1, gpus]]))
+    observation = Observation(T0 + 2, scene.cluster, seen, marks=scene.site.marks)
+    assert changed_by_users(scene.site, observation, {}).get(7) == why
 
 
 def test_another_qos_is_no_change_where_none_was_named() -> None:

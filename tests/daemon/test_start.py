@@ -8,6 +8,7 @@ import signal
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from rtsched.adapters.users import forget_users
@@ -55,6 +56,22 @@ def test_plans_that_no_batch_system_can_follow_are_refused(
 def test_other_planners_start(name: str, settings: dict[str, Any]) -> None:
     """What jobs can follow is planned live as it is in a replay."""
     assert policy_of(site(name, **settings))
+
+
+@pytest.mark.parametrize("system", ["slurm", "condor"])
+def test_shared_nodes_need_a_planner_of_resources(system: str) -> None:
+    """Another one would give jobs whole nodes; only the setting of the system that runs counts."""
+    text = f'{{}}[daemon]\nsystem = "{system}"\n[{system}]\nshare_nodes = true\n'
+    sites = {}
+    for name in ("mcdf", "spare"):
+        head = f'planner = "{name}"\n[[plugin]]\nname = "{name}"\n'
+        sites[name] = msgspec.toml.decode(text.format(head), type=LiveSite)
+    assert policy_of(sites["mcdf"])
+    with pytest.raises(ConfigError, match=rf"'spare' plans whole nodes only.* in \[{system}\]"):
+        policy_of(sites["spare"])
+    other = {"slurm": "condor", "condor": "slurm"}[system]
+    other_daemon = msgspec.structs.replace(sites["spare"].daemon, system=other)
+    assert policy_of(msgspec.structs.replace(sites["spare"], daemon=other_daemon))
 
 
 def test_who_may_ask_is_known_before_the_sockets_open(
