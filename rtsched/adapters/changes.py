@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Observation
-    from rtsched.model.schedule import Schedule
 
 Reply = tuple[Outcome, str]
 """The result of a command, and the batch system's message."""
@@ -53,7 +52,7 @@ class Steering(ABC):
         """Return what one action asks for; what the system cannot do has no command."""
         match action:
             case Reserve():
-                return self.reserve(action.plan)
+                return self.reserve(action)
             case SetPriority():
                 return self.set_priorities(action)
             case Place():
@@ -90,7 +89,7 @@ class Steering(ABC):
         """Return what the batch system calls a job."""
 
     @abstractmethod
-    def reserve(self, plan: Schedule) -> Iterable[Change]:
+    def reserve(self, action: Reserve) -> Iterable[Change]:
         """Return what a plan asks for."""
 
     @abstractmethod

@@ -107,7 +107,8 @@ def replan(
     lost = lost_starts(site, snapshot)
     try:
         if not len(lost):
-            return Replanned(site if site.delayed else _improved(site, snapshot, planner))
+            stays = site.delayed or snapshot.cluster.shared
+            return Replanned(site if stays else _improved(site, snapshot, planner))
         return _mended(site, snapshot, planner, lost, wording, young, flapping)
     except PlannerError as error:
         text = f"{error}; the plan is unchanged, the next cycle tries again"
@@ -338,7 +339,8 @@ def _anew(
     """Return a plan in which the jobs `lost` are planned anew, and those without a place in it.
 
     Jobs that may start at any moment stay where they are planned, if all find a place so. If the
-    planner has none for some, the plan is put off if more of them have one then.
+    planner has none for some, the plan is put off if more of them have one then. On nodes that jobs
+    share it is put off first: there the batch system keeps room for a job on its own nodes only.
 
     Raises
     ------
@@ -347,6 +349,10 @@ def _anew(
     """
     if not len(lost):
         return snapshot.plan, lost
+    shared = snapshot.cluster.shared
+    third = _later(site, snapshot, planner, lost) if shared else None
+    if third is not None and not len(third[1]):
+        return third
     rest, rows = _without(snapshot, lost), _requested(site, lost)
     fixed, due = with_imminent_started(rest, site.leeway)
     found = _placed(fixed, planner, rows, due)
@@ -355,7 +361,7 @@ def _anew(
         found = second if len(second[1]) < len(found[1]) else found
     if not len(found[1]):
         return found
-    third = _later(site, snapshot, planner, lost)
+    third = third or _later(site, snapshot, planner, lost)
     return third if len(third[1]) < len(found[1]) else found
 
 

@@ -135,7 +135,8 @@ def settle(
         problems += [again.problem] if again.problem else []
     actions += _begin_again(site, before, now)
     plan = site.snapshot.plan
-    reserve = Reserve(plan.entries.job, plan)
+    planned = site.snapshot.planned if site.snapshot.cluster.shared else None
+    reserve = Reserve(plan.entries.job, plan, planned)
     whole = (reserve, *actions)
     return Settled(site, tuple(changed), whole, reconciled.events, judged.journal, tuple(problems))
 

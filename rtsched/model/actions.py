@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
     from rtsched.model.verdicts import Placement
 
@@ -70,9 +71,14 @@ class Place(Action):
 
 @dataclass(frozen=True)
 class Reserve(Action):
-    """Keep nodes for promised starts: the whole new plan, in place of the old one."""
+    """Keep nodes for promised starts: the whole new plan, in place of the old one.
+
+    `jobs` are those of the plan, row by row, where jobs share nodes: what each takes there. The
+    batch system may not know all of them yet.
+    """
 
     plan: Schedule
+    jobs: Jobs | None = None
 
 
 @dataclass(frozen=True)

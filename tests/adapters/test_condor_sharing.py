@@ -25,6 +25,7 @@ from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.pool_state import PoolState
@@ -331,6 +332,20 @@ def test_each_instant_keeps_what_its_jobs_take_together() -> None:
         "slot1@0": [(100, 4, 2, 0), (300, 6, 10, 1), (700, 8, 10, 1)],
         "slot1@1": [(700, 6, 1, 0)],
     }
+
+
+def test_a_job_that_is_not_in_the_queue_yet_keeps_what_it_takes() -> None:
+    """Its plan says what that is; where it is not said, the whole slot is kept."""
+    view, new = (
+        shared(),
+        Jobs.build(
+            1, id=[OFFER], names={"demand": RESOURCES}, demand=np.array([[4, 2 << 30, 1, 1]])
+        ),
+    )
+    plan = plan_of((OFFER, 100, [0]))
+    assert kept(plan, view) == {"slot1@0": [(100, 8, 16, 2)]}
+    view.planned = new
+    assert kept(plan, view) == {"slot1@0": [(100, 4, 2, 1)]}
 
 
 def test_starts_and_ends_are_told_earlier_by_the_lead() -> None:

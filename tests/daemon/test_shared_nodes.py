@@ -79,7 +79,7 @@ def test_a_job_that_stays_longer_moves_only_those_without_room() -> None:
     scene.poll(T0 + 1, queued, busy)
     assert planned(scene) == {7: (100.0, [0]), 8: (0.0, [0])}
     scene.poll(T0 + 2, queued, ((90, "", T0, T0 + 300, (0,)),))
-    assert planned(scene) == {7: (300.0, [0]), 8: (0.0, [0])}
+    assert planned(scene) == {7: (300.0, [0]), 8: (2.0, [0])}
 
 
 def test_two_that_fit_one_by_one_but_not_together() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.live import Observation
     from rtsched.logs.classads import Record
+    from rtsched.model.jobs import Jobs
 
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 """JobStatus."""
@@ -123,6 +124,8 @@ class PoolState:
         Jobs that wait and count as running: they have their slots, which are free.
     leaving : frozenset of str
         Slots whose jobs have been told to go, and have not gone yet.
+    planned : Jobs or None
+        The jobs of the plan that is kept, where jobs share slots; some may not be in the queue yet.
     """
 
     procs: Procs
@@ -134,6 +137,7 @@ class PoolState:
     negotiates: bool = True
     bound: frozenset[int] = frozenset()
     leaving: frozenset[str] = frozenset()
+    planned: Jobs | None = None
 
     @cached_property
     def place(self) -> dict[int, int]:

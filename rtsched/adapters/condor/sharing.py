@@ -18,6 +18,7 @@ import numpy as np
 
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import MEGABYTE
+from rtsched.model.jobs import Jobs
 from rtsched.model.resources import CPU, GPU, MEMORY
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
@@ -161,8 +162,8 @@ def kept_amounts(
     Parameters
     ----------
     plan : Schedule
-        Planned starts of jobs that wait. Of one whose job is not in the queue yet it is not known
-        what it takes: all of its nodes are kept.
+        Planned starts of jobs that wait. Of one of which it is not known what it takes, all of its
+        nodes are kept.
     view : PoolState
         The last poll.
     starting : bool[n]
@@ -238,6 +239,9 @@ def _total_before(node: NDArray[np.int32], amount: Amounts) -> Amounts:
 def _demand(plan: Schedule, view: PoolState) -> tuple[Amounts, NDArray[np.bool_]]:
     """Return what each entry takes of each of its nodes, int64[n, r]; and whether that is known."""
     queued, names = view.observation.queued, view.observation.cluster.nodes.names("capacity")
+    if view.planned is not None:
+        new = ~np.isin(view.planned.id, queued.id)
+        queued = Jobs.joined([queued, view.planned.take(new)])
     place, known = places(queued.id, plan.entries.job)
     demand = np.zeros((len(plan), len(names)), np.int64)
     demand[known] = amounts_of(queued, "demand", names)[place[known]]

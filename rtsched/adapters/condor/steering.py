@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.last_applied import LastApplied
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.model.actions import SetNodeWeight, SetPriority
-    from rtsched.model.schedule import Schedule
+    from rtsched.model.actions import Reserve, SetNodeWeight, SetPriority
 
 LONGEST = 1000
 """Characters of a text for a user."""
@@ -88,10 +87,11 @@ class CondorSteering(Steering):
         """Return what HTCondor calls a job."""
         return name_of(job)
 
-    def reserve(self, plan: Schedule) -> Iterator[Change]:
+    def reserve(self, action: Reserve) -> Iterator[Change]:
         """Yield what a plan asks for, and which jobs end that have outlived their run time."""
+        self.view.planned = action.jobs
         asked = self.view, self.settings, self.last_applied, self.now
-        yield from reserve_changes(plan, *asked)
+        yield from reserve_changes(action.plan, *asked)
         yield from overrun_changes(*asked)
 
     def set_priorities(self, action: SetPriority) -> Iterator[Change]:

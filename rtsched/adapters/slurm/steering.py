@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.cluster_state import SlurmState
     from rtsched.adapters.slurm.last_applied import LastApplied
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.model.actions import Restart, SetNodeWeight, SetPriority
-    from rtsched.model.schedule import Schedule
+    from rtsched.model.actions import Reserve, Restart, SetNodeWeight, SetPriority
 
 LARGEST_FACTOR = FIRST_FACTOR >> 1
 """Of jobs without a promise."""
@@ -64,10 +63,12 @@ class SlurmSteering(Steering):
         """Return a job's number."""
         return str(job)
 
-    def reserve(self, plan: Schedule) -> list[Change]:
+    def reserve(self, action: Reserve) -> list[Change]:
         """Return what a plan asks for: reservations, sizes, bindings, order."""
         applied = self.last_applied
-        return reserve_changes(plan, self.view, self.settings, applied.factors, applied.counts)
+        return reserve_changes(
+            action.plan, self.view, self.settings, applied.factors, applied.counts
+        )
 
     def set_priorities(self, action: SetPriority) -> Iterator[Change]:
         """Yield site factors that differ by a step at least, the largest differences first."""
