@@ -22,6 +22,7 @@ from rtsched.api import (
     fitting_nodes,
     lacking,
     offsets_of,
+    places,
     room_of,
 )
 from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
@@ -37,11 +38,13 @@ from rtsched_plugins.kernels.admission_rows import (
 from rtsched_plugins.kernels.fractions import plan_fractions
 from rtsched_plugins.kernels.resource_plan import (
     FULL,
+    Places,
     Requests,
     cost_derivatives,
     first_times,
     free_now,
     in_node_order,
+    nowhere,
     place_tasks,
     scratch_for,
     soonest,
@@ -268,17 +271,35 @@ class ResourceSession:
                 self._adopt(new, self._schedule([self._plan], new, beside), left)
             return -1
         everybody = self._promised.with_one(new)
-        anew, left, order = self._anew(everybody)
+        anew, left, order = self._anew(everybody, self._places(everybody))
+        if anew.failed != -1:
+            anew, left, order = self._anew(everybody)
         if anew.failed == -1 and adopt:
             self._adopt(new, self._schedule([], everybody.take(order), anew), left)
         return anew.failed
 
-    def _anew(self, jobs: _Jobs) -> tuple[Placed, RoomProfile, NDArray[np.int64]]:
-        """Plan all these jobs anew; return the plan, what it leaves, and the order of its rows."""
+    def _anew(
+        self, jobs: _Jobs, so_far: Places | None = None
+    ) -> tuple[Placed, RoomProfile, NDArray[np.int64]]:
+        """Plan all these jobs anew; return the plan, what it leaves, and the order of its rows.
+
+        With `so_far`, those stay where they are planned that need not move for jobs before them.
+        """
         requests = self.prepared.requests(jobs)
         order = self._order(jobs, requests.rows)
-        placed, left = self._placed(requests, order, self.prepared.running)
+        placed, left = self._placed(requests, order, self.prepared.running, so_far)
         return placed, left, order
+
+    def _places(self, jobs: _Jobs) -> Places:
+        """Return where jobs are planned now."""
+        row, known = places(self._plan.entries.job, jobs.ids)
+        taken = self._plan.take(row[known])
+        start, end = np.full((2, len(row)), np.nan)
+        start[known] = taken.entries.start - self.prepared.origin
+        end[known] = taken.entries.end - self.prepared.origin
+        size = np.zeros(len(row), np.int64)
+        size[known] = np.diff(taken.indptr)
+        return Places(start, end, offsets_of(size), taken.nodes.copy())
 
     def _order(self, jobs: _Jobs, rows: Rows) -> NDArray[np.int64]:
         """Return the order in which jobs are planned."""
@@ -291,13 +312,19 @@ class ResourceSession:
         return np.lexsort((tasks.rank, tasks.arrival, *first))
 
     def _placed(
-        self, requests: Requests, order: NDArray[np.int64], left: RoomProfile
+        self,
+        requests: Requests,
+        order: NDArray[np.int64],
+        left: RoomProfile,
+        so_far: Places | None = None,
     ) -> tuple[Placed, RoomProfile]:
         """Place jobs on a copy of what is left; return how, and what is left then."""
+        so_far = so_far or nowhere(len(requests.class_of))
         more = 4 * len(order) + 2 * len(left.first)
         while True:
             profile = _copied(left, more)
-            placed = place_tasks(profile, requests, order, self._now, scratch_for(requests))
+            scratch = scratch_for(requests)
+            placed = place_tasks(profile, requests, order, self._now, scratch, so_far)
             if placed.failed != FULL:
                 return placed, profile
             more *= 4

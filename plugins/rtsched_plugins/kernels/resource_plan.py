@@ -17,6 +17,7 @@ from rtsched.kernels.machine import TIMED
 from rtsched.kernels.room_profile import RoomProfile, first_fit, occupy
 from rtsched.kernels.room_search import search_start
 from rtsched_plugins.kernels.admission_rows import (
+    DEADLINE,
     HIGH,
     LOW,
     Rows,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
+ROUNDING = 1e-6
+"""Seconds by which tasks may overlap that stay: epoch seconds are exact to a quarter of that."""
 FULL = -2
 """Returned by `place_tasks` if the profile's store has too few steps."""
 
@@ -47,6 +50,25 @@ class Requests(NamedTuple):
     """int64[n]: its row of `bounds`."""
     bounds: Floats
     """float64[c, m]: before that no task of a class fits on a node; inf: it may not use it."""
+
+
+class Places(NamedTuple):
+    """Where `n` tasks are planned so far."""
+
+    start: Floats
+    """float64[n], seconds; nan: nowhere."""
+    end: Floats
+    """float64[n], seconds."""
+    indptr: Integers
+    """int64[n + 1]: task i has the nodes `nodes[indptr[i]:indptr[i + 1]]`."""
+    nodes: NDArray[np.int32]
+    """int32[k]."""
+
+
+def nowhere(count: int) -> Places:
+    """Return the places of tasks that are not planned yet."""
+    times = np.full(count, np.nan)
+    return Places(times, times, np.zeros(count + 1, np.int64), np.empty(0, np.int32))
 
 
 class Scratch(NamedTuple):
@@ -204,10 +226,41 @@ def cost_derivatives(rows: Rows, now: float) -> Floats:
 
 
 @compiled
+def may_stay(
+    profile: RoomProfile, requests: Requests, i: int, now: float, places: Places, picks: Integers
+) -> int:
+    """Return on how many nodes task i may stay where it is planned; they are in `picks`.
+
+    0: it has no room there, is not planned yet, or would start in the past or end too late.
+    """
+    start, end = places.start[i], places.end[i]
+    if not (now <= start and end <= requests.rows.real[i, DEADLINE] + ROUNDING):
+        return 0
+    first = places.indptr[i]
+    n = int(places.indptr[i + 1] - first)
+    wall = end - start - 2.0 * ROUNDING
+    for p in range(n):
+        node = places.nodes[first + p]
+        if not requests.bounds[requests.class_of[i], node] < math.inf:
+            return 0
+        if first_fit(profile, node, start + ROUNDING, wall, requests.demand, i) > start + ROUNDING:
+            return 0
+        picks[p] = node
+    return n
+
+
+@compiled
 def place_tasks(
-    profile: RoomProfile, requests: Requests, order: Integers, now: float, scratch: Scratch
+    profile: RoomProfile,
+    requests: Requests,
+    order: Integers,
+    now: float,
+    scratch: Scratch,
+    places: Places,
 ) -> Placed:
-    """Place tasks in the given order, each at its earliest start, until one cannot be in time.
+    """Place tasks in the given order until one cannot be in time.
+
+    Each stays where it is planned, if it may, and has its earliest start otherwise.
 
     Parameters
     ----------
@@ -219,18 +272,24 @@ def place_tasks(
     now : float
         Seconds: nothing starts before.
     scratch : Scratch
+    places : Places
+        Of all rows of `requests`.
     """
     count, at = len(order), 0
     start, end, size = np.empty(count), np.empty(count), np.empty(count, np.int64)
     nodes = np.empty(16 + 4 * count, np.int32)
     for k in range(count):
         i = order[k]
-        begin, n = place(profile, requests, i, now, scratch)
+        n = may_stay(profile, requests, i, now, places, scratch.picks)
+        begin, until = places.start[i], places.end[i]
+        if n == 0:
+            begin, n = place(profile, requests, i, now, scratch)
+            until = begin + exec_of(requests.rows, i, n) if n > 0 else math.inf
         if n == 0:
             return Placed(i, start[:k], end[:k], size[:k], nodes[:at])
         if profile.unused[1] + 2 * n > len(profile.after):
             return Placed(FULL, start[:k], end[:k], size[:k], nodes[:at])
-        start[k], end[k], size[k] = begin, begin + exec_of(requests.rows, i, n), n
+        start[k], end[k], size[k] = begin, until, n
         if at + n > len(nodes):
             more = np.empty(2 * (at + n), np.int32)
             more[:at] = nodes[:at]
