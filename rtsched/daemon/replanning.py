@@ -336,11 +336,10 @@ def _overlapping(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[
 def _anew(
     site: Site, snapshot: Snapshot, planner: Chain, lost: NDArray[np.int64]
 ) -> tuple[Schedule, NDArray[np.int64]]:
-    """Return a plan in which the jobs `lost` are planned anew, and those without a place in it.
+    """Return a plan in which the jobs `lost` have starts again, and those without a place in it.
 
-    Jobs that may start at any moment stay where they are planned, if all find a place so. If the
-    planner has none for some, the plan is put off if more of them have one then. On nodes that jobs
-    share it is put off first: there the batch system keeps room for a job on its own nodes only.
+    Planned anew or, if that leaves some without a place, put off. On nodes that jobs share it is
+    put off first: there the batch system keeps room for a job on its own nodes only.
 
     Raises
     ------
@@ -349,20 +348,33 @@ def _anew(
     """
     if not len(lost):
         return snapshot.plan, lost
-    shared = snapshot.cluster.shared
-    third = _later(site, snapshot, planner, lost) if shared else None
-    if third is not None and not len(third[1]):
-        return third
+    first, second = (_later, _elsewhere) if snapshot.cluster.shared else (_elsewhere, _later)
+    found = first(site, snapshot, planner, lost)
+    if not len(found[1]):
+        return found
+    other = second(site, snapshot, planner, lost)
+    return other if len(other[1]) < len(found[1]) else found
+
+
+def _elsewhere(
+    site: Site, snapshot: Snapshot, planner: Chain, lost: NDArray[np.int64]
+) -> tuple[Schedule, NDArray[np.int64]]:
+    """Return the planner's plan with the jobs `lost` planned anew, and those without a place in it.
+
+    Jobs that may start at any moment stay where they are planned, if all find a place so.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
     rest, rows = _without(snapshot, lost), _requested(site, lost)
     fixed, due = with_imminent_started(rest, site.leeway)
     found = _placed(fixed, planner, rows, due)
     if len(found[1]) and len(due):
         second = _placed(rest, planner, rows, Schedule.empty())
         found = second if len(second[1]) < len(found[1]) else found
-    if not len(found[1]):
-        return found
-    third = third or _later(site, snapshot, planner, lost)
-    return third if len(third[1]) < len(found[1]) else found
+    return found
 
 
 def _later(
