@@ -78,7 +78,7 @@ def arguments(work: Work, begun: float, before: int = 0, deadline: str = "") -> 
 
 
 def _amounts(demand: Demand) -> list[str]:
-    """Return what sbatch is told of what a job takes on each node."""
+    """Return the options of sbatch for what a job takes on each node."""
     words = [f"--ntasks-per-node={demand.cores}", f"--mem={demand.gigabytes}G"]
     return [*words, f"--gres=gpu:{demand.gpus}"] if demand.gpus else words
 

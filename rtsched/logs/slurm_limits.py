@@ -46,7 +46,7 @@ _OTHERS = (
     "MaxTRESRunMinsPA",
     "MinTRES",
 )
-"""Columns of limits that are told, not kept to."""
+"""Columns of limits that are reported, and not enforced."""
 
 _UNSET = frozenset(("", "-1"))
 _COUNT = re.compile(r"\d{1,15}", re.ASCII)

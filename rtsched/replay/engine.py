@@ -264,7 +264,7 @@ class Replay:
 def _of_system(outcomes: JobOutcomes) -> Judgement:
     """Return what the system itself found, as the judgement of one more judge.
 
-    Jobs that it turned away are rejected, those that it held up or never started put off.
+    Jobs count as rejected, or as deferred if it held them up or never started them.
     """
     codes = np.where(outcomes.fate == FinalState.REJECTED, Verdict.REJECT, Verdict.DEFER)
     verdicts = Verdicts.build(codes, findings=outcomes.findings)

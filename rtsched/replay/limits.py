@@ -250,7 +250,7 @@ class _Rule:
         return found
 
     def not_replayed(self, amounts: _JobAmounts) -> list[str]:
-        """Return the names of the limits that are told only."""
+        """Return the names of the limits that are reported only."""
         unknown = [f"{one.word}={one.thing}" for one in self.limits if one.thing not in amounts]
         return list(dict.fromkeys([*self.others, *unknown]))
 

@@ -293,7 +293,7 @@ def _limits(
     machine: Cluster,
     said: list[str],
 ) -> Limits | None:
-    """Return the limits of groups of jobs, which stand as read, sizes counting processors."""
+    """Return the limits of groups of jobs; the sizes of `jobs`, as read, count processors."""
     if site is None:
         return None
     asked = jobs if rows is None else gathered(jobs, rows)
