@@ -167,21 +167,26 @@ def compared(system: type[Live], side: Side, planner: str) -> dict[str, Any]:
     return found
 
 
-def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
-    """Return what ought not to be so."""
-    ours, alone = found["rtsched"], found[system.name]
-    least = 0.8 * found["replay"]["admitted"]
+def claims_of(ours: dict[str, Any], least: float) -> dict[str, bool]:
+    """Return what must hold of promises, and whether it does; `least`: jobs to be admitted."""
     lost = ours["promises"].keys() & {"missed", "broken", "own-limit", "unknown"}
-    served = ours["best_effort_useful_node_s"] + ours.get("recurring_node_s", 0.0)
-    before = alone["best_effort_useful_node_s"]
-    claims = {
+    return {
         f"{ours['missed']} admitted jobs missed their deadlines": ours["missed"] == 0,
         f"{ours['own_limit']} admitted jobs ran into their own limits": ours["own_limit"] == 0,
         f"promises are {', '.join(sorted(lost))}": not lost,
         f"{ours['admitted']} admitted, wanted {least:g}": ours["admitted"] >= least,
+        "a job was accepted without a promise": ours["unpromised"] == 0,
+    }
+
+
+def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
+    """Return what ought not to be so."""
+    ours, alone = found["rtsched"], found[system.name]
+    served = ours["best_effort_useful_node_s"] + ours.get("recurring_node_s", 0.0)
+    before = alone["best_effort_useful_node_s"]
+    claims = claims_of(ours, 0.8 * found["replay"]["admitted"]) | {
         f"best effort got {served:.0f} node-seconds of {before:.0f}": served >= 0.8 * before,
         "an offer that was taken up was refused": ours["offers_taken"] == ours["offered"],
-        "a job was accepted without a promise": ours["unpromised"] == 0,
         f"{ours['strays']} jobs ran where they were not to": ours["strays"] == 0,
         "recurring work was late": ours.get("recurring_late_s", 0.0) <= LATE,
     }

@@ -206,16 +206,9 @@ def _replayed(said: Sequence[Said], begun: float, margin: float) -> dict[str, fl
 def problems(found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
     ours, alone = found["rtsched"], found["slurm"]
-    least = 0.85 * found["replay"]["admitted"]
-    lost = ours["promises"].keys() & {"missed", "broken", "own-limit", "unknown"}
     served = ours["best_effort_useful_core_s"]
     before = alone["best_effort_useful_core_s"]
-    claims = {
-        f"{ours['missed']} admitted jobs missed their deadlines": ours["missed"] == 0,
-        f"{ours['own_limit']} admitted jobs ran into their own limits": ours["own_limit"] == 0,
-        f"promises are {', '.join(sorted(lost))}": not lost,
-        f"{ours['admitted']} admitted, wanted {least:g}": ours["admitted"] >= least,
+    claims = promises.claims_of(ours, 0.85 * found["replay"]["admitted"]) | {
         f"best effort got {served:.0f} core-seconds of {before:.0f}": served >= 0.9 * before,
-        "a job was accepted without a promise": ours["unpromised"] == 0,
     }
     return [text for text, good in claims.items() if not good]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.core.planned_starts import right_shifted_starts
+from rtsched.core.planned_starts import put_off
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -103,10 +103,7 @@ def right_shifted(
     entries, entry = plan.entries, plan.rows()
     length = entries.end - entries.start
     if snapshot.cluster.shared:
-        latest = deadline + ROUNDING - length - snapshot.now
-        start = right_shifted_starts(snapshot, plan, latest)
-        start[entry[~snapshot.cluster.usable[plan.nodes]]] = np.inf
-        return _from(plan, snapshot.now + start, start <= latest)
+        return put_off(snapshot, plan, Schedule.empty(), deadline + ROUNDING - length)
     wanted = entries.start - snapshot.now
     free = np.zeros(len(plan))
     np.maximum.at(free, entry, snapshot.free_in[plan.nodes])
@@ -119,15 +116,9 @@ def right_shifted(
         if not more.any():
             break
         stays |= more
-    return _from(plan, snapshot.now + start, ~late)
-
-
-def _from(plan: Schedule, start: NDArray[np.float64], kept: NDArray[np.bool_]) -> Schedule:
-    """Return the entries that are kept, each as long as before from another start on."""
-    entries = plan.entries
-    end = start + (entries.end - entries.start)
+    start, end = snapshot.now + start, snapshot.now + start + length
     moved = replace(plan, entries=entries.replace(start=start, end=end))
-    return moved.take(np.flatnonzero(kept))
+    return moved.take(np.flatnonzero(~late))
 
 
 def _shifted(

@@ -70,29 +70,21 @@ def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bo
     return free & (start <= within)
 
 
-def right_shifted_starts(
-    snapshot: Snapshot, plan: Schedule, latest: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the first start of each entry at or after its own, on shared nodes, float64[n].
-
-    Seconds from now, as `latest`, float64[n]: one that is later than that stands in nobody's way.
-    """
-    ready = np.maximum(plan.entries.start - snapshot.now, 0.0)
-    return _starts(snapshot, Schedule.empty(), plan, ready, latest)
-
-
-def put_off(snapshot: Snapshot, some: Schedule, plan: Schedule) -> Schedule:
+def put_off(
+    snapshot: Snapshot, some: Schedule, plan: Schedule, latest: NDArray[np.float64]
+) -> Schedule:
     """Return some entries as soon as there is room on their own, shared nodes beside a plan.
 
-    None before its own start, and each beside those of them that are planned before; without those
-    for which there never is.
+    None before its own start, and each beside those of them that are planned before. Without those
+    that would start after `latest`, float64[n], seconds since the epoch, or have lost a node.
     """
-    ready = np.maximum(some.entries.start - snapshot.now, 0.0)
-    start = _starts(snapshot, plan, some, ready, np.full(len(some), np.inf))
+    ready, last = np.maximum(some.entries.start - snapshot.now, 0.0), latest - snapshot.now
+    start = _starts(snapshot, plan, some, ready, last)
     start[some.rows()[~snapshot.cluster.usable[some.nodes]]] = np.inf
     end = snapshot.now + start + (some.entries.end - some.entries.start)
     moved = some.entries.replace(start=snapshot.now + start, end=end)
-    return replace(some, entries=moved).take(np.flatnonzero(np.isfinite(start)))
+    kept = np.isfinite(start) & (start <= last)
+    return replace(some, entries=moved).take(np.flatnonzero(kept))
 
 
 def without_room(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[np.bool_]:

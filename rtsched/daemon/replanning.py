@@ -176,7 +176,8 @@ def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Sc
     in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
     inside = np.ones(len(snapshot.plan), np.bool_)
     inside[snapshot.plan.rows()[_outside(site, snapshot.plan)]] = False
-    return put_off(snapshot, snapshot.plan.take(rows[in_time & inside[rows]]), plan)
+    late = snapshot.plan.take(rows[in_time & inside[rows]])
+    return put_off(snapshot, late, plan, np.full(len(late), np.inf))
 
 
 def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:

@@ -1,6 +1,6 @@
 """What a job takes on each of its nodes, where jobs share them.
 
-Slurm gives a job its tasks' processors as they come, unless it is told how many tasks go to a node.
+Slurm gives a job processors as they come, unless the number of tasks per node is given.
 So a promised job on several nodes has a number of tasks per node: that of its user, or as few as
 hold them all.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from rtsched.adapters.slurm.rows import nodes_in
 from rtsched.logs.slurm_cluster import gres
 from rtsched.logs.slurm_text import trackable
 from rtsched.model.resources import CPU, GRES, MEMORY
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.facts import Partition, Sharing
     from rtsched.adapters.slurm.requirements import JobRequest
-
-_NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
 
 
 class Demand(NamedTuple):
@@ -37,7 +36,7 @@ class Demand(NamedTuple):
     tasks : int
         The most tasks on a node; 0: not said.
     problem : str
-        Why it cannot be told; empty: it can.
+        Why it is not known; empty: it is known.
     """
 
     amounts: dict[str, int]
@@ -59,8 +58,7 @@ def shown_demand(amounts: str, nodes: int = 0) -> dict[str, int]:
     Where it is not the same on all nodes, as much as on the one that has the most, if the others
     have as much as they can.
     """
-    found = _NODES.search(amounts)
-    count = max(nodes or (int(found[1]) if found else 1), 1)
+    count = max(nodes or nodes_in(amounts), 1)
     return {name: -(-amount // count) for name, amount in trackable(amounts).items()}
 
 
