@@ -22,7 +22,7 @@ from rtsched.adapters.condor.ids import cluster_of, job_id, name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stream import Work
+    from stream import Demand, Work
 
 FRAGMENTS = Path(__file__).parents[2] / "rtsched" / "adapters" / "condor" / "config"
 
@@ -38,9 +38,6 @@ overrun_s = {OVERRUN}
 completing_s = {COMPLETING}
 """
 CONFIG = f"RTSCHED_OVERRUN = {OVERRUN}\n"
-
-FILTER = "timeout_ms = 500\n"
-"""submit.conf: the daemon shares two processors with a hundred others here."""
 
 SITE_FILE = "/etc/rtsched/site.toml"
 POLICY = f"""
@@ -60,21 +57,22 @@ PLAY = "/usr/libexec/play"
 BODY = """#!/bin/sh
 # Sleeps as long as a job takes here: play KIND PART SECONDS LEAST [SIGMA CMS CPS SHARE CHUNK]
 speed=$(sed -n 's/^RtSpeed = //p' "$_CONDOR_MACHINE_AD")
-exec awk -v kind="$1" -v part="$2" -v t="$3" -v least="$4" -v sigma="$5" -v cms="$6" -v cps="$7" \\
-    -v n="${_CONDOR_NPROCS:-1}" -v speed="${speed:-1}" \\
+exec sleep "$(awk -v kind="$1" -v part="$2" -v t="$3" -v least="$4" -v sigma="$5" -v cms="$6" \\
+    -v cps="$7" -v n="${_CONDOR_NPROCS:-1}" -v speed="${speed:-1}" \\
     -v share="${RTSCHED_FRACTION:-$8}" -v from="${RTSCHED_FROM:--}" -v chunk="$9" 'BEGIN {
     if (kind == "moldable") t *= least / n
     if (from == "-") from = chunk * share
     if (kind == "divisible") t = sigma * (from * cms + share * (cms + cps))
-    system("sleep " part * t / speed)
-}'
+    print part * t / speed
+}')"
 """
 """A chunk of a load waits until those before it were sent, is sent itself, and computes."""
 
 ATTRIBUTES = (
     *("ClusterId", "ProcId", "GlobalJobId", "Owner", "User", "QDate", "JobStatus", "LastJobStatus"),
     *("JobStartDate", "JobCurrentStartDate", "CompletionDate", "EnteredCurrentStatus", "ExitCode"),
-    *("JobUniverse", "RequestCpus", "MinHosts", "MaxHosts", "NumJobStarts", "LastRemoteHost"),
+    *("JobUniverse", "RequestCpus", "RequestMemory", "RequestGPUs", "MinHosts", "MaxHosts"),
+    *("NumJobStarts", "LastRemoteHost"),
     *("RemoteHost", "AllRemoteHosts", "RemoteWallClockTime", "CommittedTime", "RemoveReason"),
     *("LastVacateReason", "VacateReason", "JobBatchName", "DAGNodeName", "JobPrio", "AcctGroup"),
     *("RtDeadline", "RtRunTime", "RtSigma", "RtCms", "RtCps", "RtAdmission", "RtNodeSet"),
@@ -99,6 +97,7 @@ def submit_file(work: Work, begun: float, before: int = 0, deadline: str = "") -
         f"My.RtRunTime = {60 * work.minutes:g}",
     ]
     lines += [f'arguments = "{_arguments(work)}"']
+    lines += [] if work.demand is None else _amounts(work.demand)
     if math.isfinite(work.deadline):
         asked = f"+RtDeadline={math.floor(begun + work.at + work.deadline)}"
         lines.append(deadline or asked)
@@ -116,6 +115,12 @@ def submit_file(work: Work, begun: float, before: int = 0, deadline: str = "") -
         lines.append(f'My.RtAfter = "{name_of(before)}"')
     count = work.most if work.load is not None else work.jobs
     return "\n".join([*lines, f"queue {count}", ""])
+
+
+def _amounts(demand: Demand) -> list[str]:
+    """Return the lines of a submit file for what a job takes of its slot."""
+    lines = [f"request_cpus = {demand.cores}", f"request_memory = {1024 * demand.gigabytes}"]
+    return [*lines, f"request_gpus = {demand.gpus}"] if demand.gpus else lines
 
 
 def _arguments(work: Work) -> str:
@@ -153,29 +158,35 @@ class Condor(Live):
     recurs_alone: ClassVar[bool] = False
     recovery: ClassVar[float] = 75.0
     """CLASSAD_LIFETIME or the lease, and twice the time that a start may take."""
+    patience: ClassVar[str] = "timeout_ms = 500\n"
+    """submit.conf: the daemon shares two processors with a hundred others here."""
     box: Pool
 
     @classmethod
     @contextmanager
     def up(cls, setup: Setup) -> Iterator[Self]:
         """Bring a pool up."""
-        names = ("50-rtsched.conf", "51-rtsched-execute.conf") if setup.steered else ()
-        config = {name: (FRAGMENTS / name).read_text() for name in names}
-        options = PoolOptions(
-            startds=setup.single,
-            parallel=True,
-            settings=SETTINGS | dict(setup.settings),
-            config=config | ({"60-site.conf": CONFIG} if setup.steered else {}),
-            library=setup.steered,
-        )
-        files = {"/etc/rtsched/submit.conf": FILTER, PLAY: BODY}
-        with Pool("forky", options, software=setup.steered, files=files) as running:
+        files = {"/etc/rtsched/submit.conf": cls.patience, PLAY: BODY}
+        with Pool("forky", cls.options(setup), software=setup.steered, files=files) as running:
             running.path(PLAY).chmod(0o755)
             for user, factor in setup.factors.items():
                 _set_factor(running, f"{user}@testbed", factor)
             if setup.steered:
                 running.start_daemon(site(setup.site), timeout=300)
             yield cls(running, setup)
+
+    @classmethod
+    def options(cls, setup: Setup) -> PoolOptions:
+        """Return how the pool is set up."""
+        names = ("50-rtsched.conf", "51-rtsched-execute.conf") if setup.steered else ()
+        config = {name: (FRAGMENTS / name).read_text() for name in names}
+        return PoolOptions(
+            startds=setup.single,
+            parallel=True,
+            settings=SETTINGS | dict(setup.settings),
+            config=config | ({"60-site.conf": CONFIG} if setup.steered else {}),
+            library=setup.steered,
+        )
 
     def favour(self) -> None:
         """Give the user of the deadlines, and all parallel jobs, the best factor."""

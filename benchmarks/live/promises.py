@@ -15,10 +15,10 @@ from stream import deadline_stream, flood, recurring
 from workload_driver import FAVOURED, USERS, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from stream import Extent
+    from stream import Extent, Work
     from workload_driver import Book, Live
 
 SEED = 7
@@ -88,8 +88,34 @@ def _played(
     if planner == "spare":
         live.recur(extent, begun)
     best_effort = flood(SEED + 1, extent, USERS, live.slow, wide=live.wide)
+    side = played(live, works, best_effort, begun, meanwhile)
+    if planner == "spare":
+        side.recurring = [row for work in recurring(extent) for row in work.columns(begun)]
+        side.lateness = live.lateness(live.rows(side.accounting), extent, begun)
+        side.kept_free = live.setup.steered and not live.recurs_alone
+    return side
+
+
+def played(
+    live: Live,
+    works: Sequence[Work],
+    best_effort: Iterable[Work],
+    begun: float,
+    meanwhile: Callable[[Live, float], None] | None = None,
+) -> Side:
+    """Submit best-effort jobs, play a stream beside them, and return what became of both.
+
+    Parameters
+    ----------
+    works, best_effort : sequence of Work
+        The jobs with deadlines, and the others.
+    begun : float
+        Now, seconds since the epoch.
+    meanwhile : callable, optional
+        What else is done to the machine from the stream's start on.
+    """
     flooding = workload_driver.submit_all(live, best_effort, begun)
-    time.sleep(3)
+    time.sleep(live.settling)
     with ThreadPoolExecutor(1) as pool:
         going = pool.submit(meanwhile, live, time.time()) if meanwhile is not None else None
         book = workload_driver.play(live, works, offers=live.setup.steered)
@@ -100,23 +126,19 @@ def _played(
     found = measure.promises(live.box) if live.setup.steered else []
     live.empty(USERS)
     time.sleep(4)
-    text, machine = live.accounting(), live.machine()
-    side = Side(book, flooding, text, machine, ended, promises=found)
-    if planner == "spare":
-        side.recurring = [row for work in recurring(extent) for row in work.columns(begun)]
-        side.lateness = live.lateness(live.rows(text), extent, begun)
-        side.kept_free = live.setup.steered and not live.recurs_alone
-    return side
+    return Side(book, flooding, live.accounting(), live.machine(), ended, promises=found)
 
 
-def figures(system: type[Live], side: Side) -> dict[str, Any]:
-    """Return the figures of one side."""
+def figures(
+    system: type[Live], side: Side, unit: str = "node", units: int = measure.NODES
+) -> dict[str, Any]:
+    """Return the figures of one side, of a machine of so many nodes, or cores."""
     rows = system.rows(side.accounting)
     begun, ended = side.deadlines.begun, side.ended
     found: dict[str, Any] = measure.outcomes(side.deadlines, rows)
     found |= measure.answers(side.deadlines, system.command)
-    found |= measure.best_effort(rows, begun, ended)
-    found["utilisation"] = measure.utilisation(rows, begun, ended)
+    found |= measure.best_effort(rows, begun, ended, unit)
+    found["utilisation"] = measure.utilisation(rows, begun, ended, units)
     found |= measure.offers(side.deadlines)
     found["unpromised"] = sum("without a promise" in said.text for said in side.deadlines.said)
     found["strays"] = measure.strays(rows)
@@ -134,21 +156,31 @@ def run(
     """Play the stream to two machines side by side, and replay it; return all figures."""
     extent = system.reduced if reduced else system.full
     setups = {system.name: Setup(False), "rtsched": Setup(True, site(planner))}
-    places = {name: keep / f"{planner}-{name}" if keep else None for name in setups}
-    with ThreadPoolExecutor(2) as pool:
-        sides = {
-            name: pool.submit(play_side, system, extent, planner, setup, places[name])
-            for name, setup in setups.items()
-        }
-        done = {name: side.result() for name, side in sides.items()}
-    for name, side in done.items():
-        if (place := places[name]) is not None:
-            (place / "accounting.txt").write_text(side.accounting)
-            (place / "machine.txt").write_text(side.machine)
-            said = [asdict(one) for one in side.deadlines.said]
-            (place / "said.json").write_text(json.dumps(said, indent=1))
+    done = side_by_side(
+        setups,
+        lambda setup, place: play_side(system, extent, planner, setup, place),
+        {name: keep / f"{planner}-{name}" for name in setups} if keep else {},
+    )
     found: dict[str, Any] = {name: figures(system, side) for name, side in done.items()}
     return found | compared(system, done["rtsched"], planner)
+
+
+def side_by_side(
+    setups: Mapping[str, Setup],
+    play: Callable[[Setup, Path | None], Side],
+    places: Mapping[str, Path],
+) -> dict[str, Side]:
+    """Play the same to several machines at once; keep what they wrote in directories, if any."""
+    with ThreadPoolExecutor(len(setups)) as pool:
+        sides = {name: pool.submit(play, setup, places.get(name)) for name, setup in setups.items()}
+        done = {name: side.result() for name, side in sides.items()}
+    for name, place in places.items():
+        side = done[name]
+        (place / "accounting.txt").write_text(side.accounting)
+        (place / "machine.txt").write_text(side.machine)
+        said = [asdict(one) for one in side.deadlines.said]
+        (place / "said.json").write_text(json.dumps(said, indent=1))
+    return done
 
 
 def compared(system: type[Live], side: Side, planner: str) -> dict[str, Any]:

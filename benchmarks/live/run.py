@@ -32,6 +32,8 @@ import shares  # noqa: E402
 import throughput  # noqa: E402
 from on_condor import Condor  # noqa: E402
 from on_slurm import Slurm  # noqa: E402
+from shared_on_condor import SharedCondor  # noqa: E402
+from shared_on_slurm import SharedSlurm  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,15 +41,18 @@ if TYPE_CHECKING:
     from workload_driver import Live
 
 SYSTEMS: Mapping[str, type[Live]] = {"slurm": Slurm, "condor": Condor}
+SHARED: Mapping[str, type[Live]] = {"slurm": SharedSlurm, "condor": SharedCondor}
+"""Those whose nodes jobs share."""
 PLAYED: Mapping[str, Any] = {
     "promises": promises,
+    "shared-nodes": shared_nodes,
     "failures": failures,
     "fair-share": shares,
     "mapping": mapping,
 }
 """Parts that play jobs to any system."""
 ALONE: Mapping[str, Mapping[str, Any]] = {
-    "slurm": {"answers": answers, "shared-nodes": shared_nodes, "throughput": throughput},
+    "slurm": {"answers": answers, "throughput": throughput},
     "condor": {
         "answers": condor_answers,
         "negotiation": condor_negotiation,
@@ -94,7 +99,8 @@ def part_of(given: argparse.Namespace) -> tuple[Callable[..., Any], Callable[...
     if given.part not in PLAYED:
         part = ALONE[given.system][given.part]
         return part.run, part.problems
-    part, system = PLAYED[given.part], SYSTEMS[given.system]
+    systems = SHARED if given.part == "shared-nodes" else SYSTEMS
+    part, system = PLAYED[given.part], systems[given.system]
     more = {"planner": given.planner} if given.part == "promises" else {}
     return partial(part.run, system, **more), partial(part.problems, system)
 

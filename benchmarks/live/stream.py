@@ -112,6 +112,8 @@ class Extent:
         Time limits of best-effort jobs, of which one is drawn.
     part : tuple of float
         Least and greatest share of its limit that a job with a deadline takes on slow nodes.
+    array : int
+        Where jobs share nodes, how many best-effort jobs one large array has.
     """
 
     seconds: float
@@ -123,6 +125,7 @@ class Extent:
     flood: int
     filling: tuple[float, ...] = (1, 1, 2, 3)
     part: tuple[float, float] = (0.8, 0.97)
+    array: int = 0
 
     @property
     def longest(self) -> float:
@@ -252,13 +255,17 @@ SHAPES = {
 """Nodes, and what is taken on each: jobs bound by cores, by GPUs and by memory."""
 
 
-def shared_stream(seed: int, extent: Extent, user: str) -> list[Work]:
-    """Return jobs with deadlines that share nodes, arriving as a Poisson process."""
+def shared_stream(seed: int, extent: Extent, user: str, *, wide: bool = True) -> list[Work]:
+    """Return jobs with deadlines that share nodes, arriving as a Poisson process.
+
+    Some are `wide`, on several nodes at a time; else they are several jobs.
+    """
     chance = random.Random(seed)  # noqa: S311
     at, found = 0.0, list[Work]()
     while (at := at + chance.expovariate(1 / extent.gap)) < extent.seconds:
-        nodes, demand = chance.choice(SHAPES[chance.choice(sorted(SHAPES))])
+        size, demand = chance.choice(SHAPES[chance.choice(sorted(SHAPES))])
         minutes = chance.choice(extent.minutes)
+        nodes = size if wide else 1
         work = Work(
             name=f"d{len(found)}",
             user=user,
@@ -267,7 +274,9 @@ def shared_stream(seed: int, extent: Extent, user: str) -> list[Work]:
             most=nodes,
             minutes=minutes,
             part=chance.uniform(*extent.part),
+            kind="rigid" if nodes == size else "several",
             deadline=extent.lead + 60 * minutes * chance.uniform(*extent.slack),
+            jobs=size // nodes,
             demand=demand,
         )
         found.append(work)
@@ -275,7 +284,10 @@ def shared_stream(seed: int, extent: Extent, user: str) -> list[Work]:
 
 
 def shared_flood(seed: int, extent: Extent, users: tuple[str, ...]) -> list[Work]:
-    """Return best-effort jobs for `extent.flood` core-seconds: arrays, memory hogs, GPU jobs."""
+    """Return best-effort jobs for `extent.flood` core-seconds: arrays, memory hogs, GPU jobs.
+
+    Before them comes one array of `extent.array` jobs.
+    """
     chance = random.Random(seed)  # noqa: S311
     kinds = (Demand(1, 2), Demand(1, 2), Demand(2, 4), Demand(1, 56), Demand(2, 8, 1))
     asked, found = 0.0, list[Work]()
@@ -286,4 +298,8 @@ def shared_flood(seed: int, extent: Extent, users: tuple[str, ...]) -> list[Work
         work = Work(name, user, 0.0, 1, 1, minutes, part, jobs=jobs, demand=demand)
         found.append(work)
         asked += jobs * demand.cores * minutes * 60 * part
-    return found
+    if not extent.array:
+        return found
+    minutes = extent.filling[0]
+    array = Work("b-array", users[0], 0.0, 1, 1, minutes, 0.7, jobs=extent.array, demand=kinds[0])
+    return [array, *found]

@@ -129,6 +129,8 @@ class Live(ABC):
         Whether it keeps nodes free for recurring work without rtsched, too.
     recovery : float
         Seconds from the loss of a node, as set up here, until a job that it ran may start again.
+    settling : float
+        Seconds from the submission of best-effort jobs until those with deadlines arrive.
     """
 
     name: ClassVar[str]
@@ -143,6 +145,7 @@ class Live(ABC):
     pool: ClassVar[str] = ""
     recurs_alone: ClassVar[bool] = True
     recovery: ClassVar[float]
+    settling: ClassVar[float] = 3.0
 
     def __init__(self, box: Box, setup: Setup) -> None:
         self.box = box

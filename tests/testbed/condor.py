@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FRAGMENTS = Path(__file__).parents[2] / "rtsched" / "adapters" / "condor" / "config"
 HOST = "head.testbed"
-SPEEDS = {"fast": 2.0, "slow": 1.0}
+SPEEDS = {"fast": 2.0, "slow": 1.0, "large": 1.0}
 
 STANDARD: dict[str, str] = {
     "CONDOR_HOST": HOST,
@@ -71,14 +71,17 @@ class PoolOptions:
 
     Attributes
     ----------
-    fast, slow : int
-        How many static slots of one CPU there are, the fast ones first, with `RtClass` "fast" or
-        "slow" and `RtSpeed` 2.0 or 1.0. One startd has them all: slot1@head.testbed, ...
+    fast, slow, large : int
+        How many static slots of one CPU there are, in this order, with `RtClass` "fast", "slow" or
+        "large" and `RtSpeed` 2.0 or 1.0. One startd has them all: slot1@head.testbed, ...
     startds : bool
         One startd per slot, each its own machine: slot1@fast1.testbed, ... (10 s to start).
     partitionable : (int, int), optional
         In place of static slots: CPUs per partitionable slot, and how many of them there are; they
         have `RtClass` "slow" and `RtSpeed` 1.0.
+    hardware : mapping of str to mapping of str to str
+        Settings of the startds of each kind, such as {"fast": {"NUM_CPUS": "16"}}; with `startds`.
+        Each has one partitionable slot of all that it has.
     parallel : bool
         Take jobs of the parallel universe (DedicatedScheduler).
     settings : mapping of str to str
@@ -92,8 +95,10 @@ class PoolOptions:
 
     fast: int = 5
     slow: int = 25
+    large: int = 0
     startds: bool = False
     partitionable: tuple[int, int] | None = None
+    hardware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     parallel: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
@@ -101,8 +106,8 @@ class PoolOptions:
 
     @property
     def nodes(self) -> list[str]:
-        """What each slot is: fast1, ..., slow1, ...; partitionable ones are slow1, ..."""
-        counts = {"fast": self.fast, "slow": self.slow}
+        """What each slot is: fast1, ..., slow1, ..., large1, ...; of `partitionable`: slow1, ..."""
+        counts = {"fast": self.fast, "slow": self.slow, "large": self.large}
         if self.partitionable:
             counts = {"slow": self.partitionable[1]}
         return [f"{kind}{number + 1}" for kind, count in counts.items() for number in range(count)]
@@ -136,9 +141,9 @@ class PoolOptions:
             "STARTD_ATTRS = $(STARTD_ATTRS) RtClass RtSpeed",
             f"NUM_CPUS = {cpus * count}",
             f"MEMORY = {512 * cpus * count}",
-            f"SLOT_TYPE_1 = cpus={cpus}",
+            f"SLOT_TYPE_1 = {'100%' if self.hardware else f'cpus={cpus}'}",
             f"NUM_SLOTS_TYPE_1 = {count}",
-            f"SLOT_TYPE_1_PARTITIONABLE = {self.partitionable is not None}",
+            f"SLOT_TYPE_1_PARTITIONABLE = {bool(self.partitionable or self.hardware)}",
         ]
         names = [f"STARTD_{node.upper()}" for node in self.nodes] if self.startds else ["STARTD"]
         daemons = ["MASTER", "SHARED_PORT", "COLLECTOR", "NEGOTIATOR", "SCHEDD", *names]
@@ -148,6 +153,8 @@ class PoolOptions:
             prefix = f"{node}." if self.startds else f"SLOT{number + 1}_"
             kind = node.rstrip("0123456789")
             lines += [f'{prefix}RtClass = "{kind}"', f"{prefix}RtSpeed = {SPEEDS[kind]}"]
+            own = self.hardware.get(kind, {})
+            lines += _assigned({f"{prefix}{name}": value for name, value in own.items()})
         return lines
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ import measure
 import on_condor
 import on_slurm
 import shares
-from stream import Extent, Load, Work, deadline_stream, flood
+from shared_on_condor import SharedCondor
+from stream import Demand, Extent, Load, Work, deadline_stream, flood, shared_flood, shared_stream
+from workload_driver import Setup
 
 EXTENT = Extent(600, 5, (1, 2), (1.5, 3.0), 30, (2, 4), 9000)
 KINDS = ("rigid", "moldable", "divisible", "chain")
@@ -64,7 +67,7 @@ def slept_in_a_pool(work: Work, speed: float, tmp_path: Path, **given: str) -> f
     (tmp_path / "ad").write_text(f"RtSpeed = {speed}\n")
     line = next(x for x in on_condor.submit_file(work, 0.0).splitlines() if "arguments" in x)
     words = line.split('"')[1].replace("$(Process)", given.pop("process", "0")).split()
-    script = on_condor.BODY.replace('system("sleep " ', 'print ("" ')
+    script = on_condor.BODY.replace("exec sleep", "echo")
     env = {"_CONDOR_MACHINE_AD": str(tmp_path / "ad"), "PATH": "/usr/bin:/bin", **given}
     done = subprocess.run(
         ["sh", "-c", script, "play", *words], env=env, capture_output=True, text=True, check=True
@@ -103,6 +106,50 @@ def test_what_a_pool_is_told() -> None:
     assert on_condor.submit_file(several, 0.0, deadline="+RtDeadline=7").endswith("queue 3\n")
     load = Work("d2", "ann", 1.0, 2, 6, 1, 0.5, "divisible", 300.0, load=Load(9.0, 1.0, 2.0))
     assert on_condor.submit_file(load, 0.0).endswith("queue 6\n")
+
+
+def test_jobs_that_share_nodes_are_the_same_where_none_is_wide() -> None:
+    """What a pool runs as several jobs takes as much, as long and until the same deadlines."""
+    wide, apart = (shared_stream(3, EXTENT, "ann", wide=each) for each in (True, False))
+    assert {work.least for work in wide} == {1, 2, 3}
+    assert [(w.at, w.least, w.minutes, w.part, w.deadline, w.demand) for w in wide] == [
+        (w.at, w.jobs, w.minutes, w.part, w.deadline, w.demand) for w in apart
+    ]
+    assert {(work.least, work.most) for work in apart} == {(1, 1)}
+
+
+def test_a_flood_may_begin_with_an_array_of_thousands() -> None:
+    """It comes before the same jobs as without."""
+    extent = replace(EXTENT, array=3000)
+    first, *rest = shared_flood(4, extent, ("ann", "bob"))
+    assert (first.user, first.jobs, first.demand) == ("ann", 3000, Demand(1, 2))
+    assert rest == shared_flood(4, EXTENT, ("ann", "bob"))
+
+
+def test_what_a_pool_with_shared_slots_is_told() -> None:
+    """A job says what it takes, and the settings of each startd what its machine has."""
+    work = Work("d0", "ann", 1.0, 1, 1, 1, 0.5, "several", 300.0, jobs=2, demand=Demand(2, 16, 1))
+    lines = on_condor.submit_file(work, 0.0).split("\n")
+    assert {"request_cpus = 2", "request_memory = 16384", "request_gpus = 1"} <= set(lines)
+    assert "queue 2" in lines
+    plain = on_condor.submit_file(replace(work, demand=Demand(4, 8)), 0.0)
+    assert "request_gpus" not in plain
+    options = SharedCondor.options(Setup(steered=True))
+    assert len(options.slots) == 20
+    conf = options.files()["/etc/condor/config.d/10-testbed.conf"].split("\n")
+    assert {"SLOT_TYPE_1 = 100%", "SLOT_TYPE_1_PARTITIONABLE = True"} <= set(conf)
+    has = {"fast4.NUM_CPUS = 16", "fast4.OWN_GPUS = 4", "large4.MEMORY = 256000"}
+    assert has <= set(conf)
+
+
+def test_rows_of_shared_slots_count_cpus() -> None:
+    """A job ran on a part of the slot of its node set, and had the CPUs that it asked for."""
+    given = {"ClusterId": 7, "ProcId": 0, "Owner": "ann", "QDate": 10, "JobUniverse": 5}
+    given |= {"JobStatus": 4, "ExitCode": 0, "JobCurrentStartDate": 20, "CompletionDate": 60}
+    given |= {"RequestCpus": 4, "LastRemoteHost": "slot1_3@fast1.testbed"}
+    (row,) = SharedCondor.rows(json.dumps([given | {"RtNodeSet": "slot1@fast1.testbed"}]))
+    assert (row.nodes, row.on, row.planned) == (4, ("slot1@fast1.testbed",), row.on)
+    assert measure.strays([row]) == 0
 
 
 @pytest.mark.parametrize(
