@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from rtsched.api import Kind, Schedule
+from rtsched.api import Kind, Schedule, allowed_nodes
 from rtsched_plugins.insurance import (
     NOTHING,
     Insurance,
@@ -73,7 +73,7 @@ def tasks_at(tasks: Tasks, rows: NDArray[np.int64] | slice) -> Tasks:
 
 @dataclass
 class _Pool:
-    """The nodes of one partition, and the promised jobs that wait for them.
+    """The nodes that some jobs may use, and the promised ones among these that wait for them.
 
     Its arrays are replaced, never written to, so that a copy of it is a pool of its own.
     """
@@ -192,7 +192,7 @@ class PreparedPlan:
     planner : Planner or NodeAware
         How plans are made.
     masks : list of bool[m]
-        The sets of nodes that partitions are; the first: all nodes.
+        The sets of nodes that partitions are, the first: all nodes; then those that jobs ask for.
     pool_of_planned : int64[n]
         For each entry of the plan the set of nodes that it may use.
     insurance : Insurance
@@ -208,7 +208,7 @@ class PreparedPlan:
         insurance: Insurance = NOTHING,
     ) -> None:
         self.planner, self.insurance = planner, insurance
-        self._nodes, self._pace = snapshot.cluster.nodes, snapshot.cluster.pace
+        self._cluster = snapshot.cluster
         self.origin = planning_origin(snapshot)
         self._planned, self._plan = snapshot.planned, snapshot.plan
         self._free = snapshot.free_after(self.origin)
@@ -219,11 +219,13 @@ class PreparedPlan:
             index = self._index[name] = known.setdefault(mask.tobytes(), len(known))
             if index == len(self.masks):
                 self.masks.append(mask)
-        self.pool_of_planned = self.pool_of(self._planned)
         self.spare = [
             insurance.of(name for name, at in self._index.items() if at == index)
             for index in range(len(self.masks))
         ]
+        self._known = {(key, self.spare[index]): index for key, index in known.items()}
+        self.pool_of_planned = self.pool_of(self._planned)
+        self._in_use = len(self.masks)
         if insurance.max_nodes:
             self._free = held_longer(snapshot, self._free, self._spare_of_nodes(), self.origin)
         self._pools: dict[int, _Pool] = {}
@@ -241,7 +243,7 @@ class PreparedPlan:
         inf for those that are kept for when others are lost.
         """
         free = np.maximum(self._free + (self.origin - now), 0.0)
-        for mask, spare in zip(self.masks, self.spare, strict=True):
+        for mask, spare in list(zip(self.masks, self.spare, strict=True))[: self._in_use]:
             free[mask] = without_spares(free[mask], spare)
         return free
 
@@ -250,11 +252,35 @@ class PreparedPlan:
         return np.array(self.spare, np.int64)[self.pool_of(jobs)]
 
     def pool_of(self, jobs: Jobs) -> NDArray[np.int64]:
-        """Return for each job which set of nodes its partition is; 0: all nodes."""
-        if len(self.masks) == 1:
-            return np.zeros(len(jobs), np.int64)
-        index = [self._index.get(name, 0) for name in jobs.names("partition")]
-        return np.array([*index, 0])[jobs.partition]  # the last place serves code -1, none
+        """Return for each job which set of nodes it may use; 0: all nodes.
+
+        Sets that jobs ask for are insured as their partitions are.
+        """
+        pools = np.zeros(len(jobs), np.int64)
+        if len(self.masks) > 1:
+            index = [self._index.get(name, 0) for name in jobs.names("partition")]
+            pools = np.array([*index, 0])[jobs.partition]  # the last place serves code -1, none
+        if jobs.names("node_request"):
+            self._set_asked(pools, jobs)
+        return pools
+
+    def _set_asked(self, pools: NDArray[np.int64], jobs: Jobs) -> None:
+        """Set the pools of those jobs that ask for nodes, by those of their partitions."""
+        asking = np.flatnonzero(jobs.node_request >= 0)
+        codes, masks = allowed_nodes(jobs.take(asking), self._cluster)
+        masks.append(self.masks[0])  # of code -1
+        own = pools[asking]
+        for code, partition in sorted(set(zip(codes.tolist(), own.tolist(), strict=True))):
+            alike = asking[(codes == code) & (own == partition)]
+            pools[alike] = self._pool_on(masks[code], self.spare[partition])
+
+    def _pool_on(self, mask: NDArray[np.bool_], spare: int) -> int:
+        """Return the index of a set of nodes of which so many may be lost; it may be a new one."""
+        index = self._known.setdefault((mask.tobytes(), spare), len(self.masks))
+        if index == len(self.masks):
+            self.masks.append(mask)
+            self.spare.append(spare)
+        return index
 
     def pool(self, index: int) -> _Pool:
         """Return a pool of its own with the promises given for it, and its preparation."""
@@ -271,7 +297,7 @@ class PreparedPlan:
 
     def _planner_on(self, nodes: NDArray[np.int64]) -> Planner:
         if isinstance(self.planner, NodeAware):
-            return self.planner.on(self._nodes.take(nodes), self._pace[nodes])
+            return self.planner.on(self._cluster.nodes.take(nodes), self._cluster.pace[nodes])
         return self.planner
 
     def free_but_for(self, left_out: list[int], anew: Sequence[Schedule]) -> NDArray[np.float64]:

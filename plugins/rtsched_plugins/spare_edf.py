@@ -142,10 +142,9 @@ class EdfForm:
 
     def _usable(self, rows: list[int]) -> NDArray[np.bool_]:
         """Return which nodes each of these jobs may use; jobs mostly may use the same."""
-        kinds = zip(
-            self.jobs.partition[rows].tolist(), self.jobs.pinned[rows].tolist(), strict=True
-        )
-        known: dict[tuple[int, int], NDArray[np.bool_]] = {}
+        columns = (self.jobs.partition, self.jobs.node_request, self.jobs.pinned)
+        kinds = zip(*(column[rows].tolist() for column in columns), strict=True)
+        known: dict[tuple[int, ...], NDArray[np.bool_]] = {}
         lines = []
         for row, kind in zip(rows, kinds, strict=True):
             if kind not in known:

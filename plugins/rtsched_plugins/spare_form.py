@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from rtsched.api import Kind
+from rtsched.api import Kind, allowed_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,9 +119,9 @@ def usable_nodes(jobs: Jobs, row: int, snapshot: Snapshot) -> NDArray[np.bool_]:
     """Return bool[m]: the nodes that take new jobs and that this job may use."""
     cluster = snapshot.cluster
     usable: NDArray[np.bool_] = np.array(cluster.usable, np.bool_)
-    code = int(jobs.partition[row])
-    if code >= 0 and jobs.names("partition")[code] in cluster.partitions:
-        usable &= cluster.partitions[jobs.names("partition")[code]]
+    (code,), masks = allowed_nodes(jobs.take([row]), cluster)
+    if code >= 0:
+        usable &= masks[code]
     if jobs.pinned[row] >= 0:
         usable &= np.arange(len(cluster)) == jobs.pinned[row]
     return usable

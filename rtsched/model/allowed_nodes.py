@@ -35,8 +35,9 @@ def allowed_nodes(
     for column, sets in (("partition", cluster.partitions), ("node_request", cluster.node_sets)):
         names = jobs.names(column)
         codes = np.full(len(names) + 1, -2, np.int32)  # the last serves code -1
-        for at, name in enumerate(names):
-            mask = sets.get(name)
+        few = len(jobs) < len(names)
+        for at in np.unique(jobs.column(column)).tolist() if few else range(len(names)):
+            mask = sets.get(names[at]) if at >= 0 else None
             if mask is not None:
                 codes[at] = -1 if mask.all() else len(masks)
                 masks += [] if mask.all() else [mask]

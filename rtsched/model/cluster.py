@@ -93,7 +93,8 @@ class Cluster:
         Links and hyper-grid.
     node_sets : mapping of str to bool[n]
         Which nodes a `Jobs.node_request` means; a job with one that is listed uses no others,
-        whatever its partition.
+        whatever its partition. Other mappings than dict are kept as they are: they may work out
+        sets when they are asked for.
     version : int
         Grows with every change of the nodes.
     by_clock : bool
@@ -118,8 +119,9 @@ class Cluster:
             raise ShapeError(f"a hyper-grid with cells for {cells} of {len(self.nodes)} nodes")
         for column in ("partitions", "node_sets"):
             sets = getattr(self, column)
-            read = {name: read_only(mask) for name, mask in sets.items()}
-            object.__setattr__(self, column, read)
+            if isinstance(sets, dict):
+                read = {name: read_only(mask) for name, mask in sets.items()}
+                object.__setattr__(self, column, read)
 
     @classmethod
     def uniform(cls, n: int) -> Cluster:

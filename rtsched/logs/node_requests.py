@@ -1,0 +1,165 @@
+"""Which nodes a job asks for, by features, names and partitions.
+
+A request is a text of options of sbatch, such as `--constraint=gpu&fast --exclude=n[1-3]`; the
+partitions among them come last. It is also the name of its node set (`Cluster.node_sets`).
+
+Source: manual page sbatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.logs.hostlist import expand
+from rtsched.logs.slurm_features import nodes_with
+from rtsched.model.table import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Nodes
+
+    Mask = NDArray[np.bool_]
+
+MOST_KEPT = 1024
+"""So many node sets are kept, once they were worked out."""
+
+
+class LeftOut(Enum):
+    """What of a request does not count."""
+
+    NO_FEATURES = "no node's features are known"
+    CONSTRAINT = "it counts nodes, has brackets or cannot be read"
+    NODE_LIST = "it is no list of nodes that are there"
+    PARTITIONS = "a job of several nodes cannot be spread over partitions"
+
+
+class NodesMeant(NamedTuple):
+    """The nodes that a request means, bool[m], and what of it does not count."""
+
+    mask: Mask
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class RequestedNodes:
+    """The nodes of a machine by what requests call them.
+
+    Parameters
+    ----------
+    nodes : Nodes
+        With `features`, and `host` or `name`.
+    partitions : mapping of str to bool[m]
+        Nodes of each partition.
+    """
+
+    def __init__(self, nodes: Nodes, partitions: Mapping[str, Mask]) -> None:
+        self._nodes, self._partitions = nodes, partitions
+
+    def meant(self, request: str, own: Mask | None, *, single: bool) -> NodesMeant:
+        """Return the nodes of a request.
+
+        Parameters
+        ----------
+        request : str
+            Options of sbatch.
+        own : bool[m] or None
+            The nodes of its partition; None: all.
+        single : bool
+            Whether the job has one node, so that it cannot be spread over two partitions. (Nor
+            can any job where one of them has all nodes of the others.)
+        """
+        mask = np.ones(len(self._nodes), np.bool_) if own is None else own
+        left_out = []
+        for word in reversed(request.split(" --")):
+            option, _, value = word.removeprefix("--").partition("=")
+            if option == "partition":
+                wanted = [self._partitions.get(name) for name in value.split(",")]
+                known = [one for one in wanted if one is not None]
+                either = np.logical_or.reduce(known) if known else mask
+                if single or any((one == either).all() for one in known):
+                    mask = either
+                else:
+                    left_out.append(LeftOut.PARTITIONS)
+            elif option == "constraint":
+                if len(self._features) < 2:
+                    left_out.append(LeftOut.NO_FEATURES)
+                elif (having := nodes_with(value, self._having)) is None:
+                    left_out.append(LeftOut.CONSTRAINT)
+                else:
+                    mask = mask & having
+            elif (listed := self._listed(value)) is None:
+                left_out.append(LeftOut.NODE_LIST)
+            else:
+                mask = mask & (listed if option == "nodelist" else ~listed)
+        return NodesMeant(mask, tuple(left_out))
+
+    @cached_property
+    def _features(self) -> list[frozenset[str]]:
+        texts = (*self._nodes.names("features"), None)
+        return [frozenset((text or "").split(",")) for text in texts]
+
+    @cached_property
+    def _hosts(self) -> tuple[dict[str, int], NDArray[np.int32]]:
+        column = "host" if self._nodes.names("host") else "name"
+        codes = {name: code for code, name in enumerate(self._nodes.names(column))}
+        return codes, self._nodes.column(column)
+
+    def _having(self, feature: str) -> Mask:
+        has = np.array([feature in some for some in self._features], np.bool_)
+        return has[self._nodes.features]
+
+    def _listed(self, text: str) -> Mask | None:
+        code_of, host = self._hosts
+        try:
+            codes = [code_of[name] for name in expand(text)]
+        except (ValueError, KeyError):
+            return None
+        return np.isin(host, codes)
+
+
+class NodeSets(Mapping[str, "Mask"]):
+    """The node sets of a machine that runs, each worked out when it is first asked for.
+
+    So jobs need bring nothing but the text of their request; where nodes or features change, there
+    is another machine, with other sets. A request of which something does not count, as when nodes
+    that it names are gone, allows no node. It names its partition.
+
+    Parameters
+    ----------
+    nodes, partitions
+        As of `RequestedNodes`.
+    """
+
+    def __init__(self, nodes: Nodes, partitions: Mapping[str, Mask]) -> None:
+        self._of = nodes, partitions
+        self._requested = RequestedNodes(nodes, partitions)
+        self._known: dict[str, Mask] = {}
+
+    def __reduce__(self) -> tuple[type[NodeSets], tuple[Nodes, Mapping[str, Mask]]]:
+        """Return how to make it again: what was worked out does not go to other processes."""
+        return NodeSets, self._of
+
+    def meant(self, request: str) -> NodesMeant:
+        """Return the nodes of a request, and what of it does not count."""
+        return self._requested.meant(request, None, single=False)
+
+    def __getitem__(self, request: str) -> Mask:
+        if request not in self._known:
+            mask, left_out = self.meant(request)
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[request] = read_only(mask & (not left_out))
+        return self._known[request]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
