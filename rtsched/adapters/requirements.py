@@ -31,6 +31,7 @@ class Requirements:
     Times in seconds; `load` by the names of `LOAD`; an empty `partition` is all nodes. Where jobs
     share nodes, `demand` is what it takes on each by name of the resource, and `exclusive` whether
     nobody else runs there; `tasks_per_node` the most tasks on each, 0: that does not matter.
+    `node_request` as in `Jobs`; empty: none.
     """
 
     kind: Kind = Kind.RIGID
@@ -44,6 +45,7 @@ class Requirements:
     demand: dict[str, int] = field(default_factory=dict)
     exclusive: bool = False
     tasks_per_node: int = 0
+    node_request: str = ""
 
     def as_moldable(self, least: int, most: int, limit: float, margin: float) -> Self:
         """Return these for any number of nodes from `least` to `most`.

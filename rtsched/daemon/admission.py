@@ -43,7 +43,7 @@ REQUIREMENTS = (
     *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned", "exclusive"),
     *("sigma", "cms", "cps", "setup_link", "setup_node"),
 )
-CHARGED = ("partition", "account", "qos")
+CHARGED = ("partition", "node_request", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
 
 UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")

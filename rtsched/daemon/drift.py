@@ -52,6 +52,7 @@ def changed_by_users(
         ),
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
+        "it requests other nodes than were promised": _moved(seen, requested, "node_request"),
         "it requests larger nodes than were promised": _grown(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
         & _named_by_user(requested, "qos"),

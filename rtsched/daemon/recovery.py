@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.live import FIRST_OWN_ID, PART
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.site import Site, in_order, promises_of
 from rtsched.errors import RtschedError
@@ -87,7 +87,16 @@ def recovered(stored: StoredState) -> Site:
 
 
 def _row(job: bytes, key: int) -> Jobs:
-    return decode_jobs(job).replace(id=np.array([key]))
+    """Return the row of a job's record.
+
+    Once the nodes of a Slurm partition that have a feature were a partition `name@feature`.
+    """
+    row = decode_jobs(job).replace(id=np.array([key]))
+    name, _, feature = (row.texts("partition")[0] or "").partition("@")
+    if not feature or PART in feature:
+        return row
+    asked = f"--constraint={feature} --partition={name}"
+    return row.replace_text("partition", [0], (name,)).replace_text("node_request", [0], (asked,))
 
 
 _STORED_KINDS: dict[type[State], str] = {ReportedState: "rtsched.daemon.memory.Told"}

@@ -179,9 +179,9 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def covers(self, partition: str | None, qos: str | None, plugin: str) -> bool:
         """Return whether it says the mode of a plug-in for jobs of a partition and QOS.
 
-        A part of a partition, `name@feature` or `name/size`, is covered as the whole is.
+        A part of a partition, `name/size`, is covered as the whole is.
         """
-        whole = partition.partition(PART)[0].partition("@")[0] if partition else None
+        whole = partition.partition(PART)[0] if partition else None
         return (
             self.plugin in {None, plugin}
             and self.partition in {None, whole}

@@ -11,6 +11,7 @@ from rtsched.counting import counted
 from rtsched.daemon.messages import moment
 from rtsched.daemon.reports import Reason
 from rtsched.daemon.site import entry_of
+from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
@@ -60,15 +61,21 @@ def _free_and_kept(
 
     Both bool[m]. Where jobs share nodes, those are free that have room for it.
     """
-    end = now + float(row.wall_time[0])
+    end, allowed = now + float(row.wall_time[0]), _allowed(snapshot, row)
     if not snapshot.cluster.shared:
-        free = snapshot.free_in <= 0
+        free = (snapshot.free_in <= 0) & allowed
         return free, free & (_next_start(snapshot) < end)
     nodes = np.arange(len(snapshot.cluster), dtype=np.int32)
     offsets = np.arange(len(nodes) + 1, dtype=np.int64)
     alone = Schedule.build(np.full(len(nodes), row.id[0]), now, end, offsets, nodes)
-    free = snapshot.cluster.usable & ~without_room(snapshot, alone, Schedule.empty())
+    free = allowed & snapshot.cluster.usable & ~without_room(snapshot, alone, Schedule.empty())
     return free, free & without_room(snapshot, alone, snapshot.plan)
+
+
+def _allowed(snapshot: Snapshot, row: Jobs) -> NDArray[np.bool_]:
+    """Return bool[m]: the nodes that a job may use."""
+    (code,), masks = allowed_nodes(row, snapshot.cluster)
+    return masks[code] if code >= 0 else np.ones(len(snapshot.cluster), np.bool_)
 
 
 def helps(site: Site, job: int, now: float) -> tuple[str, ...]:
@@ -78,7 +85,8 @@ def helps(site: Site, job: int, now: float) -> tuple[str, ...]:
         return ()
     row = snapshot.queued.take(snapshot.queued.id == job)
     size = int(row.size[0])
-    room = np.sort((_next_start(snapshot) - now)[snapshot.free_in <= 0])[::-1]
+    free = (snapshot.free_in <= 0) & _allowed(snapshot, row)
+    room = np.sort((_next_start(snapshot) - now)[free])[::-1]
     if len(room) < size or not np.isfinite(room[size - 1]):
         return ()
     minutes = int(room[size - 1] // 60.0)

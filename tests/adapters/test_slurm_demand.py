@@ -149,7 +149,7 @@ def test_capacities_and_partitions() -> None:
     assert (every.threads, every.core_memory, every.above) == (2, 100 * mib, "top")
     assert (top.exclusive, top.core_memory, top.above) == (True, GIB, "")
     assert every.most == dict(zip(RESOURCES, np.max(expected, axis=0).tolist(), strict=True))
-    assert layout.partitions["all@big"].above == "top"
+    assert layout.parts.asked("all", "--constraint=big --partition=all")[0].above == "top"
 
 
 def test_no_promise_behind_another_partition() -> None:

@@ -55,7 +55,13 @@ def machine(reserved: set[str] | None = None, **speeds: float) -> ClusterLayout:
 def facts() -> SlurmFacts:
     """Return facts with a margin of 20 s."""
     known = machine()
-    return SlurmFacts(margin=20.0, completing=10.0, partitions=known.partitions, default="all")
+    return SlurmFacts(
+        margin=20.0,
+        completing=10.0,
+        partitions=known.partitions,
+        default="all",
+        parts=known.parts,
+    )
 
 
 def rows(*jobs: dict[str, str]) -> JobRows:
@@ -74,13 +80,14 @@ def rows(*jobs: dict[str, str]) -> JobRows:
 
 
 def test_nodes_and_partitions() -> None:
-    """Each feature of a partition's nodes makes a smaller partition; speeds go by name first."""
+    """Nodes have their features; speeds go by name first, then by feature."""
     known = machine({"n5"}, fast=2.0, n1=3.0)
     assert known.cluster.nodes.speed.tolist() == [2.0, 3.0, 1.0, 1.0, 1.0, 1.0]
     assert known.cluster.pace.tolist() == [1.0] * 6, "limits count by the clock"
     assert known.cluster.nodes.state[5] == NodeState.DRAINED
-    assert known.cluster.partitions["all@fast"].tolist() == [True] * 2 + [False] * 4
-    assert (known.partitions["all"].cores, known.partitions["all@fast"].cores) == (4, 8)
+    assert known.cluster.nodes.texts("features") == ["fast"] * 2 + ["slow"] * 4
+    fast, _ = known.parts.asked("all", "--constraint=fast --partition=all")
+    assert (known.partitions["all"].cores, fast.cores, fast.nodes) == (4, 8, 2)
     assert (known.partitions["all"].default_s, known.partitions["all"].longest_s) == (600, 86400)
     whole, few = known.partitions["all"], known.partitions["few"]
     assert (whole.min_nodes, whole.max_nodes, few.min_nodes, few.max_nodes) == (0, math.inf, 2, 4)
@@ -128,7 +135,7 @@ def test_shapes() -> None:
         {"jobarrayid": "1_[2-9]"},
         {"hetjobid": "1"},
         {"licenses": "x:1"},
-        {"feature": "fast|slow"},
+        {"feature": "fast*2"},
         {"reservation": "mine"},
         {"timelimit": "UNLIMITED"},
         {"comment": "rtsched:nonsense"},

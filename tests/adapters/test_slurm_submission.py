@@ -26,7 +26,6 @@ FACTS = SlurmFacts(
     completing=10.0,
     partitions={
         "all": Partition("all", 600.0, 86400.0, True, 30, 4, 1000 << 20, 250 << 20),
-        "all@fast": Partition("all@fast", 600.0, 86400.0, True, 5, 8, 2000 << 20),
         "few": Partition("few", 600.0, 86400.0, nodes=9, cores=4, min_nodes=2, max_nodes=4),
         "open": Partition("open", nodes=3, cores=4),
     },
@@ -68,14 +67,7 @@ def test_processors_become_nodes() -> None:
     """A job that asks for processors gets as many nodes as they need on the smallest ones."""
     assert described(num_tasks=9).jobs.size[0] == 3
     assert described(num_tasks=3, cpus_per_task=4).jobs.size[0] == 3
-    assert described(num_tasks=9, features="fast").jobs.size[0] == 2
     assert described(num_tasks=6, ntasks_per_node=2).jobs.size[0] == 3
-
-
-def test_a_constraint_is_a_smaller_partition() -> None:
-    """One feature can be planned with; an expression cannot."""
-    assert described(features="fast").jobs.texts("partition") == ["all@fast"]
-    assert "cannot plan with the constraint" in described(features="fast|slow").problem
 
 
 def test_a_moldable_job() -> None:
@@ -124,8 +116,6 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
     [
         ({"array_inx": "1-10"}, "an array"),
         ({"het_job_offset": 0}, "heterogeneous"),
-        ({"req_nodes": "n1"}, "names its nodes"),
-        ({"exc_nodes": "n1"}, "excludes nodes"),
         ({"reservation": "mine"}, "in a reservation"),
         ({"licenses": "x:1"}, "licences"),
         ({"tres_per_node": "gres/gpu:1"}, "generic resources"),

@@ -36,8 +36,7 @@ def test_the_last_scope_that_fits_wins() -> None:
     ]
     assert modes(scopes, "test") == ["limits=shadow", "mcdf=shadow"]
     assert modes(scopes, "prod") == ["limits=enforce", "mcdf=enforce"]
-    for part in ("prod@fast", "prod/4/1024"):
-        assert modes(scopes, part) == ["limits=enforce", "mcdf=enforce"]
+    assert modes(scopes, "prod/4/1024") == ["limits=enforce", "mcdf=enforce"]
     assert modes(scopes, "prod", "low") == ["limits=enforce", "mcdf=warn"]
 
 

@@ -119,7 +119,8 @@ def test_what_a_look_shows(slurm: Cluster, remote: Remote) -> None:
     jobs = observation.queued
     at = row(observation, plain)
     assert jobs.wall_time[at] == 180 + MARGIN
-    assert (jobs.size[at], jobs.texts("partition")[at]) == (2, "all@slow")
+    asked = jobs.texts("partition")[at], jobs.texts("node_request")[at]
+    assert (jobs.size[at], *asked) == (2, "all", "--constraint=slow --partition=all")
     assert jobs.deadline[at] == pytest.approx(time.time() + 18000, abs=60)
     at = row(observation, moldable)
     assert (jobs.kind[at], jobs.size_min[at], jobs.size_max[at]) == (Kind.MOLDABLE, 2, 4)
@@ -140,7 +141,7 @@ def test_what_a_look_shows(slurm: Cluster, remote: Remote) -> None:
         CompletionStatus.FAILED
     ]
     assert len(observation.cluster) == 30
-    assert observation.cluster.partitions["all@fast"].sum() == 5
+    assert observation.cluster.node_sets["--constraint=fast --partition=all"].sum() == 5
     assert observation.accounts.texts("name").count("alice") == 1
     names = observation.accounts.texts("name")
     assert names[jobs.association[row(observation, load)]] == "bob"

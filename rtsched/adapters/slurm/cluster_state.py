@@ -23,6 +23,7 @@ _COLUMNS = {
     "ReservationName": "reservation",
     "Comment": "comment",
     "ReqNodeList": "required",
+    "ExcNodeList": "excluded",
 }
 
 

@@ -18,18 +18,20 @@ from rtsched.model.units import slurm_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rtsched.adapters.slurm.layout import PartitionParts
+
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")
 _NUMBER = re.compile(r"\d{1,9}")
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition.
+    """A partition, or a part of it: the nodes that a job asks for.
 
     Attributes
     ----------
     name : str
-        Its name; with a constraint of one feature `partition@feature`, whose nodes are fewer.
+        Its name.
     default_s, longest_s : float
         Seconds of a job that gives no limit, and at most; inf: no end.
     up : bool
@@ -106,7 +108,7 @@ class SlurmFacts:
     completing : float
         How long nodes stay busy after a job's end.
     partitions : dict of str to Partition
-        By name, `partition@feature` too.
+        By name.
     default : str
         The partition of a job that names none.
     longest : float
@@ -123,6 +125,8 @@ class SlurmFacts:
         How promised jobs share nodes.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
+    parts : PartitionParts or None
+        What those nodes of partitions have that jobs ask for; None: nobody knows.
     """
 
     version: str = ""
@@ -137,6 +141,7 @@ class SlurmFacts:
     sharing: Sharing = Sharing()
     basic: bool = False
     requeue_delay: float = 0.0
+    parts: PartitionParts | None = None
 
     @property
     def wide_margin(self) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import names_of, number
+from rtsched.logs.node_requests import MOST_KEPT, NodeSets
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.resources import CPU, MEMORY
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.rows import NodeRow, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
+    from rtsched.logs.node_requests import LeftOut
     from rtsched.model.jobs import Periodic
 
 PREFIX = "rtsched_"
@@ -55,20 +57,107 @@ class ClusterLayout:
     row : dict of str to int
         Row by node name.
     partitions : dict of str to Partition
-        By name; with one feature `partition@feature`.
+        By name.
     default : str
         The partition of jobs that name none.
+    parts : PartitionParts
+        What the nodes of partitions have.
     """
 
     cluster: Cluster
     row: dict[str, int]
     partitions: dict[str, Partition]
     default: str
+    parts: PartitionParts
 
     def rows_of(self, nodes: str) -> NDArray[np.int32]:
         """Return the rows of a node list; names that are not known are left out."""
         found = (self.row.get(name, -1) for name in names_of(nodes))
         return np.array([row for row in found if row >= 0], np.int32)
+
+
+class PartitionParts:
+    """What partitions have, and those of their nodes that jobs ask for.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        With the partitions' nodes, and a `NodeSets`.
+    threads : int32[m]
+        Processors of a core of each node.
+    said : mapping of str to pairs
+        What Slurm says of each partition.
+    sharing : Sharing
+        How jobs share the nodes.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        threads: NDArray[np.int32],
+        said: Mapping[str, Mapping[str, str]],
+        sharing: Sharing,
+    ) -> None:
+        self._of = cluster, threads, said, sharing
+        self._tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in said.items()}
+        self._known: dict[tuple[str, str], tuple[Partition, tuple[LeftOut, ...]]] = {}
+
+    def __reduce__(self) -> tuple[type[PartitionParts], tuple[Any, ...]]:
+        """Return how to make it again: what was worked out does not go to other processes."""
+        return PartitionParts, self._of
+
+    def asked(self, name: str, request: str) -> tuple[Partition, tuple[LeftOut, ...]]:
+        """Return the part of a partition that a request means, and what of that does not count.
+
+        Parameters
+        ----------
+        name : str
+            A partition.
+        request : str
+            Its nodes, as `rtsched.logs.node_requests` reads it, with the partition.
+        """
+        if (name, request) not in self._known:
+            sets = self._of[0].node_sets
+            assert isinstance(sets, NodeSets)  # noqa: S101 - as it was made
+            mask, left_out = sets.meant(request)
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[name, request] = self.part(name, mask), left_out
+        return self._known[name, request]
+
+    def part(self, name: str, mask: NDArray[np.bool_]) -> Partition:
+        """Return the facts of some nodes of a partition, bool[m]."""
+        cluster, threads, said, sharing = self._of
+        pairs, nodes = said[name], cluster.nodes
+        longest = limit_of(pairs.get("maxtime", ""), math.inf)
+        node_memory, core_memory = default_memory(pairs)
+        if not (node_memory or core_memory):
+            node_memory, core_memory = sharing.node_memory, sharing.core_memory
+        cores, memory = nodes.cores[mask], nodes.memory[mask]
+        return Partition(
+            name,
+            limit_of(pairs.get("defaulttime", ""), longest),
+            longest,
+            pairs.get("state", "UP").upper() == "UP",
+            len(cores),
+            _least(cores, 1),
+            _least(memory, -1),
+            _least(memory // cores, -1),
+            number(pairs.get("minnodes", "")),
+            number(pairs.get("maxnodes", "")) or math.inf,
+            int(threads[mask].max(initial=1)),
+            node_memory,
+            core_memory,
+            pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
+            dict(zip(sharing.resources, _most(nodes.capacity[mask]), strict=True)),
+            self._above(name, mask) if sharing.resources else "",
+        )
+
+    def _above(self, name: str, mask: NDArray[np.bool_]) -> str:
+        """Return a partition whose jobs Slurm starts before on some of these nodes; or nothing."""
+        tier, partitions = self._tier, self._of[0].partitions
+        above = [n for n in tier if tier[n] > tier[name] and (partitions[n] & mask).any()]
+        return min(above, default="")
 
 
 def layout_of(
@@ -86,7 +175,7 @@ def layout_of(
     ----------
     nodes : sequence of NodeRow
         All nodes.
-    present : mapping of str to pairs
+    said : mapping of str to pairs
         What Slurm says of each partition (see `facts.partitions_of`).
     default : str
         The default partition.
@@ -100,23 +189,10 @@ def layout_of(
         How jobs share the nodes; None: they have whole ones.
     """
     sharing = sharing or Sharing()
-    masks: dict[str, NDArray[np.bool_]] = {}
-    partitions: dict[str, Partition] = {}
-    for name, pairs in said.items():
-        inside = np.array([name in node.partitions for node in nodes], np.bool_)
-        features = {
-            word for node, used in zip(nodes, inside, strict=True) if used for word in node.features
-        }
-        for feature in ("", *sorted(features)):
-            key = f"{name}@{feature}" if feature else name
-            having = np.array([not feature or feature in node.features for node in nodes])
-            masks[key] = inside & having
-            partitions[key] = _partition(key, pairs, nodes, masks[key], sharing)
-    if sharing.resources:
-        partitions = _with_tiers(partitions, masks, said)
     table = Nodes.build(
         len(nodes),
         name=[node.name for node in nodes],
+        features=[",".join(node.features) or None for node in nodes],
         cores=np.array([node.cores for node in nodes], np.int32),
         memory=np.array([node.memory for node in nodes], np.int64),
         state=np.array([_state(node, reserved) for node in nodes], np.int8),
@@ -124,61 +200,23 @@ def layout_of(
         capacity=_capacity(nodes, sharing.resources),
         names={"capacity": sharing.resources},
     )
+    masks = {name: np.array([name in node.partitions for node in nodes], np.bool_) for name in said}
+    sets = NodeSets(table, masks)
+    cluster = Cluster(table, masks, version=version, by_clock=True, node_sets=sets)
+    threads = np.array([node.threads for node in nodes], np.int32)
+    parts = PartitionParts(cluster, threads, said, sharing)
+    partitions = {name: parts.part(name, mask) for name, mask in masks.items()}
     row = {node.name: at for at, node in enumerate(nodes)}
-    cluster = Cluster(table, masks, version=version, by_clock=True)
-    return ClusterLayout(cluster, row, partitions, default)
+    return ClusterLayout(cluster, row, partitions, default, parts)
 
 
-def _partition(
-    key: str,
-    pairs: Mapping[str, str],
-    nodes: Sequence[NodeRow],
-    mask: NDArray[np.bool_],
-    sharing: Sharing,
-) -> Partition:
-    """Return the facts of a partition."""
-    inside = [nodes[at] for at in np.flatnonzero(mask).tolist()]
-    longest = limit_of(pairs.get("maxtime", ""), math.inf)
-    node_memory, core_memory = default_memory(pairs)
-    if not (node_memory or core_memory):
-        node_memory, core_memory = sharing.node_memory, sharing.core_memory
-    return Partition(
-        key,
-        limit_of(pairs.get("defaulttime", ""), longest),
-        longest,
-        pairs.get("state", "UP").upper() == "UP",
-        len(inside),
-        min((node.cores for node in inside), default=1),
-        min((node.memory for node in inside), default=-1),
-        min((node.memory // node.cores for node in inside), default=-1),
-        number(pairs.get("minnodes", "")),
-        number(pairs.get("maxnodes", "")) or math.inf,
-        max((node.threads for node in inside), default=1),
-        node_memory,
-        core_memory,
-        pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
-        dict(zip(sharing.resources, _most(inside, sharing.resources), strict=True)),
-    )
+def _least(values: NDArray[Any], otherwise: int) -> int:
+    return int(values.min()) if len(values) else otherwise
 
 
-def _most(nodes: Sequence[NodeRow], resources: Sequence[str]) -> list[int]:
+def _most(capacity: NDArray[np.int64]) -> list[int]:
     """Return the most of each resource that a node has."""
-    return np.max(_capacity(nodes, resources), axis=0, initial=0).tolist()  # type: ignore[no-any-return]
-
-
-def _with_tiers(
-    partitions: dict[str, Partition],
-    masks: Mapping[str, NDArray[np.bool_]],
-    said: Mapping[str, Mapping[str, str]],
-) -> dict[str, Partition]:
-    """Return the partitions, each with one whose jobs Slurm starts before on some of its nodes."""
-    tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in said.items()}
-    found = {}
-    for key, part in partitions.items():
-        own = tier[key.partition("@")[0]]
-        above = [n for n in said if tier[n] > own and (masks[n] & masks[key]).any()]
-        found[key] = replace(part, above=min(above, default=""))
-    return found
+    return np.max(capacity, axis=0, initial=0).tolist()  # type: ignore[no-any-return]
 
 
 def _capacity(nodes: Sequence[NodeRow], resources: Sequence[str]) -> NDArray[np.int64]:

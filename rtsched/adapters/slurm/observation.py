@@ -13,8 +13,10 @@ from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.demand import shown_demand
 from rtsched.adapters.slurm.layout import is_ours
+from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
-from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, number
+from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, names_of, number
+from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
 from rtsched.logs.slurm_text import ENDINGS
@@ -67,8 +69,26 @@ def tokens_of(marks: list[str]) -> list[str | None]:
 
 
 def is_admitted(mark: str) -> bool:
-    """Return whether a job with this admin comment was promised something once."""
-    return tokens_of([mark])[0] not in {None, UNJUDGED}
+    """Return whether a job with this admin comment may have been promised something once."""
+    return is_deferred(mark) or tokens_of([mark])[0] not in {None, UNJUDGED}
+
+
+def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
+    """Return whether a waiting job has the priority of a planned one that shares nodes.
+
+    Admins may give one to other jobs, which carry no admission. It has lost it, but still has its
+    nodes, if Slurm holds it since these lack what it asks for.
+    """
+    if basic or not is_admitted(rows.mark[at]):
+        return False
+    if _lacks_features(rows, at):
+        return set(names_of(rows.required[at])) != set(names_of(node_list_in(rows.mark[at])))
+    return bool(LAST_PRIORITY <= rows.priority[at] <= FIRST_PRIORITY)
+
+
+def is_deferred(mark: str) -> bool:
+    """Return whether a job with this admin comment was held until it was evaluated."""
+    return mark.split()[:1] == [MARK + DEFERRED]
 
 
 def completions_of(rows: JobRows, which: NDArray[np.int64]) -> Completions:
@@ -100,18 +120,32 @@ def _failed_with(rows: JobRows, i: int) -> int:
 def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
     """Return the marks of jobs that wait or run."""
     mark = [rows.mark[i] for i in which.tolist()]
-    held = [rows.priority[i] == 0 or rows.reason[i].startswith("JobHeld") for i in which.tolist()]
+    held = [_held(rows, i) for i in which.tolist()]
     waits = np.array([rows.state[i] in WAITING for i in which.tolist()], np.bool_)
     return Marks.build(
         len(which),
         job=rows.id[which],
         uid=rows.uid[which],
         token=tokens_of(mark),
-        deferred=np.array([text.split()[:1] == [MARK + DEFERRED] for text in mark], np.bool_),
+        deferred=np.array([is_deferred(text) for text in mark], np.bool_),
         held=np.array(held, np.bool_) & waits,
         requeues=rows.requeue[which],
         problem=[_not_launched(rows.reason[i]) for i in which.tolist()],
     )
+
+
+def _held(rows: JobRows, i: int) -> bool:
+    """Return whether somebody holds a job."""
+    first = rows.priority[i] == 0 and not _lacks_features(rows, i)
+    return bool(first) or rows.reason[i].startswith("JobHeld")
+
+
+def _lacks_features(rows: JobRows, i: int) -> bool:
+    """Return whether Slurm holds a job since no node that it may have has the features it wants.
+
+    It lets it go when features or the job change (`FAIL_BAD_CONSTRAINTS`, src/slurmctld/job_mgr.c).
+    """
+    return rows.reason[i] == "BadConstraints" and bool(rows.features[i])
 
 
 def _not_launched(reason: str) -> str | None:
@@ -175,7 +209,7 @@ def jobs_of(
     if sizes is not None:
         plain["size"] = np.maximum(sizes, 1)
     specs = _specs(rows, which)
-    _reshape(plain, rows, which, first, specs, facts, sizes, ranges or {})
+    requests = _reshape(plain, rows, which, specs, facts, sizes, ranges or {})
     pairs = zip(texts["account"], texts["user"], strict=True)
     known = facts.associations
     return Jobs.build(
@@ -183,6 +217,7 @@ def jobs_of(
         **plain,
         **{name: values for name, values in texts.items() if name != "partition"},
         partition=first,
+        node_request=requests,
         association=np.array([known.get((a or "", u or ""), -1) for a, u in pairs], np.int32),
         dag=np.array(
             [
@@ -266,18 +301,18 @@ def _reshape(
     plain: dict[str, Any],
     rows: JobRows,
     which: NDArray[np.int64],
-    first: list[str | None],
     specs: list[Spec],
     facts: SlurmFacts,
     sizes: NDArray[np.int32] | None,
     ranges: Mapping[int, tuple[int, int]],
-) -> None:
-    """Set the requirements of those jobs that want something of rtsched.
+) -> list[str | None]:
+    """Set the requirements of jobs that want something of rtsched; return their node requests.
 
     One that can be promised nothing, such as an array, keeps the form of any other job, and has no
     deadline here. One that runs has the form that it runs in.
     """
     deadline = rows.deadline[which]
+    requests: list[str | None] = [None] * len(which)
     for at, i in enumerate(which.tolist()):
         spec = specs[at]
         if not spec.present and not deadline[at] < math.inf:
@@ -287,22 +322,26 @@ def _reshape(
         if requirements.problem:
             continue
         plain["deadline"][at] = request.deadline
-        if first[at] is not None:
-            first[at] = requirements.partition
+        requests[at] = requirements.node_request or None
         if sizes is None:
             requirements.write_to(plain, at)
+    return requests
 
 
 def _deferred(rows: JobRows, i: int) -> bool:
     """Return whether a job waits held until it has been evaluated."""
-    return rows.priority[i] == 0 and rows.mark[i].split()[:1] == [MARK + DEFERRED]
+    return bool(rows.priority[i] == 0) and is_deferred(rows.mark[i])
 
 
 def request_in(
     rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None, facts: SlurmFacts
 ) -> JobRequest:
-    """Return what a job in the queue asks for; what it was given by us is not its wish."""
-    ours = facts.sharing.resources and is_admitted(rows.mark[i])
+    """Return what a job in the queue asks for; what it was given by us is not its wish.
+
+    Its own node list, in whose place it has that of its planned nodes, is in its admin comment.
+    """
+    ours = is_admitted(rows.mark[i]) and bool(facts.sharing.resources)
+    ours |= keeps_order(rows, i, basic=facts.basic)
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
     return JobRequest(
@@ -314,7 +353,7 @@ def request_in(
         memory=int(rows.memory[i]) * MEGABYTE,
         partition=rows.partition[i],
         features=rows.features[i],
-        required="" if ours else rows.required[i],
+        required=node_list_in(rows.mark[i]) if ours else rows.required[i],
         excluded=rows.excluded[i],
         reservation="" if is_ours(rows.reservation[i]) else rows.reservation[i],
         licenses=rows.licenses[i],

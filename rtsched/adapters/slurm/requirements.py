@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.demand import Demand, demand_of
+from rtsched.adapters.slurm.node_requests import part_of, too_few_nodes
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 
-_FEATURE = re.compile(r"[A-Za-z0-9_.+-]+", re.ASCII)
 _EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
 
 
@@ -88,8 +88,7 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     time limit is then that on the fewest nodes.
     """
     name = request.partition.split(",", 1)[0] or facts.default
-    name, wrong = _constrained(name, request.features, facts)
-    part = facts.partitions.get(name)
+    part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
     limit = request.limit
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
@@ -98,7 +97,7 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     if request.spec.divisible and not request.min_nodes and part is not None:
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
-    problem = wrong or _problem(request, part, limit, shared=bool(facts.sharing.resources))
+    problem = _problem(request, part, limit, shared=bool(facts.sharing.resources)) or wrong
     demand = Demand({})
     if facts.sharing.resources and part is not None:
         demand = demand_of(request, part, facts.sharing, least)
@@ -115,13 +114,18 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
         demand=demand.amounts,
         exclusive=demand.exclusive,
         tasks_per_node=demand.tasks,
+        node_request=node_request,
     )
     if request.spec.divisible:
-        divisible = _divisible(request, facts, needs, least, part)
-        return divisible if fresh else replace(divisible, problem=problem)
-    if most > least and request.needs_rtsched and request.spec.speedup != "none":
-        return needs.as_moldable(least, most, limit, facts.wide_margin)
-    return replace(needs, size=least, wall_time=limit + facts.margin)
+        needs = _divisible(request, facts, needs, least, part)
+    elif most > least and request.needs_rtsched and request.spec.speedup != "none":
+        needs = needs.as_moldable(least, most, limit, facts.wide_margin)
+    else:
+        needs = replace(needs, size=least, wall_time=limit + facts.margin)
+    if fresh and node_request and part is not None:
+        problem = needs.problem or too_few_nodes(part, node_request, needs)
+        return replace(needs, problem=problem)
+    return needs if fresh else replace(needs, problem=problem)
 
 
 def _divisible(
@@ -147,19 +151,6 @@ def _divisible(
     return needs.as_divisible(load, least, most, longest, too_long)
 
 
-def _constrained(name: str, features: str, facts: SlurmFacts) -> tuple[str, str]:
-    """Return the partition's name, with a feature behind it; and what is wrong with those."""
-    if not features:
-        return name, ""
-    inner = f"{name}@{features}"
-    if _FEATURE.fullmatch(features) and inner in facts.partitions:
-        return inner, ""
-    return name, (
-        f"cannot plan with the constraint {features[:60]!r}; give one feature that nodes "
-        f"of partition {name[:60]!r} have"
-    )
-
-
 def _problem(request: JobRequest, part: Partition | None, limit: float, *, shared: bool) -> str:
     """Return why a request that wants something of rtsched cannot get it; empty if it can."""
     if request.spec.problem:
@@ -169,8 +160,6 @@ def _problem(request: JobRequest, part: Partition | None, limit: float, *, share
     for given, what in (
         (request.array, "an array; submit its tasks as single jobs"),
         (request.het, "a heterogeneous job; submit its parts as single jobs"),
-        (request.excluded, "a job that excludes nodes; use a constraint (-C)"),
-        (request.required, "a job that names its nodes; use a constraint (-C)"),
         (request.reservation, "a job in a reservation; leave --reservation out"),
         (request.licenses, "a job that needs licences"),
         (request.tres and not shared, "a job that needs generic resources (--gres, --gpus)"),

@@ -24,18 +24,17 @@ from rtsched.adapters.slurm.advance_reservations import (
 )
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.observation import is_admitted
+from rtsched.adapters.slurm.node_requests import node_list_in
+from rtsched.adapters.slurm.observation import keeps_order
 from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
-    FIRST_PRIORITY,
-    LAST_PRIORITY,
-    ONLY_WAITING,
     Rank,
     change,
     deletion,
     highest,
     job_update,
+    only_waiting,
     priority_argument,
     promised_priority,
 )
@@ -126,9 +125,9 @@ def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
         row = view.place[job]
         nodes = [view.names[node] for node in sorted(plan.nodes_of(at).tolist())]
         if set(names_of(view.rows.required[row])) != set(nodes):
-            words = f"ReqNodeList={fold(nodes)}"
+            binding = f"ReqNodeList={fold(nodes)}", only_waiting(view.rows, row, Rank.BIND)
             text = f"have job {job} start on {fold(nodes)}"
-            changes.append(job_update("reserve", job, text, Rank.BIND, words, ONLY_WAITING))
+            changes.append(job_update("reserve", job, text, Rank.BIND, *binding))
         priority = promised_priority(float(plan.entries.start[at]))
         if priority != view.rows.priority[row]:
             words = f"Priority={priority}"
@@ -148,24 +147,16 @@ def _out_of_order(plan: Schedule, view: SlurmState) -> list[Change]:
     return changes
 
 
-def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
-    """Return whether a waiting job has the priority of a planned one that shares nodes.
-
-    Admins may give one to other jobs, which carry no admission.
-    """
-    first = LAST_PRIORITY <= rows.priority[at] <= FIRST_PRIORITY
-    return bool(first) and not basic and is_admitted(rows.mark[at])
-
-
 def out_of_order(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
     """Yield what takes nodes and priority of a planned job from one that waits.
 
-    It has none of its own: with a node list it would have been refused.
+    It gets the node list back that its user gave it.
     """
-    job = int(rows.id[at])
-    if rows.required[at]:
-        text = f"let job {job} start on any node again"
-        yield job_update(kind, job, text, Rank.BIND, "ReqNodeList=", ONLY_WAITING)
+    job, own = int(rows.id[at]), node_list_in(rows.mark[at])
+    if set(names_of(rows.required[at])) != set(names_of(own)):
+        text = f"let job {job} start on {own or 'any node'} again"
+        words = f"ReqNodeList={own}", only_waiting(rows, at, Rank.BIND)
+        yield job_update(kind, job, text, Rank.BIND, *words)
     text = f"have Slurm work out the priority of job {job} again"
     yield change(kind, job, text, Rank.JOB, "scontrol", "release", str(job))
 
@@ -295,9 +286,11 @@ def _bindings(
             text = f"take job {job} out of reservation {name}"
             changes.append(job_update("reserve", job, text, Rank.LEAVE, "ReservationName="))
     for job, name in wanted.items():
-        if view.rows.reservation[view.place[job]] != name or name in renewed:
-            text, words = f"bind job {job} to reservation {name}", f"ReservationName={name}"
-            changes.append(job_update("reserve", job, text, Rank.BIND, words, ONLY_WAITING))
+        row = view.place[job]
+        if view.rows.reservation[row] != name or name in renewed:
+            text = f"bind job {job} to reservation {name}"
+            words = f"ReservationName={name}", only_waiting(view.rows, row, Rank.BIND)
+            changes.append(job_update("reserve", job, text, Rank.BIND, *words))
     return changes
 
 
@@ -325,7 +318,8 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
                 words.append(f"TimeLimit={minutes}")
         if words:
             text = f"set {' '.join(words)} of job {job}, as planned"
-            changes.append(job_update("reserve", job, text, Rank.SIZE, *words, ONLY_WAITING))
+            words.append(only_waiting(view.rows, row))
+            changes.append(job_update("reserve", job, text, Rank.SIZE, *words))
     return changes
 
 

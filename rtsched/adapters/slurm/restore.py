@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.reserving import is_first, keeps_order, out_of_order
+from rtsched.adapters.slurm.observation import is_deferred, keeps_order
+from rtsched.adapters.slurm.reserving import is_first, out_of_order
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
-    ONLY_WAITING,
     Rank,
     change,
     deletion,
     job_update,
+    only_waiting,
     priority_argument,
 )
-from rtsched.adapters.slurm.submission import DEFERRED, MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,11 +70,12 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
     asked = kept.ranges.get(job)
     if asked and asked != (rows.min_nodes[at], rows.max_nodes[at]):
         words = f"NumNodes={asked[0]}-{asked[1]}"
-        yield update(f"set {words} of job {job}, as asked for", Rank.SIZE, words, ONLY_WAITING)
+        text = f"set {words} of job {job}, as asked for"
+        yield update(text, Rank.SIZE, words, only_waiting(rows, at))
     node, _ = kept.sent.get(job, ("", 0.0))
     if node and rows.required[at] == node:
         yield update(f"let job {job} start on any node again", Rank.JOB, "ReqNodeList=")
-    if rows.mark[at].split()[:1] == [MARK + DEFERRED] and rows.priority[at] == 0:
+    if is_deferred(rows.mark[at]) and rows.priority[at] == 0:
         yield change(
             "restore", job, f"release job {job}", Rank.END, "scontrol", "release", str(job)
         )

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters import changes as shared
 from rtsched.adapters.live import Change, Done, Outcome
+from rtsched.adapters.slurm.rows import names_of
 from rtsched.errors import AdapterError
+from rtsched.logs.hostlist import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.slurm.commands import CommandRunner
-
-ONLY_WAITING = "ExcNodeList="
-"""With this word Slurm refuses an update of a job that has started meanwhile; without it, NumNodes
-makes a running job smaller. Jobs that exclude nodes are given no size."""
+    from rtsched.adapters.slurm.rows import JobRows
 
 FIRST_FACTOR = 1 << 29
 """Site factors have 32 bits, with an offset."""
@@ -93,6 +92,20 @@ def change(
 def job_update(kind: str, job: int, text: str, rank: Rank, *words: str) -> Change:
     """Return a change that sets something of a job."""
     return change(kind, job, text, rank, "scontrol", "update", f"JobId={job}", *words)
+
+
+def only_waiting(rows: JobRows, at: int, rank: Rank = Rank.SIZE) -> str:
+    """Return a word with which Slurm refuses an update of a job that has started meanwhile.
+
+    Without it, NumNodes makes a running job smaller. It is the job's own list of excluded nodes,
+    written otherwise than now, and than in its updates of other ranks: of a running job Slurm takes
+    only what it has, to the letter (`_update_job` in src/slurmctld/job_mgr.c).
+    """
+    text = rows.excluded[at]
+    names = names_of(text)
+    texts = [",".join([fold(names), *names[:1] * more]) for more in range(3)] if names else [""]
+    others = [other for other in texts if other != text] or texts
+    return f"ExcNodeList={others[0 if rank == Rank.SIZE else -1]}"
 
 
 def deletion(reservation: str, rank: Rank, why: str = "", nodes: tuple[str, ...] = ()) -> Change:

@@ -11,16 +11,17 @@ from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.reserving import comment_changes, keeps_order, reserve_changes
+from rtsched.adapters.slurm.observation import keeps_order
+from rtsched.adapters.slurm.reserving import comment_changes, reserve_changes
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
-    ONLY_WAITING,
     Command,
     Rank,
     change,
     highest,
     job_update,
+    only_waiting,
     priority_argument,
 )
 from rtsched.logs.hostlist import fold
@@ -120,7 +121,7 @@ class SlurmSteering(Steering):
                 continue
             left -= 1
             said = f"NumNodes={wanted[0]}-{wanted[1]}"
-            words = ("scontrol", "update", f"JobId={job}", said, ONLY_WAITING)
+            words = ("scontrol", "update", f"JobId={job}", said, only_waiting(view.rows, row))
             text = f"set the node count of job {job} to {said.partition('=')[2]}"
             yield Change("place", job, text, Command(Rank.SIZE, words, own))
 

@@ -14,6 +14,7 @@ from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, d
 from rtsched.adapters.requirements import too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
+from rtsched.adapters.slurm.node_requests import with_node_list
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
 from rtsched.adapters.slurm.scontrol import promised_priority
 from rtsched.adapters.slurm.settings import SlurmSettings
@@ -141,6 +142,7 @@ class SlurmTranslator:
             user=[user],
             account=[account or None],
             partition=[requirements.partition or None],
+            node_request=[requirements.node_request or None],
             qos=[_text(fields, Tag.QOS) or None],
             association=facts.associations.get((account, user), -1),
             nice=float(_number(fields, Tag.NICE, 0)),
@@ -168,11 +170,13 @@ class SlurmTranslator:
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
         if reply.text:
             fields[Tag.MESSAGE] = reply.text
+        if reply.deferred or reply.token:
+            asked = submission.jobs.texts("node_request")[0] or ""
+            fields[Tag.ADMIN_COMMENT] = with_node_list(MARK + (reply.token or DEFERRED), asked)
         if reply.deferred:
-            fields |= {Tag.PRIORITY: 0, Tag.ADMIN_COMMENT: f"{MARK}parked", Tag.SHARED: 0}
+            fields |= {Tag.PRIORITY: 0, Tag.SHARED: 0}
         if not reply.token:
             return fields
-        fields[Tag.ADMIN_COMMENT] = MARK + reply.token
         if reply.size > 0:
             fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = reply.size
             if facts.sharing.resources:

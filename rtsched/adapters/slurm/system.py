@@ -220,4 +220,5 @@ class SlurmSystem:
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
             requeue_delay=requeue_delay_of(config),
+            parts=machine.parts,
         )

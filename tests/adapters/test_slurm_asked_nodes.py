@@ -1,0 +1,337 @@
+"""Jobs that name nodes, exclude nodes, or want several features: on live Slurm."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from slurm_printed import SEPARATOR, printed
+
+from rtsched.adapters.live import Observation, Submission, SubmitReply
+from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
+from rtsched.adapters.slurm.cluster_state import SlurmState, applied
+from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of
+from rtsched.adapters.slurm.last_applied import AppliedFile
+from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
+from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
+from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.reserving import reserve_changes
+from rtsched.adapters.slurm.restore import restoring
+from rtsched.adapters.slurm.rows import JobRows, job_rows, node_rows
+from rtsched.adapters.slurm.scontrol import only_waiting, promised_priority, rank_of
+from rtsched.adapters.wire import Tag
+from rtsched.logs.node_requests import MOST_KEPT, NodeSets
+from rtsched.model.allowed_nodes import allowed_nodes
+from rtsched.model.cluster import Nodes
+from rtsched.model.jobs import Kind
+from rtsched.model.schedule import Schedule
+
+NOW = 1_800_000_000.0
+FEATURES = ("a,b", "a,b", "a", "b,c", "c", "c")
+CORES = (8, 4, 4, 4, 4, 2)
+PARTITIONS = (
+    "PartitionName=all Default=YES MaxTime=1-00:00:00 State=UP PriorityTier=1\n"
+    "PartitionName=top MaxTime=1-00:00:00 State=UP PriorityTier=9\n"
+)
+TRANSLATOR = SlurmTranslator()
+ADMISSION = "t1"
+
+
+def machine(features: tuple[str, ...] = FEATURES, *, shared: bool = False) -> ClusterLayout:
+    """Return six nodes; the last one is in partition `top` too."""
+    text = "".join(
+        f"NodeName=n{i} CPUEfctv={CORES[i]} RealMemory=1000 State=IDLE ActiveFeatures={some} "
+        f"Partitions=all{',top' * (i == 5)}\n"
+        for i, some in enumerate(features)
+    )
+    said, default = partitions_of(PARTITIONS)
+    sharing = Sharing(("cpu",)) if shared else None
+    return layout_of(node_rows(text), said, default, set(), SlurmSettings(), 1, sharing)
+
+
+def facts(layout: ClusterLayout | None = None, *, shared: bool = False) -> SlurmFacts:
+    """Return what a poll finds out, as the daemon gets it from another process."""
+    known = layout or machine(shared=shared)
+    sharing = Sharing(("cpu",)) if shared else Sharing()
+    parts = deepcopy(known.parts)
+    return SlurmFacts(
+        margin=20.0,
+        partitions=known.partitions,
+        default=known.default,
+        users={1000: "ann"},
+        sharing=sharing,
+        parts=parts,
+    )
+
+
+def described(known: SlurmFacts | None = None, **fields: Any) -> Submission:
+    """Return the submission of a job of ann's with a deadline in a day and a limit of 10 min."""
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 80000,
+        Tag.TIME_LIMIT: 10,
+    }
+    asked |= {Tag[name.upper()]: value for name, value in fields.items()}
+    return TRANSLATOR.describe(asked, known or facts(), NOW)
+
+
+def nodes_of(submission: Submission, layout: ClusterLayout | None = None) -> str:
+    """Return the nodes that the job may use, as digits; `-`: all."""
+    cluster = (layout or machine()).cluster
+    (code,), masks = allowed_nodes(submission.jobs, cluster)
+    return "".join(map(str, np.flatnonzero(masks[code]))) if code >= 0 else "-"
+
+
+@pytest.mark.parametrize(
+    ("fields", "nodes"),
+    [
+        ({}, "-"),
+        ({"features": "a"}, "012"),
+        ({"features": "a&b"}, "01"),
+        ({"features": "a,b"}, "01"),
+        ({"features": "a|c"}, "012345"),
+        ({"features": "(a|c)&b"}, "013"),
+        ({"exc_nodes": "n1,n[3-4]"}, "025"),
+        ({"features": "a", "exc_nodes": "n0"}, "12"),
+        ({"req_nodes": "n[1-2]", "min_nodes": 2}, "12"),
+        ({"req_nodes": "n[1-3]", "min_nodes": 2, "max_nodes": 2}, "123"),
+        ({"req_nodes": "n4,n3,n4", "min_nodes": 2}, "34"),
+        ({"features": "c", "partition": "top"}, "5"),
+    ],
+)
+def test_what_a_job_may_use(fields: dict[str, Any], nodes: str) -> None:
+    """Of its partition; the request stands beside it."""
+    asked = described(**fields)
+    assert (asked.problem, nodes_of(asked)) == ("", nodes if nodes != "012345" else "-")
+    assert asked.jobs.texts("partition") == [fields.get("partition", "all")]
+
+
+def test_sizes_follow_from_those_nodes() -> None:
+    """Processors become nodes by the smallest that it may use, and loads spread over no more."""
+    assert described(num_tasks=8).jobs.size[0] == 4
+    assert described(num_tasks=8, exc_nodes="n5").jobs.size[0] == 2
+    assert described(num_tasks=8, req_nodes="n0", min_nodes=1).jobs.size[0] == 1
+    load = described(features="c", extra="rtsched:sigma=4,cms=1,cps=100").jobs
+    assert (load.kind[0], load.size_max[0]) == (Kind.DIVISIBLE, 3)
+    moldable = described(features="a", min_nodes=1, max_nodes=3).jobs
+    assert (moldable.kind[0], moldable.size_max[0]) == (Kind.MOLDABLE, 3)
+    assert machine(shared=True).parts.asked("all", "--exclude=n5 --partition=all")[0].above == ""
+    assert machine(shared=True).parts.asked("all", "--exclude=n1 --partition=all")[0].above == "top"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"features": "a*2"}, "cannot plan with the constraint 'a*2': it counts nodes, has brack"),
+        ({"features": "[a|c]"}, "it counts nodes, has brackets or cannot be read; combine feat"),
+        ({"features": "gone"}, "no node of partition all is as it asks for (--constraint=gone)"),
+        ({"features": "a&c"}, "no node of partition all is as it asks for (--constraint=a&c)"),
+        ({"req_nodes": "x1"}, "its --nodelist or --exclude names nodes that this cluster does n"),
+        ({"exc_nodes": "n[1"}, "its --nodelist or --exclude names nodes that this cluster does n"),
+        ({"req_nodes": "n0", "partition": "top"}, "no node of partition top is as it asks for"),
+        (
+            {"req_nodes": "n[1-2]", "min_nodes": 3, "max_nodes": 3},
+            "asks for 3 nodes and names 2 of them; name as many as it asks for, or none",
+        ),
+        ({"req_nodes": "n[1-2]", "min_nodes": 1, "max_nodes": 3}, "asks for 3 nodes and names 2"),
+        (
+            {"features": "a&b", "min_nodes": 3},
+            "asks for 3 nodes, and partition all has 2 as it asks for (--constraint=a&b)",
+        ),
+        ({"features": "a&b", "num_tasks": 1, "pn_min_cpus": 6}, "requests 6 processors per node"),
+    ],
+)
+def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:
+    """Each problem is one clear sentence; without a deadline there is none."""
+    assert says in described(**fields).problem
+    assert not described(**fields, deadline=0).problem
+
+
+def test_a_site_without_features_says_so() -> None:
+    """No expression can be met there."""
+    bare = facts(machine(("",) * 6))
+    assert "no node has the features 'a'" in described(bare, features="a").problem
+    assert not described(bare, exc_nodes="n1").problem
+
+
+def rows(*jobs: dict[str, str]) -> JobRows:
+    """Return waiting jobs of one node of the partition `all`, numbered from 1."""
+    plain = {
+        "partition": "all",
+        "dependency": "(null)",
+        "tres-per-job": "N/A",
+        "numcpus": "1",
+        "minmemory": "0",
+        "timelimit": "10:00",
+        "tres": "cpu=1,node=1",
+        "maxnodes": "1",
+        "prioritylong": "1000",
+        "deadline": str(int(NOW) + 80000),
+    }
+    each = ({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))
+    return job_rows(printed(*each), SEPARATOR)
+
+
+def seen(known: SlurmFacts, job: dict[str, str]) -> Any:
+    """Return a job as a poll shows it."""
+    return jobs_of(rows(job), np.array([0]), known)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"features": "a&b"}, {"feature": "a&b"}),
+        ({"features": "a"}, {"feature": "a"}),
+        ({"exc_nodes": "n2,n1"}, {"excnodes": "n[1-2]"}),
+        ({"exc_nodes": "n1"}, {"excnodes": "n1,n1"}),
+        ({"req_nodes": "n2", "features": "a|b"}, {"reqnodes": "n2", "feature": "a|b"}),
+    ],
+)
+def test_a_queued_job_asks_for_the_same(fields: dict[str, Any], shown: dict[str, str]) -> None:
+    """However Slurm writes its lists: else the promise would be void."""
+    asked, there = described(**fields).jobs, seen(facts(), shown)
+    assert there.texts("node_request") == asked.texts("node_request") != [None]
+    assert there.texts("partition") == asked.texts("partition")
+
+
+def test_nodes_that_change_under_a_promise() -> None:
+    """It stays the job that it was; the machine's node sets are others."""
+    asked = described(features="a&b")
+    assert nodes_of(asked) == "01"
+    fewer = machine(("a", "a,b", "a", "b", "b", "b"))
+    assert nodes_of(asked, fewer) == "1"
+    none = machine(("a",) * 6)
+    assert nodes_of(asked, none) == ""
+    there = seen(facts(none), {"feature": "a&b", "numcpus": "8", "admin_comment": "rtsched:abc"})
+    assert there.texts("node_request") == asked.jobs.texts("node_request")
+    assert (np.isfinite(there.deadline[0]), there.size[0]) == (True, 4)
+    parked = {"feature": "a&b", "admin_comment": "rtsched:parked", "prioritylong": "0"}
+    assert np.isinf(seen(facts(none), parked).deadline[0])
+    listed = described(req_nodes="n[0-1]", min_nodes=2)
+    gone = NodeSets(Nodes.build(1, name=["n0"]), {"all": np.ones(1, np.bool_)})
+    assert not gone[listed.jobs.texts("node_request")[0]].any()
+
+
+def test_node_sets_take_bounded_room() -> None:
+    """Users may write any number of requests."""
+    sets = NodeSets(Nodes.build(1, name=["n0"]), {})
+    for number in range(2 * MOST_KEPT + 1):
+        assert not sets[f"--nodelist=x{number} --partition=all"].any()
+        assert len(sets) <= MOST_KEPT
+    assert len(deepcopy(sets)) == 0
+    assert len(list(sets)) == len(sets) > 0
+
+
+@pytest.mark.parametrize(
+    ("excluded", "sizing", "binding"),
+    [
+        ("", "", ""),
+        ("n1", "n1,n1", "n1,n1,n1"),
+        ("n1,n1", "n1", "n1,n1,n1"),
+        ("n1,n1,n1", "n1", "n1,n1"),
+        ("n1,n2", "n[1-2]", "n[1-2],n1,n1"),
+    ],
+)
+def test_an_update_of_waiting_jobs_only_keeps_what_they_exclude(
+    excluded: str, sizing: str, binding: str
+) -> None:
+    """The list is the same, written otherwise: Slurm takes that of no running job.
+
+    Sizing comes before binding, so each writes it in a way of its own.
+    """
+    found = rows({"excnodes": excluded, "maxnodes": "2"})
+    view = state(found, facts())
+    assert only_waiting(found, 0) == f"ExcNodeList={sizing}"
+    changes = sorted(asked_of(view, (1, 0.0, (3,))), key=rank_of)
+    size, bind = (each for each in changes if {"set", "bind"} & set(each.text.split()))
+    assert f"ExcNodeList={sizing}" in size.command.words
+    assert f"ExcNodeList={binding}" in bind.command.words
+    applied(view, size.command)
+    applied(view, bind.command)
+    assert view.rows.excluded == [binding]
+
+
+def state(found: JobRows, known: SlurmFacts) -> SlurmState:
+    """Return what a poll showed of these jobs."""
+    shared = bool(known.sharing.resources)
+    cluster = machine(shared=shared).cluster
+    which = np.arange(len(found))
+    observation = Observation(
+        NOW, cluster, jobs_of(found, which, known), marks=marks_of(found, which)
+    )
+    return SlurmState(found, observation, known, cluster.nodes.names("name"), [], NOW)
+
+
+def asked_of(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> list[Any]:
+    """Return what a plan of (job, start after now, nodes), each for 620 s, asks for."""
+    offsets = np.cumsum([0, *(len(nodes) for *_, nodes in entries)])
+    start = NOW + np.array([start for _, start, _ in entries])
+    nodes = np.array([node for *_, some in entries for node in some], np.int32)
+    plan = Schedule.build([job for job, *_ in entries], start, start + 620.0, offsets, nodes)
+    return reserve_changes(plan, view, SlurmSettings(), {}, {})
+
+
+def test_where_jobs_share_nodes_a_job_gets_its_own_list_back() -> None:
+    """It stands in the admin comment, which users cannot write, beside the admission."""
+    known = facts(shared=True)
+    asked = described(known, req_nodes="n[1-3]", min_nodes=2, max_nodes=2)
+    reply = SubmitReply(
+        False, "yes", token=ADMISSION, promise=NOW, start=NOW, end=NOW + 620, size=2
+    )
+    fields = TRANSLATOR.answer(asked, replace(reply, nodes=("n1", "n2")), known)
+    assert fields[Tag.REQ_NODES] == "n[1-2]"
+    assert fields[Tag.ADMIN_COMMENT] == "rtsched:t1 --nodelist=n[1-3]"
+    later = TRANSLATOR.answer(asked, SubmitReply(False, "later", deferred=True), known)
+    assert later[Tag.ADMIN_COMMENT] == "rtsched:parked --nodelist=n[1-3]"
+    given = {
+        "tres": "cpu=2,node=2",
+        "maxnodes": "2",
+        "prioritylong": str(promised_priority(NOW)),
+        "reqnodes": "n[1-2]",
+    }
+    for mark in ("rtsched:t1 --nodelist=n[1-3]", "rtsched:parked --nodelist=n[1-3]"):
+        view = state(rows(given | {"admin_comment": mark}), known)
+        assert view.observation.queued.texts("node_request") == asked.jobs.texts("node_request")
+        assert asked_of(view, (1, 0.0, (1, 2))) == []
+        back, _ = asked_of(view)
+        assert back.command.words[3] == "ReqNodeList=n[1-3]"
+        restored = restoring(view.rows, [], AppliedFile(), basic=False)
+        assert next(iter(restored)).command.words[3:] == back.command.words[3:]
+    exact = rows(given | {"admin_comment": "rtsched:t1 --nodelist=n[1-2]"})
+    assert [each.command.words[1] for each in restoring(exact, [], AppliedFile(), basic=False)] == [
+        "release"
+    ]
+    assert node_list_in(with_node_list("rtsched:t1", "--constraint=a --partition=all")) == ""
+
+
+def test_slurm_holds_a_job_whose_nodes_have_lost_their_features() -> None:
+    """Nobody else does: it is planned on others, or gets its own list back, and Slurm tries it."""
+    known, mark = facts(shared=True), {"admin_comment": "rtsched:t1", "reqnodes": "n4"}
+    lost = mark | {"feature": "b", "reason": "BadConstraints", "prioritylong": "0"}
+    view = state(rows(lost, lost | {"feature": "", "reqnodes": ""}), known)
+    assert view.observation.marks.held.tolist() == [False, True]
+    moved = [each.command.words[3] for each in asked_of(view, (1, 0.0, (3,)))]
+    assert moved == ["ReqNodeList=n3", f"Priority={promised_priority(NOW)}"]
+    back, release = asked_of(view)
+    assert (back.command.words[3], release.command.words[1]) == ("ReqNodeList=", "release")
+    applied(view, back.command)
+    assert asked_of(view) == []
+
+
+def test_whole_nodes_keep_the_user_s_list() -> None:
+    """Nothing of it is changed there."""
+    asked = described(req_nodes="n[1-3]", min_nodes=2, max_nodes=2)
+    reply = SubmitReply(
+        False, "yes", token=ADMISSION, promise=NOW, start=NOW, end=NOW + 620, size=2
+    )
+    assert Tag.REQ_NODES not in TRANSLATOR.answer(asked, reply, facts())
+    given = {"tres": "cpu=2,node=2", "maxnodes": "2", "reqnodes": "n[1-3]"}
+    view = state(rows(given | {"admin_comment": "rtsched:t1 --nodelist=n[1-3]"}), facts())
+    assert view.observation.queued.texts("node_request") == asked.jobs.texts("node_request")
+    changes = asked_of(view, (1, 0.0, (1, 2)))
+    assert not [each for each in changes if "ReqNodeList" in " ".join(each.command.words)]
+    assert math.isfinite(view.observation.queued.deadline[0])
