@@ -141,7 +141,7 @@ class SlurmFacts:
     sharing: Sharing = Sharing()
     basic: bool = False
     requeue_delay: float = 0.0
-    parts: PartitionParts | None = None
+    parts: PartitionParts | None = field(default=None, compare=False)
 
     @property
     def wide_margin(self) -> float:
