@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from rtsched.model.verdicts import Verdicts
 
 SLACK = 1.0
-"""Seconds by which nodes may come free after a planned start: batch systems count whole seconds."""
+"""Seconds by which nodes may come free after a planned start: batch systems count whole seconds.
+On nodes that jobs share, the leeway of the batch system if that is more."""
 
 OVERDUE = 20.0
 """Seconds after its planned start at which a job that waits is planned anew, or the leeway of the
@@ -453,7 +454,8 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     """Return the jobs that wait for a promised start that is not to be had, or have none."""
     plan, now = snapshot.plan, snapshot.now
     entry = plan.rows()
-    bad = start_delays(snapshot, plan, SLACK) > SLACK
+    slack = max(SLACK, site.leeway) if snapshot.cluster.shared else SLACK
+    bad = start_delays(snapshot, plan, slack) > slack
     allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True

@@ -17,7 +17,7 @@ from rtsched.adapters.live import CompletionStatus
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.completions import completions_in
-from rtsched.adapters.slurm.facts import SlurmFacts, partitions_of, requeue_delay_of
+from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
 from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
     NOT_LAUNCHED,
@@ -185,6 +185,20 @@ def test_allocations() -> None:
     known = allocations_of(found, np.arange(4), machine(), facts(), NOW)
     assert known.nodes.tolist() == [0, 1, 2, 3, 4]
     assert known.entries.end.tolist() == [NOW + 520, NOW + 20, NOW + 7, math.inf]
+
+
+def test_allocations_on_shared_nodes() -> None:
+    """A job ends at its limit until that is over, and then by the margins."""
+    found = rows(
+        *(
+            {"nodelist": "n0", "starttime": str(int(NOW) - past), "timelimit": "1:00"}
+            | {"state": "RUNNING"}
+            for past in (50, 70, 100)
+        )
+    )
+    shared = replace(facts(), sharing=Sharing(("cpu",)))
+    known = allocations_of(found, np.arange(3), machine(), shared, NOW)
+    assert known.entries.end.tolist() == [NOW + 10, NOW + 10, NOW + 20]
 
 
 def test_tokens() -> None:

@@ -82,6 +82,17 @@ def test_a_job_that_stays_longer_moves_only_those_without_room() -> None:
     assert planned(scene) == {7: (300.0, [0]), 8: (2.0, [0])}
 
 
+def test_a_start_within_the_leeway_stays_planned() -> None:
+    """Who may start so much later and still ends in time is not planned anew for it."""
+    scene = Scene(nodes=1, capacity=[(4, 2)])
+    scene.demand[90] = (4, 0)
+    scene.poll(T0, running=((90, "", T0, T0 + 100, (0,)),), leeway=20.0)
+    queued = (promised(scene, 7, (3, 0)),)
+    for until, start in ((119.0, 100.0), (125.0, 125.0)):
+        scene.poll(T0 + 1, queued, ((90, "", T0, T0 + until, (0,)),), leeway=20.0)
+        assert planned(scene) == {7: (start, [0])}
+
+
 def test_two_that_fit_one_by_one_but_not_together() -> None:
     """What stays on the node leaves room for one of two planned at the same time."""
     scene = Scene(nodes=1, capacity=[(4, 0)])

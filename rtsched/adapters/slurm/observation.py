@@ -159,7 +159,10 @@ def allocations_of(
     """Return where the running jobs run, and until when at the latest.
 
     A job outlives its limit by the margins; nodes of one that is completing are busy for the
-    completing margin. One that is later than that still counts as ending soon.
+    completing margin. One that is later than that still counts as ending soon. Where jobs share
+    nodes, one counts as ending at its limit until that is over, as Slurm's backfill scheduler has
+    it: what starts before a planned start ends by its limit at the latest when that is, and the
+    planned job's own margin lets it start so much later.
     """
     nodes = {text: machine.rows_of(text) for text in {rows.nodes[i] for i in which.tolist()}}
     taken = [nodes[rows.nodes[i]] for i in which.tolist()]
@@ -167,9 +170,10 @@ def allocations_of(
     completing = np.array([rows.state[i] == "COMPLETING" for i in which.tolist()], np.bool_)
     start = rows.start[which]
     start = np.where(np.isnan(start), now, start)
-    end = np.where(
-        completing, rows.end[which] + facts.completing, start + rows.limit[which] + facts.margin
-    )
+    limit = start + rows.limit[which]
+    by_limit = bool(facts.sharing.resources) & (limit > now)
+    outlived = np.where(by_limit, limit, limit + facts.margin)
+    end = np.where(completing, rows.end[which] + facts.completing, outlived)
     soon = now + np.where(completing, facts.completing, facts.margin)
     end = np.where(end > now, end, soon)
     end = np.where(np.isnan(end), np.inf, end)
