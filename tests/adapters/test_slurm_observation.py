@@ -201,6 +201,16 @@ def test_allocations_on_shared_nodes() -> None:
     assert known.entries.end.tolist() == [NOW + 10, NOW + 10, NOW + 20]
 
 
+def test_who_has_whole_nodes() -> None:
+    """Of a job that runs, OverSubscribe=NO does not say so: Slurm shows it of all."""
+    shared = replace(facts(), sharing=Sharing(("cpu",)))
+    found = rows(*({"oversubscribe": word} for word in ("OK", "NO", "USER", "MCS")))
+    which = np.arange(4)
+    assert jobs_of(found, which, shared).exclusive.tolist() == [False, True, True, True]
+    running = jobs_of(found, which, shared, np.ones(4, np.int32))
+    assert running.exclusive.tolist() == [False, False, True, True]
+
+
 def test_tokens() -> None:
     """Only our mark with a token counts; a job that its user holds was not deferred by us."""
     marks = ["rtsched:T0k-en_", "rtsched:unjudged", "rtsched:parked", "x rtsched:abc", "", "rt:a"]

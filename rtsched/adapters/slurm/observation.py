@@ -209,7 +209,7 @@ def jobs_of(
         for name in ("label", "name", "user", "account", "partition", "qos")
     }
     first = [None if text is None else text.split(",", 1)[0] for text in texts["partition"]]
-    plain = _plain(rows, which, first, facts)
+    plain = _plain(rows, which, first, facts, runs=sizes is not None)
     if sizes is not None:
         plain["size"] = np.maximum(sizes, 1)
     specs = _specs(rows, which)
@@ -235,7 +235,12 @@ def jobs_of(
 
 
 def _plain(
-    rows: JobRows, which: NDArray[np.int64], first: list[str | None], facts: SlurmFacts
+    rows: JobRows,
+    which: NDArray[np.int64],
+    first: list[str | None],
+    facts: SlurmFacts,
+    *,
+    runs: bool,
 ) -> dict[str, Any]:
     """Return the columns of jobs, each as a rigid one without a promise."""
     cores = {
@@ -250,7 +255,7 @@ def _plain(
     limit = rows.limit[which]
     return (
         plain_columns(len(which))
-        | _demands(rows, which, first, facts)
+        | _demands(rows, which, first, facts, runs=runs)
         | {
             "id": rows.id[which],
             "submit": submit,
@@ -265,9 +270,18 @@ def _plain(
 
 
 def _demands(
-    rows: JobRows, which: NDArray[np.int64], first: list[str | None], facts: SlurmFacts
+    rows: JobRows,
+    which: NDArray[np.int64],
+    first: list[str | None],
+    facts: SlurmFacts,
+    *,
+    runs: bool,
 ) -> dict[str, Any]:
-    """Return the columns of what jobs take on each node, where they share nodes."""
+    """Return the columns of what jobs take on each node, where they share nodes.
+
+    Slurm shows OverSubscribe=NO of every job that runs in a partition that does not oversubscribe.
+    One that asked for whole nodes has all their processors.
+    """
     resources = facts.sharing.resources
     if not resources:
         return {}
@@ -276,7 +290,7 @@ def _demands(
     amounts = [[known[rows.amounts[i]].get(name, 0) for name in resources] for i in chosen]
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
     exclusive = [
-        is_exclusive(rows.oversubscribe[i]) or (name or "") in whole
+        is_exclusive(rows.oversubscribe[i], runs=runs) or (name or "") in whole
         for i, name in zip(chosen, first, strict=True)
     ]
     return {
@@ -286,9 +300,9 @@ def _demands(
     }
 
 
-def is_exclusive(oversubscribe: str) -> bool:
+def is_exclusive(oversubscribe: str, *, runs: bool = False) -> bool:
     """Return whether a job's nodes are no other user's; `OK` and `YES` say that they may be."""
-    return oversubscribe in {"NO", "USER", "MCS"}
+    return oversubscribe in {"USER", "MCS"} or (oversubscribe == "NO" and not runs)
 
 
 def _specs(rows: JobRows, which: NDArray[np.int64]) -> list[Spec]:
