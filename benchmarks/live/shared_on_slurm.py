@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workload_driver import Setup
 
 MIXED = {
+    "SchedulerParameters": f"{SETTINGS['SchedulerParameters']},bf_window_linear=30",
     "GresTypes": "gpu",
     "AccountingStorageTRES": "gres/gpu",
     "DefMemPerCPU": "1000",

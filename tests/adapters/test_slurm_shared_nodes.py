@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.live import Change, Observation
+from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
@@ -88,10 +88,10 @@ def asked(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> lis
 def test_planned_jobs_come_first_in_the_order_of_their_starts() -> None:
     """Each gets its nodes and a priority; when that is so there is nothing to do."""
     view = view_of({}, {"tres": "cpu=4,mem=2G,node=2", "maxnodes": "2"}, {})
-    entries = (1, 600.0, (2,)), (2, 0.0, (0, 1))
+    entries = (1, 600.0, (2,)), (2, 100.0, (0, 1))
     changes = asked(view, *entries)
-    first, second = (promised_priority(NOW + seconds) for seconds in (0.0, 600.0))
-    assert first - second == 600
+    first, second = (promised_priority(NOW + seconds) for seconds in (100.0, 600.0))
+    assert first - second == 500
     assert words(changes) == [
         (1, "ReqNodeList=n2"),
         (1, f"Priority={second}"),
@@ -101,6 +101,20 @@ def test_planned_jobs_come_first_in_the_order_of_their_starts() -> None:
     for change in changes:
         applied(view, change.command)
     assert asked(view, *entries) == []
+
+
+def test_a_job_without_time_to_spare_has_its_nodes_reserved() -> None:
+    """Not one that is second on one of them, nor one that Slurm has not shown yet."""
+    hurried, calm = ({"deadline": str(int(NOW) + 2620 + spare)} for spare in (120, 121))
+    view = view_of(hurried, calm, hurried)
+    entries = (1, 2000.0, (0,)), (2, 2000.0, (1,)), (3, 2000.0, (0, 1)), (FIRST_OWN_ID, 0.0, (2,))
+    changes = [each for each in asked(view, *entries) if "rtsched_" in str(each.command.words)]
+    assert [each.command.words[1:3] for each in changes] == [
+        ("create", "reservation"),
+        ("update", "JobId=1"),
+    ]
+    assert "Nodes=n0" in changes[0].command.words
+    assert f"StartTime=uts{NOW + 1980:.0f}" in changes[0].command.words
 
 
 def test_demand_is_read_per_node() -> None:
@@ -136,14 +150,14 @@ def test_a_site_that_shares_no_more_takes_it_back() -> None:
     assert (1, "ReqNodeList=") in words(asked(view, (1, 0.0, (1,))))
 
 
-def test_a_site_that_shares_now_needs_no_reservations() -> None:
-    """Those that stand are deleted, and their jobs taken out of them."""
+def test_a_site_that_shares_now_needs_fewer_reservations() -> None:
+    """Those that stand are deleted, and their jobs leave them, if they have time to spare."""
     view = view_of({"reservation": "rtsched_1"})
     view.reservations = [
         ReservationRow("rtsched_1", NOW, NOW + 700, ("n1",), ("ann",), ()),
         ReservationRow("rtsched_maintenance", NOW, NOW + 700, ("n2",), ("root",), ()),
     ]
-    changes = asked(view, (1, 0.0, (1,)))
+    changes = asked(view, (1, 100.0, (1,)))
     assert (1, "ReservationName=") in words([each for each in changes if each.job == 1])
     assert [each.command.words for each in changes if each.command.words[1] == "delete"] == [
         ("scontrol", "delete", "ReservationName=rtsched_1")

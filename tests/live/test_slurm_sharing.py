@@ -97,7 +97,6 @@ def test_promises_beside_floods(live: Live) -> None:
         for name, options in wishes.items()
     }
     live.polled()
-    assert not live.reservations()
     shown = {name: live.cluster.job(job) for name, job in jobs.items()}
     for name, job in jobs.items():
         if shown[name]["JobState"] == "PENDING":
@@ -109,6 +108,22 @@ def test_promises_beside_floods(live: Live) -> None:
     for job in jobs.values():
         kept = next(each for each in live.kept() if each.id == job)
         assert seconds_of(live, job, "End") <= kept.deadline
+
+
+def test_a_job_without_time_to_spare_has_its_nodes_reserved(live: Live) -> None:
+    """Short jobs that go on coming do not put it off beyond its deadline."""
+    others = flood(live, 60, "-n1")
+    eventually(lambda: live.cluster.job(others[0])["JobState"] == "RUNNING", 60)
+    live.polled()
+    job = live.promise("-N1", "-n8", "--time=1", in_minutes(4), script="sleep 4")
+    seen = eventually(
+        lambda: live.reservations().get(f"rtsched_{job}") or live.standing(job) == "kept",
+        60,
+        "its nodes are reserved, or it was quick",
+    )
+    assert seen
+    live.wait_standing(job, "kept", seconds=200)
+    eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")
 
 
 def test_several_nodes_get_the_same(live: Live) -> None:

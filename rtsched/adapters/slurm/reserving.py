@@ -5,7 +5,10 @@ reservation would keep no memory, and with a GPU all cores of its node. There pl
 first in the queue, in the order of their planned starts and with their planned nodes, and Slurm's
 backfill scheduler keeps cores, memory and GPUs for them. None starts later than planned then: each
 may start earlier on its own nodes, and from the planned start of one on those before it take no
-more than planned.
+more than planned. But backfill knows the ends of running jobs no better than to half a minute, and
+so may put a planned job off again and again for short jobs. A job that has no time to spare, and
+is first on all its nodes, has these reserved: nothing else starts there then that would be in its
+way.
 """
 
 from __future__ import annotations
@@ -58,6 +61,9 @@ that it leaves behind waits on."""
 SLACK_S = 60.0
 """Seconds by which reservations are made before a job that starts now could reach into them."""
 
+SPARE_S = 120.0
+"""A job that shares nodes and could start so much later, in seconds, has time to spare."""
+
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
 
@@ -75,12 +81,11 @@ def reserve_changes(
     Slurm shows no highest one.
     """
     plan = waiting(plan, view.observation.queued.id)
+    kept, order = _kept(plan, view, settings), []
     if view.observation.cluster.shared:
-        kept, order = [], _in_order(plan, view)
-    else:
-        kept, order = _kept(plan, view, settings), []
-        if settings.promised_first:
-            order = _priorities(plan, view, factors)
+        order = _in_order(plan, view)
+    elif settings.promised_first:
+        order = _priorities(plan, view, factors)
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
     return [
         *_reservations(moved, view),
@@ -93,24 +98,28 @@ def reserve_changes(
 
 
 def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
-    """Return the reservations that a plan of whole nodes needs."""
+    """Return the reservations that a plan needs: on shared nodes, of jobs without time to spare."""
     ahead = settings.horizon_s
     if ahead is None:
         ahead = view.facts.longest + settings.grace_s + SLACK_S
-    users = {
-        job: view.rows.user[view.place[job]]
-        for job in plan.entries.job.tolist()
-        if job in view.place
-    }
-    return reservations_of(
+    jobs = plan.entries.job.tolist()
+    kept = reservations_of(
         plan,
         view.names,
-        users,
+        {job: view.rows.user[view.place[job]] for job in jobs if job in view.place},
         own_user=settings.user,
         horizon=view.now + ahead,
         grace=settings.grace_s,
         lead=view.facts.margin,
     )
+    if not view.observation.cluster.shared:
+        return kept
+    spare = {
+        job: view.rows.deadline[view.place[job]] - end
+        for job, end in zip(jobs, plan.entries.end.tolist(), strict=True)
+        if job in view.queued and job not in view.held
+    }
+    return [each for each in kept if each.whole and spare.get(each.job, math.inf) <= SPARE_S]
 
 
 def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
