@@ -24,7 +24,7 @@ from rtsched.model.accounts import Accounts
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind, EventRows, Events
-from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
+from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import demand_of, fitting_nodes, lacking, room_of
 from rtsched.model.schedule import Entries, Schedule
@@ -73,6 +73,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "allowed_nodes",
+    "array_time",
     "compiled_hook",
     "demand_of",
     "fitting_nodes",

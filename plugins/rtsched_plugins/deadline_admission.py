@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import PreparedState, Snapshot
-    from rtsched_plugins.planning import NodeAware, Planner, Refusal
+    from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal
 
 
 IN_ROUNDS = "live jobs cannot take their load in rounds; set rounds = 1"
@@ -52,7 +52,7 @@ class Session(Protocol):
     def offer(self, row: int, max_tests: int) -> float:
         """Return a whole second at which the job's deadline would be accepted, or inf."""
 
-    def instead(self, row: int) -> tuple[int, int, int]:
+    def instead(self, row: int) -> Proposal | None:
         """Return what a job that was not admitted could ask for; see `instead_of`."""
 
     def improve(self, leave_out: bool = True) -> bool | None:
@@ -90,6 +90,7 @@ class DeadlineAdmission:
     no_load: ClassVar[Reason | None] = None
     """For loads whose numbers make no sense; None: they count as `endless`."""
     smaller_load: ClassVar[Reason | None] = None
+    fewer_tasks: ClassVar[Reason | None] = None
     more_nodes: ClassVar[Reason | None] = None
     """What a job could ask for instead; None: it is not looked for."""
 
@@ -166,23 +167,27 @@ class DeadlineAdmission:
                 reason = replace(reason, template=TOO_WIDE)
             numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
             findings.append(Finding(reason, np.array([row]), numbers))
-            findings += self._instead(session, k, int(row))
+            findings += self._instead(session, k, jobs, int(row))
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
 
-    def _instead(self, session: Session, k: int, row: int) -> list[Finding]:
-        """Return what the batch's job k could ask for instead, to keep its deadline."""
-        if not self.offer_tests or self.smaller_load is None or self.more_nodes is None:
+    def _instead(self, session: Session, k: int, jobs: Jobs, row: int) -> list[Finding]:
+        """Return what the session's job k, a row of `jobs`, could ask for to keep its deadline."""
+        if not self.offer_tests or self.smaller_load is None:
             return []
-        percent, nodes, most = session.instead(k)
-        if percent:
-            return [Finding(self.smaller_load, np.array([row]), {"percent": np.array([percent])})]
-        if nodes:
-            numbers = {"nodes": np.array([nodes]), "most": np.array([most])}
-            return [Finding(self.more_nodes, np.array([row]), numbers)]
-        return []
+        proposal = session.instead(k)
+        if proposal is None:
+            return []
+        numbers = dict(proposal.numbers)
+        if proposal.why == "fewer_tasks":
+            tasks = int(jobs.tasks[row])
+            fewer = int(numbers.pop("rounds")) * int(jobs.tasks_per_node[row])
+            numbers |= {"tasks": fewer, "all": tasks}
+        reason = getattr(self, proposal.why)
+        said = {name: np.array([value]) for name, value in numbers.items()}
+        return [Finding(reason, np.array([row]), said)]
 
     def _improve(self, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Return an earlier plan for the promises given, by `PlanningSession.improve`, or None."""

@@ -171,6 +171,9 @@ class Mcdf(DeadlineAdmission):
     smaller_load: ClassVar = Reason(
         "mcdf.smaller-load", "{percent} % of its load would be accepted with the same deadline"
     )
+    fewer_tasks: ClassVar = Reason(
+        "mcdf.fewer-tasks", "{tasks} of its {all} tasks would be accepted with the same deadline"
+    )
     more_nodes: ClassVar = Reason(
         "mcdf.more-nodes",
         "the same deadline would be accepted if the job could use {nodes:node} instead of {most}",

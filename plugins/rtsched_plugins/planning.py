@@ -39,9 +39,17 @@ class Refusal(NamedTuple):
     numbers: dict[str, float]
 
 
+class Proposal(NamedTuple):
+    """What a job could ask for with the same deadline: the name of a reason, and its numbers."""
+
+    why: str
+    numbers: dict[str, float]
+
+
 def tasks_of(jobs: Jobs, origin: float) -> Tasks:
     """Return jobs as the admission test's tasks, times relative to `origin`."""
-    divisible = jobs.kind == Kind.DIVISIBLE
+    divisible, array = jobs.kind == Kind.DIVISIBLE, jobs.kind == Kind.ARRAY
+    on_one = np.ceil(jobs.tasks / np.maximum(jobs.tasks_per_node, 1))
     least = np.where(divisible, 1, jobs.size)
     most = np.where(divisible, ANY_SIZE, jobs.size)
     columns = {
@@ -53,7 +61,7 @@ def tasks_of(jobs: Jobs, origin: float) -> Tasks:
         "size_min": np.where(jobs.size_min > 0, jobs.size_min, least).astype(np.int32),
         "size_max": np.where(jobs.size_max > 0, jobs.size_max, most).astype(np.int32),
         "wall": jobs.wall_time,
-        "sigma": jobs.sigma,
+        "sigma": np.where(array, on_one, jobs.sigma),
         "cms": jobs.cms,
         "cps": jobs.cps,
         "setup_link": jobs.setup_link,
@@ -434,7 +442,7 @@ class PlanningSession:
         found = pool.planner.offer(pool.prepared(), self._task(row), self._now, max_tests)
         return found + self._origin + math.ceil(pool.spare * self.prepared.insurance.recovery)
 
-    def instead(self, row: int) -> tuple[int, int, int]:
+    def instead(self, row: int) -> Proposal | None:
         """Return what the job, which was not admitted, could ask for with the same deadline.
 
         As `instead_of`.
@@ -483,8 +491,12 @@ class PlanningSession:
         return Schedule.joined([*old, *self._parts()])
 
 
-def instead_of(new: Tasks, whole: int, fits: Callable[[Tasks], bool]) -> tuple[int, int, int]:
+def instead_of(new: Tasks, whole: int, fits: Callable[[Tasks], bool]) -> Proposal | None:
     """Return what a job, which was not admitted, could ask for with the same deadline.
+
+    Of a divisible job's load a percentage: that much is accepted, one per cent more is not. Of an
+    array rounds on one node, alike. A moldable job that may use `most` nodes is accepted with
+    `nodes`, and not with one less.
 
     Parameters
     ----------
@@ -494,27 +506,25 @@ def instead_of(new: Tasks, whole: int, fits: Callable[[Tasks], bool]) -> tuple[i
         Nodes that there are for it.
     fits : callable
         Whether it would be admitted if it asked for something else.
-
-    Returns
-    -------
-    percent : int
-        Of a divisible job's load: that much is accepted, one per cent more is not. 0: none.
-    nodes, most : int
-        For a moldable job that may use `most` nodes: with `nodes` it is accepted, with one less
-        it is not. 0: there is no such number.
     """
     most = int(new.size_max[0])
     if new.kind[0] == Kind.DIVISIBLE:
-        return bisected(0, 100, lambda k: fits(new._replace(sigma=new.sigma * (k / 100)))), 0, 0
+        percent = bisected(0, 100, lambda k: fits(new._replace(sigma=new.sigma * (k / 100))))
+        return Proposal("smaller_load", {"percent": percent}) if percent else None
+    if new.kind[0] == Kind.ARRAY:
+        rounds = int(new.sigma[0])
+        rounds = bisected(0, rounds, lambda k: fits(new._replace(sigma=np.array([float(k)]))))
+        return Proposal("fewer_tasks", {"rounds": rounds}) if rounds else None
     if new.kind[0] != Kind.MOLDABLE or most >= whole:
-        return 0, 0, 0
+        return None
 
     def allowed(fewer: int) -> bool:
         return fits(new._replace(size_max=np.array([whole - fewer], np.int32)))
 
     if not allowed(0):
-        return 0, 0, 0
-    return 0, whole - bisected(0, whole - most, allowed), most
+        return None
+    nodes = whole - bisected(0, whole - most, allowed)
+    return Proposal("more_nodes", {"nodes": nodes, "most": most})
 
 
 def bisected(accepted: int, refused: int, is_accepted: Callable[[int], bool]) -> int:

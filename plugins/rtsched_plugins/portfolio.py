@@ -157,6 +157,10 @@ class Portfolio(DeadlineAdmission):
         "portfolio.smaller-load",
         "{percent} % of its load would be accepted with the same deadline",
     )
+    fewer_tasks: ClassVar = Reason(
+        "portfolio.fewer-tasks",
+        "{tasks} of its {all} tasks would be accepted with the same deadline",
+    )
     more_nodes: ClassVar = Reason(
         "portfolio.more-nodes",
         "the same deadline would be accepted if the job could use {nodes:node} instead of {most}",

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from rtsched.api import Cluster, Jobs, Snapshot
     from rtsched_plugins.kernels.resource_plan import Placed
-    from rtsched_plugins.planning import Rules
+    from rtsched_plugins.planning import Proposal, Rules
 
 OFFER_PLANS = 3
 """How often all promises are planned anew, at most, for one counter-offer."""
@@ -375,7 +375,7 @@ class ResourceSession:
                 refused = middle
         return float(found)
 
-    def instead(self, row: int) -> tuple[int, int, int]:
+    def instead(self, row: int) -> Proposal | None:
         """Return what the job, which was not admitted, could ask for with the same deadline.
 
         As `rtsched_plugins.planning.instead_of`.

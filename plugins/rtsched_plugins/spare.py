@@ -93,6 +93,7 @@ class Spare:
     endless = Reason(
         "spare.endless", "job {task} states no run time, so its end cannot be predicted"
     )
+    array = Reason("spare.array", "job {task} is an array; this planner gives arrays no promise")
     cyclic = Reason("spare.cyclic", "job {task} depends on itself")
     waits = Reason("spare.waits", "waits for job {task}, whose end cannot be predicted")
     wide = Reason(

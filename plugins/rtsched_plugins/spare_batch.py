@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.api import Finding, Ragged, Schedule, Verdict, Verdicts
+from rtsched.api import Finding, Kind, Ragged, Schedule, Verdict, Verdicts
 from rtsched_plugins.spare_form import Place, bounded, known_places, least_offer
 from rtsched_plugins.task_graphs import graphs_of
 
@@ -81,11 +81,13 @@ class Batch:
         ids = set(jobs.id[rows].tolist())
         outer = [job for job in graph.before.tolist() if job in self._uncertain - ids]
         wide = self._edf and jobs.size[rows].max() > 1
-        endless = ~bounded(jobs)[rows]
+        endless, arrays = ~bounded(jobs)[rows], jobs.kind[rows] == Kind.ARRAY
         if len(graph.stuck):
             self._say(rows, plugin.cyclic, task=jobs.id[graph.stuck].min())
         elif outer:
             self._say(rows, plugin.waits, task=min(outer))
+        elif arrays.any():
+            self._say(rows, plugin.array, task=jobs.id[rows[arrays]].min())
         elif endless.any():
             self._say(rows, plugin.endless, task=jobs.id[rows[endless]].min())
         elif wide:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.allowed_nodes import allowed_nodes
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import Jobs, Kind, array_time
 from rtsched.model.resources import demand_of, lacking, room_of
 from rtsched.model.snapshot import places
 
@@ -123,7 +123,9 @@ def _misfits(plan: Schedule, planned: Jobs, snapshot: Snapshot) -> str | None:
     most = np.where(divisible, len(snapshot.cluster), planned.size)
     least = np.where(~rigid & (planned.size_min > 0), planned.size_min, least)
     most = np.where(~rigid & (planned.size_max > 0), planned.size_max, most)
-    short = rigid & (entries.end - entries.start < planned.wall_time - ROUNDING)
+    needed = np.where(planned.kind == Kind.ARRAY, array_time(planned, np.maximum(size, 1)), 0.0)
+    needed = np.where(rigid, planned.wall_time, needed)
+    short = entries.end - entries.start < needed - ROUNDING
     wrong = {
         "starts job {} in the past": entries.start < snapshot.now - ROUNDING,
         "gives job {} less time than it asks for": short,

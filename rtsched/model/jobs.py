@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rtsched.kernels.loads import Load
 from rtsched.model.table import Amounts, Column, Table, Text
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
 
 class Kind(IntEnum):
@@ -19,6 +23,9 @@ class Kind(IntEnum):
     """Any size in `size_min..size_max`; T(n) = wall_time * size / n unless configured otherwise."""
     DIVISIBLE = 2
     """A load of `sigma` units cut at will over `size_min..size_max` nodes (papers: MCDF)."""
+    ARRAY = 3
+    """A job array with one promise: `tasks` tasks of `wall_time`, `tasks_per_node` of them at a
+    time on each of `size_min..size_max` nodes; see `array_time`."""
 
 
 class Jobs(Table):
@@ -58,6 +65,8 @@ class Jobs(Table):
     nice = Column(np.float64, 0.0, "The user's own downward adjustment of priority.")
     dag = Column(np.int64, -1, "Key of the task graph it belongs to; -1: none (see `Edges`).")
     array = Column(np.int64, -1, "Key of the array or other group it is a task of; -1: none.")
+    tasks = Column(np.int32, 1, "Array with one promise: how many tasks it has.")
+    tasks_per_node = Column(np.int32, 1, "Array with one promise: its tasks at a time on a node.")
     array_limit = Column(np.int32, 0, "How many of these may run at a time; 0: all.")
     pinned = Column(np.int32, -1, "The one node it must run on; -1: any.")
     process_bytes = Column(np.int64, -1, "Size of one process, bytes, for migration; -1: unknown.")
@@ -74,6 +83,15 @@ class Jobs(Table):
             str(key) if label is None else label
             for key, label in zip(self.id.tolist(), self.texts("label"), strict=True)
         ]
+
+
+def array_time(jobs: Jobs, nodes: ArrayLike) -> NDArray[np.float64]:
+    """Return how long arrays with one promise run on so many nodes at the most, float64[n] seconds.
+
+    Their tasks run in rounds: as many at a time as the nodes take, until none is left.
+    """
+    at_a_time = np.asarray(nodes) * np.maximum(jobs.tasks_per_node, 1)
+    return np.asarray(-(-jobs.tasks // at_a_time) * jobs.wall_time)
 
 
 class Edges(Table):

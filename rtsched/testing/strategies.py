@@ -115,6 +115,8 @@ def _job(draw: DrawFn, widest: int, accounts: int) -> dict[str, Any]:
         "size": size,
         "size_min": draw(st.integers(1, size)) if bends else -1,
         "size_max": draw(st.integers(size, widest)) if bends else -1,
+        "tasks": draw(st.integers(1, 30)) if kind is Kind.ARRAY else 1,
+        "tasks_per_node": draw(st.integers(1, 4)) if kind is Kind.ARRAY else 1,
         "sigma": 100.0 if divides else np.nan,
         "cms": 1.0 if divides else np.nan,
         "cps": draw(st.sampled_from([1.0, 100.0])) if divides else np.nan,

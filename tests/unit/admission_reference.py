@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from rtsched.kernels import dlt, dlt_variants
 from rtsched.kernels.loads import Load
 from rtsched_plugins.kernels.admission import (
+    ARRAY,
     BY_ARRIVAL,
     BY_COST,
     BY_DEADLINE,
@@ -48,6 +50,8 @@ class _Task(NamedTuple):
             return self.wall
         if self.kind == MOLDABLE:
             return float(self.wall * self.size**efficiency / n**efficiency)
+        if self.kind == ARRAY:
+            return self.wall * math.ceil(self.load.sigma / n)
         if self.rounds > 1:
             return self._in_rounds(n)[0]
         return dlt.exec_time(n, self.load)
@@ -66,6 +70,9 @@ class _Task(NamedTuple):
             power = 1.0 - efficiency
             scale = self.wall * self.size**efficiency
             return float(scale * (n + 1) ** power - scale * n**power)
+        if self.kind == ARRAY:
+            both = [self.exec_time(k, efficiency) for k in (n, n + 1)]
+            return (n + 1) * both[1] - n * both[0]
         if self.rounds > 1 and self.load.cms > 0.0:
             return (n + 1) * self._in_rounds(n + 1)[0] - n * self._in_rounds(n)[0]
         return dlt.chain_derivative(n, dlt.chain_of(self.load))
@@ -93,6 +100,9 @@ def _task(tasks: Tasks, i: int, usable: int, node_rule: int, rounds: int) -> _Ta
     load = Load(*(float(getattr(tasks, name)[i]) for name in Load._fields))
     if kind == RIGID:
         low, high = size, min(size, usable)
+    elif kind == ARRAY and high >= low:
+        rounds_then = math.ceil(load.sigma / high)
+        high = next(n for n in range(low, high + 1) if math.ceil(load.sigma / n) == rounds_then)
     elif kind == DIVISIBLE and high >= 1 and rounds > 1:
         high = dlt_variants.fastest_in_rounds(low, high, dlt.chain_of(load), rounds)
     elif kind == DIVISIBLE and high >= 1:

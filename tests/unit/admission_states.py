@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched_plugins.kernels.admission import DIVISIBLE, Plan, Tasks, task_table
+from rtsched_plugins.kernels.admission import ARRAY, DIVISIBLE, Plan, Tasks, task_table
 from rtsched_plugins.kernels.admission_fast import prepare
 
 if TYPE_CHECKING:
@@ -58,17 +58,18 @@ def random_tasks(rng: np.random.Generator, n: int, room: float) -> Tasks:
     def rough(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.round(values) if rng.random() < 0.5 else values
 
-    size_min = rng.integers(1, 4, n)
+    size_min, kind = rng.integers(1, 4, n), rng.integers(0, 4, n)
+    sigma = rough(rng.uniform(0.5, 5.0, n)) + 0.5
     return task_table(
         n,
         arrival=-rng.integers(0, 3, n),
         rank=rng.permutation(n),
-        kind=rng.integers(0, 3, n),
+        kind=kind,
         size=rng.integers(1, 5, n),
         size_min=size_min,
         size_max=size_min + rng.integers(0, 7, n),
         wall=rough(rng.uniform(0.0, 10.0, n)),
-        sigma=rough(rng.uniform(0.5, 5.0, n)) + 0.5,
+        sigma=np.where(kind == ARRAY, np.ceil(3 * sigma), sigma),
         cms=rng.choice([0.0, 0.001, 0.1, 1.0], n),
         cps=rng.choice([0.0, 0.1, 1.0, 5.0], n) + 0.01,
         setup_link=rng.choice([0.0, 0.0, 0.1, 1.0], n),

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from rtsched.kernels import dlt, dlt_variants
 from rtsched_plugins.kernels import order_tree
 from rtsched_plugins.kernels.admission import (
+    ARRAY,
     BY_ARRIVAL,
     BY_COST,
     BY_DEADLINE,
@@ -136,6 +137,19 @@ def test_kinds_side_by_side(planner: Any) -> None:
 
 
 @PLANNERS
+def test_arrays_run_in_rounds(planner: Any) -> None:
+    """By hand: ten rounds of one node's tasks take three rounds on four nodes, and on five two."""
+    tasks = task_table(1, kind=ARRAY, sigma=10.0, wall=6.0, size_max=8, deadline=[18.0])
+    assert planner(np.zeros(8), tasks, BY_COST, LEAST_NODES).size.tolist() == [4]
+    sooner = tasks._replace(deadline=np.array([17.9]))
+    found = planner(np.zeros(8), sooner, BY_COST, LEAST_NODES)
+    assert (found.size.tolist(), found.end.tolist()) == ([5], [12.0])
+    fastest = planner(np.zeros(8), tasks, BY_COST, FASTEST_NODES)
+    assert (fastest.size.tolist(), fastest.end.tolist()) == ([5], [12.0])  # as fast as on eight
+    assert not planner(np.zeros(8), tasks._replace(deadline=np.array([11.9])), BY_COST).accepted
+
+
+@PLANNERS
 def test_released_nodes_count_within_the_plan(planner: Any) -> None:
     """The second task waits for a node that the first one, placed in this test, gives back."""
     tasks = task_table(2, wall=[5.0, 4.0], deadline=[5.0, 9.0])
@@ -198,6 +212,8 @@ def _exec_time(state: State, i: int, n: int) -> float:
         return float(tasks.wall[i])
     if tasks.kind[i] == MOLDABLE:
         return float(tasks.wall[i] * (tasks.size[i] / n) ** state.efficiency)
+    if tasks.kind[i] == ARRAY:
+        return float(tasks.wall[i] * math.ceil(tasks.sigma[i] / n))
     return dlt_variants.rounds_time(n, dlt.chain_of(load_at(tasks, i)), state.rounds)[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,6 +147,38 @@ def test_empty_batch_takes_up_time_that_came_free() -> None:
     assert plan.entries.start.tolist() == [NOW]
     again = Snapshot(NOW, Cluster.uniform(1), waiting, plan=plan)
     assert chain().admit(waiting.take([]), again).verdicts.plan is None
+
+
+def array(deadline: float, **columns: Any) -> Jobs:
+    """Return an array of 22 tasks of 100 s, four at a time on each of up to ten nodes."""
+    values = {"tasks": 22, "tasks_per_node": 4, "wall_time": 100.0, "size_min": 1, "size_max": 10}
+    return Jobs.build(
+        1, id=[0], submit=NOW, deadline=NOW + deadline, kind=Kind.ARRAY, **(values | columns)
+    )
+
+
+@pytest.mark.parametrize(
+    ("deadline", "nodes", "end"), [(1000, 1, 600), (349, 2, 300), (199, 6, 100)]
+)
+def test_an_array_has_one_promise(deadline: float, nodes: int, end: float) -> None:
+    """Its tasks run in rounds: six on one node, three on two, one on six."""
+    plan = chain().admit(array(deadline), Snapshot(NOW, Cluster.uniform(8))).verdicts.plan
+    assert plan is not None
+    assert plan.entries.size.tolist() == [nodes]
+    assert plan.entries.end.tolist() == [NOW + end]
+
+
+def test_how_many_tasks_would_make_it() -> None:
+    """On four nodes 16 run at a time: with 150 s left that many do, and all with 200 s."""
+    judgement = chain().admit(array(150), Snapshot(NOW, Cluster.uniform(4)))
+    verdicts = judgement.verdicts
+    assert verdicts.code.tolist() == [Verdict.REJECT]
+    assert verdicts.offer.tolist() == [NOW + 200]
+    said = {finding.reason.code: finding for finding in verdicts.findings}
+    text = said["mcdf.fewer-tasks"].reason.text(
+        {name: float(value[0]) for name, value in said["mcdf.fewer-tasks"].numbers.items()}
+    )
+    assert text == "16 of its 22 tasks would be accepted with the same deadline"
 
 
 def test_lost_nodes_drop_the_promises_that_cannot_be_kept() -> None:

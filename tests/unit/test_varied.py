@@ -17,6 +17,7 @@ from rtsched.kernels import dlt, dlt_variants
 from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Nodes
 from rtsched_plugins.kernels.admission import (
+    ARRAY,
     BY_ARRIVAL,
     BY_COST,
     BY_DEADLINE,
@@ -116,6 +117,8 @@ def check(
             assert ends == pytest.approx([plan.end[i]] * len(ends), rel=1e-6, abs=1e-6)
             continue
         wall = tasks.wall[i] * (tasks.size[i] / plan.size[i] if tasks.kind[i] == MOLDABLE else 1)
+        if tasks.kind[i] == ARRAY:
+            wall = tasks.wall[i] * math.ceil(tasks.sigma[i] / plan.size[i])
         slowest = nodes.speed[taken].min()
         assert plan.end[i] - plan.start[i] == pytest.approx(wall / slowest, abs=1e-9)
 

@@ -5,10 +5,11 @@ none ends late; that plan then replaces the old one. This module holds the data 
 `admission_fast` has the test, event by event. Tests compare it with the test as the source states
 it, which recomputes everything at every instant.
 
-Three kinds of task share the test. A *rigid* task runs `wall` seconds on `size` nodes. A
+Four kinds of task share the test. A *rigid* task runs `wall` seconds on `size` nodes. A
 *moldable* one runs wall (size/n)^efficiency seconds on n nodes. A *divisible* one is a load of
-`sigma` data units (`rtsched.kernels.dlt`). Times are float64 seconds relative to a common
-instant near now: on epoch seconds the tolerance would forgive more than a second.
+`sigma` data units (`rtsched.kernels.dlt`). An *array* runs ceil(sigma/n) rounds of `wall` seconds
+on n nodes. Times are float64 seconds relative to a common instant near now: on epoch seconds the
+tolerance would forgive more than a second.
 
 References
 ----------
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
-RIGID, MOLDABLE, DIVISIBLE = 0, 1, 2
+RIGID, MOLDABLE, DIVISIBLE, ARRAY = 0, 1, 2, 3
 """Kinds of task."""
 
 BY_COST, BY_ARRIVAL, BY_DEADLINE = 0, 1, 2
@@ -53,17 +54,17 @@ class Tasks(NamedTuple):
     deadline: Floats
     """Seconds, +inf where there is none."""
     kind: NDArray[np.int8]
-    """RIGID, MOLDABLE or DIVISIBLE."""
+    """RIGID, MOLDABLE, DIVISIBLE or ARRAY."""
     size: NDArray[np.int32]
-    """Nodes asked for, n0 (unused where divisible)."""
+    """Nodes asked for, n0 (of rigid and moldable tasks)."""
     size_min: NDArray[np.int32]
     """Fewest nodes (unused where rigid)."""
     size_max: NDArray[np.int32]
     """Most nodes (unused where rigid)."""
     wall: Floats
-    """Seconds on `size` nodes (unused where divisible)."""
+    """Seconds on `size` nodes, of an array seconds of one round (unused where divisible)."""
     sigma: Floats
-    """Data units, > 0 where divisible."""
+    """Data units, > 0 where divisible; of an array its rounds on one node, > 0."""
     cms: Floats
     """Seconds to send one unit; cms + cps > 0 where divisible."""
     cps: Floats

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission import DIVISIBLE, MOLDABLE
+from rtsched_plugins.kernels.admission import ARRAY, DIVISIBLE, MOLDABLE
 from rtsched_plugins.kernels.admission_events import (
     DeadlineSearch,
     Prepared,
@@ -162,6 +162,7 @@ def _next_by_cost(
     opening = trace.before[first] if first < trace.done[0] else final
     kind = rows.whole[new, KIND]
     falls = (kind == MOLDABLE and rows.efficiency != 1.0) or (kind == DIVISIBLE and rows.rounds > 1)
+    falls = falls or kind == ARRAY
     n = min(n, opening)
     tried = 0
     while n >= low and t + least_time(rows, new, n) < known * (1.0 + 1e-8) + 1e-8:

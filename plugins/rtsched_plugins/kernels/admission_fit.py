@@ -17,7 +17,7 @@ import numpy as np
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.dlt import LEAST_GAIN, at_most
 from rtsched.kernels.loads import Load
-from rtsched_plugins.kernels.admission import DIVISIBLE, FASTEST_NODES, RIGID, Tasks
+from rtsched_plugins.kernels.admission import ARRAY, DIVISIBLE, FASTEST_NODES, RIGID, Tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,7 +157,7 @@ def _gather(
     high: int,
     taken: Integers,
 ) -> tuple[int, float, float]:
-    """As `spread` for a rigid or moldable task: it runs as on the slowest node it takes."""
+    """As `spread` for another kind of task: it runs as on the slowest node it takes."""
     taken[:] = 0
     n, time, pace, found, best = 0, math.inf, 1.0, 0, math.inf
     for c in preference:
@@ -181,9 +181,11 @@ def _gather(
 
 @compiled
 def run_time(tasks: Tasks, i: int, n: int, efficiency: float) -> float:
-    """Return the run time of a rigid or moldable task on n nodes of speed 1."""
+    """Return the run time of a rigid or moldable task or an array on n nodes of speed 1."""
     if tasks.kind[i] == RIGID:
         return float(tasks.wall[i])
+    if tasks.kind[i] == ARRAY:
+        return float(tasks.wall[i] * math.ceil(tasks.sigma[i] / n))
     return float(tasks.wall[i] * float(tasks.size[i]) ** efficiency / float(n) ** efficiency)
 
 

@@ -27,7 +27,14 @@ from rtsched.kernels.dlt_variants import (
     uses_all,
 )
 from rtsched.kernels.loads import Load, LoadChain
-from rtsched_plugins.kernels.admission import DIVISIBLE, FASTEST_NODES, MOLDABLE, RIGID, Tasks
+from rtsched_plugins.kernels.admission import (
+    ARRAY,
+    DIVISIBLE,
+    FASTEST_NODES,
+    MOLDABLE,
+    RIGID,
+    Tasks,
+)
 from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
@@ -38,6 +45,9 @@ if TYPE_CHECKING:
 
 DEADLINE, ARRIVAL, FLOOR, SCALE, RATIO, LOG_BETA, SETUP_LINK, SETUP_NODE = range(8)
 """Columns of `Rows.real`: the slack must exceed FLOOR; SCALE is the work or wall time."""
+
+ON_ONE: int = RATIO
+"""Column of `Rows.real`, of an array: its rounds on one node."""
 
 KIND, LOW, HIGH, RANK = range(4)
 """Columns of `Rows.whole`: sizes LOW..HIGH are allowed, none if HIGH < LOW."""
@@ -70,6 +80,9 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
             low, high = int(tasks.size[k]), min(int(tasks.size[k]), usable)
         elif kind == MOLDABLE:
             real[SCALE] = tasks.wall[k] * float(tasks.size[k]) ** rows.efficiency
+        elif kind == ARRAY:
+            real[ON_ONE] = tasks.sigma[k]
+            high = _useful(int(tasks.sigma[k]), low, high)
         else:
             link, node = tasks.setup_link[k], tasks.setup_node[k]
             load = Load(tasks.sigma[k], tasks.cms[k], tasks.cps[k], link, node)
@@ -85,6 +98,20 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
         if node_rule == FASTEST_NODES:
             low = max(low, high)
         whole[KIND], whole[LOW], whole[HIGH], whole[RANK] = kind, low, high, tasks.rank[k]
+
+
+@no_refcount
+def _rounds(on_one: int, n: int) -> int:
+    """Return in how many rounds an array runs on n nodes that has so many on one node."""
+    return (on_one + n - 1) // n
+
+
+@no_refcount
+def _useful(on_one: int, low: int, high: int) -> int:
+    """Return the fewest nodes, at least `low`, on which an array is as fast as on `high`."""
+    if high < max(low, 1):
+        return high
+    return max(low, _rounds(on_one, _rounds(on_one, high)))
 
 
 @no_refcount
@@ -111,6 +138,8 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
         if rows.efficiency == 1.0:
             return float(real[i, SCALE] / n)
         return float(real[i, SCALE] / float(n) ** rows.efficiency)
+    if kind == ARRAY:
+        return float(real[i, SCALE] * _rounds(int(real[i, ON_ONE]), n))
     if rows.rounds > 1:
         return rounds_time(n, _chain(rows, i), rows.rounds)[0]
     return chain_time(n, _chain(rows, i))
@@ -165,6 +194,8 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
             return 0.0
         scale = rows.real[i, SCALE]
         return float(scale * float(n + 1) ** power - scale * float(n) ** power)
+    if kind == ARRAY:
+        return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
     if rows.rounds > 1 and rows.real[i, RATIO] > 0.0:
         return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
     return chain_derivative(n, _chain(rows, i))
@@ -186,6 +217,8 @@ def _surely_too_few(rows: Rows, i: int, slack: float) -> int:
     if rows.whole[i, KIND] == MOLDABLE:
         if rows.efficiency == 1.0:
             bound = scale / slack
+    elif rows.whole[i, KIND] == ARRAY:
+        bound = scale * rows.real[i, ON_ONE] / slack
     else:
         slack -= rows.real[i, SETUP_LINK] + rows.real[i, SETUP_NODE]
         if q == 0.0:
