@@ -31,7 +31,7 @@ class Requirements:
     Times in seconds; `load` by the names of `LOAD`; an empty `partition` is all nodes. Where jobs
     share nodes, `demand` is what it takes on each by name of the resource, and `exclusive` whether
     nobody else runs there; `tasks_per_node` the most tasks on each, 0: that does not matter.
-    `node_request` as in `Jobs`; empty: none.
+    `node_request` as in `Jobs`; empty: none. `tasks`: of a job array.
     """
 
     kind: Kind = Kind.RIGID
@@ -46,6 +46,19 @@ class Requirements:
     exclusive: bool = False
     tasks_per_node: int = 0
     node_request: str = ""
+    tasks: int = 1
+
+    def as_array(self, tasks: int, per_node: int, most: int) -> Self:
+        """Return these, which are of one task, for an array of so many on up to `most` nodes."""
+        return replace(
+            self,
+            kind=Kind.ARRAY,
+            size=1,
+            size_min=1,
+            size_max=most,
+            tasks=tasks,
+            tasks_per_node=per_node,
+        )
 
     def as_moldable(self, least: int, most: int, limit: float, margin: float) -> Self:
         """Return these for any number of nodes from `least` to `most`.
@@ -101,6 +114,8 @@ class Requirements:
             "size_min": self.size_min,
             "size_max": self.size_max,
             "wall_time": self.wall_time,
+            "tasks": self.tasks,
+            "tasks_per_node": self.tasks_per_node if self.kind == Kind.ARRAY else 1,
             **self.load,
         }
 
@@ -122,6 +137,8 @@ def plain_columns(count: int) -> dict[str, Any]:
         "kind": np.zeros(count, np.int8),
         "size_min": np.full(count, -1, np.int32),
         "size_max": np.full(count, -1, np.int32),
+        "tasks": np.ones(count, np.int32),
+        "tasks_per_node": np.ones(count, np.int32),
         **{name: np.full(count, np.nan) for name in ("sigma", "cms", "cps")},
         **{name: np.zeros(count) for name in ("setup_link", "setup_node")},
     }

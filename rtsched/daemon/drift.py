@@ -104,8 +104,10 @@ def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
 def with_present(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
-    A load that lost some of its parts can no longer be divided among so many.
+    A load that lost some of its parts can no longer be divided among so many, and of an array some
+    tasks may have run or been cancelled.
     """
+    requested = _with_fewer_tasks(requested, observation)
     place, there = places(observation.queued.id, requested.id)
     there &= _follows(requested)
     if not there.any():
@@ -121,6 +123,18 @@ def with_present(requested: Jobs, observation: Observation) -> Jobs:
     if not fewer.any():
         return requested
     return requested.replace(size_max=np.where(fewer, most, requested.size_max).astype(np.int32))
+
+
+def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
+    """Return the jobs, arrays with as many tasks as still wait."""
+    arrays = requested.id[requested.kind == Kind.ARRAY]
+    place, there = places(observation.queued.id, arrays)
+    if not there.any():
+        return requested
+    row, _ = places(requested.id, arrays[there])
+    tasks = requested.tasks.copy()
+    tasks[row] = np.minimum(tasks[row], observation.queued.tasks[place[there]])
+    return requested if np.array_equal(tasks, requested.tasks) else requested.replace(tasks=tasks)
 
 
 def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:

@@ -132,7 +132,7 @@ def test_shapes() -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        {"jobarrayid": "1_[2-9]"},
+        {"jobarrayid": "1_[2-9]", "tres": "node=2", "maxnodes": "2"},
         {"hetjobid": "1"},
         {"licenses": "x:1"},
         {"feature": "fast*2"},

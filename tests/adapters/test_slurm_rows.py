@@ -14,6 +14,7 @@ from slurm_printed import SEPARATOR, printed
 from rtsched.adapters.slurm.commands import extras
 from rtsched.adapters.slurm.route import shown_text
 from rtsched.adapters.slurm.rows import (
+    MOST_TASKS,
     SHOWN,
     JobRows,
     extra_in,
@@ -21,6 +22,7 @@ from rtsched.adapters.slurm.rows import (
     node_rows,
     reservation_rows,
     squeue_format,
+    tasks_in,
 )
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
@@ -41,9 +43,21 @@ def test_a_job() -> None:
 
 def test_an_array_and_a_part() -> None:
     """Arrays and heterogeneous jobs are told apart."""
-    rows = job_rows(printed({"jobarrayid": "12_[1-9]"}, {"hetjobid": "12"}), SEPARATOR)
-    assert rows.array.tolist() == [True, False]
+    labels = ("12_[1-9]", "13", "12_3", "7_[0-20:5,30%2]")
+    rows = job_rows(printed(*({"jobarrayid": each} for each in labels)), SEPARATOR)
+    assert rows.array.tolist() == [12, -1, 12, 7]
+    assert rows.tasks.tolist() == [9, 0, 1, 6]
+    assert rows.parallel.tolist() == [0, 0, 0, 2]
+    rows = job_rows(printed({}, {"hetjobid": "12"}), SEPARATOR)
     assert rows.het.tolist() == [False, True]
+
+
+@given(st.text())
+def test_any_text_for_tasks(text: str) -> None:
+    """Whatever stands there, counts are in range."""
+    tasks, parallel = tasks_in(text)
+    assert 0 <= tasks <= MOST_TASKS
+    assert 0 <= parallel <= MOST_TASKS
 
 
 @given(st.text(), st.text(), st.text())

@@ -114,7 +114,8 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"array_inx": "1-10"}, "an array"),
+        ({"array_inx": "1-10", "min_nodes": 2, "max_nodes": 2}, "tasks of several nodes"),
+        ({"array_inx": "1-10", "extra": "rtsched:sigma=4,cms=1,cps=1"}, "of divisible loads"),
         ({"het_job_offset": 0}, "heterogeneous"),
         ({"reservation": "mine"}, "in a reservation"),
         ({"licenses": "x:1"}, "licences"),

@@ -79,7 +79,8 @@ class CommandRunner:
         """
         program = str(Path(self.settings.bin_dir) / name) if self.settings.bin_dir else name
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SQUEUE_", "SCONTROL_"))}
-        variables = {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8", **variables}
+        wording = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C.UTF-8"}
+        variables = {**kept, **wording, **variables}
         try:
             done = run_program([program, *words], self.settings.command_timeout_s, text, variables)
         except subprocess.TimeoutExpired as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.adapters.live import Completions, CompletionStatus
 from rtsched.adapters.slurm.rows import moment
 from rtsched.errors import AdapterError
@@ -35,20 +37,35 @@ _ALIVE = {log.Ending.RUNNING, log.Ending.PENDING, log.Ending.UNKNOWN}
 
 
 def completions_in(output: str) -> Completions:
-    """Return the jobs of `sacct -P` lines `JobIDRaw|State|Start|End` that ended.
+    """Return the jobs of `sacct -P` lines `JobID|State|Start|End` that ended.
 
-    Lines of another form and jobs whose end is not known are left out.
+    An array has ended when all its tasks have, at the end of the last one (see `ending_of`). Lines
+    of another form and jobs whose end is not known are left out.
     """
-    rows = []
+    found = dict[int, list[tuple[log.Ending, float, float]]]()
     for line in output.splitlines():
-        job, state, start, end = [*line.split("|"), "", "", ""][:4]
-        ending = ENDINGS.get((state.split() or [""])[0], log.Ending.UNKNOWN)
-        known = job.isascii() and job.isdigit() and len(job) < 12
-        if known and ending not in _ALIVE and math.isfinite(moment(end)):
-            rows.append(
-                (int(job), moment(start), moment(end), LIVE.get(ending, CompletionStatus.FAILED))
-            )
+        name, state, start, end = [*line.split("|"), "", "", ""][:4]
+        job = name.partition("_")[0]
+        if job.isascii() and job.isdigit() and len(job) < 12:
+            ending = ENDINGS.get((state.split() or [""])[0], log.Ending.UNKNOWN)
+            found.setdefault(int(job), []).append((ending, moment(start), moment(end)))
+    rows = []
+    for number, tasks in found.items():
+        endings, starts, ends = zip(*tasks, strict=True)
+        if not _ALIVE.intersection(endings) and all(map(math.isfinite, ends)):
+            status = LIVE.get(ending_of(endings), CompletionStatus.FAILED)
+            rows.append((number, float(np.fmin.reduce(starts)), max(ends), status))
     return Completions.of_rows(("job", "start", "end", "status"), rows)
+
+
+def ending_of(endings: Sequence[log.Ending]) -> log.Ending:
+    """Return how a job ended, an array by the endings of its tasks.
+
+    What was promised is that all of them run in time, whatever comes of them: one that Slurm did
+    not let run to its end counts first, then one that it did.
+    """
+    first = (log.Ending.NODE_FAILURE, log.Ending.MISSED, log.Ending.COMPLETED, log.Ending.TIMEOUT)
+    return next((each for each in first if each in endings), endings[-1])
 
 
 OFF = "accounting storage is disabled"
@@ -63,7 +80,7 @@ def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completion
     AdapterError
         If sacct cannot be started, takes too long, or fails, as when slurmdbd does not answer.
     """
-    words = ("-X", "-n", "-P", "-o", "JobIDRaw,State,Start,End")
+    words = ("-X", "-n", "-P", "-o", "JobID,State,Start,End")
     parts = [jobs[at : at + AT_A_TIME] for at in range(0, len(jobs), AT_A_TIME)]
     said = [commands.run("sacct", *words, "-j", ",".join(map(str, part))) for part in parts]
     for each in said:

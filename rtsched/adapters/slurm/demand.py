@@ -85,6 +85,34 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
     return Demand(known, exclusive, each, problem)
 
 
+def tasks_per_node(request: JobRequest, part: Partition, given: Sharing) -> int:
+    """Return how many tasks of an array run on a node at a time, at least.
+
+    Parameters
+    ----------
+    request : JobRequest
+        What one task asks for.
+    part : Partition
+        The smallest nodes of its partition count.
+    given : Sharing
+        What Slurm gives jobs of nodes, whether or not promised ones share them; no resources: it
+        gives whole nodes.
+    """
+    if not given.resources or request.exclusive or part.exclusive:
+        return 1
+    cpus = max(request.cpus, request.each, request.node_cpus, 1)
+    cpus = -(-cpus // part.threads) * part.threads
+    memory = request.memory or request.cpu_memory * cpus
+    if request.shown is not None:
+        memory = request.memory * cpus  # squeue may show it per processor
+    own = part.node_memory or part.core_memory * cpus
+    memory = memory or own or given.node_memory or given.core_memory * cpus
+    fits = part.cores // cpus
+    if MEMORY in given.resources and part.memory > 0:
+        fits = min(fits, part.memory // memory) if memory else 1
+    return max(fits, 1)
+
+
 def _generic(request: JobRequest, tasks: int, each: int, nodes: int) -> tuple[dict[str, int], str]:
     """Return the generic resources per node, and what is wrong with them."""
     amounts = dict(_amounts(request.tres_node))

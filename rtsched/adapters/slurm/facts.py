@@ -123,6 +123,8 @@ class SlurmFacts:
         How long Slurm puts off a job that it queues again.
     sharing : Sharing
         How promised jobs share nodes.
+    given : Sharing
+        What Slurm gives jobs of nodes, though promised ones may have whole nodes.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     parts : PartitionParts or None
@@ -139,6 +141,7 @@ class SlurmFacts:
     home: dict[str, str] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)
     sharing: Sharing = Sharing()
+    given: Sharing = Sharing()
     basic: bool = False
     requeue_delay: float = 0.0
     parts: PartitionParts | None = field(default=None, compare=False)

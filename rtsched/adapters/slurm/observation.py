@@ -379,7 +379,8 @@ def request_in(
         shown=rows.amounts[i],
         exclusive=is_exclusive(rows.oversubscribe[i]),
         dependency=rows.dependency[i],
-        array=bool(rows.array[i]),
+        array=int(rows.tasks[i]) if rows.array[i] >= 0 else 0,
+        parallel=int(rows.parallel[i]),
         het=bool(rows.het[i]),
         spec=spec,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.requirements import Requirements
-from rtsched.adapters.slurm.demand import Demand, demand_of
+from rtsched.adapters.slurm.demand import Demand, demand_of, tasks_per_node
 from rtsched.adapters.slurm.node_requests import part_of, too_few_nodes
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
@@ -26,7 +26,9 @@ class JobRequest:
     Times in seconds, `begin` since the epoch; `memory` in bytes per node, `each` processors on
     every node, `cpu_memory` bytes per processor, `disk` MiB of a node's own disk; `per_task` and
     `node_cpus` processors for each task and at least on each node; `all_memory`: all of its nodes'.
-    `shown`: what squeue shows of its resources, in place of what its options say.
+    `shown`: what squeue shows of its resources, in place of what its options say. `array`: the
+    tasks of a job array, each of which asks for the rest, and `parallel` how many may run at a time
+    (0: all).
     """
 
     limit: float = math.nan
@@ -58,7 +60,8 @@ class JobRequest:
     tres_socket: str = ""
     shown: str | None = None
     begin: float = -math.inf
-    array: bool = False
+    array: int = 0
+    parallel: int = 0
     het: bool = False
     held: bool = False
     cron: bool = False
@@ -97,7 +100,8 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     if request.spec.divisible and not request.min_nodes and part is not None:
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
-    problem = _problem(request, part, limit, shared=bool(facts.sharing.resources)) or wrong
+    shared = bool(facts.sharing.resources)
+    problem = _problem(request, part, limit, shared=shared, several=most > 1) or wrong
     demand = Demand({})
     if facts.sharing.resources and part is not None:
         demand = demand_of(request, part, facts.sharing, least)
@@ -116,7 +120,9 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
         tasks_per_node=demand.tasks,
         node_request=node_request,
     )
-    if request.spec.divisible:
+    if request.array and request.needs_rtsched and not shared and part is not None:
+        needs = _array(request, part, facts, replace(needs, wall_time=limit + facts.margin))
+    elif request.spec.divisible:
         needs = _divisible(request, facts, needs, least, part)
     elif most > least and request.needs_rtsched and request.spec.speedup != "none":
         needs = needs.as_moldable(least, most, limit, facts.wide_margin)
@@ -126,6 +132,19 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
         problem = needs.problem or too_few_nodes(part, node_request, needs)
         return replace(needs, problem=problem)
     return needs if fresh else replace(needs, problem=problem)
+
+
+def _array(
+    request: JobRequest, part: Partition, facts: SlurmFacts, needs: Requirements
+) -> Requirements:
+    """Return the requirements of an array, whose tasks share the nodes that it is given."""
+    per_node = tasks_per_node(request, part, facts.given)
+    if request.parallel:
+        per_node = min(per_node, request.parallel)
+    most = -(-request.array // per_node)
+    if request.parallel:
+        most = min(most, request.parallel // per_node)
+    return needs.as_array(request.array, per_node, max(min(most, part.nodes), 1))
 
 
 def _divisible(
@@ -151,14 +170,21 @@ def _divisible(
     return needs.as_divisible(load, least, most, longest, too_long)
 
 
-def _problem(request: JobRequest, part: Partition | None, limit: float, *, shared: bool) -> str:
-    """Return why a request that wants something of rtsched cannot get it; empty if it can."""
+def _problem(
+    request: JobRequest, part: Partition | None, limit: float, *, shared: bool, several: bool
+) -> str:
+    """Return why a request that wants something of rtsched cannot get it; empty if it can.
+
+    `shared`: jobs share nodes; `several`: it asks for more than one.
+    """
     if request.spec.problem:
         return request.spec.problem
     if not request.needs_rtsched:
         return ""
     for given, what in (
-        (request.array, "an array; submit its tasks as single jobs"),
+        (request.array and shared, "an array on shared nodes; submit its tasks as single jobs"),
+        (request.array and several, "an array with tasks of several nodes"),
+        (request.array and request.spec.divisible, "an array of divisible loads"),
         (request.het, "a heterogeneous job; submit its parts as single jobs"),
         (request.reservation, "a job in a reservation; leave --reservation out"),
         (request.licenses, "a job that needs licences"),

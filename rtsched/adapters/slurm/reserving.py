@@ -26,7 +26,7 @@ from rtsched.adapters.slurm.advance_reservations import (
     written,
 )
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
-from rtsched.adapters.slurm.layout import is_ours
+from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import keeps_order
 from rtsched.adapters.slurm.rows import WAITING, names_of
@@ -81,7 +81,8 @@ def reserve_changes(
     Slurm shows no highest one.
     """
     plan = waiting(plan, view.observation.queued.id)
-    kept, order = _kept(plan, view, settings), []
+    kept = [*_kept(plan, view, settings), *_in_use(view, settings)]
+    order: list[Change] = []
     if view.observation.cluster.shared:
         order = _in_order(plan, view)
     elif settings.promised_first:
@@ -120,6 +121,33 @@ def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[Adv
         if job in view.queued and job not in view.held
     }
     return [each for each in kept if each.whole and spare.get(each.job, math.inf) <= SPARE_S]
+
+
+def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
+    """Return the reservations of arrays that run: their next tasks start in them.
+
+    Each keeps the nodes on which its array still runs, until its last task has ended.
+    """
+    present = {row.name: row for row in view.reservations}
+    entries, found = view.observation.allocations, []
+    for at, job in enumerate(entries.entries.job.tolist()):
+        row = view.place.get(job, -1)
+        kept = present.get(f"{PREFIX}{job}")
+        if row < 0 or view.rows.array[row] != job or kept is None:
+            continue
+        nodes = [view.names[node] for node in sorted(entries.nodes_of(at).tolist())]
+        found.append(
+            AdvanceReservation(
+                kept.name,
+                job,
+                view.rows.user[row],
+                kept.start,
+                float(math.ceil(entries.entries.end[at] + settings.grace_s)),
+                tuple(name for name in nodes if name in kept.nodes) or kept.nodes,
+                whole=True,
+            )
+        )
+    return found
 
 
 def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
@@ -288,7 +316,8 @@ def _bindings(
     for at, name in enumerate(view.rows.reservation):
         job = int(view.rows.id[at])
         waits = view.rows.state[at] in WAITING
-        stays = waits and job in wanted and name not in renewed
+        array = view.rows.array[at] in wanted and view.rows.array[at] == job
+        stays = (waits or array) and job in wanted and name not in renewed
         if not is_ours(name) or stays:
             continue
         if waits or view.rows.state[at] in _RUNS:
@@ -296,7 +325,8 @@ def _bindings(
             changes.append(job_update("reserve", job, text, Rank.LEAVE, "ReservationName="))
     for job, name in wanted.items():
         row = view.place[job]
-        if view.rows.reservation[row] != name or name in renewed:
+        waits = view.rows.state[row] in WAITING
+        if waits and (view.rows.reservation[row] != name or name in renewed):
             text = f"bind job {job} to reservation {name}"
             words = f"ReservationName={name}", only_waiting(view.rows, row, Rank.BIND)
             changes.append(job_update("reserve", job, text, Rank.BIND, *words))
@@ -314,6 +344,8 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
         if job not in view.queued:
             continue
         row, asked = view.place[job], view.queued[job]
+        if view.observation.queued.kind[asked] == Kind.ARRAY:
+            continue  # its nodes are the reservation's
         size = int(plan.entries.size[at])
         rigid = view.observation.queued.kind[asked] == Kind.RIGID
         most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.programs import run_program
-from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, JobRows, NodeRow, alive, state_of
+from rtsched.adapters.slurm.rows import (
+    MEGABYTE,
+    WAITING,
+    JobRows,
+    NodeRow,
+    alive,
+    arrays_in,
+    state_of,
+)
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -142,8 +150,8 @@ def rows_of(jobs: list[Any]) -> JobRows:
         exit_code=[f"{job.exit_code or 0}:{job.exit_code_signal or 0}" for job in jobs],
         restarts=numbers("requeue_count"),
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
-        array=np.array([job.array_id is not None for job in jobs], np.bool_),
         het=np.array([bool(job.heterogeneous_id) for job in jobs], np.bool_),
+        **arrays_in([_label(job) for job in jobs]),
     )
 
 
@@ -224,6 +232,7 @@ def _node(node: Any) -> NodeRow:
         tuple(node.active_features or ()),
         tuple(node.partitions or ()),
         int(node.weight or 0),
+        threads=int(node.threads_per_core or 1),
     )
 
 

@@ -45,6 +45,10 @@ _RESERVATION = re.compile(
     r"(?<!\S)(ReservationName|StartTime|EndTime|Nodes|Users|Flags|State)=(\S*)"
 )
 _NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
+_ARRAY = re.compile(r"(\d{1,10})_(?:\d{1,9}|\[(.*)\])")
+_TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?")
+MOST_TASKS = (1 << 31) - 1
+"""More are not counted; Slurm's MaxArraySize is far less."""
 _EXTRA = re.compile(r"(?m)^   Extra=(.*)$")
 
 
@@ -76,8 +80,11 @@ class JobRows:
         Exit status and signal of the batch script, such as `75:0`.
     restarts : int64[n]
         How often Slurm has queued it again.
-    requeue, array, het : bool[n]
-        May be requeued; a pending array or a task of one; part of a heterogeneous job.
+    requeue, het : bool[n]
+        May be requeued; part of a heterogeneous job.
+    array, tasks, parallel : int64[n]
+        The array that it is tasks of (-1: none), how many, and how many of the array may run at a
+        time (0: all).
     """
 
     id: NDArray[np.int64]
@@ -118,8 +125,10 @@ class JobRows:
     exit_code: list[str]
     restarts: NDArray[np.int64]
     requeue: NDArray[np.bool_]
-    array: NDArray[np.bool_]
     het: NDArray[np.bool_]
+    array: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    parallel: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.id)
@@ -184,6 +193,30 @@ def megabytes(value: str) -> int:
     if match is None:
         return 0
     return int(match[1]) * {"K": 0, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2]]
+
+
+def tasks_in(text: str) -> tuple[int, int]:
+    """Return how many tasks `1-5000:2%10` names, and how many may run at a time (0: all)."""
+    indices, _, limit = text.partition("%")
+    count = 0
+    for part in indices.split(","):
+        found = _TASKS.fullmatch(part)
+        if found is not None:
+            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+            count += max(last - first, 0) // max(step, 1) + 1
+    return min(count, MOST_TASKS), min(number(limit), MOST_TASKS)
+
+
+def arrays_in(labels: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+    """Return the columns `array`, `tasks` and `parallel` of labels such as `12_[3-4%2]`, `12_3`."""
+    found = np.zeros((3, len(labels)), np.int64)
+    found[0] = -1
+    for at, label in enumerate(labels):
+        match = _ARRAY.fullmatch(label) if "_" in label else None
+        if match is not None:
+            found[0, at] = int(match[1])
+            found[1:, at] = tasks_in(match[2]) if match[2] else (1, 0)
+    return dict(zip(("array", "tasks", "parallel"), found, strict=True))
 
 
 def nodes_in(value: str) -> int:
@@ -266,7 +299,7 @@ def job_rows(output: str, separator: str) -> JobRows:
             texts = [value.removeprefix("\n") for value in texts]
         columns[name] = meant(texts, meaning, dtype)
     columns["min_nodes"] = meant(columns["amounts"], nodes_in, np.int64)
-    columns["array"] = np.array(["_" in label for label in columns["label"]], np.bool_)
+    columns |= arrays_in(columns["label"])
     kinds = [columns.pop(name) for name in ("tres", "tres_job", "tres_socket", "tres_task")]
     columns["tres"] = [",".join(filter(None, given)) for given in zip(*kinds, strict=True)]
     columns["extra"] = [""] * len(columns["id"])

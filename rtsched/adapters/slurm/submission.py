@@ -16,6 +16,7 @@ from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.node_requests import with_node_list
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
+from rtsched.adapters.slurm.rows import tasks_in
 from rtsched.adapters.slurm.scontrol import promised_priority
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.spec import Spec, spec_of
@@ -71,6 +72,7 @@ PROTECTED: dict[Tag, str] = {
     Tag.PRIORITY: "its priority or hold",
     Tag.OTHER: "where it may run",
     Tag.ADMIN_COMMENT: "its admission",
+    Tag.ARRAY_INX: "how many of its tasks run at a time",
 }
 """What a promise rests on."""
 
@@ -92,11 +94,12 @@ class SlurmTranslator:
         self.settings = settings or SlurmSettings()
 
     def name_of(self, job: int) -> str:
-        """Return the job's number: of an array's task its own one."""
+        """Return the job's number."""
         return str(job)
 
     def number_of(self, name: str) -> int:
-        """Return the id of the job of this name; -1: this is no job's name."""
+        """Return the id of the job of this name, of a task its array's; -1: no job's name."""
+        name = name.partition("_")[0]
         return int(name) if name.isascii() and name.isdigit() and len(name) < 16 else -1
 
     def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
@@ -152,7 +155,7 @@ class SlurmTranslator:
         )
         edges, comment = edges_of(request.dependency, spec), _text(fields, Tag.COMMENT)
         several = max(requirements.size, requirements.size_max) > 1
-        tasks = requirements.tasks_per_node if several else 0
+        tasks = requirements.tasks_per_node if several and not request.array else 0
         return Submission(jobs, edges, uid, problem, comment, tasks_per_node=tasks)
 
     def answer(
@@ -165,6 +168,7 @@ class SlurmTranslator:
         divisible one gets its fractions at once: Slurm may start it before the next poll.
         """
         facts = facts or SlurmFacts()
+        kind = submission.jobs.kind[0]
         if reply.rejected:
             return {Tag.VERDICT: REJECT, Tag.MESSAGE: reply.text}
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
@@ -174,10 +178,12 @@ class SlurmTranslator:
             asked = submission.jobs.texts("node_request")[0] or ""
             fields[Tag.ADMIN_COMMENT] = with_node_list(MARK + (reply.token or DEFERRED), asked)
         if reply.deferred:
-            fields |= {Tag.PRIORITY: 0, Tag.SHARED: 0}
+            fields[Tag.PRIORITY] = 0
+            if kind != Kind.ARRAY:
+                fields[Tag.SHARED] = 0
         if not reply.token:
             return fields
-        if reply.size > 0:
+        if reply.size > 0 and kind != Kind.ARRAY:
             fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = reply.size
             if facts.sharing.resources:
                 fields[Tag.REQ_NODES] = fold(reply.nodes)
@@ -186,10 +192,10 @@ class SlurmTranslator:
                     fields[Tag.NTASKS_PER_NODE] = submission.tasks_per_node
             else:
                 fields[Tag.SHARED] = 0
-        if submission.jobs.kind[0] == Kind.DIVISIBLE:
+        if kind == Kind.DIVISIBLE:
             record = record_of(reply.promise, reply.nodes, reply.shares)
             fields[Tag.COMMENT] = with_record(submission.comment, record)
-        if submission.jobs.kind[0] != Kind.RIGID and reply.end > reply.start:
+        if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             partition = submission.jobs.texts("partition")[0] or ""
             fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, partition, facts)
         if reply.promise < math.inf:
@@ -239,6 +245,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
     per_task = max(_count(fields, Tag.CPUS_PER_TASK, 1), 1)
     cpus = min(tasks * per_task, MOST)
     begin = _number(fields, Tag.BEGIN_TIME, 0)
+    array, parallel = tasks_in(_text(fields, Tag.ARRAY_INX))
     return JobRequest(
         limit=limit,
         deadline=float(deadline) if deadline > 0 else math.inf,
@@ -268,7 +275,8 @@ def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
         exclusive=_number(fields, Tag.SHARED, 1) != 1,
         begin=float(begin) if begin > 0 else -math.inf,
         dependency=_text(fields, Tag.DEPENDENCY),
-        array=bool(_text(fields, Tag.ARRAY_INX)),
+        array=array,
+        parallel=parallel,
         het=Tag.HET_JOB_OFFSET in fields,
         held=_number(fields, Tag.PRIORITY, 1) == 0,
         cron=Tag.CRON in fields,

@@ -11,6 +11,7 @@ import numpy as np
 from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.accounts import Associations, accounts_of
+from rtsched.adapters.slurm.arrays import joined_arrays
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.completions import find_completions
@@ -93,13 +94,13 @@ class SlurmSystem:
         taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
         nodes = self._route.nodes()
         self._read_config(now)
-        sharing, problem = (
-            sharing_of(self._config) if self.settings.share_nodes else (Sharing(), "")
-        )
-        problems += [problem] if problem else []
+        given, problem = sharing_of(self._config)
+        sharing = given if self.settings.share_nodes else Sharing()
+        problems += [problem] if problem and self.settings.share_nodes else []
         machine = self._machine_now(nodes, taken, sharing)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
-        facts = self._facts(machine, sharing, users, now, problems)
+        facts = self._facts(machine, sharing, given, users, now, problems)
+        rows = joined_arrays(rows, reservations, facts, now)
         queued, running, over = parts(rows)
         unshown = queued[rows.max_nodes[queued] == 0]
         self._last_applied.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
@@ -191,6 +192,7 @@ class SlurmSystem:
         self,
         machine: ClusterLayout,
         sharing: Sharing,
+        given: Sharing,
         users: dict[int, str],
         now: float,
         problems: list[str],
@@ -216,6 +218,7 @@ class SlurmSystem:
             longest=max(limits, default=np.inf),
             associations=self._shares[1],
             sharing=sharing,
+            given=given,
             basic=config.get("PriorityType", "").endswith("basic"),
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,

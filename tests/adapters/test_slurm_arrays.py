@@ -1,0 +1,287 @@
+"""Job arrays with one promise: how many tasks run at a time, and one row for all of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slurm_printed import SEPARATOR, printed
+
+from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
+from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
+from rtsched.adapters.slurm.arrays import joined_arrays, last_end
+from rtsched.adapters.slurm.cluster_state import SlurmState
+from rtsched.adapters.slurm.completions import completions_in
+from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
+from rtsched.adapters.slurm.layout import ClusterLayout
+from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of, parts
+from rtsched.adapters.slurm.reserving import reserve_changes
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows
+from rtsched.adapters.wire import Tag
+from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Kind
+from rtsched.model.schedule import Schedule
+
+NOW = 1_800_000_000.0
+GIB = 1 << 30
+GIVEN = Sharing(("cpu", "mem"), core_memory=GIB)
+"""Slurm gives cores and memory, a GiB per core where a job does not say."""
+FACTS = SlurmFacts(
+    margin=20.0,
+    partitions={
+        "all": Partition("all", 600.0, 86400.0, True, 10, 16, 64 * GIB),
+        "alone": Partition("alone", 600.0, 86400.0, True, 10, 16, 64 * GIB, exclusive=True),
+        "threads": Partition("threads", 600.0, 86400.0, True, 10, 16, 64 * GIB, threads=2),
+        "large": Partition("large", 600.0, 86400.0, True, 10, 16, 64 * GIB, node_memory=32 * GIB),
+    },
+    default="all",
+    given=GIVEN,
+)
+TRANSLATOR = SlurmTranslator()
+
+
+def described(facts: SlurmFacts = FACTS, **fields: Any) -> Any:
+    """Return the submission of an array with a deadline in a day."""
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 80000,
+        Tag.TIME_LIMIT: 20,
+        Tag.ARRAY_INX: "1-1000",
+    }
+    return TRANSLATOR.describe(
+        asked | {Tag[name.upper()]: value for name, value in fields.items()}, facts, NOW
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "per_node", "most"),
+    [
+        ({}, 16, 10),  # 63 nodes would do, the partition has 10
+        ({"array_inx": "1-40"}, 16, 3),
+        ({"cpus_per_task": 3}, 5, 10),
+        ({"pn_min_memory": 24 * 1024}, 2, 10),
+        ({"mem_per_cpu": 8 * 1024, "cpus_per_task": 2}, 4, 10),
+        ({"array_inx": "1-1000%40"}, 16, 2),
+        ({"array_inx": "1-1000%5"}, 5, 1),
+        ({"shared": 0}, 1, 10),
+        ({"partition": "alone"}, 1, 10),
+        ({"partition": "threads", "pn_min_memory": 1024}, 8, 10),
+        ({"partition": "large"}, 2, 10),  # the partition's default counts before the cluster's
+    ],
+)
+def test_how_many_tasks_run_on_a_node(fields: dict[str, Any], per_node: int, most: int) -> None:
+    """Cores, whole ones, and memory decide, and how many the user lets run at a time."""
+    asked = described(**fields)
+    jobs = asked.jobs
+    assert not asked.problem
+    assert (jobs.kind[0], jobs.wall_time[0]) == (Kind.ARRAY, 1220.0)
+    assert (jobs.tasks_per_node[0], jobs.size_min[0], jobs.size_max[0]) == (per_node, 1, most)
+
+
+def test_where_slurm_gives_whole_nodes() -> None:
+    """Each task has one, also where it gets all memory since there is no default."""
+    without = replace(FACTS, given=Sharing(("cpu", "mem")))
+    assert described(without, partition="threads").jobs.tasks_per_node[0] == 1
+    assert described(replace(FACTS, given=Sharing())).jobs.tasks_per_node[0] == 1
+
+
+def test_where_promised_jobs_share_nodes() -> None:
+    """An array gets no promise there."""
+    asked = described(replace(FACTS, sharing=GIVEN))
+    assert "an array on shared nodes" in asked.problem
+
+
+def test_what_the_filter_sets() -> None:
+    """Neither nodes nor time limit of a task change, and its tasks may share nodes."""
+    asked = described()
+    reply = SubmitReply(False, "", False, "token", NOW + 9000, NOW, NOW + 4000, 4, ("n1", "n2"))
+    fields = TRANSLATOR.answer(asked, reply, FACTS)
+    unwanted = {Tag.MIN_NODES, Tag.MAX_NODES, Tag.SHARED, Tag.TIME_LIMIT, Tag.COMMENT}
+    assert fields[Tag.ADMIN_COMMENT] == "rtsched:token"
+    assert not unwanted & fields.keys()
+    parked = TRANSLATOR.answer(asked, SubmitReply(False, deferred=True), FACTS)
+    assert Tag.SHARED not in parked
+    assert TRANSLATOR.number_of("12_3") == TRANSLATOR.number_of("12") == 12
+
+
+def rows(*jobs: dict[str, str], mark: str = "rtsched:abc") -> JobRows:
+    """Return tasks of array 12, limited to ten minutes, of one processor."""
+    plain = {
+        "partition": "all",
+        "dependency": "(null)",
+        "tres-per-job": "N/A",
+        "tres": "cpu=1,mem=1G,node=1",
+        "numcpus": "1",
+        "minmemory": "1G",
+        "maxnodes": "1",
+        "timelimit": "10:00",
+        "admin_comment": mark,
+    }
+    return job_rows(printed(*(plain | job for job in jobs)), SEPARATOR)
+
+
+WAITING = {"jobid": "12", "jobarrayid": "12_[40-99]", "state": "PENDING"}
+INSIDE = WAITING | {"reservation": "rtsched_12"}
+
+
+def task(number: int, job: int, start: float, **more: str) -> dict[str, str]:
+    """Return a task that runs on n1."""
+    return {
+        "jobid": str(job),
+        "jobarrayid": f"12_{number}",
+        "state": "RUNNING",
+        "nodelist": "n1",
+        "starttime": f"{start:.0f}",
+        **more,
+    }
+
+
+def reservation(start: float) -> ReservationRow:
+    """Return the array's reservation of two nodes."""
+    return ReservationRow("rtsched_12", start, start + 9000.0, ("n1", "n2"), ("ann",), ())
+
+
+def test_an_array_that_waits() -> None:
+    """It is one row; tasks that Slurm started before its reservation are rows of their own."""
+    found = joined_arrays(rows(WAITING, task(1, 13, NOW - 50)), [], FACTS, NOW)
+    assert dict(zip(found.id.tolist(), found.tasks.tolist(), strict=True)) == {12: 60, 13: 1}
+    assert found.state[found.id.tolist().index(12)] == "PENDING"
+    ahead = joined_arrays(rows(INSIDE), [reservation(NOW + 100)], FACTS, NOW)
+    assert (ahead.id.tolist(), ahead.state) == ([12], ["PENDING"])
+
+
+def test_an_array_that_runs() -> None:
+    """In its reservation it is one job on all reserved nodes, until its last round is over."""
+    shown = rows(INSIDE, task(1, 13, NOW - 50), task(2, 14, NOW - 100))
+    found = joined_arrays(shown, [reservation(NOW - 100)], FACTS, NOW)
+    assert (found.id.tolist(), found.state, found.nodes) == ([12], ["RUNNING"], ["n[1-2]"])
+    assert found.start.tolist() == [NOW - 100]
+    # 32 at a time on two nodes: 30 start now, the other 30 follow them.
+    assert found.end.tolist() == [NOW + 2 * 620.0]
+    assert found.tasks.tolist() == [60]
+
+
+def test_the_last_round() -> None:
+    """When no task waits any more, only the nodes count on which some still run."""
+    shown = rows(task(1, 13, NOW - 50), task(99, 12, NOW - 10, nodelist="n2"))
+    found = joined_arrays(shown, [reservation(NOW - 3000)], FACTS, NOW)
+    assert (found.id.tolist(), found.nodes, found.end.tolist()) == ([12], ["n[1-2]"], [NOW + 590.0])
+    found = joined_arrays(rows(task(1, 13, NOW - 50)), [reservation(NOW - 3000)], FACTS, NOW)
+    assert (found.id.tolist(), found.nodes) == ([12], ["n1"])
+
+
+@pytest.mark.parametrize(
+    ("states", "last"),
+    [
+        (("COMPLETED", "FAILED"), "COMPLETED"),
+        (("FAILED", "FAILED"), "FAILED"),
+        (("COMPLETED", "NODE_FAIL"), "NODE_FAIL"),
+        (("TIMEOUT", "CANCELLED"), "TIMEOUT"),
+        (("COMPLETED", "DEADLINE"), "DEADLINE"),
+    ],
+)
+def test_an_array_that_is_over(states: tuple[str, str], last: str) -> None:
+    """It ended with its last task; tasks that failed by themselves are no missed promise."""
+    ended = [
+        task(k, 13 - k, NOW - 90, state=state, endtime=f"{NOW - 20 + 5 * k:.0f}")
+        for k, state in enumerate(states)
+    ]
+    found = joined_arrays(rows(*ended), [], FACTS, NOW)
+    assert (found.id.tolist(), found.state) == ([12], [last])
+    assert (found.start.tolist(), found.end.tolist()) == ([NOW - 90], [NOW - 15])
+
+
+def test_arrays_without_a_promise() -> None:
+    """They stay as Slurm shows them."""
+    for mark in ("(null)", "rtsched:unjudged", "rtsched:parked"):
+        shown = rows(WAITING, task(1, 13, NOW - 50), mark=mark)
+        assert joined_arrays(shown, [], FACTS, NOW) is shown
+
+
+@given(
+    st.lists(st.integers(0, 100), max_size=6),
+    st.integers(0, 40),
+    st.integers(1, 8),
+    st.integers(0, 30),
+)
+def test_the_last_end_is_that_of_a_list_schedule(
+    running: list[int], tasks: int, at_a_time: int, more: int
+) -> None:
+    """Each task that waits starts where one ends first."""
+    limit = 100.0 + more
+    free = sorted(float(end) for end in running)
+    free = sorted(free + [0.0] * max(at_a_time - len(free), 0))
+    last = max(free) if running else 0.0
+    for _ in range(tasks):
+        first = free.pop(0)
+        free = sorted([*free, first + limit])
+        last = max(last, first + limit)
+    assert last_end(np.array(running, np.float64), tasks, at_a_time, limit, 0.0) == last
+
+
+def test_what_accounting_knows_of_an_array() -> None:
+    """It has ended when all its tasks have."""
+    lines = ["12_1|COMPLETED|100|200", "12_2|FAILED|100|260", "13|COMPLETED|1|2"]
+    found = completions_in("\n".join(lines))
+    assert found.job.tolist() == [12, 13]
+    assert (found.start.tolist(), found.end.tolist()) == ([100.0, 1.0], [260.0, 2.0])
+    assert found.status.tolist() == [CompletionStatus.COMPLETED] * 2
+    for state in ("RUNNING|100|Unknown", "PENDING|Unknown|Unknown"):
+        assert completions_in("\n".join([lines[0], f"12_[3-4]|{state}"])).job.tolist() == []
+    assert math.isnan(completions_in("14_1|CANCELLED|Unknown|90").start[0])
+
+
+def state_of(found: JobRows, reservations: list[ReservationRow]) -> SlurmState:
+    """Return what a poll shows of one array on two nodes."""
+    layout = ClusterLayout(Cluster.uniform(2), {"n1": 0, "n2": 1}, FACTS.partitions, "all")
+    queued, running, _ = parts(found)
+    allocations = allocations_of(found, running, layout, FACTS, NOW)
+    observation = Observation(
+        NOW,
+        layout.cluster,
+        jobs_of(found, queued, FACTS),
+        jobs_of(found, running, FACTS, allocations.entries.size),
+        allocations,
+        marks_of(found, np.concatenate([queued, running])),
+    )
+    return SlurmState(found, observation, FACTS, ("n1", "n2"), reservations, NOW)
+
+
+def reserving(view: SlurmState, plan: Schedule) -> list[str]:
+    """Return what is to be changed about reservations, jobs in them and their sizes."""
+    found = reserve_changes(plan, view, SlurmSettings(promised_first=False), {}, {})
+    return [" ".join(change.command.words[1:]) for change in found]
+
+
+def test_the_reservation_of_an_array() -> None:
+    """Its waiting tasks enter it, and their nodes and limits stay theirs."""
+    view = state_of(joined_arrays(rows(WAITING), [], FACTS, NOW), [])
+    indptr, nodes = np.array([0, 2]), np.array([0, 1], np.int32)
+    plan = Schedule.build([12], [NOW + 100], [NOW + 1340], indptr, nodes)
+    created, bound = reserving(view, plan)
+    assert created.startswith("create reservation ReservationName=rtsched_12")
+    assert "Nodes=n[1-2]" in created
+    assert bound == "update JobId=12 ReservationName=rtsched_12 ExcNodeList="
+
+
+def test_the_reservation_of_an_array_that_runs() -> None:
+    """No task leaves it; it ends with the last one, and gives back nodes without tasks."""
+    ends = math.ceil(NOW + 1260.0 + SlurmSettings().grace_s)
+    kept = replace(reservation(NOW - 100), end=ends)
+    shown = rows(INSIDE, task(1, 13, NOW - 50, reservation="rtsched_12"))
+    found = joined_arrays(shown, [kept], FACTS, NOW)
+    assert found.end.tolist() == [NOW + 2 * 620.0]
+    assert reserving(state_of(found, [kept]), Schedule.empty()) == []
+    last = rows(task(1, 13, NOW - 50, reservation="rtsched_12"))
+    (changed,) = reserving(
+        state_of(joined_arrays(last, [kept], FACTS, NOW), [kept]), Schedule.empty()
+    )
+    assert "Nodes=n1 " in changed + " "
+    over = rows(task(1, 13, NOW - 50, state="COMPLETED", endtime=f"{NOW - 5:.0f}"))
+    view = state_of(joined_arrays(over, [kept], FACTS, NOW), [kept])
+    assert reserving(view, Schedule.empty()) == ["delete ReservationName=rtsched_12"]

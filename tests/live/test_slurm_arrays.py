@@ -1,0 +1,133 @@
+"""Job arrays with one promise, on a real Slurm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CORES = 4
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run four nodes of four cores."""
+    options = SlurmOptions(
+        fast=0,
+        slow=4,
+        hardware={"slow": f"CPUs={CORES} RealMemory=4000"},
+        job_submit=("rtsched",),
+        settings={
+            "DefMemPerCPU": "500",
+            "SelectTypeParameters": "CR_Core_Memory",
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+            "ReturnToService": "1",
+        },
+    )
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        cluster.start_daemon(SITE)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that may use all nodes."""
+    eventually(lambda: live.ask("status")["usable"] == 4, 30, "the daemon may use all nodes")
+    yield
+    live.cancel_all()
+
+
+class Task(NamedTuple):
+    """A task of an array as accounting has it; times in seconds since the epoch."""
+
+    state: str
+    start: int
+    end: int
+    node: str
+
+
+def ended(live: Live, array: int, count: int) -> list[Task]:
+    """Return the tasks of an array, when accounting knows how so many ended."""
+    words = ["sacct", "-X", "-n", "-P", "-j", str(array), "-o", "State,Start,End,NodeList"]
+
+    def found() -> list[Task]:
+        lines = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()
+        rows = [line.split("|") for line in lines]
+        rows = [row for row in rows if row[1].isdigit() and row[2].isdigit()]
+        tasks = [Task(state, int(start), int(end), node) for state, start, end, node in rows]
+        return tasks if len(tasks) >= count else []
+
+    said: list[Task] = eventually(found, 60, f"accounting knows {count} tasks of {array}")
+    return said
+
+
+def deadline_of(live: Live, job: int) -> float:
+    """Return what a job was promised, seconds since the epoch."""
+    return next(each.deadline for each in live.kept() if each.id == job)
+
+
+def test_one_promise_for_all_tasks(live: Live) -> None:
+    """Its tasks run in rounds on whole nodes beside a flood, and all have ended in time."""
+    others = [
+        live.cluster.sbatch(["-n1", "--time=1"], user="bob", script="sleep 15") for _ in range(60)
+    ]
+    eventually(lambda: live.cluster.job(others[0])["JobState"] == "RUNNING", 60)
+    live.polled()
+    array = live.promise("--array=1-24", "-n1", "--time=1", in_minutes(6), script="sleep 4")
+    assert len([each for each in live.kept() if each.standing in {"firm", "provisional"}]) == 1
+    name = f"rtsched_{array}"
+    kept = eventually(lambda: live.reservations().get(name), 60, "its nodes are reserved")
+    live.wait_standing(array, "kept", seconds=300)
+    tasks = ended(live, array, 24)
+    assert {task.state for task in tasks} == {"COMPLETED"}
+    assert max(task.end for task in tasks) <= deadline_of(live, array)
+    nodes = {task.node for task in tasks}
+    assert nodes <= set(
+        live.cluster.run(["scontrol", "show", "hostnames", kept["Nodes"]]).stdout.split()
+    )
+    together = [
+        sum(each.start <= task.start < each.end and each.node == task.node for each in tasks)
+        for task in tasks
+    ]
+    assert max(together) == CORES
+    eventually(lambda: name not in live.reservations(), 30, "its nodes are free again")
+
+
+def test_too_many_tasks(live: Live) -> None:
+    """It is rejected with the earliest deadline, and with how many tasks would make it."""
+    said = live.submit("--array=1-400", "-n1", "--time=1", in_minutes(4))
+    assert not said.job
+    assert "of its 400 tasks would be accepted with the same deadline" in said.text
+    assert said.offer
+
+
+def test_tasks_that_fail_or_are_cancelled(live: Live) -> None:
+    """The promise was to run them in time: that some failed, or were cancelled, breaks nothing."""
+    script = "sleep 3; exit $((SLURM_ARRAY_TASK_ID % 2))"
+    array = live.promise("--array=1-20", "-n1", "--time=1", in_minutes(8), script=script)
+    live.polled()
+    live.cluster.run(["scancel", f"{array}_[15-20]"], user="alice")
+    live.wait_standing(array, "kept", seconds=300)
+    states = [task.state for task in ended(live, array, 14)]
+    assert states.count("FAILED") == 7
+    for name in (str(array), f"{array}_3"):
+        assert "(kept, given" in live.command("rtsched", "explain", name)
+
+
+def test_a_daemon_that_is_started_anew(live: Live) -> None:
+    """The reservation stays while tasks wait, and the promise is kept."""
+    array = live.promise("--array=1-40%8", "-n1", "--time=1", in_minutes(9), script="sleep 3")
+    eventually(lambda: live.cluster.job(array).get("JobState") == "RUNNING", 60, "tasks run")
+    live.cluster.kill_daemon()
+    live.cluster.restart_daemon()
+    live.polled()
+    assert f"rtsched_{array}" in live.reservations() or live.standing(array) == "kept"
+    live.wait_standing(array, "kept", seconds=300)
+    tasks = ended(live, array, 40)
+    assert max(task.end for task in tasks) <= deadline_of(live, array)
