@@ -160,7 +160,7 @@ def test_a_broken_promise_gives_the_job_back(live: Live) -> None:
     job = live.promise("-n1", "--time=1", in_minutes(8), script="sleep 1")
     live.polled()
     assert int(live.cluster.job(job)["Priority"]) > 3_000_000_000
-    live.cluster.run(["scontrol", "update", f"JobId={job}", in_minutes(1).strip("-")], user="root")
+    live.cluster.run(["scontrol", "update", f"JobId={job}", in_minutes(2).strip("-")], user="root")
     live.wait_standing(job, "void", "broken", seconds=60)
     live.polled()
     shown = live.cluster.job(job)
