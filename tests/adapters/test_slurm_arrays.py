@@ -18,7 +18,7 @@ from rtsched.adapters.slurm.arrays import joined_arrays, last_end
 from rtsched.adapters.slurm.cluster_state import SlurmState
 from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
-from rtsched.adapters.slurm.layout import ClusterLayout
+from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
 from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of, parts
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows
@@ -198,7 +198,7 @@ def test_an_array_that_is_over(states: tuple[str, str], last: str) -> None:
 
 def test_arrays_without_a_promise() -> None:
     """They stay as Slurm shows them."""
-    for mark in ("(null)", "rtsched:unjudged", "rtsched:parked"):
+    for mark in ("(null)", "rtsched:unjudged"):
         shown = rows(WAITING, task(1, 13, NOW - 50), mark=mark)
         assert joined_arrays(shown, [], FACTS, NOW) is shown
 
@@ -238,7 +238,10 @@ def test_what_accounting_knows_of_an_array() -> None:
 
 def state_of(found: JobRows, reservations: list[ReservationRow]) -> SlurmState:
     """Return what a poll shows of one array on two nodes."""
-    layout = ClusterLayout(Cluster.uniform(2), {"n1": 0, "n2": 1}, FACTS.partitions, "all")
+    cluster = Cluster.uniform(2)
+    parts_of = PartitionParts(cluster, np.ones(2, np.int32), {}, Sharing())
+    rows_by_name = {"n1": 0, "n2": 1}
+    layout = ClusterLayout(cluster, rows_by_name, FACTS.partitions, "all", parts_of)
     queued, running, _ = parts(found)
     allocations = allocations_of(found, running, layout, FACTS, NOW)
     observation = Observation(
