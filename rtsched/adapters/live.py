@@ -322,7 +322,9 @@ class SubmitReply:
 class FeasibilityRequest:
     """What a user asks about a job that nobody submits; None: left open.
 
-    Times in seconds; `deadline` since the epoch. The load's numbers are as in `Jobs`.
+    Times in seconds; `deadline` since the epoch. The load's numbers are as in `Jobs`. `memory` in
+    bytes and `gpus` per node, `array` the tasks of one as sbatch(1) takes them. 0 or empty: not
+    said.
     """
 
     uid: int
@@ -334,6 +336,14 @@ class FeasibilityRequest:
     account: str = ""
     qos: str = ""
     load: Mapping[str, float] = field(default_factory=dict)
+    tasks: int = 0
+    cpus_per_task: int = 0
+    memory: int = 0
+    gpus: int = 0
+    constraint: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    array: str = ""
 
 
 class Translator(Protocol):
@@ -354,7 +364,13 @@ class Translator(Protocol):
         """Return the id of the job of this name; -1: this is no job's name."""
 
     def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
-        """Return a question as a submit filter would describe the job."""
+        """Return a question as a submit filter would describe the job.
+
+        Raises
+        ------
+        AdapterError
+            If it asks for what the batch system does not have.
+        """
 
     def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:
         """Return what a submit request means; `facts` are those of the last poll."""

@@ -37,6 +37,16 @@ _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 @click.option("-p", "--partition", default="", help="Partition (HTCondor: RtClass).")
 @click.option("-A", "--account", default="", help="Account; default: your default account.")
 @click.option("-q", "--qos", default="", help="Quality of service; default: your default QOS.")
+@click.option("-n", "--ntasks", "tasks", type=click.IntRange(1), help="Tasks (Slurm).")
+@click.option("-c", "--cpus-per-task", type=click.IntRange(1), help="CPUs of a task (RequestCpus).")
+@click.option("--mem", "memory", metavar="SIZE", help="Memory per node: 4G, 500M (RequestMemory).")
+@click.option(
+    "--gpus-per-node", "gpus", type=click.IntRange(1), help="GPUs per node (RequestGPUs)."
+)
+@click.option("-C", "--constraint", default="", help="Features of nodes: 'a&b' (Slurm).")
+@click.option("-w", "--nodelist", default="", help="Nodes to run on (Slurm).")
+@click.option("-x", "--exclude", default="", help="Nodes not to run on (Slurm).")
+@click.option("-a", "--array", default="", help="An array: 1-100%8 (Slurm).")
 @click.option("--deadline", metavar="WHEN", help="Check this deadline: 18:30, now+2hours.")
 @click.option("--sigma", type=float, help="Divisible load: units of work.")
 @click.option("--cms", type=float, help="Divisible load: seconds to send one unit.")
@@ -53,6 +63,7 @@ def command(
     nodes: str,
     limit: str | None,
     deadline: str | None,
+    memory: str | None,
     as_json: bool,
     path: str,
     **given: Any,
@@ -70,6 +81,7 @@ def command(
         nodes_max=most,
         time_s=None if limit is None else seconds(limit),
         deadline=None if deadline is None else moment(deadline),
+        memory=0 if memory is None else size(memory),
         **_checked(given),
     )
     report = report_of(question, path)
@@ -104,6 +116,18 @@ def seconds(text: str) -> float:
     return found
 
 
+def size(text: str) -> int:
+    """Return the bytes of an amount of memory, as sbatch takes it: MiB where it names no unit."""
+    from rtsched.model.units import size_bytes
+
+    found = size_bytes(text, "M")
+    if not 1 <= found <= 1 << 60:
+        raise click.BadParameter(
+            f"{text!r} is not an amount of memory; write 4G or 500M", param_hint="--mem"
+        )
+    return math.ceil(found)
+
+
 def moment(text: str) -> float:
     """Return the seconds since the epoch of a deadline."""
     from rtsched.model.units import slurm_moment
@@ -132,7 +156,8 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     if load and len(load) < 3:
         missing = next(name for name in ("sigma", "cms", "cps") if name not in load)
         raise click.UsageError(f"a divisible load needs {_option(missing)} too")
-    return given
+    counts = {name: given[name] or 0 for name in ("tasks", "cpus_per_task", "gpus")}
+    return given | counts
 
 
 def _option(name: str) -> str:

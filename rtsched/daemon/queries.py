@@ -378,9 +378,12 @@ class SiteReader:
 def _as_question(q: reports.Feasible, uid: int, deadline: float) -> FeasibilityRequest:
     """Return a question as the translator takes it."""
     load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
-    return FeasibilityRequest(
-        uid, deadline, q.nodes, q.nodes_max, q.time_s, q.partition, q.account, q.qos, load
-    )
+    same = {
+        name: getattr(q, name)
+        for name in FeasibilityRequest.__dataclass_fields__
+        if name in q.__struct_fields__
+    }
+    return FeasibilityRequest(**{**same, "uid": uid, "deadline": deadline, "load": load})
 
 
 def _time(value: float) -> float | None:

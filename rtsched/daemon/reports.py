@@ -181,6 +181,8 @@ class FeasibleReport(Report, frozen=True):
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
 Nodes: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
 
 
 class Feasible(Question, frozen=True, tag="feasible"):
@@ -200,6 +202,14 @@ class Feasible(Question, frozen=True, tag="feasible"):
     account: Annotated[str, Meta(description="Account; empty: the default one.")] = ""
     qos: Annotated[str, Meta(description="QOS; empty: the default one.")] = ""
     deadline: Annotated[Time, Meta(description="Ask whether this one is feasible.")] = None
+    tasks: Annotated[Count, Meta(description="Tasks; 0: not said.")] = 0
+    cpus_per_task: Annotated[Count, Meta(description="Processors of a task; 0: not said.")] = 0
+    memory: Annotated[Bytes, Meta(description="Bytes per node; 0: not said.")] = 0
+    gpus: Annotated[Count, Meta(description="GPUs per node.")] = 0
+    constraint: Annotated[str, Meta(description="Features of nodes; empty: any.")] = ""
+    nodelist: Annotated[str, Meta(description="Nodes to run on; empty: any.")] = ""
+    exclude: Annotated[str, Meta(description="Nodes not to run on; empty: none.")] = ""
+    array: Annotated[str, Meta(description="Tasks of an array, such as `1-100%8`.")] = ""
     sigma: Annotated[Positive | None, Meta(description="Divisible load: data units.")] = None
     cms: Annotated[NotNegative | None, Meta(description="Seconds to send one unit.")] = None
     cps: Annotated[Positive | None, Meta(description="Seconds to compute one unit.")] = None

@@ -23,6 +23,7 @@ from rtsched.adapters.condor.requirements import (
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
 from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest, SubmitReply
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, number
 from rtsched.model.jobs import Kind
 
@@ -281,6 +282,13 @@ def test_a_question_is_described_as_a_submission_would_be() -> None:
     assert found.jobs.size_max[0] == 3
     assert asked(time_s=60.0, partition="slow").jobs.texts("partition")[0].startswith("slow/")
     assert not asked(time_s=60.0).problem
+    fields = translator.fields_of(
+        FeasibilityRequest(0, NOW, cpus_per_task=2, memory=(1 << 30) + 1, gpus=1)
+    )
+    for line in ("RequestCpus = 2", "RequestMemory = 1025", "RequestGPUs = 1"):
+        assert line in str(fields[Tag.AD])
+    with pytest.raises(AdapterError, match="HTCondor has no --ntasks"):
+        translator.fields_of(FeasibilityRequest(0, NOW, tasks=4))
 
 
 @given(st.text(max_size=300))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.live import SubmitReply
+from rtsched.adapters.live import FeasibilityRequest, SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margin_of, seconds
 from rtsched.adapters.slurm.requirements import predecessors
@@ -54,6 +54,24 @@ def test_a_rigid_job() -> None:
     assert (jobs.kind[0], jobs.size[0], jobs.wall_time[0]) == (Kind.RIGID, 4, 1820.0)
     assert (jobs.association[0], jobs.texts("partition")) == (4, ["all"])
     assert jobs.deadline[0] == NOW + 80000
+
+
+def test_a_question_is_described_as_a_submission_would_be() -> None:
+    """`rtsched feasible` asks about the same job that sbatch would make."""
+
+    def asked(**given: Any) -> Any:
+        question = FeasibilityRequest(1000, NOW + 80000.0, time_s=1800.0, **given)
+        return TRANSLATOR.describe(TRANSLATOR.fields_of(question), FACTS, NOW)
+
+    plain = asked(nodes=4, tasks=4)
+    assert (plain.problem, plain.jobs.size[0], plain.jobs.wall_time[0]) == ("", 4, 1820.0)
+    assert asked(tasks=9).jobs.size[0] == 3
+    assert asked(tasks=3, cpus_per_task=4).jobs.size[0] == 3
+    assert "requests 4000 MiB per node" in asked(memory=4000 << 20).problem
+    assert "generic resources" in asked(gpus=1).problem
+    assert (asked(array="1-9%4").jobs.kind[0], asked(array="1-9").jobs.tasks[0]) == (Kind.ARRAY, 9)
+    unclear = ({"constraint": "a*2"}, {"nodelist": "n1"}, {"exclude": "n2"})
+    assert all("not known yet" in asked(**each).problem for each in unclear)
 
 
 def test_limits_that_are_not_given() -> None:

@@ -206,9 +206,43 @@ def test_feasible_load(asked):
     assert questions == [Feasible(sigma=100.0, cms=0.0, cps=2.5, setup_node=3.0)]
 
 
+def test_feasible_resources(asked):
+    """What a job needs of its nodes, and which ones, as sbatch takes it."""
+    words = (
+        "-n8",
+        "-c",
+        "2",
+        "--mem",
+        "4G",
+        "--gpus-per-node=2",
+        "-C",
+        "a&b",
+        "-w",
+        "n1",
+        "-x",
+        "n2",
+    )
+    _, questions = asked(FeasibleReport(NOW, False), "feasible", *words, "-x", "n2", "-a", "1-100%8")
+    assert questions == [
+        Feasible(
+            tasks=8,
+            cpus_per_task=2,
+            memory=4 << 30,
+            gpus=2,
+            constraint="a&b",
+            nodelist="n1",
+            exclude="n2",
+            array="1-100%8",
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
+        (("--mem", "much"), "not an amount of memory"),
+        (("--mem", "0"), "not an amount of memory"),
+        (("-n", "0"), "0 is not in the range"),
         (("-N", "4-2"), "not a number of nodes"),
         (("-N", "0"), "not a number of nodes"),
         (("-N", "x"), "not a number of nodes"),

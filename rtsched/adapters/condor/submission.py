@@ -24,6 +24,7 @@ from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
 from rtsched.adapters.requirements import too_late
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, Record, number, parse_value, text
 from rtsched.model.jobs import Edges, Jobs
 
@@ -114,7 +115,17 @@ class CondorTranslator:
         return ""
 
     def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
-        """Return a question as the ClassAd library would describe the job."""
+        """Return a question as the ClassAd library would describe the job.
+
+        Raises
+        ------
+        AdapterError
+            If it asks for what only Slurm has.
+        """
+        for name in ("tasks", "constraint", "nodelist", "exclude", "array"):
+            if getattr(question, name):
+                option = {"tasks": "ntasks"}.get(name, name)
+                raise AdapterError(f"HTCondor has no --{option}; leave it out")
         ad: dict[str, object] = {
             "Owner": user_name(question.uid),
             "ProcId": 0,
@@ -130,6 +141,12 @@ class CondorTranslator:
             ad |= {"JobUniverse": 11, "MinHosts": question.nodes, "MaxHosts": most}
         if question.time_s is not None:
             ad["RtRunTime"] = question.time_s
+        requests = {
+            "RequestCpus": question.cpus_per_task,
+            "RequestMemory": -(-question.memory >> 20),
+            "RequestGPUs": question.gpus,
+        }
+        ad |= {name: amount for name, amount in requests.items() if amount}
         if question.account:
             ad["AcctGroup"] = question.account
         if question.partition:

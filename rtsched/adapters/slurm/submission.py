@@ -117,6 +117,14 @@ class SlurmTranslator:
             Tag.QOS: question.qos or None,
             Tag.DEADLINE: math.ceil(question.deadline),
             Tag.EXTRA: f"rtsched:{said}" if said else None,
+            Tag.NUM_TASKS: question.tasks or None,
+            Tag.CPUS_PER_TASK: question.cpus_per_task or None,
+            Tag.PN_MIN_MEMORY: -(-question.memory >> 20) or None,
+            Tag.TRES_PER_NODE: f"gres/gpu:{question.gpus}" if question.gpus else None,
+            Tag.FEATURES: question.constraint or None,
+            Tag.REQ_NODES: question.nodelist or None,
+            Tag.EXC_NODES: question.exclude or None,
+            Tag.ARRAY_INX: question.array or None,
         }
         return {tag: value for tag, value in fields.items() if value is not None}
 
