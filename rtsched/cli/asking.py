@@ -94,6 +94,13 @@ def show_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]
     out.print(table)
 
 
+def progress(promise: Promise) -> str:
+    """Return how far an array is, to follow its name; empty: it is none."""
+    if promise.tasks is None or promise.waiting is None:
+        return ""
+    return f" ({promise.tasks - promise.waiting:,} of {promise.tasks:,} tasks started)"
+
+
 def promise_rows(
     promises: Sequence[Promise], now: float, everyone: bool
 ) -> tuple[list[str], list[list[str]]]:
@@ -109,7 +116,7 @@ def promise_rows(
         rows.append(
             [
                 promise.job or "(none yet)",
-                shortened(promise.name, 24),
+                shortened(promise.name, 24) + progress(promise),
                 *user,
                 promise.standing,
                 when(promise.deadline, now),

@@ -15,11 +15,13 @@ from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import helps, terms, waits
 from rtsched.errors import RtschedError
+from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -144,6 +146,16 @@ class SiteReader:
         return dict(zip(asked.id.tolist(), asked.texts("name"), strict=True))
 
     @cached_property
+    def _waiting_tasks(self) -> dict[int, int]:
+        """How many tasks of arrays of records have not been started, by job."""
+        asked, running = self.site.requested, self.site.snapshot.running
+        arrays = asked.take(asked.kind == Kind.ARRAY)
+        place, runs = places(running.id, arrays.id)
+        tasks = arrays.tasks.copy()
+        tasks[runs] = running.tasks[place[runs]]
+        return dict(zip(arrays.id.tolist(), tasks.tolist(), strict=True))
+
+    @cached_property
     def _planned(self) -> dict[int, int]:
         """Entries of the plan, by job."""
         return _entries(self.site.snapshot.plan)
@@ -214,6 +226,7 @@ class SiteReader:
         if entry is not None:
             start, end = _span(schedule, entry)
             nodes = self._names(schedule.nodes_of(entry).tolist())
+        waiting = self._waiting_tasks.get(job)
         return reports.Promise(
             job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
@@ -227,6 +240,8 @@ class SiteReader:
             end=end,
             nodes=nodes,
             why=record.why,
+            tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
+            waiting=waiting,
         )
 
     # --- explain, chunk ------------------------------------------------------------------------

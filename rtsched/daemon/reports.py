@@ -48,6 +48,8 @@ class Promise(msgspec.Struct, frozen=True):
     end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
     why: Annotated[str, Meta(description="Why it is in this state.")] = ""
+    tasks: Annotated[int | None, Meta(description="Tasks of an array; null: it is none.")] = None
+    waiting: Annotated[int | None, Meta(description="Tasks that have not been started.")] = None
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -65,7 +65,7 @@ class Jobs(Table):
     nice = Column(np.float64, 0.0, "The user's own downward adjustment of priority.")
     dag = Column(np.int64, -1, "Key of the task graph it belongs to; -1: none (see `Edges`).")
     array = Column(np.int64, -1, "Key of the array or other group it is a task of; -1: none.")
-    tasks = Column(np.int32, 1, "Array with one promise: how many tasks it has.")
+    tasks = Column(np.int32, 1, "Array with one promise: its tasks that have not been started.")
     tasks_per_node = Column(np.int32, 1, "Array with one promise: its tasks at a time on a node.")
     array_limit = Column(np.int32, 0, "How many of these may run at a time; 0: all.")
     pinned = Column(np.int32, -1, "The one node it must run on; -1: any.")

@@ -164,6 +164,7 @@ def test_an_array_that_runs() -> None:
     # 32 at a time on two nodes: 30 start now, the other 30 follow them.
     assert found.end.tolist() == [NOW + 2 * 620.0]
     assert found.tasks.tolist() == [60]
+    assert state_of(found, []).observation.running.tasks.tolist() == [60]
 
 
 def test_the_last_round() -> None:

@@ -119,6 +119,14 @@ def test_status_with_problems(asked):
     assert json.loads(result.stdout)["promises"][0]["job"] == "4711"
 
 
+def test_an_array_in_progress(asked):
+    """How many of its tasks were started is told beside its name."""
+    array = Promise("12", "scan", "ann", "firm", NOW + 60, NOW, tasks=100, waiting=63)
+    known = {name: getattr(STATUS, name) for name in STATUS.__struct_fields__}
+    result, _ = asked(StatusReport(**{**known, "promises": (array,)}), "status")
+    assert "scan (37 of 100 tasks started)" in said(result)
+
+
 def test_metrics(asked):
     """Metrics are printed as they are; without any that is said."""
     report = StatusReport(
@@ -208,7 +216,7 @@ def test_feasible_load(asked):
 
 def test_feasible_resources(asked):
     """What a job needs of its nodes, and which ones, as sbatch takes it."""
-    words = (
+    words = [
         "-n8",
         "-c",
         "2",
@@ -221,8 +229,10 @@ def test_feasible_resources(asked):
         "n1",
         "-x",
         "n2",
-    )
-    _, questions = asked(FeasibleReport(NOW, False), "feasible", *words, "-x", "n2", "-a", "1-100%8")
+        "-a",
+        "1-100%8",
+    ]
+    _, questions = asked(FeasibleReport(NOW, False), "feasible", *words)
     assert questions == [
         Feasible(
             tasks=8,

@@ -161,3 +161,18 @@ def test_a_user_gets_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert thread._next() == 8
     clock[0] += 0.1 / EACH
     assert thread._next() == 7
+
+
+def test_an_array_tells_how_many_tasks_wait(running: Running) -> None:
+    """All of them, before it has begun; a job that is no array says nothing."""
+
+    async def course() -> None:
+        await running.start()
+        await asyncio.to_thread(answer_of, running.asked(array="1-100%8"))
+        await asyncio.to_thread(answer_of, running.asked())
+        status = await asyncio.to_thread(ask, Status(), str(running.users.path))
+        shown = sorted((each.tasks, each.waiting) for each in status.promises if each.tasks)
+        assert shown == [(100, 100)]
+        assert len(status.promises) == 2
+
+    asyncio.run(course())

@@ -247,6 +247,24 @@ def test_a_job_that_asks_for_more_gpus_loses_its_promise(
     assert changed_by_users(scene.site, observation, {}).get(7) == why
 
 
+def test_an_array_is_planned_for_the_tasks_that_are_left() -> None:
+    """Ten rounds on one node; with seven of its tasks started elsewhere or cancelled three."""
+    scene = Scene(nodes=4)
+    given = {"kind": Kind.ARRAY, "size": 1, "size_min": 1, "size_max": 4, "wall_time": 60.0}
+    token = scene.submit(tasks=10, deadline=T0 + HOUR, **given).reply.token
+    settled = scene.poll(T0 + 1, queued=((7, token),))
+    assert settled.site.requested.tasks.tolist() == [10]
+    assert settled.site.snapshot.plan.entries.end.tolist() == [T0 + 600.0]
+    settled = scene.poll(T0 + 2, queued=((7, token),), changed={"tasks": np.int32(3)})
+    assert [r.standing for r in settled.site.records.values()] == ["firm"]
+    assert settled.site.requested.tasks.tolist() == [3]
+    settled = scene.poll(T0 + 3, queued=((7, token),))
+    assert settled.site.requested.tasks.tolist() == [3], "a count that grows again is no task more"
+    scene.poll(T0 + 4, running=((7, token, T0 + 4, T0 + 184, (0,)),))
+    settled = scene.poll(T0 + 185, completions=((7, T0 + 184, 0),))
+    assert [r.standing for r in settled.changed] == ["kept"]
+
+
 def test_another_qos_is_no_change_where_none_was_named() -> None:
     """The batch system shows the QOS that it chose; one that was named must stay."""
     for named, standing in ((None, "firm"), ("normal", "firm"), ("high", "void")):

@@ -265,6 +265,7 @@ def _plain(
             "cores": np.where(cpus > 0, cpus, -1).astype(np.int32),
             "memory": np.where(memory > 0, memory * MEGABYTE, -1),
             "nice": rows.nice[which].astype(np.float64),
+            "tasks": np.where(rows.array[which] < 0, 1, rows.tasks[which]).astype(np.int32),
         }
     )
 
