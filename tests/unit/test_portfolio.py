@@ -206,6 +206,17 @@ def test_a_refused_load_is_told_what_would_do() -> None:
     assert numbers["portfolio.smaller-load"]["percent"].tolist() == [50]
 
 
+def test_a_refused_array_is_told_how_many_tasks_would_do() -> None:
+    """Four rounds of two tasks are due in 200 s, 100 s each, on one node."""
+    job = Jobs.build(
+        1, id=[0], submit=NOW, deadline=NOW + 200, kind=Kind.ARRAY, tasks=8, tasks_per_node=2,
+        wall_time=100.0, size_min=1, size_max=4,
+    )  # fmt: skip
+    found = chain().admit(job, Snapshot(NOW, Cluster.uniform(1))).verdicts.findings
+    numbers = {finding.reason.code: finding.numbers for finding in found}["portfolio.fewer-tasks"]
+    assert (numbers["tasks"].tolist(), numbers["all"].tolist()) == ([4], [8])
+
+
 @pytest.mark.parametrize(
     ("deadline", "code"), [(60, "portfolio.breaks-promise"), (105, "portfolio.no-room")]
 )

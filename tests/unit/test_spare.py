@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
 from rtsched.model.events import EventKind
-from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict, Verdicts
@@ -131,6 +131,7 @@ def test_a_graph_in_parts_waits_for_what_is_planned(form: str) -> None:
     ("columns", "settings", "edges", "reason", "text"),
     [
         ({"wall_time": np.inf}, {}, GRAPH, "spare.endless", "job 0 states no run time"),
+        ({"kind": Kind.ARRAY}, {}, GRAPH, "spare.array", "job 0 is an array"),
         ({"size": 2}, {"form": "edf"}, GRAPH, "spare.wide", "requests 2 nodes"),
         (
             {},
