@@ -82,6 +82,7 @@ class Marks(Table):
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")
     stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
     problem = Text("Why nothing can be promised to it any more, as it is now.")
+    limit = Text("The limit of an account or QOS that it waits for, as the batch system calls it.")
 
 
 @dataclass(frozen=True)

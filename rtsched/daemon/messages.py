@@ -94,9 +94,15 @@ def voided(why: str) -> str:
     return f"{PREFIX}the promise is void: {why}; the job runs as best effort"
 
 
-def broken(wording: Wording) -> str:
-    """Return what a user reads whose promise cannot be kept any more."""
-    return f"{PREFIX}the promised deadline can no longer be kept; {wording.afterwards}"
+def broken(wording: Wording, limit: str | None = None) -> str:
+    """Return what a user reads whose promise cannot be kept any more; `limit` if that is why."""
+    why = f", since {kept_waiting(limit)}" if limit else ""
+    return f"{PREFIX}the promised deadline can no longer be kept{why}; {wording.afterwards}"
+
+
+def kept_waiting(limit: str) -> str:
+    """Return that a limit of an account or QOS kept a job from its planned start."""
+    return f"the job waits for a limit of its account or QOS ({limit})"
 
 
 def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> str:

@@ -146,6 +146,11 @@ class SiteReader:
         return dict(zip(asked.id.tolist(), asked.texts("name"), strict=True))
 
     @cached_property
+    def _limits(self) -> dict[int, str]:
+        """For which limits of accounts and QOS jobs wait."""
+        return self.site.limits()
+
+    @cached_property
     def _waiting_tasks(self) -> dict[int, int]:
         """How many tasks of arrays of records have not been started, by job."""
         asked, running = self.site.requested, self.site.snapshot.running
@@ -227,6 +232,8 @@ class SiteReader:
             start, end = _span(schedule, entry)
             nodes = self._names(schedule.nodes_of(entry).tolist())
         waiting = self._waiting_tasks.get(job)
+        overdue = start is not None and not running and start < self.daemon.clock()
+        limit = self._limits.get(job) if overdue else None
         return reports.Promise(
             job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
@@ -239,7 +246,7 @@ class SiteReader:
             start=start,
             end=end,
             nodes=nodes,
-            why=record.why,
+            why=record.why or (messages.kept_waiting(limit) if limit else ""),
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
         )

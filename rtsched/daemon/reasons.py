@@ -19,6 +19,7 @@ REASONS: dict[str, str] = {
     "submit.offer": "Not a rejection: the job was admitted by the counter-offer that was held "
     "for it.",
     "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",
+    "wait.limit": "The job waits for a limit of its account or QOS, which the batch system names.",
     "wait.planned": "The job has a promise, and its planned start is in the future.",
     "wait.nodes": "The job needs more nodes than are free.",
     "wait.kept": "Nodes are free, but reserved for promised jobs that start before this "

@@ -52,6 +52,9 @@ OVERDUE = 20.0
 """Seconds after its planned start at which a job that waits is planned anew, or the leeway of the
 batch system (see `Observation`) if that is more and its nodes are free."""
 
+NO_PLAN = "no plan meets it after changes on the cluster"
+"""Why a promise broke, where nothing else is known."""
+
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 
@@ -543,14 +546,17 @@ def _broken(
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Replanned(site)
-    told, changed, unnotified = [], [], dict(site.unnotified)
+    jobs, told, changed, unnotified = [], [], [], dict(site.unnotified)
+    limits = site.limits()
     for job in failed.tolist():
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
-        why = "no plan meets it after changes on the cluster"
+        limit = limits.get(job)
+        why = NO_PLAN if limit is None else messages.kept_waiting(limit)
         changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
         if record.standing == "firm":
-            told.append(job)
+            told.append(messages.broken(wording, limit))
+            jobs.append(job)
         elif record.standing == "provisional":
             unnotified[record.token] = record
     records = {job: r for job, r in site.records.items() if job not in set(failed.tolist())}
@@ -562,6 +568,5 @@ def _broken(
     after = replace(
         site, snapshot=snapshot, records=records, requested=requested, unnotified=unnotified
     )
-    texts = (messages.broken(wording),) * len(told)
-    actions = (Tell(np.array(told, np.int64), texts),) if told else ()
+    actions = (Tell(np.array(jobs, np.int64), tuple(told)),) if jobs else ()
     return Replanned(after, tuple(changed), actions)

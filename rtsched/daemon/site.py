@@ -121,6 +121,11 @@ class Site:
         whole = (at for standing in standings for at in self.unused.get((uid, standing), ()))
         return sorted(at for at in whole if at > now - HOUR)
 
+    def limits(self) -> dict[int, str]:
+        """Return for which limits of accounts and QOS jobs wait, by job."""
+        pairs = zip(self.marks.job.tolist(), self.marks.texts("limit"), strict=True)
+        return {job: limit for job, limit in pairs if limit}
+
     def row(self, job: int) -> Jobs:
         """Return what the job of a record asked for, one row."""
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])

@@ -32,17 +32,21 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
         deferred = bool(site.marks.deferred[place[0]])
         text = "it is held until it has been evaluated" if deferred else "it is held"
         return (Reason("wait.held", text),)
+    found = []
+    if limit := site.limits().get(job):
+        text = f"it waits for a limit of its account or QOS ({limit})"
+        found.append(Reason("wait.limit", text))
     if (entry := entry_of(snapshot.plan, job)) >= 0:
         start = float(snapshot.plan.entries.start[entry])
         nodes = counted(int(snapshot.plan.entries.size[entry]), "node")
         text = f"it is planned to start at {moment(start, now)} on {nodes} reserved for it"
         if job in site.records and snapshot.plan.entries.end[entry] > site.records[job].deadline:
             text += ", too late for its deadline unless jobs that run there end early"
-        return (Reason("wait.planned", text),)
+        return (*found, Reason("wait.planned", text))
     row = snapshot.queued.take(snapshot.queued.id == job)
     size = int(row.size[0])
     free, kept = _free_and_kept(snapshot, row, now)
-    found = [Reason("wait.nodes", f"it needs {counted(size, 'node')}, {int(free.sum())} free")]
+    found += [Reason("wait.nodes", f"it needs {counted(size, 'node')}, {int(free.sum())} free")]
     if kept.any():
         nodes = counted(int(kept.sum()), "free node is", "free nodes are")
         text = f"{nodes} reserved for promised jobs that start before it would end"

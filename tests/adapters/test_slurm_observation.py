@@ -245,6 +245,14 @@ def test_who_holds_a_job(reason: str, problem: str | None) -> None:
     assert known.texts("problem") == [problem]
 
 
+def test_limits_of_accounts_and_qos() -> None:
+    """Slurm's reason names them; any other reason is none."""
+    reasons = ("QOSGrpCpuLimit", "AssocGrpNodeLimit", "Resources", "(null)")
+    found = rows(*({"reason": reason} for reason in reasons))
+    marks = marks_of(found, np.arange(4))
+    assert marks.texts("limit") == ["QOSGrpCpuLimit", "AssocGrpNodeLimit", None, None]
+
+
 def test_endings() -> None:
     """How a job ended, and whether it ran at all."""
     states = ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "DEADLINE", "CANCELLED", "PREEMPTED"]

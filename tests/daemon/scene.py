@@ -125,6 +125,7 @@ class Scene:
         changed: Mapping[str, object] | None = None,
         flapping: tuple[int, ...] = (),
         problems: Mapping[int, str] | None = None,
+        limits: Mapping[int, str] | None = None,
         leeway: float = 0.0,
         failed: tuple[tuple[int, float, int], ...] = (),
         restarts: int = 0,
@@ -136,6 +137,7 @@ class Scene:
         how; `partitions`: rows of their nodes, as before if None; `held`: ids; `edges`: who waits
         for whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
         `flapping`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
+        `limits`: by id, the limit that it waits for;
         `leeway`, `requeue_delay`: as of an `Observation`; `failed`: id, end, exit code of jobs
         that may be queued again, and have been as often as `restarts` says.
         """
@@ -184,6 +186,7 @@ class Scene:
             held=[r[0] in held for r in rows] or None,
             stuck=[r[0] in stuck for r in rows] or None,
             problem=[(problems or {}).get(r[0]) for r in rows] or None,
+            limit=[(limits or {}).get(r[0]) for r in rows] or None,
         )
         if deferred is not None:
             waiting = Jobs.joined([waiting, deferred])

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
+from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue, Tell
 from rtsched_plugins.mcdf import Mcdf
 
@@ -63,6 +64,24 @@ def two_lose_nodes(wall: float) -> Scene:
     assert [plan.nodes_of(k).tolist() for k in range(2)] == [[0, 1], [2]]
     scene.poll(T0 + 3, queued, busy, down=(0, 2), flapping=(0,))
     return scene
+
+
+def test_a_limit_that_breaks_a_promise_is_named() -> None:
+    """A job that its QOS keeps from starting is told so when it can no longer end in time."""
+    scene = Scene(nodes=1)
+    token = scene.submit(T0, size=1, wall_time=RUN, deadline=T0 + RUN + 30).reply.token
+    queued, limits = ((7, token),), {7: "QOSGrpCpuLimit"}
+    settled = scene.poll(T0 + 10, queued, limits=limits)
+    assert [reason.code for reason in waits(settled.site, None, 7, T0 + 10)] == [
+        "wait.limit",
+        "wait.planned",
+    ]
+    settled = scene.poll(T0 + 60, queued, limits=limits)
+    (broken,) = settled.changed
+    assert broken.standing == "broken"
+    assert broken.why == "the job waits for a limit of its account or QOS (QOSGrpCpuLimit)"
+    (told,) = [action for action in settled.actions if isinstance(action, Tell)]
+    assert "can no longer be kept, since the job waits for a limit" in told.text[0]
 
 
 def test_what_stays_on_a_lost_node_is_not_planned_over() -> None:

@@ -42,6 +42,9 @@ NOT_LAUNCHED = "Slurm could not launch it, and holds it"
 """Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
 jobs launched a second time that run already."""
 
+_LIMITS = ("Assoc", "QOS")
+"""How the reasons begin that name a limit of an account or QOS (manual page squeue)."""
+
 _LAUNCHES = ("launch fail", "JobHoldMaxRequeue")
 """How the reasons begin of jobs that Slurm holds after launches that failed."""
 
@@ -130,6 +133,7 @@ def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
         deferred=np.array([is_deferred(text) for text in mark], np.bool_),
         held=np.array(held, np.bool_) & waits,
         requeues=rows.requeue[which],
+        limit=[_limit(rows.reason[i]) for i in which.tolist()],
         problem=[_not_launched(rows.reason[i]) for i in which.tolist()],
     )
 
@@ -146,6 +150,11 @@ def _lacks_features(rows: JobRows, i: int) -> bool:
     It lets it go when features or the job change (`FAIL_BAD_CONSTRAINTS`, src/slurmctld/job_mgr.c).
     """
     return rows.reason[i] == "BadConstraints" and bool(rows.features[i])
+
+
+def _limit(reason: str) -> str | None:
+    """Return the limit of an account or QOS that a reason names, such as `QOSGrpCpuLimit`."""
+    return reason if reason.startswith(_LIMITS) else None
 
 
 def _not_launched(reason: str) -> str | None:
