@@ -91,7 +91,7 @@ _SENTENCES = {
         "with a --nodelist or --exclude that is no list of the machine's nodes: it is not replayed"
     ),
     LeftOut.PARTITIONS: (
-        "of more than one node or processor, with several partitions: the one that the log ends "
-        "with counts"
+        "of more than one node or processor, with several partitions: the one "
+        "that the log ends with counts"
     ),
 }

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched_plugins.kernels.admission_rows import HIGH, LOW, Rows, exec_of, least_size
+from rtsched_plugins.kernels.admission import ARRAY
+from rtsched_plugins.kernels.admission_rows import HIGH, KIND, LOW, Rows, exec_of, least_size
 from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.kernels.portfolio_walk import IN_TURN, key_of, thrifty_count
 
@@ -25,7 +26,7 @@ def size_at(rows: Rows, i: int, open_nodes: int, generosity: float, t: float) ->
     most = min(int(rows.whole[i, HIGH]), open_nodes)
     if most <= few:
         return few
-    if rows.rounds > 1:
+    if rows.rounds > 1 or rows.whole[i, KIND] == ARRAY:
         n = thrifty_count(rows, i, few, most, generosity)
     else:
         limit = (1.0 + generosity) * few * exec_of(rows, i, few) * (1.0 + 1e-12)

@@ -122,8 +122,8 @@ def overtaken_at(rows: Rows, new: int, key: float, order: int) -> float:
 def thrifty_count(rows: Rows, i: int, few: int, most: int, generosity: float) -> int:
     """Return the largest n of few..most with n E(n) <= (1 + generosity) few E(few).
 
-    n E(n) rises with n, so that doubling steps and then bisection find it. (In several rounds it
-    may fall by a little now and then; what is found keeps within the limit all the same.)
+    n E(n) rises with n, so that doubling steps and then bisection find it. (In several rounds,
+    and of an array, it may fall now and then; what is found keeps within the limit all the same.)
     """
     limit = (1.0 + generosity) * few * exec_of(rows, i, few) * (1.0 + 1e-12)
     low, high, step = few, most + 1, 1
