@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -400,12 +401,9 @@ class SiteReader:
 def _as_question(q: reports.Feasible, uid: int, deadline: float) -> FeasibilityRequest:
     """Return a question as the translator takes it."""
     load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
-    same = {
-        name: getattr(q, name)
-        for name in FeasibilityRequest.__dataclass_fields__
-        if name in q.__struct_fields__
-    }
-    return FeasibilityRequest(**{**same, "uid": uid, "deadline": deadline, "load": load})
+    names = {field.name for field in fields(FeasibilityRequest)} - {"deadline"}
+    asked = {name: getattr(q, name) for name in names.intersection(q.__struct_fields__)}
+    return FeasibilityRequest(uid=uid, deadline=deadline, load=load, **asked)
 
 
 def _time(value: float) -> float | None:
