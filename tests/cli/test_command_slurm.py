@@ -105,6 +105,37 @@ def test_every_finding_has_a_remedy(change, state, what, remedy):
     assert all(each.remedy for each in found)
 
 
+SHARED = READY | {
+    "selecttype": "select/cons_tres",
+    "selecttypeparameters": "CR_Core_Memory",
+    "schedulerparameters": "bf_continue,bf_window_linear=30",
+    "defmempercpu": "1000",
+    "grestypes": "gpu",
+    "accountingstoragetres": "gres/gpu,gres/gpu:a100",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "what", "remedy"),
+    [
+        ({}, "", "", ""),
+        ({"selecttype": "select/linear"}, "wrong", "share_nodes needs SelectType=", "slurm.conf"),
+        ({"schedulertype": "sched/builtin"}, "wrong", "needs SchedulerType=sched/backfill", "set"),
+        ({"schedulerparameters": ""}, "note", "no bf_window_linear", "bf_window_linear=30"),
+        ({"defmempercpu": None}, "note", "gets all memory of its nodes", "set DefMemPerCPU"),
+        ({"accountingstoragetres": ""}, "note", "has no gres/gpu: jobs that", "add gres/gpu"),
+    ],
+)
+def test_where_promised_jobs_share_nodes(change, state, what, remedy):
+    """What Slurm's own scheduler needs for it is looked at, and only there."""
+    conf = {name: value for name, value in (SHARED | change).items() if value is not None}
+    assert {each.state for each in findings(replace(GOOD, conf=conf))} == {"good"}
+    found = findings(replace(GOOD, conf=conf, share_nodes=True))
+    odd = [each for each in found if each.state != "good"]
+    assert [each.state for each in odd] == ([state] if state else [])
+    assert all(what in each.what and remedy in each.remedy for each in odd), odd
+
+
 def test_what_is_wanted():
     """The lines follow from what there is; lists are added to, and PluginDir stays what it is."""
     setup = replace(GOOD, conf={"jobsubmitplugins": "lua", "taskprolog": "/x"})

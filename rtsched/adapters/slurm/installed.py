@@ -59,6 +59,7 @@ def inspect_site(
         plugin=plugin,
         plugin_version=built_for(plugin) if plugin else "",
         level=_level(commands, settings.user),
+        share_nodes=settings.share_nodes,
         **host_facts(settings.user, run, filters, submit_path),
     )
 

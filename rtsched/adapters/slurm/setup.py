@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from rtsched.adapters import readiness
 from rtsched.adapters.readiness import CheckResult, HostSetup, socket_findings, user_findings
 from rtsched.adapters.slurm import slurm_conf
+from rtsched.adapters.slurm.facts import default_memory, sharing_of
+from rtsched.model.resources import GRES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,6 +57,8 @@ class Setup(HostSetup):
         The Slurm it was built for; empty: it cannot be loaded.
     level : str
         The AdminLevel of the daemon's user; empty: unknown.
+    share_nodes : bool
+        Whether promised jobs share nodes, by the site's settings.
     """
 
     path: Path
@@ -66,6 +70,7 @@ class Setup(HostSetup):
     plugin: Path | None = None
     plugin_version: str = ""
     level: str = ""
+    share_nodes: bool = False
     filters: tuple[str, ...] = ("slurm", "root")
 
 
@@ -127,6 +132,7 @@ def findings(setup: Setup, probe: ProbeResult | None = None) -> list[CheckResult
         *_permissions(setup),
         *socket_findings(setup, SUBMIT_KEYS),
         *_promised_jobs(setup),
+        *(_shared_nodes(setup) if setup.share_nodes else ()),
     ]
 
 
@@ -321,3 +327,39 @@ def _promised_jobs(setup: Setup) -> Iterator[CheckResult]:
             "and on_failure is hold or closed, no job can be changed",
             f"set promised_jobs = {wanted} in {setup.submit_path}",
         )
+
+
+def _shared_nodes(setup: Setup) -> Iterator[CheckResult]:
+    """Tell whether Slurm's scheduler can keep promises on nodes that jobs share."""
+    conf = {**(setup.running or {}), **setup.conf}
+    names = ("SelectType", "PriorityType", "SchedulerType", "SelectTypeParameters")
+    config = {name: conf[name.lower()] for name in names if name.lower() in conf}
+    _, problem = sharing_of(config)
+    if problem:
+        yield CheckResult("wrong", *problem.split("; ", 1))
+        return
+    parameters = conf.get("schedulerparameters", "")
+    if "bf_window_linear=" not in parameters:
+        yield CheckResult(
+            "note",
+            "SchedulerParameters has no bf_window_linear: Slurm estimates far starts roughly, and "
+            "may put promised jobs off for shorter ones",
+            "add bf_window_linear=30",
+        )
+    consumed = "MEMORY" in config.get("SelectTypeParameters", "").upper()
+    if consumed and not any(default_memory(conf)):
+        yield CheckResult(
+            "note",
+            "a job that asks for no memory gets all memory of its nodes, in partitions without "
+            "DefMemPerCPU",
+            "set DefMemPerCPU or DefMemPerNode",
+        )
+    tracked = conf.get("accountingstoragetres", "").lower().split(",")
+    kinds = [kind for kind in conf.get("grestypes", "").lower().split(",") if kind]
+    for kind in kinds:
+        if f"{GRES}{kind}" not in tracked:
+            yield CheckResult(
+                "note",
+                f"AccountingStorageTRES has no {GRES}{kind}: jobs that ask for it get no promise",
+                f"add {GRES}{kind}, and its types, such as {GRES}{kind}:a100",
+            )
