@@ -131,7 +131,8 @@ def test_what_a_look_shows(slurm: Cluster, remote: Remote) -> None:
         [plain],
         [load],
     )
-    assert jobs.deadline[row(observation, array)] == np.inf
+    at = row(observation, array)
+    assert (jobs.kind[at], jobs.tasks[at], np.isfinite(jobs.deadline[at])) == (Kind.ARRAY, 5, True)
     assert observation.running.id.tolist() == [running]
     assert len(observation.allocations.nodes) == 3
     assert observation.allocations.entries.end[0] == pytest.approx(
