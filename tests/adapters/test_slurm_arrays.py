@@ -68,6 +68,7 @@ def described(facts: SlurmFacts = FACTS, **fields: Any) -> Any:
         ({"mem_per_cpu": 8 * 1024, "cpus_per_task": 2}, 4, 10),
         ({"array_inx": "1-1000%40"}, 16, 2),
         ({"array_inx": "1-1000%5"}, 5, 1),
+        ({"pn_min_memory": 0}, 1, 10),  # --mem=0: all memory of its node
         ({"shared": 0}, 1, 10),
         ({"partition": "alone"}, 1, 10),
         ({"partition": "threads", "pn_min_memory": 1024}, 8, 10),
@@ -88,6 +89,13 @@ def test_where_slurm_gives_whole_nodes() -> None:
     without = replace(FACTS, given=Sharing(("cpu", "mem")))
     assert described(without, partition="threads").jobs.tasks_per_node[0] == 1
     assert described(replace(FACTS, given=Sharing())).jobs.tasks_per_node[0] == 1
+
+
+def test_more_memory_per_processor_than_slurm_gives() -> None:
+    """MaxMemPerCPU: a task of 8 GiB takes four processors of 2 GiB."""
+    given = replace(GIVEN, most_core_memory=2 * GIB)
+    asked = described(replace(FACTS, given=given), pn_min_memory=8 * 1024)
+    assert asked.jobs.tasks_per_node[0] == 4
 
 
 def test_where_promised_jobs_share_nodes() -> None:

@@ -10,6 +10,7 @@ Sources: manual pages sbatch, slurm.conf (`DefMemPerCPU`, `MaxMemPerCPU`, `Selec
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.slurm.rows import nodes_in
@@ -69,13 +70,7 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
     tasks = request.tasks or request.tasks_per_node * nodes or nodes
     each = request.tasks_per_node or -(-tasks // nodes)
     amounts, problem = _generic(request, tasks, each, nodes)
-    cpus = max(each * request.per_task, request.node_cpus)
-    memory = request.memory or request.cpu_memory * cpus
-    if not memory and not request.all_memory:
-        memory = part.node_memory or part.core_memory * cpus
-    if sharing.most_core_memory > 0:
-        cpus = max(cpus, -(-memory // sharing.most_core_memory))
-    amounts[CPU] = -(-cpus // part.threads) * part.threads
+    amounts[CPU], memory = _cpus_and_memory(request, each, part, sharing)
     exclusive = request.exclusive or part.exclusive
     if MEMORY in sharing.resources:
         exclusive |= not memory  # it gets all of its nodes'
@@ -100,17 +95,33 @@ def tasks_per_node(request: JobRequest, part: Partition, given: Sharing) -> int:
     """
     if not given.resources or request.exclusive or part.exclusive:
         return 1
-    cpus = max(request.cpus, request.each, request.node_cpus, 1)
-    cpus = -(-cpus // part.threads) * part.threads
-    memory = request.memory or request.cpu_memory * cpus
+    if not (part.node_memory or part.core_memory):
+        part = replace(part, node_memory=given.node_memory, core_memory=given.core_memory)
+    tasks = max(request.tasks, request.tasks_per_node, 1)
+    cpus, memory = _cpus_and_memory(request, tasks, part, given)
+    cpus = max(cpus, -(-request.cpus // part.threads) * part.threads)
     if request.shown is not None:
-        memory = request.memory * cpus  # squeue may show it per processor
-    own = part.node_memory or part.core_memory * cpus
-    memory = memory or own or given.node_memory or given.core_memory * cpus
+        memory = request.memory * cpus or memory  # squeue may show it per processor
     fits = part.cores // cpus
     if MEMORY in given.resources and part.memory > 0:
         fits = min(fits, part.memory // memory) if memory else 1
     return max(fits, 1)
+
+
+def _cpus_and_memory(
+    request: JobRequest, each: int, part: Partition, sharing: Sharing
+) -> tuple[int, int]:
+    """Return the processors of `each` tasks on a node, in whole cores, and their bytes there.
+
+    0 bytes: they get all memory of the node.
+    """
+    cpus = max(each * request.per_task, request.node_cpus)
+    memory = request.memory or request.cpu_memory * cpus
+    if not memory and not request.all_memory:
+        memory = part.node_memory or part.core_memory * cpus
+    if sharing.most_core_memory > 0:
+        cpus = max(cpus, -(-memory // sharing.most_core_memory))
+    return -(-cpus // part.threads) * part.threads, memory
 
 
 def _generic(request: JobRequest, tasks: int, each: int, nodes: int) -> tuple[dict[str, int], str]:
