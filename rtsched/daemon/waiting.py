@@ -33,7 +33,8 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
         text = "it is held until it has been evaluated" if deferred else "it is held"
         return (Reason("wait.held", text),)
     found = []
-    if limit := site.limits().get(job):
+    (limit,) = site.marks.take(place).texts("limit") if marked[0] else (None,)
+    if limit:
         text = f"it waits for a limit of its account or QOS ({limit})"
         found.append(Reason("wait.limit", text))
     if (entry := entry_of(snapshot.plan, job)) >= 0:

@@ -276,7 +276,7 @@ def asked_of(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> 
 
 
 def test_where_jobs_share_nodes_a_job_gets_its_own_list_back() -> None:
-    """It stands in the admin comment, which users cannot write, beside the admission."""
+    """It is in the admin comment, which users cannot write, after the admission."""
     known = facts(shared=True)
     asked = described(known, req_nodes="n[1-3]", min_nodes=2, max_nodes=2)
     reply = SubmitReply(

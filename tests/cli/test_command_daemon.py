@@ -120,7 +120,7 @@ def test_status_with_problems(asked):
 
 
 def test_an_array_in_progress(asked):
-    """How many of its tasks were started is told beside its name."""
+    """The table shows after its name how many of its tasks were started."""
     array = Promise("12", "scan", "ann", "firm", NOW + 60, NOW, tasks=100, waiting=63)
     known = {name: getattr(STATUS, name) for name in STATUS.__struct_fields__}
     result, _ = asked(StatusReport(**{**known, "promises": (array,)}), "status")

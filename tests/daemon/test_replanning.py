@@ -67,7 +67,7 @@ def two_lose_nodes(wall: float) -> Scene:
 
 
 def test_a_limit_that_breaks_a_promise_is_named() -> None:
-    """A job that its QOS keeps from starting is told so when it can no longer end in time."""
+    """The message names the limit of the QOS when the job can no longer end in time."""
     scene = Scene(nodes=1)
     token = scene.submit(T0, size=1, wall_time=RUN, deadline=T0 + RUN + 30).reply.token
     queued, limits = ((7, token),), {7: "QOSGrpCpuLimit"}

@@ -14,7 +14,7 @@ from testbed import Box, Cluster, TestbedError
 from testbed.waiting import NOTED, QuietClock, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 DATABASE = "/var/lib/rtsched/rtsched.db"
 PROGRAM = Path(__file__).with_name("submit.c")
@@ -244,6 +244,12 @@ class Live(Watched):
         rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in done.stdout.splitlines()]
         return {row["ReservationName"]: row for row in rows if "ReservationName" in row}
 
+    def names_in(self, nodes: str) -> list[str]:
+        """Return the names in a node list; none of `(null)`."""
+        if nodes == "(null)":
+            return []
+        return self.cluster.run(["scontrol", "show", "hostnames", nodes]).stdout.split()
+
     def tokens(self) -> dict[int, str]:
         """Return what stands in the admin comments of the jobs that the controller knows."""
         jobs = self.cluster.run(["scontrol", "-o", "show", "jobs"], check=False).stdout
@@ -266,6 +272,13 @@ class Live(Watched):
         eventually(over, 40, "all jobs are over")
         if self.cluster.services.alive("rtsched"):
             eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
+
+
+def without_jobs(live: Live, usable: int) -> Iterator[None]:
+    """Let a test begin when the daemon may use so many nodes, and cancel all jobs after it."""
+    eventually(lambda: live.ask("status")["usable"] == usable, 30, "the daemon may use all nodes")
+    yield
+    live.cancel_all()
 
 
 def in_minutes(minutes: float) -> str:

@@ -78,11 +78,6 @@ def planned(live: Live, job: int) -> list[str]:
     return next((entry["nodes"] for entry in entries if entry["job"] == str(job)), [])
 
 
-def names_in(live: Live, nodes: str) -> list[str]:
-    """Return the names in a node list."""
-    return live.cluster.run(["scontrol", "show", "hostnames", nodes]).stdout.split()
-
-
 def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     """The user reads a promise; nodes are kept; the job ends in time, and best effort goes on."""
     others = [
@@ -108,10 +103,7 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
         return live.cluster.job(said.job)["JobState"] != "PENDING"
 
     eventually(started, 90)
-    names = live.cluster.run(
-        ["scontrol", "show", "hostnames", live.cluster.job(said.job)["NodeList"]]
-    )
-    assert set(names.stdout.split()) == set(seen)
+    assert set(live.names_in(live.cluster.job(said.job)["NodeList"])) == set(seen)
     live.wait_standing(said.job, "kept")
     shown = accounted(live, said.job, "State", "End", "SubmitLine", "AdminComment", "AllocNodes")
     kept = next(each for each in live.kept() if each.id == said.job)
@@ -324,7 +316,7 @@ def test_a_node_dies_under_a_plan(live: Live) -> None:
     job = live.promise("-N3", "--time=1", in_minutes(30), script="sleep 2")
     nodes = eventually(lambda: planned(live, job))
     busy = live.cluster.run(["squeue", "-h", "-j", str(hog), "-o", "%N"]).stdout.strip()
-    names = names_in(live, busy)
+    names = live.names_in(busy)
     victim = next(name for name in nodes if name in names)
     live.cluster.node(victim).kill()
     live.cluster.run(["scontrol", "update", f"nodename={victim}", "state=down", "reason=test"])
@@ -333,7 +325,7 @@ def test_a_node_dies_under_a_plan(live: Live) -> None:
         why = next(each.why for each in live.kept() if each.id == hog)
         assert why == "a node failed while the job ran"
         live.wait_standing(job, "kept", seconds=40)
-        assert victim not in names_in(live, accounted(live, job, "NodeList")["NodeList"])
+        assert victim not in live.names_in(accounted(live, job, "NodeList")["NodeList"])
     finally:
         live.cluster.node(victim).start(wait=False)
         live.cluster.run(["scontrol", "update", f"nodename={victim}", "state=resume"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -38,9 +38,7 @@ def live() -> Iterator[Live]:
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
     """Each test begins without jobs, and with a daemon that may use all nodes."""
-    eventually(lambda: live.ask("status")["usable"] == 4, 30, "the daemon may use all nodes")
-    yield
-    live.cancel_all()
+    yield from without_jobs(live, 4)
 
 
 class Task(NamedTuple):
@@ -87,10 +85,7 @@ def test_one_promise_for_all_tasks(live: Live) -> None:
     tasks = ended(live, array, 24)
     assert {task.state for task in tasks} == {"COMPLETED"}
     assert max(task.end for task in tasks) <= deadline_of(live, array)
-    nodes = {task.node for task in tasks}
-    assert nodes <= set(
-        live.cluster.run(["scontrol", "show", "hostnames", kept["Nodes"]]).stdout.split()
-    )
+    assert {task.node for task in tasks} <= set(live.names_in(kept["Nodes"]))
     together = [
         sum(each.start <= task.start < each.end and each.node == task.node for each in tasks)
         for task in tasks
@@ -110,12 +105,12 @@ def test_too_many_tasks(live: Live) -> None:
 def test_tasks_that_fail_or_are_cancelled(live: Live) -> None:
     """The promise was to run them in time: that some failed, or were cancelled, breaks nothing."""
     script = "sleep 3; exit $((SLURM_ARRAY_TASK_ID % 2))"
-    array = live.promise("--array=1-20", "-n1", "--time=1", in_minutes(8), script=script)
+    array = live.promise("--array=1-48", "-n1", "--time=1", in_minutes(9), script=script)
     live.polled()
-    live.cluster.run(["scancel", f"{array}_[15-20]"], user="alice")
+    live.cluster.run(["scancel", f"{array}_[41-48]"], user="alice")
     live.wait_standing(array, "kept", seconds=300)
-    states = [task.state for task in ended(live, array, 14)]
-    assert states.count("FAILED") == 7
+    states = [task.state for task in ended(live, array, 40)]
+    assert states.count("FAILED") == 20
     for name in (str(array), f"{array}_3"):
         assert "(kept, given" in live.command("rtsched", "explain", name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -52,16 +52,7 @@ def set_features(cluster: Cluster, node: str, features: str) -> None:
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
     """Each test begins without jobs, and with a daemon that may use all nodes."""
-    eventually(lambda: live.ask("status")["usable"] == 4, 30, "the daemon may use all nodes")
-    yield
-    live.cancel_all()
-
-
-def names_in(live: Live, nodes: str) -> set[str]:
-    """Return the names in a node list."""
-    if nodes == "(null)":
-        return set()
-    return set(live.cluster.run(["scontrol", "show", "hostnames", nodes]).stdout.split())
+    yield from without_jobs(live, 4)
 
 
 def fill(live: Live, seconds: int, count: int = 4) -> list[int]:
@@ -92,12 +83,12 @@ def test_each_runs_where_it_may(live: Live) -> None:
         assert planned(live, jobs[wish]) <= allowed, wish
         shown = live.cluster.job(jobs[wish])
         excluded = next((word[10:] for word in wish if word.startswith("--exclude=")), "(null)")
-        assert names_in(live, shown["ExcNodeList"]) == names_in(live, excluded), wish
+        assert set(live.names_in(shown["ExcNodeList"])) == set(live.names_in(excluded)), wish
     for wish, allowed in WISHES.items():
         live.wait_standing(jobs[wish], "kept", seconds=300)
         words = ["sacct", "-X", "-n", "-P", "-j", str(jobs[wish]), "-o", "NodeList"]
         ran = eventually(lambda w=words: live.cluster.run(w).stdout.strip(), 30)
-        assert names_in(live, ran) <= allowed, wish
+        assert set(live.names_in(ran)) <= allowed, wish
 
 
 def test_what_cannot_be_planned_is_told(live: Live) -> None:
@@ -156,13 +147,13 @@ def test_a_job_gets_its_own_list_back(live: Live) -> None:
     words = ("-N1", "--nodelist=slow[1-2]", "--exclude=fast1", "--time=1")
     job = live.promise(*words, in_minutes(20), script="sleep 1")
     live.polled()
-    assert names_in(live, live.cluster.job(job)["ReqNodeList"]) <= {"slow1", "slow2"}
+    assert set(live.names_in(live.cluster.job(job)["ReqNodeList"])) <= {"slow1", "slow2"}
     soon = in_minutes(2).strip("-")
     live.cluster.run(["scontrol", "update", f"JobId={job}", soon], user="root")
     live.wait_standing(job, "void", "broken", seconds=60)
     live.polled()
     shown = live.cluster.job(job)
-    assert names_in(live, shown["ReqNodeList"]) == {"slow1", "slow2"}
-    assert names_in(live, shown["ExcNodeList"]) == {"fast1"}
+    assert set(live.names_in(shown["ReqNodeList"])) == {"slow1", "slow2"}
+    assert set(live.names_in(shown["ExcNodeList"])) == {"fast1"}
     assert int(shown["Priority"]) < 3_000_000_000
     assert not live.reservations()

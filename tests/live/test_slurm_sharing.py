@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -47,9 +47,7 @@ def live() -> Iterator[Live]:
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
     """Each test begins without jobs, and with a daemon that may use all nodes."""
-    eventually(lambda: live.ask("status")["usable"] == 4, 30, "the daemon may use all nodes")
-    yield
-    live.cancel_all()
+    yield from without_jobs(live, 4)
 
 
 def flood(live: Live, count: int, *options: str) -> list[int]:
@@ -57,11 +55,6 @@ def flood(live: Live, count: int, *options: str) -> list[int]:
     script = "sleep 12"
     words = [*options, "--time=1"]
     return [live.cluster.sbatch(words, user="bob", script=script) for _ in range(count)]
-
-
-def names_in(live: Live, nodes: str) -> list[str]:
-    """Return the names in a node list."""
-    return live.cluster.run(["scontrol", "show", "hostnames", nodes]).stdout.split()
 
 
 def amounts(live: Live, job: int) -> dict[str, str]:
@@ -132,7 +125,7 @@ def test_several_nodes_get_the_same(live: Live) -> None:
     live.cluster.wait_job(job, "RUNNING")
     detail = live.cluster.run(["scontrol", "show", "job", "-d", str(job)]).stdout
     each = re.findall(r"Nodes=(\S+) CPU_IDs=(\S+)", detail)
-    assert sum(len(names_in(live, nodes)) for nodes, _ in each) == 2
+    assert sum(len(live.names_in(nodes)) for nodes, _ in each) == 2
     assert {cpus for _, cpus in each} == {"0-5"}
 
 

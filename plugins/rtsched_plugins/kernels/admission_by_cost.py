@@ -161,8 +161,8 @@ def _next_by_cost(
         return min(known, least_deadline(rows, new, n, t)) if n >= low else known
     opening = trace.before[first] if first < trace.done[0] else final
     kind = rows.whole[new, KIND]
-    falls = (kind == MOLDABLE and rows.efficiency != 1.0) or (kind == DIVISIBLE and rows.rounds > 1)
-    falls = falls or kind == ARRAY
+    falls = kind == ARRAY or (kind == MOLDABLE and rows.efficiency != 1.0)
+    falls = falls or (kind == DIVISIBLE and rows.rounds > 1)
     n = min(n, opening)
     tried = 0
     while n >= low and t + least_time(rows, new, n) < known * (1.0 + 1e-8) + 1e-8:

@@ -194,9 +194,7 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
             return 0.0
         scale = rows.real[i, SCALE]
         return float(scale * float(n + 1) ** power - scale * float(n) ** power)
-    if kind == ARRAY:
-        return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
-    if rows.rounds > 1 and rows.real[i, RATIO] > 0.0:
+    if kind == ARRAY or (rows.rounds > 1 and rows.real[i, RATIO] > 0.0):
         return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
     return chain_derivative(n, _chain(rows, i))
 

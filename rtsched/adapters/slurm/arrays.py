@@ -68,8 +68,8 @@ def joined_arrays(
             joined.append(_as_array(_take(rows, tasks.waits[:1]), tasks))
             dropped.update(set(which).difference(tasks.runs))
             continue
-        alive = tasks.waits or tasks.runs
-        joined.append(_running(tasks, facts, now) if alive else _over(tasks, which))
+        goes_on = tasks.waits or tasks.runs
+        joined.append(_running(tasks, facts, now) if goes_on else _over(tasks, which))
         dropped.update(which)
     stays = [at for at in range(len(rows)) if at not in dropped]
     return _concatenated([_take(rows, stays), *joined])

@@ -336,8 +336,8 @@ def _reshape(
 ) -> list[str | None]:
     """Set the requirements of jobs that want something of rtsched; return their node requests.
 
-    One that can be promised nothing, such as an array, keeps the form of any other job, and has no
-    deadline here. One that runs has the form that it runs in.
+    One that can be promised nothing keeps the form of any other job, and has no deadline here. One
+    that runs has the form that it runs in.
     """
     deadline = rows.deadline[which]
     requests: list[str | None] = [None] * len(which)

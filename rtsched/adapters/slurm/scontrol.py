@@ -99,7 +99,7 @@ def only_waiting(rows: JobRows, at: int, rank: Rank = Rank.SIZE) -> str:
 
     Without it, NumNodes makes a running job smaller. It is the job's own list of excluded nodes,
     written otherwise than now, and than in its updates of other ranks: of a running job Slurm takes
-    only what it has, to the letter (`_update_job` in src/slurmctld/job_mgr.c).
+    only exactly the text that it has (`_update_job` in src/slurmctld/job_mgr.c).
     """
     text = rows.excluded[at]
     names = names_of(text)

@@ -336,7 +336,8 @@ def _shared_nodes(setup: Setup) -> Iterator[CheckResult]:
     config = {name: conf[name.lower()] for name in names if name.lower() in conf}
     _, problem = sharing_of(config)
     if problem:
-        yield CheckResult("wrong", *problem.split("; ", 1))
+        what, _, remedy = problem.partition("; ")
+        yield CheckResult("wrong", what, remedy)
         return
     parameters = conf.get("schedulerparameters", "")
     if "bf_window_linear=" not in parameters:
