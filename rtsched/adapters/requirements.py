@@ -49,7 +49,10 @@ class Requirements:
     tasks: int = 1
 
     def as_array(self, tasks: int, per_node: int, most: int) -> Self:
-        """Return these, which are of one task, for an array of so many on up to `most` nodes."""
+        """Return these, which are of one task, for an array of so many on up to `most` nodes.
+
+        Nobody else runs on these nodes, which its tasks share.
+        """
         return replace(
             self,
             kind=Kind.ARRAY,
@@ -58,6 +61,8 @@ class Requirements:
             size_max=most,
             tasks=tasks,
             tasks_per_node=per_node,
+            demand={name: amount * per_node for name, amount in self.demand.items()},
+            exclusive=True,
         )
 
     def as_moldable(self, least: int, most: int, limit: float, margin: float) -> Self:
@@ -120,9 +125,13 @@ class Requirements:
         }
 
     def write_to(self, columns: Mapping[str, Any], at: int) -> None:
-        """Write them into one row of the columns of jobs that wait."""
+        """Write them into one row of the columns of jobs that wait, which may have `demand`."""
         for name, value in self.columns().items():
             columns[name][at] = value
+        if "demand" in columns:
+            columns["exclusive"][at] = self.exclusive
+            for resource, name in enumerate(columns["names"]["demand"]):
+                columns["demand"][at, resource] = self.demand.get(name, 0)
 
 
 def load_time(load: Mapping[str, float], nodes: int) -> float:

@@ -98,10 +98,35 @@ def test_more_memory_per_processor_than_slurm_gives() -> None:
     assert asked.jobs.tasks_per_node[0] == 4
 
 
-def test_where_promised_jobs_share_nodes() -> None:
-    """An array gets no promise there."""
-    asked = described(replace(FACTS, sharing=GIVEN))
-    assert "an array on shared nodes" in asked.problem
+@pytest.mark.parametrize(
+    ("fields", "per_node", "most", "demand"),
+    [
+        ({}, 16, 10, {"cpu": 16, "mem": 16 * GIB}),
+        # 10 nodes with 8 tasks are more than two with 32
+        ({"pn_min_memory": 8 * 1024}, 8, 10, {"cpu": 8, "mem": 64 * GIB}),
+        # two nodes with 8 tasks are more than ten with one
+        ({"pn_min_memory": 64 * 1024}, 8, 10, {"cpu": 8, "mem": 512 * GIB}),
+        ({"tres_per_node": "gres/gpu:1"}, 4, 10, {"gres/gpu": 4, "cpu": 4, "mem": 4 * GIB}),
+        ({"array_inx": "1-1000%3"}, 3, 1, {"cpu": 3, "mem": 3 * GIB}),
+        ({"pn_min_memory": 0}, 1, 10, {"cpu": 1}),
+    ],
+)
+def test_where_promised_jobs_share_nodes(
+    fields: dict[str, Any], per_node: int, most: int, demand: dict[str, int]
+) -> None:
+    """An array has whole nodes, those with which the most of its tasks run at a time."""
+    resources = ("cpu", "mem", "gres/gpu")
+    ordinary = {"cpu": 16, "mem": 64 * GIB, "gres/gpu": 0}
+    large = {"cpu": 16, "mem": 512 * GIB, "gres/gpu": 4}
+    hardware = (ordinary, 8), (large, 2)
+    part = replace(FACTS.partitions["all"], hardware=hardware, core_memory=GIB)
+    facts = replace(FACTS, sharing=Sharing(resources), partitions={"all": part})
+    asked = described(facts, **fields)
+    jobs = asked.jobs
+    assert not asked.problem
+    assert (jobs.kind[0], jobs.exclusive[0], jobs.wall_time[0]) == (Kind.ARRAY, True, 1220.0)
+    assert (jobs.tasks_per_node[0], jobs.size_max[0]) == (per_node, most)
+    assert dict(zip(jobs.names("demand"), jobs.demand[0].tolist(), strict=True)) == demand
 
 
 def test_what_the_filter_sets() -> None:

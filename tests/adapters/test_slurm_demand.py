@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rtsched.adapters.slurm.demand import Demand, demand_of, shown_demand
@@ -16,8 +15,8 @@ from rtsched.adapters.slurm.settings import SlurmSettings
 
 GIB = 2**30
 RESOURCES = ("cpu", "mem", "gres/gpu", "gres/gpu:a")
-MOST = {"cpu": 16, "mem": 64 * GIB, "gres/gpu": 4, "gres/gpu:a": 4}
-PART = Partition("all", cores=16, nodes=4, core_memory=GIB, most=MOST)
+HARDWARE = (({"cpu": 16, "mem": 64 * GIB, "gres/gpu": 4, "gres/gpu:a": 4}, 4),)
+PART = Partition("all", cores=16, nodes=4, core_memory=GIB, hardware=HARDWARE)
 
 
 def taken(nodes: int = 1, part: Partition = PART, **asked: Any) -> Demand:
@@ -57,17 +56,19 @@ def test_the_most_tasks_on_a_node() -> None:
 
 def test_whole_nodes() -> None:
     """Without a default a job gets all memory of its nodes; nobody fits beside it."""
-    bare = Partition("all", cores=16, most=MOST)
+    bare = Partition("all", cores=16, hardware=HARDWARE)
     assert taken(part=bare).exclusive
     assert taken(all_memory=True).exclusive
     assert taken(exclusive=True).exclusive
-    assert taken(part=Partition("all", core_memory=GIB, most=MOST, exclusive=True)).exclusive
+    assert taken(
+        part=Partition("all", core_memory=GIB, hardware=HARDWARE, exclusive=True)
+    ).exclusive
     assert not taken(part=bare, memory=GIB).exclusive
 
 
 def test_whole_cores_and_processors_for_memory() -> None:
     """Two threads per core; with MaxMemPerCPU, more processors for more memory."""
-    threads = Partition("all", threads=2, core_memory=GIB, most=MOST)
+    threads = Partition("all", threads=2, core_memory=GIB, hardware=HARDWARE)
     assert taken(part=threads, tasks=3).amounts["cpu"] == 4
     sharing = Sharing(RESOURCES, most_core_memory=2 * GIB)
     found = demand_of(JobRequest(memory=7 * GIB), PART, sharing, 1)
@@ -148,14 +149,18 @@ def test_capacities_and_partitions() -> None:
     every, top = layout.partitions["all"], layout.partitions["top"]
     assert (every.threads, every.core_memory, every.above) == (2, 100 * mib, "top")
     assert (top.exclusive, top.core_memory, top.above) == (True, GIB, "")
-    assert every.most == dict(zip(RESOURCES, np.max(expected, axis=0).tolist(), strict=True))
+    assert [every.most(name) for name in RESOURCES] == [16, 64000 * mib, 4, 4]
+    small, large = (dict(zip(RESOURCES, row, strict=True)) for row in reversed(expected))
+    assert every.hardware == ((small, 1), (large, 1))
     assert layout.parts.asked("all", "--constraint=big --partition=all")[0].above == "top"
 
 
 def test_no_promise_behind_another_partition() -> None:
     """Slurm starts jobs of a higher PriorityTier first, and keeps nothing for jobs to come."""
     facts = SlurmFacts(
-        partitions={"low": Partition("low", nodes=2, core_memory=GIB, most=MOST, above="top")},
+        partitions={
+            "low": Partition("low", nodes=2, core_memory=GIB, hardware=HARDWARE, above="top")
+        },
         default="low",
         sharing=Sharing(RESOURCES),
     )

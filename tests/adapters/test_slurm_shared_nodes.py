@@ -36,9 +36,10 @@ PLAIN = {
     "prioritylong": "1000",
     "deadline": str(int(NOW + 5000)),
 }
+HARDWARE = (({"cpu": 8, "mem": 8 * GIB}, 3),)
 FACTS = SlurmFacts(
     margin=20.0,
-    partitions={"all": Partition("all", nodes=3, cores=8, most={"cpu": 8, "mem": 8 * GIB})},
+    partitions={"all": Partition("all", nodes=3, cores=8, hardware=HARDWARE)},
     default="all",
     sharing=Sharing(RESOURCES),
 )
@@ -115,6 +116,20 @@ def test_a_job_without_time_to_spare_has_its_nodes_reserved() -> None:
     ]
     assert "Nodes=n0" in changes[0].command.words
     assert f"StartTime=uts{NOW + 1980:.0f}" in changes[0].command.words
+
+
+def test_an_array_has_whole_nodes_reserved() -> None:
+    """On all of them, though another job is planned on one before; that has its place in line."""
+    view = view_of({"jobarrayid": "1_[1-99]"}, {})
+    queued = view.observation.queued
+    assert queued.demand[0].tolist() == [8, 4 * GIB]
+    assert queued.exclusive.tolist() == [True, False]
+    changes = asked(view, (1, 2000.0, (0, 1)), (2, 100.0, (1,)))
+    made, *others = [each.command.words for each in changes]
+    assert {"ReservationName=rtsched_1", "Nodes=n[0-1]"} <= set(made)
+    assert (1, "ReservationName=rtsched_1") in words(changes)
+    assert {each[0] for each in words(changes) if "Reservation" not in each[1]} == {2}
+    assert len(others) == 3
 
 
 def test_demand_is_read_per_node() -> None:

@@ -8,7 +8,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testbed import Box, Cluster, TestbedError
 from testbed.waiting import NOTED, QuietClock, eventually
@@ -48,6 +48,15 @@ base = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, timeout=10)
 asked = "SELECT token, id, uid, deadline, standing, why FROM records"
 print(json.dumps(base.execute(asked).fetchall()))
 """
+
+
+class Task(NamedTuple):
+    """A task of an array as accounting has it; times in seconds since the epoch."""
+
+    state: str
+    start: int
+    end: int
+    node: str
 
 
 @dataclass(frozen=True)
@@ -243,6 +252,24 @@ class Live(Watched):
         done = self.cluster.run(["scontrol", "-o", "show", "reservation"], check=False)
         rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in done.stdout.splitlines()]
         return {row["ReservationName"]: row for row in rows if "ReservationName" in row}
+
+    def deadline_of(self, job: int) -> float:
+        """Return what a job was promised, seconds since the epoch."""
+        return next(each.deadline for each in self.kept() if each.id == job)
+
+    def ended_tasks(self, array: int, count: int) -> list[Task]:
+        """Return the tasks of an array, when accounting knows how so many ended."""
+        words = ["sacct", "-X", "-n", "-P", "-j", str(array), "-o", "State,Start,End,NodeList"]
+
+        def found() -> list[Task]:
+            lines = self.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()
+            rows = [line.split("|") for line in lines]
+            rows = [row for row in rows if row[1].isdigit() and row[2].isdigit()]
+            tasks = [Task(state, int(start), int(end), node) for state, start, end, node in rows]
+            return tasks if len(tasks) >= count else []
+
+        said: list[Task] = eventually(found, 60, f"accounting knows {count} tasks of {array}")
+        return said
 
     def names_in(self, nodes: str) -> list[str]:
         """Return the names in a node list; none of `(null)`."""

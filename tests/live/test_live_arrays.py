@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
@@ -41,35 +41,6 @@ def clean(live: Live) -> Iterator[None]:
     yield from without_jobs(live, 4)
 
 
-class Task(NamedTuple):
-    """A task of an array as accounting has it; times in seconds since the epoch."""
-
-    state: str
-    start: int
-    end: int
-    node: str
-
-
-def ended(live: Live, array: int, count: int) -> list[Task]:
-    """Return the tasks of an array, when accounting knows how so many ended."""
-    words = ["sacct", "-X", "-n", "-P", "-j", str(array), "-o", "State,Start,End,NodeList"]
-
-    def found() -> list[Task]:
-        lines = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()
-        rows = [line.split("|") for line in lines]
-        rows = [row for row in rows if row[1].isdigit() and row[2].isdigit()]
-        tasks = [Task(state, int(start), int(end), node) for state, start, end, node in rows]
-        return tasks if len(tasks) >= count else []
-
-    said: list[Task] = eventually(found, 60, f"accounting knows {count} tasks of {array}")
-    return said
-
-
-def deadline_of(live: Live, job: int) -> float:
-    """Return what a job was promised, seconds since the epoch."""
-    return next(each.deadline for each in live.kept() if each.id == job)
-
-
 def test_one_promise_for_all_tasks(live: Live) -> None:
     """Its tasks run in rounds on whole nodes beside a flood, and all have ended in time."""
     others = [
@@ -82,9 +53,9 @@ def test_one_promise_for_all_tasks(live: Live) -> None:
     name = f"rtsched_{array}"
     kept = eventually(lambda: live.reservations().get(name), 60, "its nodes are reserved")
     live.wait_standing(array, "kept", seconds=300)
-    tasks = ended(live, array, 24)
+    tasks = live.ended_tasks(array, 24)
     assert {task.state for task in tasks} == {"COMPLETED"}
-    assert max(task.end for task in tasks) <= deadline_of(live, array)
+    assert max(task.end for task in tasks) <= live.deadline_of(array)
     assert {task.node for task in tasks} <= set(live.names_in(kept["Nodes"]))
     together = [
         sum(each.start <= task.start < each.end and each.node == task.node for each in tasks)
@@ -109,7 +80,7 @@ def test_tasks_that_fail_or_are_cancelled(live: Live) -> None:
     live.polled()
     live.cluster.run(["scancel", f"{array}_[41-48]"], user="alice")
     live.wait_standing(array, "kept", seconds=300)
-    states = [task.state for task in ended(live, array, 40)]
+    states = [task.state for task in live.ended_tasks(array, 40)]
     assert states.count("FAILED") == 20
     for name in (str(array), f"{array}_3"):
         assert "(kept, given" in live.command("rtsched", "explain", name)
@@ -124,5 +95,5 @@ def test_a_daemon_that_is_started_anew(live: Live) -> None:
     live.polled()
     assert f"rtsched_{array}" in live.reservations() or live.standing(array) == "kept"
     live.wait_standing(array, "kept", seconds=300)
-    tasks = ended(live, array, 40)
-    assert max(task.end for task in tasks) <= deadline_of(live, array)
+    tasks = live.ended_tasks(array, 40)
+    assert max(task.end for task in tasks) <= live.deadline_of(array)

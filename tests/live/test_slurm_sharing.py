@@ -119,6 +119,36 @@ def test_a_job_without_time_to_spare_has_its_nodes_reserved(live: Live) -> None:
     eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")
 
 
+def test_an_array_has_whole_nodes(live: Live) -> None:
+    """A job that shares its node with a flood runs there first; both promises are kept."""
+    others = flood(live, 60, "-n1")
+    eventually(lambda: live.cluster.job(others[0])["JobState"] == "RUNNING", 60)
+    live.polled()
+    job = live.promise("-n4", "-w", "slow1", "--time=1", in_minutes(8), script="sleep 4")
+    options = "--array=1-40", "-n1", "--mem=1800", "--time=1"
+    array = live.promise(*options, in_minutes(7), script="sleep 4")
+    kept = eventually(lambda: live.reservations().get(f"rtsched_{array}"), 60, "it is reserved")
+    nodes = live.names_in(kept["Nodes"])
+    live.wait_standing(array, "kept", seconds=300)
+    live.wait_standing(job, "kept", seconds=100)
+    tasks = live.ended_tasks(array, 40)
+    assert {task.state for task in tasks} == {"COMPLETED"}
+    assert max(task.end for task in tasks) <= live.deadline_of(array)
+    assert {task.node for task in tasks} <= set(nodes)
+    eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")
+
+
+def test_an_array_with_too_many_gpus(live: Live) -> None:
+    """Eight tasks run at a time on two nodes of four GPUs: so many are offered."""
+    asked = "-n1", "--gres=gpu:1", "--time=1"
+    said = live.submit("--array=1-400", *asked, in_minutes(4))
+    assert not said.job
+    assert "of its 400 tasks would be accepted with the same deadline" in said.text
+    array = live.promise("--array=1-8", *asked, in_minutes(6), script="sleep 3")
+    live.wait_standing(array, "kept", seconds=200)
+    assert {task.node for task in live.ended_tasks(array, 8)} <= {"fast1", "fast2"}
+
+
 def test_several_nodes_get_the_same(live: Live) -> None:
     """Twelve tasks go six and six, whatever is free on the first node."""
     job = live.promise("-N2", "-n12", "--time=1", in_minutes(6), script="sleep 6")

@@ -151,6 +151,40 @@ def test_moldable_and_divisible_jobs_get_the_fewest_nodes_that_do() -> None:
         assert plan.entries.end[0] - NOW == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("deadline", "nodes", "end"), [(400.0, 1, 300.0), (299.0, 2, 200.0), (150.0, 3, 100.0)]
+)
+def test_an_array_has_whole_nodes(deadline: float, nodes: int, end: float) -> None:
+    """Of 11 tasks, four on a node; on fewer nodes in more rounds, and on none where a job runs."""
+    tasks = {"kind": Kind.ARRAY, "tasks": 11, "tasks_per_node": 4, "size_min": 1, "size_max": 9}
+    array = asking((deadline, 1, 100.0, (8, 4, 0)), exclusive=True, **tasks)
+    machine = cluster((4, 8, 0), *[(8, 8, 0)] * 4)
+    running = asking((np.inf, 1, 500.0, (1, 1, 0))).with_column("id", np.array([90]))
+    held = planned((90, 0.0, 500.0, [1]))
+    policy, before = chain(), Snapshot(NOW, machine, running=running, allocations=held)
+    plan = policy.admit(array, before).verdicts.plan
+    assert plan is not None
+    assert plan.nodes.tolist() == [2, 3, 4][:nodes]
+    assert (plan.entries.end - NOW).tolist() == [end]
+    promises = Promises.build(1, job=[0], deadline=array.deadline, made_at=NOW)
+    after = replace(before, queued=array, plan=plan, promises=promises)
+    other = asking((900.0, 1, 80.0, (1, 1, 0)), pinned=2).with_column("id", np.array([1]))
+    plan = policy.admit(other, after).verdicts.plan
+    assert plan is not None
+    assert (plan.entries.start - NOW).tolist() == [0.0, end]
+
+
+def test_an_array_that_is_rejected_could_have_fewer_tasks() -> None:
+    """In 199 s one round runs on each of two nodes: eight tasks."""
+    tasks = {"kind": Kind.ARRAY, "tasks": 11, "tasks_per_node": 4, "size_min": 1, "size_max": 9}
+    array = asking((199.0, 1, 100.0, (8, 4, 0)), exclusive=True, **tasks)
+    found = verdicts(array, cluster((8, 8, 0), (8, 8, 0)))
+    assert found.code.tolist() == [Verdict.REJECT]
+    assert found.offer.tolist() == [NOW + 200]
+    texts = [each.text(0) for each in found.findings]
+    assert any("8 of its 11 tasks would be accepted" in text for text in texts)
+
+
 amount = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2))
 node = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2))
 

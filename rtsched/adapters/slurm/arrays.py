@@ -1,9 +1,9 @@
 """Job arrays: one promise for all tasks of an array, and so one row.
 
 Slurm shows the tasks of an array that wait as one job, and each other one as a job of its own. A
-promised array has a reservation of whole nodes, in which its tasks run side by side, as many at a
-time as fit, until none is left. From the start of that reservation on the array counts as one job
-that runs on these nodes; before, as one that waits.
+promised array has a reservation of whole nodes, also where other promised jobs share nodes. In it
+its tasks run side by side, as many at a time as fit, until none is left. From the start of that
+reservation on the array counts as one job that runs on these nodes; before, as one that waits.
 
 Source: https://slurm.schedmd.com/job_array.html, manual pages sbatch, squeue.
 """
@@ -144,7 +144,7 @@ def _at_a_time(tasks: _Tasks, nodes: int, facts: SlurmFacts) -> int:
     rows, at = tasks.rows, (tasks.waits or tasks.runs)[0]
     part = facts.partitions.get(rows.partition[at].split(",", 1)[0])
     request = request_in(rows, at, NOTHING, None, facts)
-    each = tasks_per_node(request, part, facts.given) if part is not None else 1
+    each = tasks_per_node(request, part, facts) if part is not None else 1
     most = max(nodes, 1) * each
     parallel = int(rows.parallel[at])
     return min(most, parallel) if parallel else most

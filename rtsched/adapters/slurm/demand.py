@@ -21,7 +21,7 @@ from rtsched.model.resources import CPU, GRES, MEMORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.slurm.facts import Partition, Sharing
+    from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
     from rtsched.adapters.slurm.requirements import JobRequest
 
 
@@ -80,19 +80,22 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
     return Demand(known, exclusive, each, problem)
 
 
-def tasks_per_node(request: JobRequest, part: Partition, given: Sharing) -> int:
-    """Return how many tasks of an array run on a node at a time, at least.
+def tasks_per_node(request: JobRequest, part: Partition, facts: SlurmFacts) -> int:
+    """Return how many tasks of an array run at a time on each of its nodes, at least.
 
     Parameters
     ----------
     request : JobRequest
         What one task asks for.
     part : Partition
-        The smallest nodes of its partition count.
-    given : Sharing
-        What Slurm gives jobs of nodes, whether or not promised ones share them; no resources: it
-        gives whole nodes.
+        Its partition. Where promised jobs share nodes, its nodes that take fewer tasks are left
+        out if more run at a time without them; else its smallest nodes count.
+    facts : SlurmFacts
+        What Slurm gives jobs of nodes.
     """
+    if facts.sharing.resources:
+        return _most_together(demand_of(request, part, facts.sharing, 1), part)
+    given = facts.given
     if not given.resources or request.exclusive or part.exclusive:
         return 1
     if not (part.node_memory or part.core_memory):
@@ -106,6 +109,21 @@ def tasks_per_node(request: JobRequest, part: Partition, given: Sharing) -> int:
     if MEMORY in given.resources and part.memory > 0:
         fits = min(fits, part.memory // memory) if memory else 1
     return max(fits, 1)
+
+
+def _most_together(task: Demand, part: Partition) -> int:
+    """Return so many tasks on a node that the most of them run at a time in the partition."""
+    if task.exclusive:
+        return 1
+    room = [
+        (min((node.get(name, 0) // n for name, n in task.amounts.items()), default=0), count)
+        for node, count in part.hardware
+    ]
+    return max(
+        sorted({tasks for tasks, _ in room if tasks}),
+        key=lambda tasks: tasks * sum(count for fits, count in room if fits >= tasks),
+        default=1,
+    )
 
 
 def _cpus_and_memory(
@@ -158,7 +176,7 @@ def _unknown(amounts: dict[str, int], part: Partition, resources: Sequence[str])
             if name.partition(":")[0] in resources and name.startswith(GRES):
                 return f"cannot plan with the type {name}; add it to AccountingStorageTRES"
             return f"cannot plan with {name}; the admin may add it to AccountingStorageTRES"
-        most = part.most.get(name, 0)
+        most = part.most(name)
         if amount > most:
             shown, there = (f"{n >> 20} MiB" if name == MEMORY else n for n in (amount, most))
             what = {CPU: "processors", MEMORY: "of memory"}.get(name, name)

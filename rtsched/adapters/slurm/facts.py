@@ -50,8 +50,8 @@ class Partition:
         Bytes that a job without a wish gets on each node, or per processor there; 0: not set.
     exclusive : bool
         Whether all its jobs have whole nodes.
-    most : mapping of str to int
-        The most of each resource that one of its nodes has, where jobs share them.
+    hardware : tuple of (mapping of str to int, int)
+        What its nodes have of each resource, where jobs share them, and how many have just that.
     above : str
         A partition that has some of its nodes too, and whose jobs Slurm starts before; empty: none.
     """
@@ -70,8 +70,12 @@ class Partition:
     node_memory: int = 0
     core_memory: int = 0
     exclusive: bool = False
-    most: Mapping[str, int] = field(default_factory=dict)
+    hardware: tuple[tuple[Mapping[str, int], int], ...] = ()
     above: str = ""
+
+    def most(self, resource: str) -> int:
+        """Return the most of a resource that one of its nodes has, where jobs share them."""
+        return max((node.get(resource, 0) for node, _ in self.hardware), default=0)
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class PartitionParts:
             node_memory,
             core_memory,
             pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
-            dict(zip(sharing.resources, _most(nodes.capacity[mask]), strict=True)),
+            _hardware(nodes.capacity[mask], sharing.resources),
             self._above(name, mask) if sharing.resources else "",
         )
 
@@ -214,9 +214,15 @@ def _least(values: NDArray[Any], otherwise: int) -> int:
     return int(values.min()) if len(values) else otherwise
 
 
-def _most(capacity: NDArray[np.int64]) -> list[int]:
-    """Return the most of each resource that a node has."""
-    return np.max(capacity, axis=0, initial=0).tolist()  # type: ignore[no-any-return]
+def _hardware(
+    capacity: NDArray[np.int64], resources: Sequence[str]
+) -> tuple[tuple[dict[str, int], int], ...]:
+    """Return the distinct rows of `capacity` by name of the resource, and how many nodes each."""
+    if not resources:
+        return ()
+    kinds, count = np.unique(capacity, axis=0, return_counts=True)
+    pairs = zip(kinds.tolist(), count.tolist(), strict=True)
+    return tuple((dict(zip(resources, kind, strict=True)), many) for kind, many in pairs)
 
 
 def _capacity(nodes: Sequence[NodeRow], resources: Sequence[str]) -> NDArray[np.int64]:

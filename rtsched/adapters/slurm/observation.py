@@ -290,7 +290,8 @@ def _demands(
     """Return the columns of what jobs take on each node, where they share nodes.
 
     Slurm shows OverSubscribe=NO of every job that runs in a partition that does not oversubscribe.
-    One that asked for whole nodes has all their processors.
+    One that asked for whole nodes has all their processors. An array has its reserved nodes to
+    itself.
     """
     resources = facts.sharing.resources
     if not resources:
@@ -300,7 +301,9 @@ def _demands(
     amounts = [[known[rows.amounts[i]].get(name, 0) for name in resources] for i in chosen]
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
     exclusive = [
-        is_exclusive(rows.oversubscribe[i], runs=runs) or (name or "") in whole
+        is_exclusive(rows.oversubscribe[i], runs=runs)
+        or (name or "") in whole
+        or (rows.array[i] == rows.id[i] and is_ours(rows.reservation[i]))
         for i, name in zip(chosen, first, strict=True)
     ]
     return {

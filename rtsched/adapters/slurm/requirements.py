@@ -120,7 +120,7 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
         tasks_per_node=demand.tasks,
         node_request=node_request,
     )
-    if request.array and request.needs_rtsched and not shared and part is not None:
+    if request.array and request.needs_rtsched and part is not None:
         needs = _array(request, part, facts, replace(needs, wall_time=limit + facts.margin))
     elif request.spec.divisible:
         needs = _divisible(request, facts, needs, least, part)
@@ -138,7 +138,7 @@ def _array(
     request: JobRequest, part: Partition, facts: SlurmFacts, needs: Requirements
 ) -> Requirements:
     """Return the requirements of an array, whose tasks share the nodes that it is given."""
-    per_node = tasks_per_node(request, part, facts.given)
+    per_node = tasks_per_node(request, part, facts)
     if request.parallel:
         per_node = min(per_node, request.parallel)
     most = -(-request.array // per_node)
@@ -182,7 +182,6 @@ def _problem(
     if not request.needs_rtsched:
         return ""
     for given, what in (
-        (request.array and shared, "an array on shared nodes; submit its tasks as single jobs"),
         (request.array and several, "an array with tasks of several nodes"),
         (request.array and request.spec.divisible, "an array of divisible loads"),
         (request.het, "a heterogeneous job; submit its parts as single jobs"),

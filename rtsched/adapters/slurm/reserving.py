@@ -8,7 +8,7 @@ may start earlier on its own nodes, and from the planned start of one on those b
 more than planned. But backfill knows the ends of running jobs no better than to half a minute, and
 so may put a planned job off again and again for short jobs. A job that has no time to spare, and
 is first on all its nodes, has these reserved: nothing else starts there then that would be in its
-way.
+way. So has an array, whose tasks share whole nodes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from __future__ import annotations
 import math
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rtsched.adapters.planned import waiting
 from rtsched.adapters.slurm.advance_reservations import (
@@ -44,9 +46,12 @@ from rtsched.adapters.slurm.scontrol import (
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Kind
+from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from rtsched.adapters.live import Change
     from rtsched.adapters.slurm.cluster_state import SlurmState
@@ -99,12 +104,44 @@ def reserve_changes(
 
 
 def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
-    """Return the reservations that a plan needs: on shared nodes, of jobs without time to spare."""
+    """Return the reservations that a plan needs.
+
+    On shared nodes these are of jobs without time to spare, and of arrays on all their nodes: jobs
+    that are planned there before have none.
+    """
+    if not view.observation.cluster.shared:
+        return _reserved(plan, view, settings)
+    arrays = _are_arrays(plan, view)
+    jobs = plan.entries.job.tolist()
+    spare = {
+        job: view.rows.deadline[view.place[job]] - end
+        for job, end in zip(jobs, plan.entries.end.tolist(), strict=True)
+        if job in view.queued and job not in view.held
+    }
+    of_arrays = _reserved(plan.take(np.flatnonzero(arrays)), view, settings)
+    own = {each.job for each in of_arrays}
+    return of_arrays + [
+        each
+        for each in _reserved(plan, view, settings)
+        if each.whole and each.job not in own and spare.get(each.job, math.inf) <= SPARE_S
+    ]
+
+
+def _are_arrays(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
+    """Return which entries are of arrays, bool[k]."""
+    place, waits = places(view.observation.queued.id, plan.entries.job)
+    return np.asarray(waits & (view.observation.queued.kind[place] == Kind.ARRAY))
+
+
+def _reserved(
+    plan: Schedule, view: SlurmState, settings: SlurmSettings
+) -> list[AdvanceReservation]:
+    """Return the reservations that keep the starts of a plan's entries free."""
     ahead = settings.horizon_s
     if ahead is None:
         ahead = view.facts.longest + settings.grace_s + SLACK_S
     jobs = plan.entries.job.tolist()
-    kept = reservations_of(
+    return reservations_of(
         plan,
         view.names,
         {job: view.rows.user[view.place[job]] for job in jobs if job in view.place},
@@ -113,14 +150,6 @@ def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[Adv
         grace=settings.grace_s,
         lead=view.facts.margin,
     )
-    if not view.observation.cluster.shared:
-        return kept
-    spare = {
-        job: view.rows.deadline[view.place[job]] - end
-        for job, end in zip(jobs, plan.entries.end.tolist(), strict=True)
-        if job in view.queued and job not in view.held
-    }
-    return [each for each in kept if each.whole and spare.get(each.job, math.inf) <= SPARE_S]
 
 
 def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
@@ -153,9 +182,10 @@ def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservatio
 def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
     """Return which jobs get the nodes planned for them, and their places in the queue.
 
-    The earlier a job is planned to start, the higher its priority.
+    The earlier a job is planned to start, the higher its priority. An array has its reservation.
     """
     changes = []
+    plan = plan.take(np.flatnonzero(~_are_arrays(plan, view)))
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued or job in view.held:
             continue
@@ -338,14 +368,14 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
+    The nodes of an array are those of its reservation.
     """
     changes = []
+    plan = plan.take(np.flatnonzero(~_are_arrays(plan, view)))
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
         row, asked = view.place[job], view.queued[job]
-        if view.observation.queued.kind[asked] == Kind.ARRAY:
-            continue  # its nodes are the reservation's
         size = int(plan.entries.size[at])
         rigid = view.observation.queued.kind[asked] == Kind.RIGID
         most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))
