@@ -50,6 +50,7 @@ exec awk -v n="${{RTSCHED_NODES:-$SLURM_JOB_NUM_NODES}}" -v on="$SLURM_JOB_NODEL
 MODELS = {
     "rigid": "t = {seconds}",
     "chain": "t = {seconds}",
+    "array": "t = {seconds}",
     "moldable": "t = {seconds} * {least} / n",
     "divisible": (
         "b = {cps} / ({cms} + {cps}); t = {sigma} * ({cms} + {cps}) * (1 - b) / (1 - b ^ n)"
@@ -64,7 +65,8 @@ def arguments(work: Work, begun: float, before: int = 0, deadline: str = "") -> 
     name = f"{work.name}-again" if deadline else work.name
     words = [f"--job-name={name}", f"--nodes={nodes}", f"--time={work.minutes}"]
     words += ["--exclusive"] if work.demand is None else _amounts(work.demand)
-    words += [f"--array=1-{work.jobs}"] if work.demand is not None and work.jobs > 1 else []
+    if work.demand is not None and work.jobs * work.tasks > 1:
+        words.append(f"--array=1-{work.jobs * work.tasks}")
     if math.isfinite(work.deadline):
         words.append(f"--deadline={deadline or moment(begun + work.at + work.deadline)}")
     if before:

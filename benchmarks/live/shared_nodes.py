@@ -14,7 +14,7 @@ from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster as Machine
 from rtsched.model.cluster import Nodes
 from rtsched.model.final_state import FinalState
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
@@ -67,8 +67,8 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
     }
     ours = sides["rtsched"]
     said = [*ours.best_effort.said, *ours.deadlines.said]
-    for name, margin in (("replay", system.margins[0]), ("replay without margins", 0.0)):
-        found[name] = _replayed(said, ours.deadlines.begun, margin)
+    for name, margins in (("replay", system.margins), ("replay without margins", (0.0, 0.0))):
+        found[name] = _replayed(said, ours.deadlines.begun, margins)
     return found
 
 
@@ -77,7 +77,8 @@ def _side(system: type[Live], extent: Extent, setup: Setup, keep: Path | None) -
     with system.up(setup) as live:
         live.favour()
         try:
-            works = shared_stream(SEED, extent, FAVOURED, wide=system.wide)
+            kinds = system.planners["edf"]
+            works = shared_stream(SEED, extent, FAVOURED, wide=system.wide, kinds=kinds)
             flooding = shared_flood(SEED + 1, extent, USERS)
             return promises.played(live, works, flooding, time.time())
         finally:
@@ -85,21 +86,39 @@ def _side(system: type[Live], extent: Extent, setup: Setup, keep: Path | None) -
                 live.save(keep)
 
 
-def _replayed(said: Sequence[Said], begun: float, margin: float) -> dict[str, float]:
-    """Return what a replay of the same submissions at the same times admits."""
+def _replayed(said: Sequence[Said], begun: float, margins: tuple[float, float]) -> dict[str, float]:
+    """Return what a replay of the same submissions at the same times admits.
+
+    An array is a moldable job on whole nodes, which runs half as long on twice as many.
+    """
     ordered = [one for one in sorted(said, key=lambda one: one.at) for _ in range(one.work.jobs)]
     works = [one.work for one in ordered]
-    demand = [(w.demand.cores, w.demand.gigabytes * GIB, w.demand.gpus) for w in works if w.demand]
+    together = [CORES if work.kind == "array" else 1 for work in works]
+    rounds = np.array(
+        [-(-work.tasks // at_once) for work, at_once in zip(works, together, strict=True)]
+    )
+    margin = np.where([work.kind == "moldable" for work in works], margins[1], margins[0])
+    demand = [
+        (at_once * w.demand.cores, at_once * w.demand.gigabytes * GIB, w.demand.gpus)
+        for w, at_once in zip(works, together, strict=True)
+        if w.demand
+    ]
     wall = np.array([work.minutes * 60.0 for work in works])
+    most = np.where(rounds > 1, rounds, [work.most for work in works])
+    least = np.array([work.least for work in works])
     jobs = Jobs.build(
         len(works),
         names={"demand": RESOURCES},
         id=np.arange(len(works)) + 1,
         submit=np.array([one.at for one in ordered]),
         deadline=np.array([begun + work.at + work.deadline for work in works]),
-        size=np.array([work.least for work in works], np.int32),
-        wall_time=wall + margin,
+        kind=np.where(most > least, Kind.MOLDABLE, Kind.RIGID).astype(np.int8),
+        size=least.astype(np.int32),
+        size_min=least.astype(np.int32),
+        size_max=most.astype(np.int32),
+        wall_time=(wall + margin) * rounds,
         demand=np.array(demand, np.int64),
+        exclusive=np.array([work.kind == "array" for work in works]),
     )
     capacity = [
         (CORES, kind.megabytes * MIB, kind.gpus)
@@ -110,7 +129,7 @@ def _replayed(said: Sequence[Said], begun: float, margin: float) -> dict[str, fl
     nodes = Nodes.build(len(table), names={"capacity": RESOURCES}, capacity=table)
     workload = Workload(
         jobs,
-        wall * np.array([work.part for work in works]),
+        wall * rounds * np.array([work.part for work in works]),
         Outcomes.build(len(works)),
         Machine(nodes),
         Accounts.build(0),

@@ -13,6 +13,8 @@ from stream import Extent
 from rtsched.adapters.condor.slots import parent_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from measure import Row
     from testbed import PoolOptions
     from workload_driver import Setup
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 class SharedCondor(Condor):
     """A pool of 20 machines, each one partitionable slot of 16 CPUs; 4 with GPUs, 4 with memory."""
 
+    planners: ClassVar[Mapping[str, tuple[str, ...]]] = {"edf": ("rigid",)}
     full: ClassVar[Extent] = Extent(
         480, 9, (2, 3, 4), (1.3, 2.5), 180, (), 160_000, (4, 5, 6), (0.75, 0.92), array=1000
     )

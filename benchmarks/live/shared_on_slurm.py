@@ -12,7 +12,7 @@ from stream import Extent
 from testbed import Cluster, SlurmOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from measure import Row
     from shared_nodes import Hardware
@@ -30,6 +30,9 @@ MIXED = {
 class SharedSlurm(Slurm):
     """A cluster of 20 nodes of 16 cores, 4 with GPUs and 4 with large memory."""
 
+    planners: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "edf": (*["rigid"] * 6, "moldable", "array")
+    }
     full: ClassVar[Extent] = Extent(480, 9, (2, 3, 4), (1.3, 2.5), 90, (), 240_000)
     reduced: ClassVar[Extent] = Extent(90, 5, (1,), (1.3, 2.4), 45, (), 60_000)
 
@@ -59,17 +62,30 @@ class SharedSlurm(Slurm):
 
     @staticmethod
     def rows(accounting: str) -> list[Row]:
-        """Return the rows of what sacct printed, with cores in place of nodes."""
+        """Return the rows of what sacct printed, with cores in place of nodes.
+
+        The tasks of an array with a deadline are parts of one job.
+        """
         lines = accounting.splitlines()
-        at = lines[0].split("\t").index("NCPUS")
-        cores = [int(line.split("\t")[at] or 0) for line in lines[1:]]
-        pairs = zip(Slurm.rows(accounting), cores, strict=True)
-        return [replace(row, nodes=count) for row, count in pairs]
+        names = lines[0].split("\t")
+        cells = [dict(zip(names, line.split("\t"), strict=True)) for line in lines[1:]]
+        return [
+            replace(row, nodes=int(cell["NCPUS"] or 0), **_of_array(row, cell["JobID"]))
+            for row, cell in zip(Slurm.rows(accounting), cells, strict=True)
+        ]
 
     def machine(self) -> str:
         """Return the nodes' lines of slurm.conf."""
         lines = [f"NodeName={kind}[1-{has.nodes}] {_hardware(has)}" for kind, has in KINDS.items()]
         return "\n".join([*lines, ""])
+
+
+def _of_array(row: Row, name: str) -> dict[str, int]:
+    """Return job and part of a task such as `12_3`, if its array has a deadline."""
+    array, _, task = name.partition("_")
+    if not row.name.startswith("d") or not task.isdigit():
+        return {}
+    return {"job": int(array), "part": int(task)}
 
 
 def _hardware(has: Hardware) -> str:

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 
 HOUR = 3600.0
-KINDS = ("rigid", "several", "moldable", "divisible", "chain")
+KINDS = ("rigid", "several", "moldable", "divisible", "chain", "array")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class Work:
     linear : bool
         Whether twice the nodes are said to halve its run time, though it has no deadline.
     demand : Demand, optional
-        What it takes on each node; None: the whole node.
+        What it takes on each node, a task of an array each; None: the whole node.
+    tasks : int
+        Of an array, which has one promise.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Work:
     slow: float = 1.0
     linear: bool = False
     demand: Demand | None = None
+    tasks: int = 1
 
 
 @dataclass(frozen=True)
@@ -255,12 +258,25 @@ SHAPES = {
 """Nodes, and what is taken on each: jobs bound by cores, by GPUs and by memory."""
 
 
-def shared_stream(seed: int, extent: Extent, user: str, *, wide: bool = True) -> list[Work]:
+DRAIN_S = 240.0
+"""So much later are the deadlines of arrays: other jobs leave their nodes first."""
+
+
+def shared_stream(
+    seed: int,
+    extent: Extent,
+    user: str,
+    *,
+    wide: bool = True,
+    kinds: tuple[str, ...] = ("rigid",),
+) -> list[Work]:
     """Return jobs with deadlines that share nodes, arriving as a Poisson process.
 
-    Some are `wide`, on several nodes at a time; else they are several jobs.
+    Some are `wide`, on several nodes at a time; else they are several jobs. Among `kinds` may be
+    moldable jobs and arrays of small tasks.
     """
     chance = random.Random(seed)  # noqa: S311
+    more = random.Random(seed + 1)  # noqa: S311
     at, found = 0.0, list[Work]()
     while (at := at + chance.expovariate(1 / extent.gap)) < extent.seconds:
         size, demand = chance.choice(SHAPES[chance.choice(sorted(SHAPES))])
@@ -279,8 +295,27 @@ def shared_stream(seed: int, extent: Extent, user: str, *, wide: bool = True) ->
             jobs=size // nodes,
             demand=demand,
         )
-        found.append(work)
+        found.append(_of_shared_kind(work, more.choice(kinds), more))
     return found
+
+
+def _of_shared_kind(work: Work, kind: str, chance: random.Random) -> Work:
+    """Return a job, or in its place a moldable one or an array."""
+    if kind == "moldable":
+        return replace(work, kind=kind, most=2 * work.least)
+    if kind != "array":
+        return work
+    tasks = chance.randrange(20, 61)
+    return replace(
+        work,
+        kind=kind,
+        least=1,
+        most=1,
+        minutes=1,
+        deadline=work.deadline + DRAIN_S,
+        demand=Demand(1, 2),
+        tasks=tasks,
+    )
 
 
 def shared_flood(seed: int, extent: Extent, users: tuple[str, ...]) -> list[Work]:
