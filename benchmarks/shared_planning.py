@@ -1,13 +1,17 @@
 """How long one deadline-admission test takes where jobs share nodes by cores, memory and GPUs.
 
     python benchmarks/shared_planning.py [--nodes N] [--running N] [--promises N] [--tests N]
-        [--json]
+        [--spans N] [--json]
 
 A machine of 64-core nodes, a quarter of them with GPUs, is filled with running jobs of all sizes;
 then jobs with deadlines are promised. `beside` are tests of jobs that fit beside the plan, `anew`
 those for which all promises were planned anew, admitted or not, and `offer` the rejected ones
-together with their counter-offer. `first` is the first test after the state has changed. Measured
-in one process on one core; what is compiled was compiled before.
+together with their counter-offer, and `array` those of job arrays of 10,000 tasks. `first` is the
+first test after the state has changed.
+
+`search` is how long it takes to find the earliest starts of 1,024 such jobs, each by itself, on the
+same nodes with so many spans of reserved resources. Measured in one process on one core; what is
+compiled was compiled before.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import gc
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -24,17 +29,26 @@ import numpy as np
 from admission import NOW, Took, spread, timed
 
 from rtsched.core.chain import Chain, Member
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.machine import TIMED
+from rtsched.kernels.room_profile import empty_profile, fill_room
+from rtsched.kernels.room_search import LAST, search_start
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
+from rtsched_plugins.kernels.resource_plan import in_node_order
 from rtsched_plugins.mcdf import Mcdf
 
 RESOURCES = ("cpu", "mem", "gres/gpu")
 CORES, GIGABYTES, GPUS = 64, 256, 4
 GIGABYTE = 2**30
+KINDS = ("first", "beside", "anew", "offer", "array")
+ARRAY = 10_000
+"""Tasks of an array."""
+SEARCHES, PARTS = 1_024, 8
 
 
 def machine(nodes: int) -> Cluster:
@@ -106,6 +120,71 @@ def promised(snapshot: Snapshot, chain: Chain, jobs: Jobs, most: int) -> Snapsho
     return snapshot
 
 
+def arrays(rng: np.random.Generator, n: int, first: int) -> Jobs:
+    """Return arrays of 10,000 tasks of a core and ten minutes, 64 on a node, due within days."""
+    return Jobs.build(
+        n,
+        names={"demand": RESOURCES},
+        id=np.arange(first, first + n),
+        submit=NOW,
+        kind=Kind.ARRAY,
+        size_min=1,
+        size_max=ARRAY // CORES + 1,
+        wall_time=600.0,
+        deadline=NOW + np.round(rng.uniform(3 * 3600.0, 3 * 86400.0, n)),
+        tasks=ARRAY,
+        tasks_per_node=CORES,
+        demand=np.tile(np.array([CORES, CORES * GIGABYTE, 0], np.int64), (n, 1)),
+        exclusive=True,
+    )
+
+
+@compiled
+def searched(profile, room, size, wall, demand):  # type: ignore[no-untyped-def]
+    """Return the earliest start of each job, seconds, if it were the only one."""
+    nodes, found = len(room), np.empty(len(size))
+    bound, heap, picks = np.empty(nodes), np.zeros(nodes + 1, TIMED), np.empty(nodes, np.int64)
+    for row in range(len(size)):
+        for node in range(nodes):
+            fits = (room[node] >= demand[row]).all()
+            bound[node] = 0.0 if fits else np.inf
+        found[row] = search_start(
+            profile, bound, size[row], 0.0, wall[row], demand, row, LAST, heap, picks
+        )
+    return found
+
+
+def search(nodes: int, spans: int) -> dict[str, Any]:
+    """Return the processor time of 1,024 searches beside so many spans.
+
+    Each node is cut into eight parts, each of which has one span after the other.
+    """
+    rng = np.random.default_rng(2)
+    room = machine(nodes).nodes.capacity
+    parts = nodes * PARTS
+    each = -(-spans // parts)
+    busy, idle = rng.exponential(3600.0, (2, parts, each))
+    end = np.cumsum(busy + idle, axis=1)
+    start = (end - busy).ravel()
+    node = np.repeat(np.arange(nodes, dtype=np.int32), PARTS * each)
+    demand = np.minimum(room // PARTS, room // PARTS * rng.integers(1, 3, room.shape) // 2)[node]
+    order = np.argsort(start)
+    profile = empty_profile(nodes, nodes + 2 * len(node), room.shape[1])
+    ordered = empty_profile(nodes, nodes + 2 * len(node), room.shape[1])
+    offsets = np.arange(len(node) + 1)
+    held = start[order], end.ravel()[order], offsets, node[order], demand[order]
+    fill_room(profile, room, *held, 0.0)
+    in_node_order(profile, ordered)
+    jobs = drawn(rng, SEARCHES, 0)
+    asked = jobs.size.astype(np.int64), jobs.wall_time.copy(), jobs.demand.copy()
+    searched(ordered, room, *(values[:1] for values in asked))
+    begun = time.process_time()
+    found = searched(ordered, room, *asked)
+    took = time.process_time() - begun
+    never = int(np.isinf(found).sum())
+    return {"spans": len(node), "searches": SEARCHES, "cpu_s": took, "never": never}
+
+
 def measure(nodes: int, running: int, promises: int, tests: int) -> dict[str, Any]:
     """Return times of tests and counter-offers, and how many jobs there were."""
     rng = np.random.default_rng(1)
@@ -118,11 +197,13 @@ def measure(nodes: int, running: int, promises: int, tests: int) -> dict[str, An
     asking = asking.with_column("deadline", np.round(NOW + asking.wall_time + slack))
     empty = Snapshot(NOW, cluster, running=jobs, allocations=held)
     base = promised(empty, plain, asking, promises)
-    found: dict[str, list[Took]] = {name: [] for name in ("first", "beside", "anew", "offer")}
+    found: dict[str, list[Took]] = {name: [] for name in KINDS}
     new = drawn(rng, tests, 10**7)
     slack = np.round(np.exp(rng.uniform(np.log(1.0), np.log(2 * 86400.0), tests)))
     new = new.with_column("deadline", NOW + new.wall_time + slack)
     starts = base.plan.entries.start
+    large = arrays(rng, max(tests // 5, 1), 10**8)
+    plain.admit(large.take([0]), base)
     gc.collect()
     gc.disable()
     for k in range(tests):
@@ -138,6 +219,9 @@ def measure(nodes: int, running: int, promises: int, tests: int) -> dict[str, An
             took, judgement = timed(offering.admit, job, changed)
             took, judgement = timed(offering.admit, job, replace(changed))
             found["offer"].append(took)
+    for job in (large.take([k]) for k in range(len(large))):
+        took, _ = timed(plain.admit, job, replace(base))
+        found["array"].append(took)
     gc.enable()
     return {
         "nodes": nodes,
@@ -154,21 +238,26 @@ def main() -> int:
     parser.add_argument("--running", type=int, default=20_000)
     parser.add_argument("--promises", type=int, default=1_000)
     parser.add_argument("--tests", type=int, default=200)
+    parser.add_argument("--spans", type=int, default=1_000_000)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     found = measure(given.nodes, given.running, given.promises, given.tests)
+    found["search"] = search(given.nodes, given.spans)
     if given.json:
         json.dump(found, sys.stdout, indent=2)
         return 0
     print(f"{found['nodes']} nodes, {found['running']} running jobs, {found['promises']} promises")
-    for name in ("first", "beside", "anew", "offer"):
+    for name in KINDS:
         if name in found:
             row = found[name]
             print(
                 f"{name:8} p50 {row['p50_ms']:8.2f} ms   p99 {row['p99_ms']:8.2f} ms   "
                 f"cpu p99 {row['cpu_p99_ms']:8.2f} ms   {row['tests']} tests"
             )
+    row = found["search"]
+    many = f"{row['searches']} starts beside {row['spans']} spans"
+    print(f"search   {row['cpu_s']:.3f} s of cpu for {many}, {row['never']} found none")
     return 0
 
 

@@ -108,6 +108,8 @@ class _DemandClasses:
         lacks = lacking(jobs, self._cluster)
         code, masks = allowed_nodes(jobs, self._cluster)
         keys = np.column_stack([rounded_down(demand), code, jobs.pinned, lacks])
+        if len(keys) == 1:  # as at every submission
+            return np.array([self._row_of(keys[0], masks)])
         distinct, class_of = np.unique(keys, axis=0, return_inverse=True)
         rows = np.array([self._row_of(key, masks) for key in distinct], np.int64)
         return rows[class_of.ravel()]

@@ -47,7 +47,7 @@ def _schedule(name: str, schedule: Schedule, snapshot: Snapshot) -> None:
         raise ShapeError(f"{name} has an entry without start or end")
     if len(schedule) and not (entries.start <= entries.end).all():
         raise ShapeError(f"{name} has an entry that ends before it starts")
-    if (np.diff(schedule.indptr) < 1).any():
+    if (schedule.ragged.lengths < 1).any():
         raise ShapeError(f"{name} has an entry without nodes")
     if len(schedule.node_start):
         first, last = schedule.per_node(entries.start), schedule.per_node(entries.end)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.allowed_nodes import allowed_nodes
-from rtsched.model.jobs import Jobs, Kind, array_time
+from rtsched.model.jobs import Kind, array_time
 from rtsched.model.resources import demand_of, lacking, room_of
 from rtsched.model.snapshot import places
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
     from rtsched.model.snapshot import Snapshot
 
+    Amounts = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
 ROUNDING = 1e-6
@@ -78,27 +80,28 @@ def plan_fault(
     touched[plan.nodes[plan.per_node(new)]] = True
     on_them = _rows_on(plan, touched)
     some, new = plan.take(on_them), new[on_them]
-    planned = _planned(some, snapshot.queued, jobs)
-    changed = np.flatnonzero(new)
-    misfit = _misfits(some.take(changed), planned.take(changed), snapshot)
-    return misfit or _overcommitted(some, new, planned, touched, snapshot)
+    row, waits = places(snapshot.queued.id, some.entries.job)
+    place, _ = places(jobs.id, some.entries.job)
+    demand = np.empty((len(some), len(snapshot.cluster.nodes.names("capacity")) + 1), np.int64)
+    for planned, mine in (
+        (snapshot.queued.take(row[waits]), waits),
+        (jobs.take(place[~waits]), ~waits),
+    ):
+        rows, changed = np.flatnonzero(mine), new[mine]
+        demand[rows] = demand_of(planned, snapshot.cluster)
+        misfit = _misfits(some.take(rows[changed]), planned.take(changed), snapshot)
+        if misfit:
+            return misfit
+    return _overcommitted(some, new, demand, touched, snapshot)
 
 
 def _rows_on(part: Schedule, touched: Mask) -> NDArray[np.int64]:
     """Return the entries that have some of the touched nodes."""
     found = np.zeros(len(part), np.bool_)
-    found[part.rows()[touched[part.nodes]]] = True
+    found[np.searchsorted(part.indptr, np.flatnonzero(touched[part.nodes]), side="right") - 1] = (
+        True
+    )
     return np.flatnonzero(found)
-
-
-def _planned(plan: Schedule, queued: Jobs, jobs: Jobs) -> Jobs:
-    """Return the job of each entry, from the queue or the batch."""
-    row, waits = places(queued.id, plan.entries.job)
-    new, _ = places(jobs.id, plan.entries.job)
-    both = Jobs.joined([queued.take(row[waits]), jobs.take(new[~waits])])
-    order = np.empty(len(plan), np.int64)
-    order[np.concatenate([np.flatnonzero(waits), np.flatnonzero(~waits)])] = np.arange(len(plan))
-    return both.take(order)
 
 
 def _changed(plan: Schedule, before: Schedule) -> Mask:
@@ -109,15 +112,20 @@ def _changed(plan: Schedule, before: Schedule) -> Mask:
     for name in ("start", "end", "size"):
         same &= getattr(before.entries, name)[row] == getattr(plan.entries, name)
     kept = np.flatnonzero(same)
-    own, others = plan.take(kept), before.take(row[kept])
-    differs = (own.nodes != others.nodes) | (own.starts() != others.starts())
-    same[kept[own.rows()[differs]]] = False
+    own = plan.ragged.places(kept)
+    theirs = before.ragged.places(row[kept])
+    differs = plan.nodes[own.values] != before.nodes[theirs.values]
+    if len(plan.node_start) or len(before.node_start):
+        differs |= plan.starts()[own.values] != before.starts()[theirs.values]
+    same[kept[np.searchsorted(own.offsets, np.flatnonzero(differs), side="right") - 1]] = False
     return ~same
 
 
 def _misfits(plan: Schedule, planned: Jobs, snapshot: Snapshot) -> str | None:
     """Return which entry is in the past, too short, or on too few or the wrong nodes."""
-    entries, size = plan.entries, np.diff(plan.indptr)
+    if not len(plan):
+        return None
+    entries, size = plan.entries, plan.ragged.lengths
     rigid, divisible = planned.kind == Kind.RIGID, planned.kind == Kind.DIVISIBLE
     least = np.where(divisible, 1, planned.size)
     most = np.where(divisible, len(snapshot.cluster), planned.size)
@@ -154,13 +162,16 @@ def _on_wrong_nodes(plan: Schedule, planned: Jobs, cluster: Cluster) -> Mask:
 
 
 def _overcommitted(
-    plan: Schedule, new: Mask, planned: Jobs, touched: Mask, snapshot: Snapshot
+    plan: Schedule, new: Mask, taken: Amounts, touched: Mask, snapshot: Snapshot
 ) -> str | None:
-    """Return on which of the touched nodes a new entry takes more than there is."""
+    """Return on which of the touched nodes a new entry takes more than there is.
+
+    `taken`, int64[n, r]: what each entry takes on each of its nodes.
+    """
     cluster, held = snapshot.cluster, snapshot.allocations
     rows = _rows_on(held, touched)
     held, running = held.take(rows), snapshot.running.take(rows)
-    demand = np.concatenate([demand_of(planned, cluster), demand_of(running, cluster)])
+    demand = np.concatenate([taken, demand_of(running, cluster)])
     is_new = np.concatenate([new, np.zeros(len(held), np.bool_)])
     job = np.concatenate([plan.rows(), len(plan) + held.rows()])
     node = np.concatenate([plan.nodes, held.nodes])
@@ -168,10 +179,10 @@ def _overcommitted(
     until = np.concatenate([plan.per_node(plan.entries.end), held.per_node(held.entries.end)])
     here = touched[node]
     job, node, begin, until = job[here], node[here], begin[here], until[here] - ROUNDING
-    taken = np.column_stack([demand[job], is_new[job]])
-    change = np.concatenate([taken, -taken])
+    amounts = np.column_stack([demand[job], is_new[job]])
+    change = np.concatenate([amounts, -amounts])
     time, where = np.concatenate([begin, until]), np.concatenate([node, node])
-    order = np.lexsort((np.arange(len(change)) < len(taken), time, where))
+    order = np.lexsort((np.arange(len(change)) < len(amounts), time, where))
     total = np.cumsum(change[order], axis=0)  # 0 after the last end on each node
     over = (total[:, :-1] > room_of(cluster)[where[order]]).any(axis=1) & (total[:, -1] > 0)
     if not over.any():

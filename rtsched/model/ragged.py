@@ -30,12 +30,14 @@ class Ragged(NamedTuple):
     def counted(cls, lengths: ArrayLike) -> Self:
         """Return rows of these lengths with the values 0, 1, 2, ... each."""
         offsets = offsets_of(lengths)
-        return cls(offsets, np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets)))
+        return cls(
+            offsets, np.arange(offsets[-1]) - np.repeat(offsets[:-1], offsets[1:] - offsets[:-1])
+        )
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Return int64[n]."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     def rows(self) -> NDArray[np.int64]:
         """Return int64[k]: the row that each value belongs to."""

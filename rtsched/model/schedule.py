@@ -83,7 +83,7 @@ class Schedule:
         node_start: NDArray[np.float64] | None = None,
     ) -> Self:
         """Return a schedule; sizes follow from the node offsets."""
-        size = np.diff(indptr).astype(np.int32)
+        size = Ragged(indptr, nodes).lengths.astype(np.int32)
         entries = Entries.build(len(size), job=job, start=start, end=end, size=size)
         shares = np.empty(0) if fractions is None else fractions
         starts = np.empty(0) if node_start is None else node_start
@@ -103,13 +103,13 @@ class Schedule:
 
     def per_node(self, values: NDArray[S]) -> NDArray[S]:
         """Return for each of the nodes the value of its entry."""
-        return np.repeat(values, np.diff(self.indptr))
+        return np.repeat(values, self.ragged.lengths)
 
     def shares(self) -> NDArray[np.float64]:
         """Return float64[k]: the fraction of the load on each node, equal where undivided."""
         if len(self.fractions):
             return self.fractions
-        return self.per_node(1.0 / np.maximum(np.diff(self.indptr), 1))
+        return self.per_node(1.0 / np.maximum(self.ragged.lengths, 1))
 
     def starts(self) -> NDArray[np.float64]:
         """Return float64[k]: from when each entry has each of its nodes."""
@@ -144,7 +144,7 @@ class Schedule:
             np.concatenate([part.entries.job for part in parts]),
             np.concatenate([part.entries.start for part in parts]),
             np.concatenate([part.entries.end for part in parts]),
-            offsets_of(np.concatenate([np.diff(part.indptr) for part in parts])),
+            offsets_of(np.concatenate([part.ragged.lengths for part in parts])),
             np.concatenate([part.nodes for part in parts]),
             np.concatenate(shares) if divided else None,
             np.concatenate([part.starts() for part in parts]) if staggered else None,
