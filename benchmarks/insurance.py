@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -73,7 +74,7 @@ def measure(work: Workload, spare: int, events: tuple[NodeEvent, ...]) -> dict[s
     policy = msgspec.structs.replace(policy, plugin=[insured])
     chain, _ = load_chain(policy, periodic=False)
     begun = time.perf_counter()
-    run = Replay("mcdf", work, chain, policy, record_nodes=False, node_events=events)
+    run = Replay("mcdf", replace(work, node_events=events), chain, policy, record_nodes=False)
     run.run()
     results = run.outcome(time.perf_counter() - begun).results
     promised = np.isfinite(results.promise)

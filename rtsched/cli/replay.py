@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.plugins import Found
     from rtsched.logs.readers import ReadOptions
+    from rtsched.logs.slurm_events import Outage
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
     from rtsched.report.columns import TableFormat
@@ -71,6 +72,7 @@ class Request:
     cluster: Path | None
     qos: Path | None
     associations: Path | None
+    outages: Path | None
     options: Mapping[str, Any]
     site_workload: Mapping[str, Any]
     policies: Mapping[str, Policy]
@@ -121,6 +123,7 @@ def request(given: Mapping[str, Any]) -> Request:
         cluster=given["cluster_file"],
         qos=given["qos_file"],
         associations=given["associations_file"],
+        outages=given["outages_file"],
         options=options,
         site_workload=site_workload,
         policies=policies,
@@ -202,6 +205,7 @@ def load(asked: Request) -> tuple[Workload, int]:
     """Return the workload, and how many records of the log were unusable."""
     from rtsched.logs.cluster_files import read_cluster
     from rtsched.logs.readers import read_logs
+    from rtsched.logs.slurm_events import read_outages
     from rtsched.logs.slurm_limits import read_limits
     from rtsched.replay.workload import prepare
 
@@ -218,7 +222,10 @@ def load(asked: Request) -> tuple[Workload, int]:
         said = (f"The log's header proposes {text}; it is followed where nothing else is said.",)
         log = replace(log, assumptions=(*log.assumptions, *said))
     options = from_options(WorkloadOptions, asked.options, {**proposed, **asked.site_workload})
-    return prepare(log, options, cluster, limits), log.skipped.count.total()
+    outages: Sequence[Outage] = ()
+    if asked.outages is not None:
+        outages = read_outages(asked.outages, asked.reading.timezone)
+    return prepare(log, options, cluster, limits, outages), log.skipped.count.total()
 
 
 def proposed_settings(path: Path) -> dict[str, Any]:
@@ -351,6 +358,14 @@ def say_results(asked: Request, summary: Summary) -> None:
     type=click.Path(path_type=Path),
     help="Limits of accounts and users that the simulated system keeps to: output of `sacctmgr -P "
     "show assoc tree`.",
+)
+@click.option(
+    "--outages",
+    "outages_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="When nodes were down or drained: output of `sacctmgr -P show event start=DATE "
+    "format=NodeName,TimeStart,TimeEnd,State`.",
 )
 @reading_options
 @options_of(WorkloadOptions)

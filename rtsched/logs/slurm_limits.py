@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.cells import readable
+from rtsched.logs.sacctmgr import Row, rows_of, text_of
 from rtsched.logs.slurm_cluster import conf_lines, pairs_of
-from rtsched.logs.source import Source
 from rtsched.model.limits import JOBS, Association, LimitSet, Qos, SiteLimits
 from rtsched.model.units import size_bytes, slurm_duration
 
@@ -52,58 +51,41 @@ _UNSET = frozenset(("", "-1"))
 _COUNT = re.compile(r"\d{1,15}", re.ASCII)
 
 
-class _Row(NamedTuple):
-    """One line of a file: its cells by column, in lower case; where it stands."""
+def _number(row: Row, column: str, read: Callable[[str], float]) -> float | None:
+    """Return the number in a cell, None if it sets no limit.
 
-    path: str
-    line: int
-    command: str
-    cells: dict[str, str]
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
+    text = row.text(column)
+    if text in _UNSET:
+        return None
+    value = read(text)
+    if math.isnan(value):
+        raise row.error(f"{column} is {text!r}, which is not a limit")
+    return value
 
-    def text(self, column: str) -> str:
-        """Return a cell, empty where the file has no such column."""
-        return self.cells.get(column.lower(), "").strip()
 
-    def number(self, column: str, read: Callable[[str], float]) -> float | None:
-        """Return the number in a cell, None if it sets no limit.
+def _amounts(row: Row, column: str, scale: int = 1) -> Amounts:
+    """Return the amounts in a cell such as `cpu=8,gres/gpu=2,mem=4G`, memory in bytes.
 
-        Raises
-        ------
-        InputError
-            If it is something else.
-        """
-        text = self.text(column)
-        if text in _UNSET:
-            return None
-        value = read(text)
-        if math.isnan(value):
-            raise self.error(f"{column} is {text!r}, which is not a limit")
-        return value
-
-    def amounts(self, column: str, scale: int = 1) -> Amounts:
-        """Return the amounts in a cell such as `cpu=8,gres/gpu=2,mem=4G`, memory in bytes.
-
-        Raises
-        ------
-        InputError
-            If it is something else.
-        """
-        amounts: Amounts = {}
-        for pair in self.text(column).split(","):
-            name, _, value = pair.strip().partition("=")
-            if not name or value == "-1":
-                continue
-            amount = size_bytes(value, "M" if name == "mem" else "") * scale
-            if not 0 <= amount < 2.0**62:
-                raise self.error(f"{column} has {pair.strip()!r}, which is not NAME=COUNT")
-            amounts[name.lower()] = int(amount)
-        return amounts
-
-    def error(self, what: str) -> InputError:
-        """Return an error about this line."""
-        return InputError(
-            self.path, f"{what}; write the file again with `{self.command}`", line=self.line
-        )
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
+    amounts: Amounts = {}
+    for pair in row.text(column).split(","):
+        name, _, value = pair.strip().partition("=")
+        if not name or value == "-1":
+            continue
+        amount = size_bytes(value, "M" if name == "mem" else "") * scale
+        if not 0 <= amount < 2.0**62:
+            raise row.error(f"{column} has {pair.strip()!r}, which is not NAME=COUNT")
+        amounts[name.lower()] = int(amount)
+    return amounts
 
 
 def read_limits(
@@ -135,62 +117,27 @@ def read_limits(
             "the output of `scontrol show partition` behind that of `scontrol show nodes`."
         )
     return SiteLimits(
-        None if qos is None else _qos(_rows(qos, ("Name",), SHOW_QOS)),
+        None if qos is None else _qos(rows_of(qos, ("Name",), SHOW_QOS)),
         None
         if associations is None
-        else _associations(_rows(associations, ("Account", "User"), SHOW_ASSOCIATIONS), said),
+        else _associations(rows_of(associations, ("Account", "User"), SHOW_ASSOCIATIONS), said),
         partitions or {},
         tuple(said),
     )
 
 
-def _text(path: str | Path) -> tuple[str, str]:
-    """Return the name and the content of a file."""
-    with Source(path) as source:
-        return source.path, readable(b"".join(source.line_blocks()))
-
-
-def _rows(path: str | Path, needed: tuple[str, ...], command: str) -> list[_Row]:
-    """Return the lines of a file behind its header, which has the columns that are needed."""
-    name, text = _text(path)
-    header: list[str] = []
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        cells = line.split("|")
-        if not header:
-            header = [cell.strip().lower() for cell in cells]
-            missing = [column for column in needed if column.lower() not in header]
-            if missing:
-                raise InputError(
-                    name,
-                    f"no header line with {' and '.join(missing)}; write the file with "
-                    f"`{command}`, without -n",
-                    line=number,
-                )
-            continue
-        row = _Row(name, number, command, dict(zip(header, cells, strict=False)))
-        if len(cells) != len(header):
-            raise row.error(f"{len(cells)} fields, where the header has {len(header)}")
-        rows.append(row)
-    if not header:
-        raise InputError(name, f"the file is empty; write it with `{command}`")
-    return rows
-
-
-def _limits(row: _Row, scopes: dict[str, tuple[str, str]]) -> LimitSet:
+def _limits(row: Row, scopes: dict[str, tuple[str, str]]) -> LimitSet:
     """Return the limits of one line."""
     found = {}
     for scope, (amounts, count) in scopes.items():
-        found[scope] = row.amounts(amounts) if amounts else {}
-        jobs = row.number(count, _whole) if count else None
+        found[scope] = _amounts(row, amounts) if amounts else {}
+        jobs = _number(row, count, _whole) if count else None
         if jobs is not None:
             found[scope][JOBS] = int(jobs)
-    wall = row.number("MaxWall", slurm_duration)
+    wall = _number(row, "MaxWall", slurm_duration)
     return LimitSet(
         **found,
-        job_seconds=row.amounts("MaxTRESMins", 60),
+        job_seconds=_amounts(row, "MaxTRESMins", 60),
         wall=math.inf if wall is None else wall,
         others=tuple(name for name in _OTHERS if row.text(name) not in _UNSET),
     )
@@ -207,10 +154,10 @@ def _factor(text: str) -> float:
         return math.nan
 
 
-def _qos(rows: Iterable[_Row]) -> dict[str, Qos]:
+def _qos(rows: Iterable[Row]) -> dict[str, Qos]:
     found = {}
     for row in rows:
-        factor = row.number("LimitFactor", _factor)
+        factor = _number(row, "LimitFactor", _factor)
         found[row.text("Name")] = Qos(
             _limits(row, _SCOPES),
             "overpartqos" in row.text("Flags").lower().split(","),
@@ -219,7 +166,7 @@ def _qos(rows: Iterable[_Row]) -> dict[str, Qos]:
     return found
 
 
-def _associations(rows: list[_Row], said: list[str]) -> tuple[Association, ...]:
+def _associations(rows: list[Row], said: list[str]) -> tuple[Association, ...]:
     clusters = dict.fromkeys(row.text("Cluster") for row in rows)
     if len(clusters) > 1:
         first, second, *_ = clusters
@@ -242,7 +189,7 @@ def _associations(rows: list[_Row], said: list[str]) -> tuple[Association, ...]:
     )
 
 
-def _parents(rows: list[_Row], said: list[str]) -> dict[str, str]:
+def _parents(rows: list[Row], said: list[str]) -> dict[str, str]:
     """Return the account above each account: by its name, else as indented, else the root."""
     accounts = [row.text("Account") for row in rows]
     named = {row.text("Account"): row.text("ParentName") for row in rows}
@@ -272,7 +219,7 @@ def _partition_qos(path: str | Path) -> dict[str, str] | None:
 
     None: the file tells of no partition.
     """
-    name, text = _text(path)
+    name, text = text_of(path)
     found: dict[str, str] = {}
     partition, default = "", ""
     for _, line in conf_lines(Path(name), text, []):

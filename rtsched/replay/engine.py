@@ -28,7 +28,7 @@ from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import PolicyRun, Results
-from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class Replay:
     chain: Chain
     policy: Policy
     record_nodes: bool = True
-    node_events: Sequence[NodeEvent] = ()
     decisions: Decisions = field(default_factory=Decisions)
     undone: Counter[str] = field(default_factory=Counter)
 
@@ -91,7 +90,7 @@ class Replay:
             stop_at=stop_at,
             static=static,
             compiled=self.compiled,
-            node_events=self.node_events,
+            node_events=self.workload.node_events,
             record_events=self._told,
             record_nodes=self.record_nodes,
         )

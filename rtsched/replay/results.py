@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Edges, Jobs
     from rtsched.model.limits import Limits
     from rtsched.model.log import Outcomes
+    from rtsched.simulator.interface import NodeEvent
 
 
 __all__ = ["HookMetrics", "PolicyRun", "Results", "Workload"]
@@ -59,6 +60,8 @@ class Workload:
         Limits of groups of jobs that the simulated system keeps to.
     promisable : PromisableJobs
         How many jobs of the log have a form that a deadline can be promised to.
+    node_events : tuple of NodeEvent
+        When nodes go out of service and come back, in order of time.
     """
 
     jobs: Jobs
@@ -75,6 +78,7 @@ class Workload:
     price: float = 1.0
     promisable: PromisableJobs = field(default_factory=lambda: PromisableJobs(0, Skipped()))
     limits: Limits | None = None
+    node_events: tuple[NodeEvent, ...] = ()
 
 
 class Results(Table):

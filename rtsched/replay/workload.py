@@ -31,6 +31,7 @@ from rtsched.replay.normalise import (
     run_times,
     sizes,
 )
+from rtsched.replay.outages import node_events
 from rtsched.replay.periodic import PeriodicTable, periodic_work
 from rtsched.replay.promisable import obstacles, promisable_jobs
 from rtsched.replay.results import Workload
@@ -46,10 +47,11 @@ from rtsched.replay.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from rtsched.logs.slurm_events import Outage
     from rtsched.model.accounts import Accounts
     from rtsched.model.jobs import Edges, Jobs
     from rtsched.model.limits import Limits, SiteLimits
@@ -210,6 +212,7 @@ def prepare(
     options: WorkloadOptions,
     cluster: Cluster | None = None,
     site: SiteLimits | None = None,
+    outages: Sequence[Outage] = (),
 ) -> Workload:
     """Return a log as a workload.
 
@@ -223,6 +226,8 @@ def prepare(
         The machine, in place of the one that the log describes.
     site : SiteLimits, optional
         Limits of accounts and QOS.
+    outages : sequence of Outage
+        When nodes were out of service.
 
     Raises
     ------
@@ -266,6 +271,7 @@ def prepare(
             f"{running} jobs still ran when the log was written: they are taken to end just then."
         )
     jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
+    events = node_events(outages, machine, float(jobs.submit[0]), said)
     limits = _limits(read.jobs, rows, site, options.unit, machine, said)
     return Workload(
         jobs=jobs,
@@ -282,6 +288,7 @@ def prepare(
         periodic=periodic,
         promisable=promisable,
         limits=limits,
+        node_events=events,
     )
 
 

@@ -61,11 +61,16 @@ def simulate(
     Raises
     ------
     ConfigError
-        If there is periodic work and the machine has no place for it.
+        If there is periodic work or an outage of nodes, and the machine has no place for it.
     """
     machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
     if settings.machine not in machines:
         raise ConfigError(
             [f"workload.periodic: machine {settings.machine!r} does not support periodic work"]
+        )
+    if options.get("node_events") and not machines[settings.machine].nodes_change:
+        beside = " with periodic work" if machines is PERIODIC else ""
+        raise ConfigError(
+            [f"outages: nodes of machine {settings.machine!r}{beside} are never out of service"]
         )
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,7 +17,10 @@ import pytest
 from testbed import Cluster, Sandbox, SlurmOptions, SubmitError, TestbedError, unavailable
 from testbed.images import SUITES, requirements
 from testbed.layers import Layer
-from testbed.waiting import wait_for
+from testbed.waiting import eventually, wait_for
+
+from rtsched.logs.slurm_events import SHOW_EVENTS, Outage, read_outages
+from rtsched.model.cluster import NodeState
 
 SMALL = SlurmOptions(fast=1, slow=1)
 LUA = """
@@ -143,8 +148,11 @@ def test_a_killed_owner_leaves_nothing_running() -> None:
     wait_for("its directory goes", lambda: not Path(directory).exists(), 20)
 
 
-def test_a_node_dies_and_comes_back() -> None:
-    """A killed node takes its job's processes with it; a stopped slurmd does not."""
+def test_a_node_dies_and_comes_back(tmp_path: Path) -> None:
+    """A killed node takes its job's processes with it; a stopped slurmd does not.
+
+    Accounting has the outage, as a replay reads it.
+    """
     options = SlurmOptions(fast=0, slow=2, settings={"SlurmdTimeout": "5"})
     with Cluster("forky", options, software=False) as running:
         job = running.sbatch(["-w", "slow1", "--no-requeue"], script="sleep 300")
@@ -158,6 +166,15 @@ def test_a_node_dies_and_comes_back() -> None:
         assert "sleep 300" not in running.run(["ps", "ax"]).stdout
         running.wait_job(job, "NODE_FAIL")
         node.start()
+        events = tmp_path / "events.txt"
+
+        def outages() -> list[Outage]:
+            events.write_text(running.run(shlex.split(SHOW_EVENTS)).stdout)
+            return [one for one in read_outages(events, "UTC") if math.isfinite(one.end)]
+
+        (outage,) = eventually(outages, 60, "accounting knows that the node is back")
+        assert (outage.node, outage.state) == ("slow1", NodeState.DOWN)
+        assert time.time() - 300 < outage.start < outage.end <= time.time() + 1
 
 
 def test_daemons_restart(cluster: Cluster) -> None:
