@@ -23,7 +23,8 @@ from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows
 from rtsched.adapters.wire import Tag
-from rtsched.model.cluster import Cluster
+from rtsched.logs.node_requests import NodeSets
+from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 
@@ -198,6 +199,22 @@ def test_an_array_that_runs() -> None:
     assert found.end.tolist() == [NOW + 2 * 620.0]
     assert found.tasks.tolist() == [60]
     assert state_of(found, []).observation.running.tasks.tolist() == [60]
+
+
+def test_an_array_that_runs_on_the_nodes_that_it_asked_for() -> None:
+    """Of the others none is smaller that it could have got."""
+    names, features = ["n1", "n2", "n3"], ["large", "large", "small"]
+    cores = np.array([16, 16, 2], np.int32)
+    nodes = Nodes.build(3, name=names, features=features, cores=cores, memory=64 * GIB)
+    masks = {"all": np.ones(3, np.bool_)}
+    cluster = Cluster(nodes, masks, node_sets=NodeSets(nodes, masks))
+    parts = PartitionParts(cluster, np.ones(3, np.int32), {"all": {"state": "UP"}}, Sharing())
+    facts = replace(FACTS, partitions={"all": parts.part("all", masks["all"])}, parts=parts)
+    asked = INSIDE | {"deadline": f"{NOW + 9000:.0f}"}
+    for feature, rounds in (("large", 2), ("(null)", 15)):
+        shown = rows(asked | {"feature": feature})
+        found = joined_arrays(shown, [reservation(NOW - 100)], facts, NOW)
+        assert found.end.tolist() == [NOW + rounds * 620.0]
 
 
 def test_the_last_round() -> None:

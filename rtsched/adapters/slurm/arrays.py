@@ -18,6 +18,7 @@ import numpy as np
 from rtsched.adapters.slurm.completions import ending_of
 from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
+from rtsched.adapters.slurm.node_requests import part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
 from rtsched.adapters.slurm.rows import WAITING, JobRows, alive, names_of
 from rtsched.adapters.slurm.spec import NOTHING
@@ -142,8 +143,8 @@ def _running(tasks: _Tasks, facts: SlurmFacts, now: float) -> JobRows:
 def _at_a_time(tasks: _Tasks, nodes: int, facts: SlurmFacts) -> int:
     """Return how many tasks run at a time on so many nodes, by what one of them asks for."""
     rows, at = tasks.rows, (tasks.waits or tasks.runs)[0]
-    part = facts.partitions.get(rows.partition[at].split(",", 1)[0])
     request = request_in(rows, at, NOTHING, None, facts)
+    part = part_of(rows.partition[at].split(",", 1)[0], request, facts, fresh=False).partition
     each = tasks_per_node(request, part, facts) if part is not None else 1
     most = max(nodes, 1) * each
     parallel = int(rows.parallel[at])
