@@ -98,9 +98,7 @@ def plan_fault(
 def _rows_on(part: Schedule, touched: Mask) -> NDArray[np.int64]:
     """Return the entries that have some of the touched nodes."""
     found = np.zeros(len(part), np.bool_)
-    found[np.searchsorted(part.indptr, np.flatnonzero(touched[part.nodes]), side="right") - 1] = (
-        True
-    )
+    found[part.ragged.rows_at(np.flatnonzero(touched[part.nodes]))] = True
     return np.flatnonzero(found)
 
 
@@ -117,7 +115,7 @@ def _changed(plan: Schedule, before: Schedule) -> Mask:
     differs = plan.nodes[own.values] != before.nodes[theirs.values]
     if len(plan.node_start) or len(before.node_start):
         differs |= plan.starts()[own.values] != before.starts()[theirs.values]
-    same[kept[np.searchsorted(own.offsets, np.flatnonzero(differs), side="right") - 1]] = False
+    same[kept[own.rows_at(np.flatnonzero(differs))]] = False
     return ~same
 
 

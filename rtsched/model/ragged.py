@@ -30,9 +30,8 @@ class Ragged(NamedTuple):
     def counted(cls, lengths: ArrayLike) -> Self:
         """Return rows of these lengths with the values 0, 1, 2, ... each."""
         offsets = offsets_of(lengths)
-        return cls(
-            offsets, np.arange(offsets[-1]) - np.repeat(offsets[:-1], offsets[1:] - offsets[:-1])
-        )
+        begins = np.repeat(offsets[:-1], offsets[1:] - offsets[:-1])
+        return cls(offsets, np.arange(offsets[-1]) - begins)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -42,6 +41,10 @@ class Ragged(NamedTuple):
     def rows(self) -> NDArray[np.int64]:
         """Return int64[k]: the row that each value belongs to."""
         return np.repeat(np.arange(len(self.offsets) - 1), self.lengths)
+
+    def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row that the value at each of these places in `values` belongs to."""
+        return np.searchsorted(self.offsets, places, side="right") - 1
 
     def row(self, i: int) -> NDArray[Any]:
         """Return the values of one row."""
