@@ -260,5 +260,5 @@ def log_to_stderr() -> None:
             structlog.processors.add_log_level,
             structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

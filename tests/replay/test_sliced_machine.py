@@ -16,7 +16,7 @@ from rtsched.core.config import PluginTable, convert
 from rtsched.core.cycle import observe
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
-from rtsched.errors import ShapeError
+from rtsched.errors import ConfigError, ShapeError
 from rtsched.kernels import sliced as kernel
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Cancel, Hold, Reject
@@ -266,7 +266,7 @@ def test_what_does_not_fit_is_refused() -> None:
     work = workload()
     with pytest.raises(ShapeError):
         simulate(work.jobs, work.run_time[:3], work.cluster, settings=sliced())
-    with pytest.raises(ShapeError):
+    with pytest.raises(ConfigError):
         machine(work, sliced(), node_events=[NodeEvent(EPOCH, 0, NodeState.DOWN)])
 
 
