@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from slurm_printed import SEPARATOR, printed
 
 from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation
@@ -130,6 +131,13 @@ def test_an_array_has_whole_nodes_reserved() -> None:
     assert (1, "ReservationName=rtsched_1") in words(changes)
     assert {each[0] for each in words(changes) if "Reservation" not in each[1]} == {2}
     assert len(others) == 3
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_promised_job_that_slurm_does_not_show_yet(shared: bool) -> None:
+    """Nothing waits: it has its reservation where jobs have whole nodes, and no error."""
+    changes = asked(view_of(shared=shared), (FIRST_OWN_ID, 0.0, (2,)))
+    assert len(changes) == (0 if shared else 1)
 
 
 def test_demand_is_read_per_node() -> None:

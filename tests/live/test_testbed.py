@@ -165,15 +165,17 @@ def test_a_node_dies_and_comes_back(tmp_path: Path) -> None:
         node.kill()
         assert "sleep 300" not in running.run(["ps", "ax"]).stdout
         running.wait_job(job, "NODE_FAIL")
-        node.start()
         events = tmp_path / "events.txt"
 
-        def outages() -> list[Outage]:
+        def outages(*, over: bool) -> list[Outage]:
             events.write_text(running.run(shlex.split(SHOW_EVENTS)).stdout)
-            return [one for one in read_outages(events, "UTC") if math.isfinite(one.end)]
+            return [one for one in read_outages(events, "UTC") if math.isfinite(one.end) == over]
 
-        (outage,) = eventually(outages, 60, "accounting knows that the node is back")
-        assert (outage.node, outage.state) == ("slow1", NodeState.DOWN)
+        (down,) = eventually(lambda: outages(over=False), 60, "accounting knows that it is down")
+        wait_for("the outage takes a second", lambda: time.time() > down.start + 1)
+        node.start()
+        (outage,) = eventually(lambda: outages(over=True), 60, "accounting knows that it is back")
+        assert (outage.node, outage.state, outage.start) == ("slow1", NodeState.DOWN, down.start)
         assert time.time() - 300 < outage.start < outage.end <= time.time() + 1
 
 

@@ -128,9 +128,10 @@ def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[Adv
 
 
 def _are_arrays(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
-    """Return which entries are of arrays, bool[k]."""
+    """Return which entries are of arrays that Slurm shows, bool[k]."""
     place, waits = places(view.observation.queued.id, plan.entries.job)
-    return np.asarray(waits & (view.observation.queued.kind[place] == Kind.ARRAY))
+    waits[waits] = view.observation.queued.kind[place[waits]] == Kind.ARRAY
+    return waits
 
 
 def _reserved(
