@@ -70,7 +70,7 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: np.ndarray[An
     """
     _schedule("plan", plan, snapshot)
     entries = plan.entries
-    _, known = places(np.concatenate([snapshot.queued.id, jobs.id]), entries.job)
+    known = places(snapshot.queued.id, entries.job)[1] | places(jobs.id, entries.job)[1]
     if not known.all():
         raise ShapeError(f"plan names job {entries.job[~known][0]}, which does not wait")
     shared = snapshot.cluster.shared

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.allowed_nodes import allowed_nodes
-from rtsched.model.jobs import Kind, array_time
+from rtsched.model.jobs import Jobs, Kind, array_time
 from rtsched.model.resources import demand_of, lacking, room_of
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
     from rtsched.model.snapshot import Snapshot
 
-    Amounts = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
 ROUNDING = 1e-6
@@ -36,11 +36,11 @@ def broken_promise(
     plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: NDArray[np.float64]
 ) -> str | None:
     """Return which promise a plan breaks that the present plan does not break, as `plan_fault`."""
-    ids = np.concatenate([snapshot.promises.job, jobs.id])
-    deadlines = np.concatenate([snapshot.promises.deadline, promise])
-    row, promised = places(ids, plan.entries.job)
     deadline = np.full(len(plan), np.inf)
-    deadline[promised] = deadlines[row[promised]]
+    promises = snapshot.promises  # they count before those given now
+    for ids, deadlines in ((jobs.id, promise), (promises.job, promises.deadline)):
+        row, promised = places(ids, plan.entries.job)
+        deadline[promised] = deadlines[row[promised]]
     until = deadline + ROUNDING + RELATIVE * np.maximum(deadline - snapshot.now, 0.0)
     late = plan.entries.end > until
     if not late.any():
@@ -74,32 +74,23 @@ def plan_fault(
     if fault is not None:
         return fault
     new = _changed(plan, snapshot.plan)
-    if not new.any():
-        return None
-    touched = np.zeros(len(snapshot.cluster), np.bool_)
-    touched[plan.nodes[plan.per_node(new)]] = True
-    on_them = _rows_on(plan, touched)
-    some, new = plan.take(on_them), new[on_them]
-    row, waits = places(snapshot.queued.id, some.entries.job)
-    place, _ = places(jobs.id, some.entries.job)
-    demand = np.empty((len(some), len(snapshot.cluster.nodes.names("capacity")) + 1), np.int64)
-    for planned, mine in (
-        (snapshot.queued.take(row[waits]), waits),
-        (jobs.take(place[~waits]), ~waits),
-    ):
-        rows, changed = np.flatnonzero(mine), new[mine]
-        demand[rows] = demand_of(planned, snapshot.cluster)
-        misfit = _misfits(some.take(rows[changed]), planned.take(changed), snapshot)
-        if misfit:
-            return misfit
-    return _overcommitted(some, new, demand, touched, snapshot)
+    changed = np.flatnonzero(new)
+    for some, at in _jobs_of(plan.entries.job[changed], snapshot.queued, jobs):
+        fault = _misfits(plan.take(changed[at]), some, snapshot)
+        if fault is not None:
+            return fault
+    return _overcommitted(plan, new, jobs, snapshot) if len(changed) else None
 
 
-def _rows_on(part: Schedule, touched: Mask) -> NDArray[np.int64]:
-    """Return the entries that have some of the touched nodes."""
-    found = np.zeros(len(part), np.bool_)
-    found[part.ragged.rows_at(np.flatnonzero(touched[part.nodes]))] = True
-    return np.flatnonzero(found)
+def _jobs_of(
+    ids: NDArray[np.int64], queued: Jobs, jobs: Jobs
+) -> Iterator[tuple[Jobs, NDArray[np.int64]]]:
+    """Yield the jobs that wait, then those of the batch, and which of the ids are theirs."""
+    row, waits = places(queued.id, ids)
+    if waits.any():
+        yield queued.take(row[waits]), np.flatnonzero(waits)
+    if not waits.all():
+        yield jobs.take(places(jobs.id, ids[~waits])[0]), np.flatnonzero(~waits)
 
 
 def _changed(plan: Schedule, before: Schedule) -> Mask:
@@ -107,30 +98,30 @@ def _changed(plan: Schedule, before: Schedule) -> Mask:
     row, same = places(before.entries.job, plan.entries.job)
     if not len(before):
         return ~same
-    for name in ("start", "end", "size"):
-        same &= getattr(before.entries, name)[row] == getattr(plan.entries, name)
-    kept = np.flatnonzero(same)
-    own = plan.ragged.places(kept)
-    theirs = before.ragged.places(row[kept])
-    differs = plan.nodes[own.values] != before.nodes[theirs.values]
+    same &= before.entries.start[row] == plan.entries.start
+    same &= before.entries.end[row] == plan.entries.end
+    same &= before.ragged.lengths[row] == plan.ragged.lengths
+    shift = np.where(same, before.indptr[row] - plan.indptr[:-1], 0)
+    there = np.minimum(np.arange(len(plan.nodes)) + plan.per_node(shift), len(before.nodes) - 1)
+    differs = before.nodes[there] != plan.nodes
     if len(plan.node_start) or len(before.node_start):
-        differs |= plan.starts()[own.values] != before.starts()[theirs.values]
-    same[kept[own.rows_at(np.flatnonzero(differs))]] = False
+        differs |= before.starts()[there] != plan.starts()
+    same[plan.ragged.rows_at(np.flatnonzero(differs))] = False
     return ~same
 
 
 def _misfits(plan: Schedule, planned: Jobs, snapshot: Snapshot) -> str | None:
     """Return which entry is in the past, too short, or on too few or the wrong nodes."""
-    if not len(plan):
-        return None
     entries, size = plan.entries, plan.ragged.lengths
     rigid, divisible = planned.kind == Kind.RIGID, planned.kind == Kind.DIVISIBLE
     least = np.where(divisible, 1, planned.size)
     most = np.where(divisible, len(snapshot.cluster), planned.size)
     least = np.where(~rigid & (planned.size_min > 0), planned.size_min, least)
     most = np.where(~rigid & (planned.size_max > 0), planned.size_max, most)
-    needed = np.where(planned.kind == Kind.ARRAY, array_time(planned, np.maximum(size, 1)), 0.0)
-    needed = np.where(rigid, planned.wall_time, needed)
+    needed = np.where(rigid, planned.wall_time, 0.0)
+    array = planned.kind == Kind.ARRAY
+    if array.any():
+        needed = np.where(array, array_time(planned, np.maximum(size, 1)), needed)
     short = entries.end - entries.start < needed - ROUNDING
     wrong = {
         "starts job {} in the past": entries.start < snapshot.now - ROUNDING,
@@ -159,30 +150,28 @@ def _on_wrong_nodes(plan: Schedule, planned: Jobs, cluster: Cluster) -> Mask:
     return found
 
 
-def _overcommitted(
-    plan: Schedule, new: Mask, taken: Amounts, touched: Mask, snapshot: Snapshot
-) -> str | None:
-    """Return on which of the touched nodes a new entry takes more than there is.
-
-    `taken`, int64[n, r]: what each entry takes on each of its nodes.
-    """
+def _overcommitted(plan: Schedule, new: Mask, jobs: Jobs, snapshot: Snapshot) -> str | None:
+    """Return on which node of a new entry its jobs take more than there is."""
     cluster, held = snapshot.cluster, snapshot.allocations
-    rows = _rows_on(held, touched)
-    held, running = held.take(rows), snapshot.running.take(rows)
-    demand = np.concatenate([taken, demand_of(running, cluster)])
-    is_new = np.concatenate([new, np.zeros(len(held), np.bool_)])
-    job = np.concatenate([plan.rows(), len(plan) + held.rows()])
-    node = np.concatenate([plan.nodes, held.nodes])
-    begin = np.concatenate([plan.starts(), np.full(len(held.nodes), -np.inf)])
-    until = np.concatenate([plan.per_node(plan.entries.end), held.per_node(held.entries.end)])
-    here = touched[node]
-    job, node, begin, until = job[here], node[here], begin[here], until[here] - ROUNDING
-    amounts = np.column_stack([demand[job], is_new[job]])
-    change = np.concatenate([amounts, -amounts])
+    touched = np.zeros(len(cluster), np.bool_)
+    touched[plan.nodes[plan.per_node(new)]] = True
+    at, held_at = np.flatnonzero(touched[plan.nodes]), np.flatnonzero(touched[held.nodes])
+    entry, holder = plan.ragged.rows_at(at), held.ragged.rows_at(held_at)
+    room = room_of(cluster)
+    taken = np.zeros((len(at) + len(held_at), room.shape[1] + 1), np.int64)
+    for some, rows in _jobs_of(plan.entries.job[entry], snapshot.queued, jobs):
+        taken[rows, :-1] = demand_of(some, cluster)
+    taken[len(at) :, :-1] = demand_of(snapshot.running.take(holder), cluster)
+    taken[: len(at), -1] = new[entry]
+    node = np.concatenate([plan.nodes[at], held.nodes[held_at]])
+    start = plan.node_start[at] if len(plan.node_start) else plan.entries.start[entry]
+    begin = np.concatenate([start, np.full(len(held_at), -np.inf)])
+    until = np.concatenate([plan.entries.end[entry], held.entries.end[holder]]) - ROUNDING
+    change = np.concatenate([taken, -taken])
     time, where = np.concatenate([begin, until]), np.concatenate([node, node])
-    order = np.lexsort((np.arange(len(change)) < len(amounts), time, where))
+    order = np.lexsort((np.arange(len(change)) < len(taken), time, where))
     total = np.cumsum(change[order], axis=0)  # 0 after the last end on each node
-    over = (total[:, :-1] > room_of(cluster)[where[order]]).any(axis=1) & (total[:, -1] > 0)
+    over = (total[:, :-1] > room[where[order]]).any(axis=1) & (total[:, -1] > 0)
     if not over.any():
         return None
     name = cluster.nodes.texts("name")[where[order][np.argmax(over)]]
