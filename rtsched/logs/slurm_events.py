@@ -13,6 +13,7 @@ from rtsched.model.cluster import NodeState
 from rtsched.model.units import known_zone, slurm_moment
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from pathlib import Path
 
     from rtsched.logs.sacctmgr import Row
@@ -49,7 +50,7 @@ def read_outages(path: str | Path, zone: str | None) -> list[Outage]:
     Parameters
     ----------
     path : path
-        The output of `SHOW_EVENTS`, with more columns or fewer.
+        The output of `SHOW_EVENTS`, perhaps with more columns.
     zone : str or None
         The time zone of its times, such as Europe/Berlin; None: this machine's.
 
@@ -58,14 +59,14 @@ def read_outages(path: str | Path, zone: str | None) -> list[Outage]:
     InputError
         If the file cannot be read or is something else.
     """
-    found = []
+    found, clock = [], known_zone(zone)
     for row in rows_of(path, ("NodeName", "TimeStart", "TimeEnd", "State"), SHOW_EVENTS):
         state = _state(row.text("State"))
         if not row.text("NodeName") or state == NodeState.UP:
             continue
-        start, end = _moment(row, "TimeStart", zone), math.inf
+        start, end = _moment(row, "TimeStart", clock), math.inf
         if row.text("TimeEnd") != "Unknown":
-            end = _moment(row, "TimeEnd", zone)
+            end = _moment(row, "TimeEnd", clock)
         if end > start:
             found.append(Outage(row.text("NodeName"), start, end, state))
     return found
@@ -77,9 +78,9 @@ def _state(text: str) -> NodeState:
     return max((_STATES.get(word, NodeState.UP) for word in words), default=NodeState.UP)
 
 
-def _moment(row: Row, column: str, zone: str | None) -> float:
+def _moment(row: Row, column: str, zone: tzinfo | None) -> float:
     """Return a time in seconds since the epoch."""
-    moment = slurm_moment(row.text(column), 0.0, known_zone(zone))
+    moment = slurm_moment(row.text(column), 0.0, zone)
     if math.isnan(moment):
         raise row.error(f"{column} is {row.text(column)!r}, which is not a time")
     return moment

@@ -103,7 +103,7 @@ def test_more_memory_per_processor_than_slurm_gives() -> None:
     ("fields", "per_node", "most", "demand"),
     [
         ({}, 16, 10, {"cpu": 16, "mem": 16 * GIB}),
-        # 10 nodes with 8 tasks are more than two with 32
+        # 10 nodes with 8 tasks are more than two with 16
         ({"pn_min_memory": 8 * 1024}, 8, 10, {"cpu": 8, "mem": 64 * GIB}),
         # two nodes with 8 tasks are more than ten with one
         ({"pn_min_memory": 64 * 1024}, 8, 10, {"cpu": 8, "mem": 512 * GIB}),

@@ -169,7 +169,7 @@ def test_moldable_and_divisible_jobs_learn_their_plan(live: Live) -> None:
         text = live.cluster.path(f"/tmp/{job}.env").read_text()  # noqa: S108
         told = dict(line.split("=", 1) for line in text.splitlines())
         nodes = accounted(live, job, "AllocNodes")["AllocNodes"]
-        deadline = next(each.deadline for each in live.kept() if each.id == job)
+        deadline = live.deadline_of(job)
         assert told["RTSCHED_DEADLINE"] == f"{deadline:.0f}"
         if job == divisible:
             assert told["RTSCHED_NODES"] == nodes

@@ -87,16 +87,17 @@ def reserve_changes(
     """
     plan = waiting(plan, view.observation.queued.id)
     kept = [*_kept(plan, view, settings), *_in_use(view, settings)]
+    single = plan.take(np.flatnonzero(~_are_arrays(plan, view)))  # arrays have their reservations
     order: list[Change] = []
     if view.observation.cluster.shared:
-        order = _in_order(plan, view)
+        order = _in_order(single, view)
     elif settings.promised_first:
         order = _priorities(plan, view, factors)
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
     return [
         *_reservations(moved, view),
         *_bindings(kept, view, frozenset(moved.renew)),
-        *_sizes(plan, view, counts),
+        *_sizes(single, view, counts),
         *_records(plan, kept, view),
         *order,
         *_out_of_order(plan, view),
@@ -183,10 +184,9 @@ def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservatio
 def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
     """Return which jobs get the nodes planned for them, and their places in the queue.
 
-    The earlier a job is planned to start, the higher its priority. An array has its reservation.
+    The earlier a job is planned to start, the higher its priority.
     """
     changes = []
-    plan = plan.take(np.flatnonzero(~_are_arrays(plan, view)))
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued or job in view.held:
             continue
@@ -369,10 +369,8 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
-    The nodes of an array are those of its reservation.
     """
     changes = []
-    plan = plan.take(np.flatnonzero(~_are_arrays(plan, view)))
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
