@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal
 
 
-IN_ROUNDS = "live jobs cannot take their load in rounds; set rounds = 1"
-"""Why a planner of several rounds is for replays only."""
-
 NOTHING_PROMISED = (
     "cannot meet this deadline; {left:time} are left, {free} of {nodes:node} are free"
 )

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from rtsched.api import Reason, hookimpl
-from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission
+from rtsched_plugins.deadline_admission import DeadlineAdmission
 from rtsched_plugins.insurance import Insurance
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
@@ -80,7 +80,8 @@ class Mcdf(DeadlineAdmission):
                 ge=1,
                 le=64,
                 description="Divisible jobs: maximum number of rounds in which a load is sent, so "
-                "that nodes start computing sooner. The fastest number is used.",
+                "that nodes start computing sooner. The fastest number is used. On live systems "
+                "only jobs that state that they take their load in rounds do so.",
             ),
         ] = 1
         unequal_nodes: Annotated[
@@ -189,7 +190,7 @@ class Mcdf(DeadlineAdmission):
         rules = Rules(order, nodes, config.efficiency, config.rounds)
         varied = config.unequal_nodes or config.staggered
         planner = Varied(rules, config.staggered) if varied else rules
-        only = AT_ONCE if config.staggered else IN_ROUNDS if config.rounds > 1 else ""
+        only = AT_ONCE if config.staggered else ""
         super().__init__(planner, config.offer_tests, only, _insurance(config))
 
     @hookimpl

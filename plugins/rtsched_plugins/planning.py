@@ -21,7 +21,7 @@ from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
 from rtsched_plugins.kernels.admission_rows import LOW, least_size, shortest_time
 from rtsched_plugins.kernels.counter_offer import counter_offer
-from rtsched_plugins.kernels.fractions import plan_fractions
+from rtsched_plugins.kernels.fractions import Division, division_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +66,8 @@ def tasks_of(jobs: Jobs, origin: float) -> Tasks:
         "cps": jobs.cps,
         "setup_link": jobs.setup_link,
         "setup_node": jobs.setup_node,
+        "rounds": np.maximum(jobs.rounds, 1),
+        "setup_once": jobs.setup_once,
     }
     flat: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(values) for name, values in columns.items()
@@ -133,8 +135,8 @@ class Planner(Protocol):
     def offer(self, prepared: Any, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none."""
 
-    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
-        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
+    def division(self, plan: Plan, tasks: Tasks) -> Division:
+        """Return how the tasks' work is divided."""
 
 
 @runtime_checkable
@@ -181,9 +183,9 @@ class Rules(NamedTuple):
         """Return the least whole second as deadline with which it is admitted, inf: none."""
         return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
 
-    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
-        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
-        return plan_fractions(plan.indptr, tasks, self.rounds)
+    def division(self, plan: Plan, tasks: Tasks) -> Division:
+        """Return how the tasks' work is divided."""
+        return division_of(plan, tasks, self.rounds)
 
 
 class PreparedPlan:
@@ -545,12 +547,14 @@ def _part(pool: _Pool, plan: Plan, origin: float, held: bool = False) -> Schedul
     """Return one pool's plan as a schedule of the cluster; entries end with their first run."""
     end = plan.end if held else one_run(plan.start, plan.end, pool.spare)
     divided = bool((pool.waiting.kind == Kind.DIVISIBLE).any())
+    division = pool.planner.division(plan, pool.waiting) if divided else None
     return Schedule.build(
         pool.ids,
         plan.start + origin,
         end + origin,
         plan.indptr,
         pool.nodes[plan.nodes].astype(np.int32),
-        pool.planner.fractions(plan, pool.waiting) if divided else None,
+        None if division is None else division.fractions,
         plan.node_start + origin if len(plan.node_start) else None,
+        1 if division is None else division.rounds,
     )

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Meta
 
 from rtsched.api import EventKind, Finding, Reason, Verdict, Verdicts, hookimpl, places
-from rtsched_plugins.deadline_admission import IN_ROUNDS, DeadlineAdmission, bounded, senseless
+from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
@@ -65,7 +65,8 @@ class Portfolio(DeadlineAdmission):
                 ge=1,
                 le=64,
                 description="Divisible jobs: maximum number of rounds in which a load is sent, so "
-                "that nodes start computing sooner. The fastest number is used.",
+                "that nodes start computing sooner. The fastest number is used. On live systems "
+                "only jobs that state that they take their load in rounds do so.",
             ),
         ] = 8
         efficiency: Annotated[
@@ -174,8 +175,7 @@ class Portfolio(DeadlineAdmission):
         self.config = config = config or self.Config()
         orders = tuple(ORDERS[name] for name in config.orders)
         several = Several(orders, config.generosity, config.efficiency, config.rounds)
-        only = IN_ROUNDS if config.rounds > 1 else ""
-        super().__init__(several, config.offer_tests, only)
+        super().__init__(several, config.offer_tests)
 
     @hookimpl
     def rtsched_observe(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
-from rtsched_plugins.kernels.fractions import plan_fractions
+from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
 from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare, shortest
 
@@ -114,6 +114,6 @@ class Several(NamedTuple):
         """Return a whole second as deadline with which it is admitted, inf: none."""
         return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
 
-    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
-        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
-        return plan_fractions(plan.indptr, tasks, self.rounds)
+    def division(self, plan: Plan, tasks: Tasks) -> Division:
+        """Return how the tasks' work is divided."""
+        return division_of(plan, tasks, self.rounds)

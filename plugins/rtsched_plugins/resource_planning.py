@@ -31,6 +31,7 @@ from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     LOW,
     Rows,
+    empty_rows,
     fill_rows,
     least_size,
     shortest_time,
@@ -207,7 +208,7 @@ class PreparedResources:
         """Return jobs as the kernels take them."""
         n, m = len(jobs.ids), len(self._room)
         rules = self.rules
-        rows = Rows(np.zeros((n, 8)), np.zeros((n, 4), np.int64), float(rules.efficiency))
+        rows = empty_rows(n, rules.efficiency)
         fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
         return Requests(rows, jobs.demand, jobs.class_of, self._classes.bounds)
 
@@ -341,7 +342,9 @@ class ResourceSession:
             placed.end + origin,
             indptr,
             placed.nodes,
-            plan_fractions(indptr, uniform(jobs.tasks)) if divided else None,
+            plan_fractions(indptr, uniform(jobs.tasks), np.ones(len(jobs.ids), np.int32))
+            if divided
+            else None,
         )
         return Schedule.joined([*kept, part])
 

@@ -11,7 +11,11 @@ from rtsched.api import Ragged, offsets_of
 from rtsched_plugins.kernels.admission import Plan, Tasks, joined, rejection
 from rtsched_plugins.kernels.admission_fit import Machine, demands
 from rtsched_plugins.kernels.admission_varied import run_varied
-from rtsched_plugins.kernels.fractions import staggered_fractions, unequal_plan_fractions
+from rtsched_plugins.kernels.fractions import (
+    Division,
+    staggered_fractions,
+    unequal_plan_fractions,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,11 +118,13 @@ class VariedOn(NamedTuple):
             high = (low + int(found)) // 2 if found < math.inf else high + 1 + (high - low)
         return found
 
-    def fractions(self, plan: Plan, tasks: Tasks) -> NDArray[np.float64]:
-        """Return float64[k], row by row with `plan.nodes`: each node's share of its task's work."""
+    def division(self, plan: Plan, tasks: Tasks) -> Division:
+        """Return how the tasks' work is divided, each load in one round."""
         if self.staggered:
-            return staggered_fractions(plan.indptr, plan.node_start, tasks)
-        return unequal_plan_fractions(plan.indptr, plan.nodes, self.column, tasks)
+            shares = staggered_fractions(plan.indptr, plan.node_start, tasks)
+        else:
+            shares = unequal_plan_fractions(plan.indptr, plan.nodes, self.column, tasks)
+        return Division(shares, np.ones(len(plan.start), np.int32))
 
 
 def _columns(nodes: Nodes, pace: NDArray[np.float64], alike: bool) -> NDArray[np.float64]:

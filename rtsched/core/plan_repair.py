@@ -70,7 +70,9 @@ def restored(
         free[nodes[at]] = last
         start[row], end[row] = snapshot.now + ready, snapshot.now + last
     shares = plan.fractions if len(plan.fractions) else None
-    return Schedule.build(entries.job, start, end, plan.indptr, nodes, shares)
+    return Schedule.build(
+        entries.job, start, end, plan.indptr, nodes, shares, rounds=entries.rounds
+    )
 
 
 def right_shifted(

@@ -164,41 +164,44 @@ class Rounds(NamedTuple):
     """Whether all chunks are positive and none shrinks; else the makespan does not hold."""
 
 
-def multi_round(rounds: int, n: int, load: Load) -> Rounds:
+def multi_round(rounds: int, n: int, load: Load, once: float = 0.0) -> Rounds:
     """Return the uniform multi-round (UMR) chunks on `n` equal nodes, without gaps in sending.
 
+    Of `load.setup_node`, seconds, `once` pass in the last round only; SC is the rest.
     n (ST + c_{j+1} cms) = SC + c_j cps and n sum c_j = sigma, solved as c_j = u_j c_0 + v_j;
     the makespan is n (ST + c_0 cms) + M SC + (sigma/n) cps. Needs cms > 0 for M > 1.
     """
     sigma, cms, cps, setup_link, setup_node = load
+    setup_node -= once
     u = np.ones(rounds)
     v = np.zeros(rounds)
     for j in range(1, rounds):
         u[j] = u[j - 1] * cps / (n * cms)
         v[j] = (v[j - 1] * cps + setup_node - n * setup_link) / (n * cms)
     chunk = u * ((sigma / n - v.sum()) / u.sum()) + v
-    makespan = n * (setup_link + chunk[0] * cms) + rounds * setup_node + sigma / n * cps
+    makespan = n * (setup_link + chunk[0] * cms) + rounds * setup_node + sigma / n * cps + once
     grows = bool((np.diff(chunk) >= -TOLERANCE * np.abs(chunk[1:])).all())
     return Rounds(chunk, float(makespan), grows and bool((chunk > 0.0).all()))
 
 
 @compiled
-def rounds_time(n: int, chain: LoadChain, rounds: int) -> tuple[float, int]:
+def rounds_time(n: int, chain: LoadChain, rounds: int, once: float = 0.0) -> tuple[float, int]:
     """Return the least run time on `n` nodes in at most `rounds` rounds, and how many it takes.
 
     One round is that of `dlt.chain_time`, in which all nodes end together; more are those of
     `multi_round`, where they are valid: all chunks positive, none smaller than the one before.
-    Equal times: fewer rounds.
+    Equal times: fewer rounds. `once`: seconds of the set-up time SC that pass once, not per round.
     """
     best, count = chain_time(n, chain), 1
     work, q, _, setup_link, setup_node = chain
     if q == 0.0:
         return best, count
     growth = (1.0 - q) / (n * q)
+    setup_node -= once
     step = (setup_node - n * setup_link) / (n * q * work)
     last_u = sum_u = 1.0
     last_v = sum_v = 0.0
-    fixed = n * setup_link + work * (1.0 - q) / n
+    fixed = n * setup_link + work * (1.0 - q) / n + once
     for m in range(2, rounds + 1):
         if fixed + m * setup_node >= best or last_u > 1e60:
             break
@@ -215,7 +218,7 @@ def rounds_time(n: int, chain: LoadChain, rounds: int) -> tuple[float, int]:
 
 
 @compiled
-def rounds_reach(limit: int, chain: LoadChain) -> int:
+def rounds_reach(limit: int, chain: LoadChain, once: float = 0.0) -> int:
     """Return the most nodes, up to `limit`, on which several rounds can be valid.
 
     Chunks do not shrink where n (ST + c_0 cms) <= SC + c_0 cps, so not for n above both SC/ST
@@ -224,9 +227,10 @@ def rounds_reach(limit: int, chain: LoadChain) -> int:
     if chain.q == 0.0:
         return 0
     most = (1.0 - chain.q) / chain.q
-    if chain.setup_node > 0.0:
+    setup_node = chain.setup_node - once
+    if setup_node > 0.0:
         linked = chain.setup_link > 0.0
-        most = max(most, chain.setup_node / chain.setup_link) if linked else np.inf
+        most = max(most, setup_node / chain.setup_link) if linked else np.inf
     return int(min(float(limit), most * (1.0 + TOLERANCE)))
 
 
@@ -237,7 +241,9 @@ def uses_all(n: int, chain: LoadChain) -> bool:
 
 
 @compiled
-def fastest_in_rounds(low: int, limit: int, chain: LoadChain, rounds: int) -> int:
+def fastest_in_rounds(
+    low: int, limit: int, chain: LoadChain, rounds: int, once: float = 0.0
+) -> int:
     """Return the fastest node count in low..limit with at most `rounds` rounds; 0: there is none.
 
     The run time need not fall in n: a count small enough for several rounds may beat a larger one.
@@ -248,13 +254,27 @@ def fastest_in_rounds(low: int, limit: int, chain: LoadChain, rounds: int) -> in
         found = 0
     else:
         best = chain_time(found, chain)
-    for n in range(rounds_reach(limit, chain), low - 1, -1):
+    for n in range(rounds_reach(limit, chain, once), low - 1, -1):
         if chain.setup_link + chain.setup_node + chain.work * (1.0 - chain.q) / n > best:
             break
-        time, count = rounds_time(n, chain, rounds)
+        time, count = rounds_time(n, chain, rounds, once)
         if count > 1 and time <= best:
             found, best = n, time
     return found
+
+
+def round_shares(rounds: int, n: int, load: Load, once: float = 0.0) -> list[float]:
+    """Return how each of `n` nodes divides its part over the rounds: shares that sum to 1.
+
+    Empty for one round. The rounds are those of `multi_round`; where these are not valid, since
+    the load is another one than was planned with, the shares are equal.
+    """
+    if rounds <= 1:
+        return []
+    found = multi_round(rounds, n, load, once)
+    chunk = found.chunk if found.valid else np.ones(rounds)
+    shares: list[float] = (chunk / chunk.sum()).tolist()
+    return shares
 
 
 def chunk_table(rounds: int, n: int, load: Load) -> Floats:

@@ -28,6 +28,10 @@ class Kind(IntEnum):
     time on each of `size_min..size_max` nodes; see `array_time`."""
 
 
+MOST_ROUNDS: int = 64
+"""No load is taken in more rounds."""
+
+
 class Jobs(Table):
     """One row per job. Times are seconds since the epoch, durations seconds, memory bytes.
 
@@ -55,6 +59,8 @@ class Jobs(Table):
     cps = Column(np.float64, np.nan, "Divisible load: seconds to compute one unit (paper: Cps).")
     setup_link = Column(np.float64, 0.0, "Divisible load: seconds to set up one transmission.")
     setup_node = Column(np.float64, 0.0, "Divisible load: seconds to set up the computation.")
+    rounds = Column(np.int32, 1, "Divisible load: most rounds in which it takes its load.")
+    setup_once = Column(np.float64, 0.0, "Seconds of `setup_node` that pass once, not per round.")
     name = Text("What its user calls it: job name, executable. Kept for a calibration only.")
     user = Text("Who submitted it.")
     account = Text("The account, group or accounting group that is charged.")

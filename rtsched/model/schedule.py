@@ -27,6 +27,9 @@ class Entries(Table):
     start = Column(np.float64, np.nan, "When it starts or started.")
     end = Column(np.float64, np.nan, "When it ends at the latest, by its requested run time.")
     size = Column(np.int32, 0, "Nodes it takes.")
+    rounds = Column(
+        np.int32, 1, "Divisible load: rounds in which each of its nodes takes its part."
+    )
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,11 @@ class Schedule:
         nodes: NDArray[np.int32],
         fractions: NDArray[np.float64] | None = None,
         node_start: NDArray[np.float64] | None = None,
+        rounds: ArrayLike = 1,
     ) -> Self:
         """Return a schedule; sizes follow from the node offsets."""
         size = Ragged(indptr, nodes).lengths.astype(np.int32)
-        entries = Entries.build(len(size), job=job, start=start, end=end, size=size)
+        entries = Entries.build(len(size), job=job, start=start, end=end, size=size, rounds=rounds)
         shares = np.empty(0) if fractions is None else fractions
         starts = np.empty(0) if node_start is None else node_start
         return cls(entries, indptr, nodes, shares, node_start=starts)
@@ -148,6 +152,7 @@ class Schedule:
             np.concatenate([part.nodes for part in parts]),
             np.concatenate(shares) if divided else None,
             np.concatenate([part.starts() for part in parts]) if staggered else None,
+            np.concatenate([part.entries.rounds for part in parts]),
         )
         return replace(whole, preemptive=any(part.preemptive for part in parts))
 

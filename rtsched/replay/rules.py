@@ -17,7 +17,7 @@ import numpy as np
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.kernels.loads import Load, Loads
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import MOST_ROUNDS, Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,6 +217,7 @@ def _divisible(
         "size_min": np.where(cut, 1, jobs.size_min).astype(np.int32),
         "size_max": np.where(cut, machine, jobs.size_max).astype(np.int32),
         "sigma": np.where(cut, sigma, jobs.sigma),
+        "rounds": np.where(cut, MOST_ROUNDS, jobs.rounds).astype(np.int32),
     }
     for name, value in zip(("cms", "cps", "setup_link", "setup_node"), costs, strict=True):
         columns[name] = np.where(cut, value, jobs.column(name))

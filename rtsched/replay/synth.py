@@ -19,7 +19,7 @@ from rtsched.errors import ConfigError
 from rtsched.kernels.execution_range import execution_ranges
 from rtsched.kernels.loads import Loads
 from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import MOST_ROUNDS, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay import lublin
 from rtsched.replay.gathering import gathered
@@ -168,6 +168,7 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
             size=1,
             size_min=1,
             size_max=self.nodes,
+            rounds=MOST_ROUNDS,
             **columns,
         )
         due = relative_deadlines(jobs, DeadlineRule("uniform"), self.nodes, self.seed, slice(None))

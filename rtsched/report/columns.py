@@ -31,7 +31,7 @@ TableFormat = Literal["parquet", "csv"]
 
 SECONDS = frozenset(
     {"submit", "begin", "wall_time", "deadline", "start", "end", "run_time", "wait", "promise"}
-    | {"offer", "cms", "cps", "setup_link", "setup_node"}
+    | {"offer", "cms", "cps", "setup_link", "setup_node", "setup_once"}
 )
 """Columns of tables that hold seconds."""
 

@@ -169,7 +169,7 @@ def agree_with_hook(sigma: float, nodes: Nodes, alphas: NDArray[np.float64], end
     )
     plan = planner.admit(planner.prepare(np.zeros(len(nodes)), task), None, 0.0)
     if len(plan.nodes) == len(nodes) and (np.diff(plan.nodes) > 0).all():
-        np.testing.assert_allclose(planner.fractions(plan, task), alphas, rtol=1e-6)
+        np.testing.assert_allclose(planner.division(plan, task).fractions, alphas, rtol=1e-6)
         np.testing.assert_allclose(plan.end, end, rtol=1e-9)
 
 
@@ -182,7 +182,7 @@ def run_avail(case: Case) -> Case:
     planner = Varied(rules, staggered=True).on(Nodes.build(len(release)), np.ones(len(release)))
     plan = planner.admit(planner.prepare(release, task), None, 0.0)
     np.testing.assert_allclose(plan.end, found.end, rtol=1e-9)
-    np.testing.assert_allclose(planner.fractions(plan, task), found.alpha, atol=1e-6)
+    np.testing.assert_allclose(planner.division(plan, task).fractions, found.alpha, atol=1e-6)
     return {
         "finish_time": found.end,
         "nodes_used": len(found.alpha),

@@ -55,7 +55,9 @@ def test_members_hold_what_is_declared() -> None:
     slots = Member("spare", Spare(Spare.Config(form="edf", slot=60.0))).capabilities
     assert (slots.suspends_every, slots.keeps_periodic) == (60.0, True)
     assert Member("sed", Sed(Sed.Config(time_sharing=True))).capabilities.shares_nodes is True
-    assert "rounds" in Member("mcdf", Mcdf(Mcdf.Config(rounds=2))).capabilities.replay_only
+    staggered = Member("mcdf", Mcdf(Mcdf.Config(staggered=True))).capabilities
+    assert "staggered" in staggered.replay_only
+    assert Member("mcdf", Mcdf(Mcdf.Config(rounds=2))).capabilities.replay_only == ""
     assert Member("mcdf", Mcdf(Mcdf.Config(spare_nodes=2))).capabilities.spare_nodes == 2
     assert Member("m", Multifactor(Multifactor.Config())).capabilities.compiled_hooks is not None
 

@@ -200,6 +200,7 @@ def test_replays_keep_every_promise(order: str, setting: dict[str, Any]) -> None
         cms=1.0,
         cps=100.0,
         setup_link=rng.choice([0.0, 3.0], n),
+        rounds=8,
     )
     speed = np.array([1.0, 1.0, 0.5, 2.0] * 3) if "unequal_nodes" in setting else np.ones(12)
     cluster = Cluster(Nodes.build(12, speed=speed))

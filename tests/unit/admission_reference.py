@@ -44,6 +44,7 @@ class _Task(NamedTuple):
     wall: float
     load: Load
     rounds: int
+    once: float
 
     def exec_time(self, n: int, efficiency: float) -> float:
         if self.kind == RIGID:
@@ -57,7 +58,7 @@ class _Task(NamedTuple):
         return dlt.exec_time(n, self.load)
 
     def _in_rounds(self, n: int) -> tuple[float, int]:
-        return dlt_variants.rounds_time(n, dlt.chain_of(self.load), self.rounds)
+        return dlt_variants.rounds_time(n, dlt.chain_of(self.load), self.rounds, self.once)
 
     def _may_use(self, n: int) -> bool:
         return self._in_rounds(n)[1] > 1 or dlt_variants.uses_all(n, dlt.chain_of(self.load))
@@ -98,13 +99,14 @@ def _task(tasks: Tasks, i: int, usable: int, node_rule: int, rounds: int) -> _Ta
     kind, size = int(tasks.kind[i]), int(tasks.size[i])
     low, high = int(tasks.size_min[i]), min(int(tasks.size_max[i]), usable)
     load = Load(*(float(getattr(tasks, name)[i]) for name in Load._fields))
+    rounds, once = min(rounds, int(tasks.rounds[i])), float(tasks.setup_once[i])
     if kind == RIGID:
         low, high = size, min(size, usable)
     elif kind == ARRAY and high >= low:
         rounds_then = math.ceil(load.sigma / high)
         high = next(n for n in range(low, high + 1) if math.ceil(load.sigma / n) == rounds_then)
     elif kind == DIVISIBLE and high >= 1 and rounds > 1:
-        high = dlt_variants.fastest_in_rounds(low, high, dlt.chain_of(load), rounds)
+        high = dlt_variants.fastest_in_rounds(low, high, dlt.chain_of(load), rounds, once)
     elif kind == DIVISIBLE and high >= 1:
         high = dlt.fastest_count(high, load)
     if node_rule == FASTEST_NODES:
@@ -120,6 +122,7 @@ def _task(tasks: Tasks, i: int, usable: int, node_rule: int, rounds: int) -> _Ta
         float(tasks.wall[i]),
         load,
         rounds,
+        once,
     )
 
 

@@ -60,6 +60,7 @@ def random_tasks(rng: np.random.Generator, n: int, room: float) -> Tasks:
 
     size_min, kind = rng.integers(1, 4, n), rng.integers(0, 4, n)
     sigma = rough(rng.uniform(0.5, 5.0, n)) + 0.5
+    setup_node = rng.choice([0.0, 0.5], n)
     return task_table(
         n,
         arrival=-rng.integers(0, 3, n),
@@ -73,7 +74,9 @@ def random_tasks(rng: np.random.Generator, n: int, room: float) -> Tasks:
         cms=rng.choice([0.0, 0.001, 0.1, 1.0], n),
         cps=rng.choice([0.0, 0.1, 1.0, 5.0], n) + 0.01,
         setup_link=rng.choice([0.0, 0.0, 0.1, 1.0], n),
-        setup_node=rng.choice([0.0, 0.5], n),
+        setup_node=setup_node,
+        rounds=rng.choice([1, 2, 3, 64], n),
+        setup_once=np.where(rng.random(n) < 0.5, setup_node, 0.0),
         deadline=np.where(
             rng.random(n) < 0.1, np.inf, rough(rng.uniform(0.5, 30.0 + room, n) + room)
         ),

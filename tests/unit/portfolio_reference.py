@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched_plugins.kernels.admission import ARRAY
-from rtsched_plugins.kernels.admission_rows import HIGH, KIND, LOW, Rows, exec_of, least_size
+from rtsched_plugins.kernels.admission_rows import (
+    HIGH,
+    KIND,
+    LOW,
+    ROUNDS,
+    Rows,
+    exec_of,
+    least_size,
+)
 from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.kernels.portfolio_walk import IN_TURN, key_of, thrifty_count
 
@@ -26,7 +34,7 @@ def size_at(rows: Rows, i: int, open_nodes: int, generosity: float, t: float) ->
     most = min(int(rows.whole[i, HIGH]), open_nodes)
     if most <= few:
         return few
-    if rows.rounds > 1 or rows.whole[i, KIND] == ARRAY:
+    if rows.whole[i, ROUNDS] > 1 or rows.whole[i, KIND] == ARRAY:
         n = thrifty_count(rows, i, few, most, generosity)
     else:
         limit = (1.0 + generosity) * few * exec_of(rows, i, few) * (1.0 + 1e-12)

@@ -214,7 +214,10 @@ def _exec_time(state: State, i: int, n: int) -> float:
         return float(tasks.wall[i] * (tasks.size[i] / n) ** state.efficiency)
     if tasks.kind[i] == ARRAY:
         return float(tasks.wall[i] * math.ceil(tasks.sigma[i] / n))
-    return dlt_variants.rounds_time(n, dlt.chain_of(load_at(tasks, i)), state.rounds)[0]
+    rounds = min(state.rounds, int(tasks.rounds[i]))
+    return dlt_variants.rounds_time(
+        n, dlt.chain_of(load_at(tasks, i)), rounds, tasks.setup_once[i]
+    )[0]
 
 
 @examples

@@ -52,7 +52,7 @@ def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
         prepared, new, now=state.now, base=base, resolution=resolution, max_tests=10**6
     )
     first = math.ceil((new.deadline[0] - base) / resolution)
-    grid = [base + (first + k) * resolution for k in range(int(130 / resolution))]
+    grid = [base + (first + k) * resolution for k in range(int(250 / resolution))]
     tried = (deadline for deadline in grid if accepts(state, waiting, new, deadline))
     assert offer.exact
     assert offer.deadline == next(tried, math.inf)

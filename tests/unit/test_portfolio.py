@@ -186,13 +186,16 @@ def test_loads_are_sent_in_several_rounds() -> None:
     """Sent at once E(2) = 5263 s; in rounds two nodes meet a deadline of 5000 s, in equal parts."""
     job = Jobs.build(
         1, id=[0], submit=NOW, deadline=NOW + 5000, kind=Kind.DIVISIBLE, sigma=100.0, cms=10.0,
-        cps=90.0, size_max=2,
+        cps=90.0, size_max=2, rounds=8,
     )  # fmt: skip
     snapshot = Snapshot(NOW, Cluster.uniform(2))
     plan = chain().admit(job, snapshot).verdicts.plan
     assert plan is not None
     assert plan.fractions.tolist() == [0.5, 0.5]
+    assert 1 < plan.entries.rounds[0] <= 8
     assert chain(rounds=1).admit(job, snapshot).verdicts.code.tolist() == [Verdict.REJECT]
+    at_once = job.replace(rounds=np.array([1], np.int32))
+    assert chain().admit(at_once, snapshot).verdicts.code.tolist() == [Verdict.REJECT]
 
 
 def test_a_refused_load_is_told_what_would_do() -> None:

@@ -54,7 +54,7 @@ def planned(
     """Return the plan of some tasks, and the fractions of their nodes."""
     planner = Varied(Rules(*rules, 1.0), staggered).on(nodes, nodes.speed)
     plan = planner.admit(planner.prepare(free, tasks), None, now)
-    return plan, planner.fractions(plan, tasks) if plan.accepted else np.empty(0)
+    return plan, planner.division(plan, tasks).fractions if plan.accepted else np.empty(0)
 
 
 def some_nodes(rng: np.random.Generator, n: int) -> Nodes:
@@ -168,7 +168,7 @@ def test_equal_nodes_are_a_case_of_unequal_ones(seed: int) -> None:
         assert found.start == pytest.approx(expected.start)
         assert found.end == pytest.approx(expected.end)
         planner = Rules(*rules, 1.0)
-        assert shares == pytest.approx(planner.fractions(expected, state.tasks), abs=1e-9)
+        assert shares == pytest.approx(planner.division(expected, state.tasks).fractions, abs=1e-9)
 
 
 def test_fast_links_come_first() -> None:

@@ -73,6 +73,10 @@ class Tasks(NamedTuple):
     """Seconds to set up one transmission."""
     setup_node: Floats
     """Seconds to set up one computation."""
+    rounds: NDArray[np.int32]
+    """Most rounds in which it takes its load, >= 1 (unused unless divisible)."""
+    setup_once: Floats
+    """Seconds of `setup_node` that pass once, whatever the number of rounds."""
 
 
 KINDS: dict[str, type[np.number[Any]]] = dict.fromkeys(Tasks._fields, np.float64) | {
@@ -81,6 +85,7 @@ KINDS: dict[str, type[np.number[Any]]] = dict.fromkeys(Tasks._fields, np.float64
     "size": np.int32,
     "size_min": np.int32,
     "size_max": np.int32,
+    "rounds": np.int32,
 }
 """Element type of each column of `Tasks`."""
 
@@ -142,11 +147,13 @@ def rejection(failed: int, failed_at: float) -> Plan:
 def task_table(n: int, **columns: ArrayLike) -> Tasks:
     """Return `n` tasks; a column may be a scalar, and one left out says nothing special.
 
-    Defaults: rigid, one node, no work, no deadline, arrived at 0, ranked by index, any size.
+    Defaults: rigid, one node, no work, no deadline, arrived at 0, ranked by index, any size, as
+    many rounds as the test allows.
     """
     values: dict[str, ArrayLike] = dict.fromkeys(Tasks._fields, 0.0)
     values |= {"rank": np.arange(n), "deadline": np.inf, "sigma": 1.0, "cps": 1.0}
     values |= {"kind": RIGID, "size": 1, "size_min": 1, "size_max": ANY_SIZE}
+    values["rounds"] = ANY_SIZE
     values |= columns
     return Tasks(
         *(np.array(np.broadcast_to(values[name], n), KINDS[name]) for name in Tasks._fields)

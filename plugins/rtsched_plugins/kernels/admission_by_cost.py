@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission import ARRAY, DIVISIBLE, MOLDABLE
+from rtsched_plugins.kernels.admission import ARRAY, MOLDABLE
 from rtsched_plugins.kernels.admission_events import (
     DeadlineSearch,
     Prepared,
@@ -26,6 +26,7 @@ from rtsched_plugins.kernels.admission_rows import (
     KIND,
     LOW,
     RANK,
+    ROUNDS,
     Rows,
     derivative_of,
     least_deadline,
@@ -162,7 +163,7 @@ def _next_by_cost(
     opening = trace.before[first] if first < trace.done[0] else final
     kind = rows.whole[new, KIND]
     falls = kind == ARRAY or (kind == MOLDABLE and rows.efficiency != 1.0)
-    falls = falls or (kind == DIVISIBLE and rows.rounds > 1)
+    falls = falls or rows.whole[new, ROUNDS] > 1
     n = min(n, opening)
     tried = 0
     while n >= low and t + least_time(rows, new, n) < known * (1.0 + 1e-8) + 1e-8:

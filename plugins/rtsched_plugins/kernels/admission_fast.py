@@ -29,6 +29,8 @@ from rtsched_plugins.kernels.admission_rows import (
     HIGH,
     LOW,
     Rows,
+    copied,
+    empty_rows,
     fill_rows,
     least_size,
     safe_until,
@@ -97,7 +99,7 @@ def prepare(
     free = np.require(free, np.float64, ("C", "W"))
     by_release = np.argsort(free).astype(np.int64, copy=False)
     usable = int(np.isfinite(free).sum())
-    rows = Rows(np.zeros((n + 1, 8)), np.zeros((n + 1, 4), np.int64), float(efficiency), rounds)
+    rows = empty_rows(n + 1, efficiency, rounds)
     fill_rows(rows, 0, uniform(waiting), usable, node_rule)
     due, latest = np.empty(n), np.empty(n + 1)
     queue = due_order = np.arange(n)
@@ -131,7 +133,7 @@ def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
     n = len(prepared.queue)
     rows = prepared.rows
-    rows = rows._replace(real=rows.real.copy(), whole=rows.whole.copy())
+    rows = copied(rows)
     fill_rows(rows, n, uniform(new), prepared.usable, prepared.node_rule)
     return prepared._replace(rows=rows)
 

@@ -29,7 +29,6 @@ from rtsched.kernels.dlt_variants import (
 from rtsched.kernels.loads import Load, LoadChain
 from rtsched_plugins.kernels.admission import (
     ARRAY,
-    DIVISIBLE,
     FASTEST_NODES,
     MOLDABLE,
     RIGID,
@@ -49,8 +48,9 @@ DEADLINE, ARRIVAL, FLOOR, SCALE, RATIO, LOG_BETA, SETUP_LINK, SETUP_NODE = range
 ON_ONE: int = RATIO
 """Column of `Rows.real`, of an array: its rounds on one node."""
 
-KIND, LOW, HIGH, RANK = range(4)
-"""Columns of `Rows.whole`: sizes LOW..HIGH are allowed, none if HIGH < LOW."""
+KIND, LOW, HIGH, RANK, ROUNDS = range(5)
+"""Columns of `Rows.whole`: sizes LOW..HIGH are allowed, none if HIGH < LOW; ROUNDS is the most
+rounds of a divisible task, 1 of others."""
 
 
 class Rows(NamedTuple):
@@ -59,10 +59,24 @@ class Rows(NamedTuple):
     real: Floats
     """float64[n, 8]."""
     whole: Integers
-    """int64[n, 4]."""
+    """int64[n, 5]."""
+    once: Floats
+    """float64[n], seconds of SETUP_NODE that pass once; of those with ROUNDS > 1."""
     efficiency: float
     rounds: int = 1
-    """Most rounds in which a divisible task is sent."""
+    """Most rounds in which any divisible task is sent."""
+
+
+def empty_rows(n: int, efficiency: float, rounds: int = 1) -> Rows:
+    """Return rows for `n` tasks, to be filled."""
+    return Rows(
+        np.zeros((n, 8)), np.zeros((n, 5), np.int64), np.zeros(n), float(efficiency), rounds
+    )
+
+
+def copied(rows: Rows) -> Rows:
+    """Return rows that can be filled without changing these."""
+    return rows._replace(real=rows.real.copy(), whole=rows.whole.copy(), once=rows.once.copy())
 
 
 @no_refcount
@@ -72,6 +86,7 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
         real, whole = rows.real[first + k], rows.whole[first + k]
         kind = int(tasks.kind[k])
         low, high = int(tasks.size_min[k]), min(int(tasks.size_max[k]), usable)
+        rounds = 1
         real[DEADLINE] = tasks.deadline[k]
         real[ARRIVAL] = tasks.arrival[k]
         real[FLOOR] = -math.inf
@@ -91,13 +106,16 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
             real[SCALE] = chain.work
             real[RATIO], real[LOG_BETA] = chain.q, chain.log_beta
             real[SETUP_LINK], real[SETUP_NODE] = link, node
-            if rows.rounds > 1 and high >= 1:
-                high = fastest_in_rounds(low, high, chain, rows.rounds)
+            rounds = min(int(tasks.rounds[k]), rows.rounds)
+            if rounds > 1 and high >= 1:
+                rows.once[first + k] = tasks.setup_once[k]
+                high = fastest_in_rounds(low, high, chain, rounds, tasks.setup_once[k])
             elif high >= 1:
                 high = fastest_of(high, chain)
         if node_rule == FASTEST_NODES:
             low = max(low, high)
         whole[KIND], whole[LOW], whole[HIGH], whole[RANK] = kind, low, high, tasks.rank[k]
+        whole[ROUNDS] = rounds
 
 
 @no_refcount
@@ -140,8 +158,8 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
         return float(real[i, SCALE] / float(n) ** rows.efficiency)
     if kind == ARRAY:
         return float(real[i, SCALE] * _rounds(int(real[i, ON_ONE]), n))
-    if rows.rounds > 1:
-        return rounds_time(n, _chain(rows, i), rows.rounds)[0]
+    if rows.whole[i, ROUNDS] > 1:
+        return rounds_time(n, _chain(rows, i), rows.whole[i, ROUNDS], rows.once[i])[0]
     return chain_time(n, _chain(rows, i))
 
 
@@ -149,7 +167,7 @@ def exec_of(rows: Rows, i: int, n: int) -> float:
 def _usable_time(rows: Rows, i: int, n: int) -> float:
     """Return E(n) of divisible task i, +inf if a node would get nothing to do."""
     chain = _chain(rows, i)
-    time, count = rounds_time(n, chain, rows.rounds)
+    time, count = rounds_time(n, chain, rows.whole[i, ROUNDS], rows.once[i])
     if count == 1 and not uses_all(n, chain):
         return math.inf
     return time
@@ -158,9 +176,9 @@ def _usable_time(rows: Rows, i: int, n: int) -> float:
 @no_refcount
 def _reach(rows: Rows, i: int, n: int) -> int:
     """Return up to how many nodes, at most n, task i can be sent in several rounds."""
-    if rows.rounds == 1 or rows.whole[i, KIND] != DIVISIBLE:
+    if rows.whole[i, ROUNDS] == 1:
         return 0
-    return rounds_reach(n, _chain(rows, i))
+    return rounds_reach(n, _chain(rows, i), rows.once[i])
 
 
 @no_refcount
@@ -194,7 +212,7 @@ def derivative_of(rows: Rows, i: int, n: int) -> float:
             return 0.0
         scale = rows.real[i, SCALE]
         return float(scale * float(n + 1) ** power - scale * float(n) ** power)
-    if kind == ARRAY or (rows.rounds > 1 and rows.real[i, RATIO] > 0.0):
+    if kind == ARRAY or (rows.whole[i, ROUNDS] > 1 and rows.real[i, RATIO] > 0.0):
         return (n + 1) * exec_of(rows, i, n + 1) - n * exec_of(rows, i, n)
     return chain_derivative(n, _chain(rows, i))
 
@@ -262,7 +280,7 @@ def least_size(rows: Rows, i: int, low: int, t: float) -> int:
     high = int(rows.whole[i, HIGH])
     if low > high:
         return 0
-    if rows.rounds > 1 and rows.whole[i, KIND] == DIVISIBLE:
+    if rows.whole[i, ROUNDS] > 1:
         return _least_in_rounds(rows, i, low, high, rows.real[i, DEADLINE] - t)
     if meets(rows, i, low, t):
         return low

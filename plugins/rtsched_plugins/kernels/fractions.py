@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,19 +14,44 @@ from rtsched_plugins.kernels.admission_fit import load_on
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched_plugins.kernels.admission import Tasks
+    from rtsched_plugins.kernels.admission import Plan, Tasks
+
+
+class Division(NamedTuple):
+    """How the work of a plan's tasks is divided."""
+
+    fractions: NDArray[np.float64]
+    """float64[k], row by row with the plan's nodes: each node's share of its task's work."""
+    rounds: NDArray[np.int32]
+    """int32[n]: in how many rounds each of its nodes takes its share."""
+
+
+def division_of(plan: Plan, tasks: Tasks, most: int) -> Division:
+    """Return how the tasks of a plan are divided, with at most so many rounds."""
+    rounds = plan_rounds(plan.indptr, tasks, most)
+    return Division(plan_fractions(plan.indptr, tasks, rounds), rounds)
 
 
 @compiled
-def _in_one_round(tasks: Tasks, i: int, n: int, rounds: int) -> bool:
-    """Return whether a divisible task runs fastest in a single round on n nodes."""
-    if rounds == 1:
-        return True
-    return dlt_variants.rounds_time(n, dlt.chain_of(load_at(tasks, i)), rounds)[1] == 1
+def plan_rounds(indptr: NDArray[np.int64], tasks: Tasks, most: int) -> NDArray[np.int32]:
+    """Return int32[n]: in how many rounds, up to `most`, each task takes its load; 1: all others.
+
+    The number with which it runs fastest on its nodes, as `plan_fractions` counts them.
+    """
+    rounds = np.ones(len(indptr) - 1, np.int32)
+    for i in range(len(rounds)):
+        allowed = min(int(tasks.rounds[i]), most)
+        if tasks.kind[i] == DIVISIBLE and allowed > 1:
+            chain = dlt.chain_of(load_at(tasks, i))
+            n, once = indptr[i + 1] - indptr[i], tasks.setup_once[i]
+            rounds[i] = dlt_variants.rounds_time(n, chain, allowed, once)[1]
+    return rounds
 
 
 @compiled
-def plan_fractions(indptr: NDArray[np.int64], tasks: Tasks, rounds: int = 1) -> NDArray[np.float64]:
+def plan_fractions(
+    indptr: NDArray[np.int64], tasks: Tasks, rounds: NDArray[np.int32]
+) -> NDArray[np.float64]:
     """Return float64[indptr[-1]]: the fraction of its task's work that each node gets.
 
     Parameters
@@ -36,13 +61,13 @@ def plan_fractions(indptr: NDArray[np.int64], tasks: Tasks, rounds: int = 1) -> 
     tasks : Tasks
         A divisible task is cut so that all its nodes end together (papers: MCDF, section 1.2), or
         equally where it is sent in several rounds; any other is shared equally.
-    rounds : int
-        Most rounds.
+    rounds : int32[n]
+        In how many rounds each takes its load.
     """
     shares = np.empty(indptr[-1])
     for i in range(len(indptr) - 1):
         n = indptr[i + 1] - indptr[i]
-        if tasks.kind[i] == DIVISIBLE and _in_one_round(tasks, i, n, rounds):
+        if tasks.kind[i] == DIVISIBLE and rounds[i] == 1:
             shares[indptr[i] : indptr[i + 1]] = dlt.fractions(n, load_at(tasks, i))
         else:
             shares[indptr[i] : indptr[i + 1]] = 1.0 / n

@@ -15,6 +15,8 @@ from rtsched_plugins.kernels.admission_rows import (
     HIGH,
     LOW,
     Rows,
+    copied,
+    empty_rows,
     exec_of,
     fill_rows,
     least_size,
@@ -38,7 +40,7 @@ GUESSES: int = 12
 def rows_of(tasks: Tasks, usable: int, efficiency: float, rounds: int, spare: int = 0) -> Rows:
     """Return tasks as rows for a cluster of `usable` nodes, with room for `spare` more."""
     n = len(tasks.arrival) + spare
-    rows = Rows(np.zeros((n, 8)), np.zeros((n, 4), np.int64), float(efficiency), rounds)
+    rows = empty_rows(n, efficiency, rounds)
     fill_rows(rows, 0, uniform(tasks), usable, LEAST_NODES)
     return rows
 
@@ -122,7 +124,7 @@ def prepare(
 
 def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
-    rows = prepared.rows._replace(real=prepared.rows.real.copy(), whole=prepared.rows.whole.copy())
+    rows = copied(prepared.rows)
     fill_rows(rows, len(prepared.fewest), uniform(new), prepared.usable, LEAST_NODES)
     return prepared._replace(rows=rows)
 
