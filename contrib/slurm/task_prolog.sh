@@ -7,13 +7,14 @@
 #   RTSCHED_NODES      how many nodes were planned
 #   RTSCHED_ON         their names, joined by colons
 #   RTSCHED_FRACTIONS  of a divisible load: each node's share, in their order, joined by colons
+#   RTSCHED_ROUNDS     if each node takes its part in rounds: the share of it in each round
 #   RTSCHED_CHUNK      this node's place in the two lists, from 0
 #   RTSCHED_FRACTION   this node's share
 #   RTSCHED_FROM, RTSCHED_TO   this node's part of the load, which goes from 0 to 1
 #
 # The daemon writes the plan into the job's Comment before the start, as its first words:
 #
-#   rtsched:promise deadline=EPOCH nodes=N fractions=F1:F2:... on=NODE1:NODE2:...
+#   rtsched:promise deadline=EPOCH nodes=N fractions=F1:F2:... [rounds=R1:R2:...] on=NODE1:NODE2:...
 #
 # slurmd takes each line `export NAME=value` that this prints into the task's environment, so nothing
 # is printed but numbers and names of nodes that were checked. Whatever goes wrong, the task starts.
@@ -23,7 +24,7 @@
 record() {
 	if [ -n "${SLURM_JOB_ID:-}" ] && [ "${RTSCHED_JOB:-}" = "$SLURM_JOB_ID" ]; then
 		echo "Comment=rtsched:promise deadline=${RTSCHED_DEADLINE:-} nodes=${RTSCHED_NODES:-}" \
-			"fractions=${RTSCHED_FRACTIONS:-} on=${RTSCHED_ON:-}"
+			"fractions=${RTSCHED_FRACTIONS:-} rounds=${RTSCHED_ROUNDS:-} on=${RTSCHED_ON:-}"
 		return
 	fi
 	case ${SLURM_JOB_RESERVATION:-} in
@@ -61,7 +62,7 @@ function tell(name, value) {
 /^ *Comment=rtsched:promise / && !found {
 	found = 1
 	for (i = 2; i <= NF; i++)
-		if (match($i, /^(deadline|nodes|fractions|on)=/) && !(substr($i, 1, RLENGTH) in value))
+		if (match($i, /^(deadline|nodes|fractions|rounds|on)=/) && !(substr($i, 1, RLENGTH) in value))
 			value[substr($i, 1, RLENGTH)] = substr($i, RLENGTH + 1)
 }
 END {
@@ -89,11 +90,15 @@ END {
 	if (fractions != names || !all_numbers(fraction, fractions))
 		exit
 	tell("FRACTIONS", value["fractions="])
+	rounds = split(value["rounds="], share, ":")
+	if (all_numbers(share, rounds))
+		tell("ROUNDS", value["rounds="])
 	if (!chunk)
 		exit
 	tell("FRACTION", fraction[chunk])
 	for (i = 1; i < chunk; i++)
 		from += fraction[i]
+	from = from > 1 ? 1 : from
 	to = from + fraction[chunk]
 	tell("FROM", sprintf("%.12g", from))
 	tell("TO", sprintf("%.12g", chunk == names || to > 1 ? 1 : to))

@@ -303,6 +303,8 @@ class SubmitReply:
         Their names.
     shares : tuple of float
         The fraction of the load on each; equal where it is not divided.
+    rounds : tuple of float
+        The share of its part that each takes in each round; empty: all at once.
     deferred : bool
         Whether it is to be held until the daemon releases or cancels it.
     """
@@ -317,6 +319,7 @@ class SubmitReply:
     size: int = 0
     nodes: tuple[str, ...] = ()
     shares: tuple[float, ...] = ()
+    rounds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.kernels.dlt_variants import round_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
 
@@ -40,6 +42,15 @@ def first_everywhere(plan: Schedule, nodes: int) -> NDArray[np.bool_]:
     first = first_entries(plan, nodes)
     count = np.bincount(first[first >= 0], minlength=len(plan))
     return np.equal(count, np.diff(plan.indptr))
+
+
+def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
+    """Return the share of its part that each node of an entry takes in each round.
+
+    Empty if it takes all at once. The entry is of the job in that row of `jobs`.
+    """
+    rounds, size = int(plan.entries.rounds[entry]), int(plan.entries.size[entry])
+    return round_shares(rounds, size, jobs.load(row), float(jobs.setup_once[row]))
 
 
 def _first_places(plan: Schedule) -> NDArray[np.int64]:

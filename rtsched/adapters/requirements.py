@@ -28,10 +28,12 @@ LOAD = Load._fields
 class Requirements:
     """What a job is in the models; `problem` says why it cannot be promised anything.
 
-    Times in seconds; `load` by the names of `LOAD`; an empty `partition` is all nodes. Where jobs
-    share nodes, `demand` is what it takes on each by name of the resource, and `exclusive` whether
-    nobody else runs there; `tasks_per_node` the most tasks on each, 0: that does not matter.
-    `node_request` as in `Jobs`; empty: none. `tasks`: of a job array.
+    Times in seconds; `load` by the names of `LOAD`, taken in up to `rounds` rounds and
+    with `setup_once` of its `setup_node` whatever their number; an empty
+    `partition` is all nodes. Where jobs share nodes, `demand` is what it takes on each by name of
+    the resource, and `exclusive` whether nobody else runs there; `tasks_per_node` the most tasks on
+    each, 0: that does not matter. `node_request` as in `Jobs`; empty: none. `tasks`: of a job
+    array.
     """
 
     kind: Kind = Kind.RIGID
@@ -41,6 +43,8 @@ class Requirements:
     wall_time: float = math.inf
     partition: str = ""
     load: dict[str, float] = field(default_factory=dict)
+    rounds: int = 1
+    setup_once: float = 0.0
     problem: str = ""
     demand: dict[str, int] = field(default_factory=dict)
     exclusive: bool = False
@@ -121,6 +125,8 @@ class Requirements:
             "wall_time": self.wall_time,
             "tasks": self.tasks,
             "tasks_per_node": self.tasks_per_node if self.kind == Kind.ARRAY else 1,
+            "rounds": self.rounds,
+            "setup_once": self.setup_once,
             **self.load,
         }
 
@@ -149,7 +155,8 @@ def plain_columns(count: int) -> dict[str, Any]:
         "tasks": np.ones(count, np.int32),
         "tasks_per_node": np.ones(count, np.int32),
         **{name: np.full(count, np.nan) for name in ("sigma", "cms", "cps")},
-        **{name: np.zeros(count) for name in ("setup_link", "setup_node")},
+        **{name: np.zeros(count) for name in ("setup_link", "setup_node", "setup_once")},
+        "rounds": np.ones(count, np.int32),
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.reports import ChunkReport
 
 _RECORD = re.compile(r"^ *Comment=rtsched:promise (.*)$", re.MULTILINE)
-_WORD = re.compile(r"(deadline|nodes|fractions|on)=(.*)", re.DOTALL)
+_WORD = re.compile(r"(deadline|nodes|fractions|rounds|on)=(.*)", re.DOTALL)
 _WHOLE = re.compile(r"[0-9]{1,15}", re.ASCII)
 _NUMBER = re.compile(r"(?=.{1,31}$)[0-9]+(?:\.[0-9]*)?(?:e-?[0-9]+)?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -28,26 +28,39 @@ _SECONDS = 10.0
 
 @click.command("chunk")
 @click.argument("job", metavar="[JOB]", required=False)
+@click.option(
+    "--next", "take", is_flag=True, help="Take the next part of the load: print its FROM and TO."
+)
+@click.option("--restart", is_flag=True, help="Forget which parts were taken on this node.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @socket_option
 @debug_option
 @click.pass_context
-def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> None:
+def command(
+    ctx: click.Context, job: str | None, take: bool, restart: bool, as_json: bool, path: str
+) -> None:
     """Print the plan of a promised job, as shell variables RTSCHED_*.
 
     Inside a job it needs no daemon: it reads the record in the job and also prints this node's
     part. `eval "$(rtsched chunk)"` sets what our TaskProlog sets, where a site has it; a
     job of HTCondor has it set from the start. With JOB it queries the daemon for the current plan,
     which may change until the job starts. The exit status is 1 if there is no plan.
+
+    With --next it prints the next part of the load for this node, as `FROM TO` between 0 and 1,
+    in the order of the plan's rounds. Each part is given once, whichever of the job's tasks on the
+    node asks. The exit status is 1 when none is left, and another one on errors.
     """
+    if take or restart:
+        if job is not None or (take and restart):
+            raise click.UsageError("--next and --restart stand alone, inside a job")
+        _in_turn(ctx, restart, as_json)
+        return
     if job is not None:
         from rtsched.daemon.reports import Chunk
 
         found = of_report(report_of(Chunk(job), path))
-    elif "_CONDOR_JOB_AD" in os.environ:
-        found = given(os.environ)
     else:
-        found = variables(record_text(os.environ), os.environ)
+        found = _told()
     if not found:
         say("rtsched: there is no plan for this job")
         ctx.exit(Exit.FINDINGS)
@@ -58,6 +71,33 @@ def command(ctx: click.Context, job: str | None, as_json: bool, path: str) -> No
         return
     for name, value in found.items():
         click.echo(f"export RTSCHED_{name}={value}")
+
+
+def _told() -> dict[str, str]:
+    """Return the plan of the job that runs this; empty if it has none."""
+    if "_CONDOR_JOB_AD" in os.environ:
+        return given(os.environ)
+    return variables(record_text(os.environ), os.environ)
+
+
+def _in_turn(ctx: click.Context, restart: bool, as_json: bool) -> None:
+    """Print the next part of the load, or begin again."""
+    from rtsched.cli.parts import Parts, state_of
+
+    with Parts(*state_of(os.environ)) as parts:
+        if restart:
+            parts.forget()
+            return
+        part = parts.take(_told)
+    if not part:
+        ctx.exit(Exit.FINDINGS)
+    if as_json:
+        import msgspec
+
+        start, end = part.split()
+        click.echo(msgspec.json.encode({"from": float(start), "to": float(end)}).decode())
+    else:
+        click.echo(part)
 
 
 def record_text(environment: Mapping[str, str]) -> str:
@@ -72,8 +112,8 @@ def record_text(environment: Mapping[str, str]) -> str:
     if not _WHOLE.fullmatch(job):
         raise AdapterError("not inside a job of Slurm or HTCondor; give a JOB")
     if environment.get("RTSCHED_JOB") == job:
-        words = {"deadline": "DEADLINE", "nodes": "NODES", "fractions": "FRACTIONS", "on": "ON"}
-        told = (f"{word}={environment.get(f'RTSCHED_{name}', '')}" for word, name in words.items())
+        words = ("deadline", "nodes", "fractions", "rounds", "on")
+        told = (f"{word}={environment.get(f'RTSCHED_{word.upper()}', '')}" for word in words)
         return f"Comment=rtsched:promise {' '.join(told)}"
     scontrol = environment.get("RTSCHED_SCONTROL", "scontrol")
     try:
@@ -115,8 +155,10 @@ def variables(text: str, environment: Mapping[str, str]) -> dict[str, str]:
     if here >= 0:
         found["CHUNK"] = str(here)
     fractions = words.get("fractions", "").split(":")
-    if len(fractions) == len(names) and all(_NUMBER.fullmatch(share) for share in fractions):
+    if len(fractions) == len(names) and _numbers(words["fractions"]):
         found["FRACTIONS"] = words["fractions"]
+        if _numbers(words.get("rounds", "")):
+            found["ROUNDS"] = words["rounds"]
         found |= _part(fractions, here) if here >= 0 else {}
     return found
 
@@ -128,9 +170,16 @@ def given(environment: Mapping[str, str]) -> dict[str, str]:
         value = environment.get(f"RTSCHED_{name}", "")
         if _NUMBER.fullmatch(value):
             found[name] = value
+    if _numbers(environment.get("RTSCHED_ROUNDS", "")):
+        found["ROUNDS"] = environment["RTSCHED_ROUNDS"]
     if re.fullmatch(r"[\w.@#-]{1,255}", environment.get("RTSCHED_NODE", ""), re.ASCII):
         found["NODE"] = environment["RTSCHED_NODE"]
     return found
+
+
+def _numbers(text: str) -> bool:
+    """Return whether these are numbers, joined by colons."""
+    return all(_NUMBER.fullmatch(share) for share in text.split(":"))
 
 
 def _place(names: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -147,6 +196,7 @@ def _part(fractions: Sequence[str], here: int) -> dict[str, str]:
     before = 0.0
     for share in fractions[:here]:
         before += float(share)
+    before = min(before, 1.0)
     to = before + float(fractions[here])
     to = 1.0 if here == len(fractions) - 1 or to > 1 else to
     return {"FRACTION": fractions[here], "FROM": f"{before:.12g}", "TO": f"{to:.12g}"}
@@ -159,6 +209,8 @@ def of_report(report: ChunkReport) -> dict[str, str]:
     found["ON"] = ":".join(report.nodes)
     if report.fractions:
         found["FRACTIONS"] = ":".join(f"{share:.9g}" for share in report.fractions)
+    if report.rounds:
+        found["ROUNDS"] = ":".join(f"{share:.9g}" for share in report.rounds)
     return found
 
 
@@ -168,8 +220,8 @@ def as_object(found: Mapping[str, str]) -> dict[str, Any]:
     for name, value in found.items():
         if name == "ON":
             shown["on"] = value.split(":")
-        elif name == "FRACTIONS":
-            shown["fractions"] = [float(share) for share in value.split(":")]
+        elif name in {"FRACTIONS", "ROUNDS"}:
+            shown[name.lower()] = [float(share) for share in value.split(":")]
         elif name in {"FRACTION", "FROM", "TO"}:
             shown[name.lower()] = float(value)
         else:

@@ -53,6 +53,7 @@ _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 @click.option("--cps", type=float, help="Divisible load: seconds to compute one unit.")
 @click.option("--setup-link", type=float, help="Divisible load: seconds to set up a transfer.")
 @click.option("--setup-node", type=float, help="Divisible load: seconds to set up a node.")
+@click.option("--rounds", type=click.IntRange(1, 64), help="Divisible load: most rounds.")
 @json_option
 @socket_option
 @debug_option
@@ -156,6 +157,8 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     if load and len(load) < 3:
         missing = next(name for name in ("sigma", "cms", "cps") if name not in load)
         raise click.UsageError(f"a divisible load needs {_option(missing)} too")
+    if given["rounds"] and not load:
+        raise click.UsageError("--rounds needs a divisible load: --sigma, --cms, --cps")
     counts = {name: given[name] or 0 for name in ("tasks", "cpus_per_task", "gpus")}
     return given | counts
 

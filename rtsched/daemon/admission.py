@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
+from rtsched.adapters.planned import rounds_of
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
-from rtsched.daemon.codec import encode_jobs
+from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 REQUIREMENTS = (
     *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned", "exclusive"),
-    *("sigma", "cms", "cps", "setup_link", "setup_node"),
+    *("sigma", "cms", "cps", "setup_link", "setup_node", "rounds"),
 )
 CHARGED = ("partition", "node_request", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
@@ -461,7 +462,15 @@ def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
         size=size,
         nodes=tuple(names[row] or "" for row in plan.nodes[at].tolist()),
         shares=tuple(plan.shares()[at].tolist()),
+        rounds=rounds_promised(record, plan, entry),
     )
+
+
+def rounds_promised(record: PromiseRecord, plan: Schedule, entry: int) -> tuple[float, ...]:
+    """Return `rounds_of` a promised job's entry in the plan."""
+    if plan.entries.rounds[entry] == 1:
+        return ()
+    return tuple(rounds_of(plan, entry, decode_jobs(record.job), 0))
 
 
 def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]:

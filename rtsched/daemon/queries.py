@@ -15,7 +15,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import messages, reports
-from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.admission import AdmissionController, rounds_promised
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.site import entry_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
-LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node")
+LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node", "rounds")
 
 NAMED = 0.5
 """Seconds that a question waits for the name service."""
@@ -350,6 +350,7 @@ class SiteReader:
             deadline=_time(record.deadline),
             nodes=self._names(plan.nodes[at].tolist()),
             fractions=tuple(plan.shares()[at].tolist()),
+            rounds=rounds_promised(record, plan, entry),
         )
 
     # --- feasible ------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rtsched.model.jobs import MOST_ROUNDS
+
 Time: TypeAlias = float | None
 
 
@@ -217,6 +219,10 @@ class Feasible(Question, frozen=True, tag="feasible"):
     cps: Annotated[Positive | None, Meta(description="Seconds to compute one unit.")] = None
     setup_link: Annotated[NotNegative | None, Meta(description="Seconds to set up a link.")] = None
     setup_node: Annotated[NotNegative | None, Meta(description="Seconds to set up a node.")] = None
+    rounds: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] | None,
+        Meta(description="Divisible load: most rounds in which each node takes its part."),
+    ] = None
 
 
 class PendingChange(msgspec.Struct, frozen=True):
@@ -253,6 +259,13 @@ class ChunkReport(Report, frozen=True):
     deadline: Annotated[Time, Meta(description="Finish by, as promised.")]
     nodes: Annotated[tuple[str, ...], Meta(description="In sending order.")]
     fractions: Annotated[tuple[float, ...], Meta(description="One per node; they sum to 1.")]
+    rounds: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="The share of its part that each node takes in each round; they sum to 1. "
+            "Empty: all at once."
+        ),
+    ] = ()
 
 
 class Chunk(Question, frozen=True, tag="chunk"):

@@ -127,6 +127,9 @@ def test_parallel_jobs() -> None:
     )
 
 
+LOAD = {"RtSigma": 1, "RtCms": 1, "RtCps": 1}
+
+
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
@@ -139,6 +142,19 @@ def test_parallel_jobs() -> None:
         ({"RtSpeedup": "fast"}, 'must be "linear" or "none"'),
         ({"RtCheckpoint": 1}, "must be true or false"),
         ({"RtMessageTime": 1}, "needs RtAfter"),
+        ({"RtRounds": 2}, "RtRounds needs RtSigma"),
+        (
+            {"RtSigma": 1, "RtCms": 1, "RtCps": 1, "RtRounds": 0},
+            "RtRounds must be a whole number from 1 to 64",
+        ),
+        (
+            {"RtSigma": 1, "RtCms": 1, "RtCps": 1, "RtRounds": 2.5},
+            "RtRounds must be a whole number from 1 to 64",
+        ),
+        (
+            {"RtSigma": 1, "RtCms": 1, "RtCps": 1, "RtRounds": True},
+            "RtRounds must be a whole number from 1 to 64",
+        ),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12.0 x"}, "RtAfter names jobs"),
         ({"RtDeadline": NOW, "RtRunTime": 60, "RtAfter": "12"}, "jobs with their procs"),
         ({"RtRunTime": 60, "RtAfter": "12.0"}, "use DAGMan"),
@@ -275,10 +291,11 @@ def test_a_question_is_described_as_a_submission_would_be() -> None:
 
     assert asked(time_s=60.0).jobs.wall_time[0] == 90.0
     assert asked(time_s=60.0, nodes=2, nodes_max=4).jobs.kind[0] == Kind.MOLDABLE
-    load = {"sigma": 10.0, "cms": 1.0, "cps": 5.0, "setup_link": 0.5}
+    load = {"sigma": 10.0, "cms": 1.0, "cps": 5.0, "setup_link": 0.5, "rounds": 4}
     found = asked(nodes=1, nodes_max=3, load=load)
     assert found.jobs.kind[0] == Kind.DIVISIBLE
     assert found.jobs.setup_link[0] == 0.5
+    assert found.jobs.rounds[0] == 4
     assert found.jobs.size_max[0] == 3
     assert asked(time_s=60.0, partition="slow").jobs.texts("partition")[0].startswith("slow/")
     assert not asked(time_s=60.0).problem

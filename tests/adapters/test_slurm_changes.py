@@ -293,6 +293,9 @@ def test_the_record_of_a_promise() -> None:
     assert with_record("x" * 5000, record) == record
     assert with_record("x" * 5000 + " rtsched:sigma=4", record) == f"{record} rtsched:sigma=4"
     assert with_record(once, "") == "my words rtsched:sigma=4"
+    rounds = record_of(NOW + 900, ["n4"], [1.0], [0.25, 0.75])
+    assert rounds.endswith("fractions=1.000000000 rounds=0.250000000:0.750000000 on=n4")
+    assert with_record(f"{rounds} my words", record) == f"{record} my words"
 
 
 PIECES = ("rtsched:", "promise", " nodes=1", " ", "--", " -- ", "sigma=4", "a", "\n")

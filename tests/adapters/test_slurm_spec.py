@@ -20,6 +20,13 @@ def test_a_divisible_load() -> None:
     assert spec.numbers == {"sigma": 400.0, "cms": 1.0, "cps": 100.0, "setup_link": 0.5}
 
 
+def test_a_load_in_rounds() -> None:
+    """A job takes its load at once unless it says that it takes it in rounds."""
+    assert spec_of("rtsched:sigma=400,cms=1,cps=100").rounds == 1
+    assert spec_of("rtsched:sigma=400,cms=1,cps=100,rounds=8").rounds == 8
+    assert spec_of("rtsched:sigma=400,cms=1,cps=100,rounds=64").rounds == 64
+
+
 def test_a_graph_and_its_key() -> None:
     """A graph's key is the same whenever asked for, and another for another user."""
     spec = spec_of("rtsched:dag=night.run_7,message_time=2.5,checkpoint=yes,speedup=none")
@@ -46,6 +53,11 @@ def test_texts_without_words(text: str) -> None:
         ("rtsched:sigma=1 rtsched:sigma=2", "sigma is given twice"),
         ("rtsched:sigma=1,cms=1", "give all"),
         ("rtsched:setup_node=1", "need sigma"),
+        ("rtsched:rounds=2", "rounds need sigma"),
+        ("rtsched:sigma=1,cms=1,cps=1,rounds=0", "rounds='0' must be a whole number from 1 to 64"),
+        ("rtsched:sigma=1,cms=1,cps=1,rounds=65", "must be a whole number from 1 to 64"),
+        ("rtsched:sigma=1,cms=1,cps=1,rounds=2.5", "must be a whole number from 1 to 64"),
+        ("rtsched:sigma=1,cms=1,cps=1,rounds=yes", "must be a whole number from 1 to 64"),
         ("rtsched:dag=a/b", "must be 1 to 64 letters"),
         ("rtsched:dag=" + "x" * 65, "must be 1 to 64 letters"),
         ("rtsched:checkpoint=maybe", "must be yes or no"),

@@ -339,13 +339,15 @@ def test_settings_that_do_not_go_together(run, tmp_path):
         assert f"policy.{name}.system.{said}" in result.stderr
 
 
-@pytest.mark.parametrize(("settings", "refused"), [("{}", True), ("{ rounds = 1 }", False)])
+@pytest.mark.parametrize(
+    ("settings", "refused"), [("{ staggered = true }", True), ("{ rounds = 8 }", False)]
+)
 def test_what_only_a_replay_can_follow_is_noted(run, tmp_path, settings, refused):
     """A file that `rtsched serve` would refuse is no mistake; what to change for it is said."""
     path = tmp_path / "site.toml"
-    path.write_text(f'[[plugin]]\nname = "portfolio"\nsettings = {settings}\n')
+    path.write_text(f'[[plugin]]\nname = "mcdf"\nsettings = {settings}\n')
     result = run("check", path)
     assert result.exit_code == 0, result.stderr
     said = " ".join(result.stdout.split())
-    assert ("`rtsched serve` refuses this file: plugin 'portfolio'" in said) == refused
-    assert ("set rounds = 1" in said) == refused
+    assert ("`rtsched serve` refuses this file: plugin 'mcdf'" in said) == refused
+    assert ("set staggered = false" in said) == refused

@@ -212,6 +212,8 @@ def test_feasible_load(asked):
     load = ("--sigma", "100", "--cms", "0", "--cps", "2.5", "--setup-node", "3")
     _, questions = asked(FeasibleReport(NOW, False), "feasible", *load)
     assert questions == [Feasible(sigma=100.0, cms=0.0, cps=2.5, setup_node=3.0)]
+    _, questions = asked(FeasibleReport(NOW, False), "feasible", *load, "--rounds", "4")
+    assert questions == [Feasible(sigma=100.0, cms=0.0, cps=2.5, setup_node=3.0, rounds=4)]
 
 
 def test_feasible_resources(asked):
@@ -265,6 +267,8 @@ def test_feasible_resources(asked):
         (("--sigma", "0", "--cms", "1", "--cps", "1"), "above 0"),
         (("--sigma", "nan", "--cms", "1", "--cps", "1"), "above 0"),
         (("--setup-link", "-1"), "0 or more"),
+        (("--rounds", "4"), "--rounds needs a divisible load"),
+        (("--rounds", "65"), "65 is not in the range"),
     ],
 )
 def test_feasible_makes_no_sense(run, tmp_path, refused, arguments, word):
@@ -433,7 +437,7 @@ def test_chunk_of_a_job_of_condor(run, monkeypatch):
 
 def test_chunk_of_a_waiting_job(asked):
     """With a job's name the daemon tells the present plan."""
-    report = ChunkReport("7", NOW, ("n1", "n2"), (0.25, 0.75))
+    report = ChunkReport("7", NOW, ("n1", "n2"), (0.25, 0.75), (0.125, 0.875))
     result, questions = asked(report, "chunk", "7")
     assert questions == [Chunk("7")]
     assert result.stdout.splitlines()[1:] == [
@@ -441,6 +445,7 @@ def test_chunk_of_a_waiting_job(asked):
         "export RTSCHED_NODES=2",
         "export RTSCHED_ON=n1:n2",
         "export RTSCHED_FRACTIONS=0.25:0.75",
+        "export RTSCHED_ROUNDS=0.125:0.875",
     ]
 
 
@@ -448,6 +453,7 @@ PROLOG = Path(__file__).parents[2] / "contrib" / "slurm" / "task_prolog.sh"
 WORDS = st.sampled_from([
     *("deadline=12", "deadline=", "deadline=1.5", "nodes=2", "nodes=x", "nodes=$(id)"),
     *("fractions=0.6:0.4", "fractions=1e-3:0.999", "fractions=1", "fractions=0.5:;ls"),
+    *("rounds=0.25:0.75", "rounds=1:", "rounds=0.5:x", "rounds="),
     *("on=n1:n2", "on=n2:n1", "on=n1:`id`", "on=", "on=n1", "odd", "Comment=rtsched:promise"),
 ])  # fmt: skip
 

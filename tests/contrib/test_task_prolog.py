@@ -84,6 +84,15 @@ def test_the_parts_of_the_load_join(prolog: Prolog) -> None:
     assert [row["TO"] for row in told] == ["0.333", "0.666", "1"]
 
 
+def test_a_task_is_told_its_rounds(prolog: Prolog) -> None:
+    """How a node's part is taken is told where the record says it, in steps too."""
+    told = prolog(RECORD.replace(" on=", " rounds=0.25:0.75 on="))
+    assert told["ROUNDS"] == "0.25:0.75"
+    assert prolog("", **{f"RTSCHED_{name}": value for name, value in told.items()}) == told
+    for bad in ("0.25:x", "1:", ":", "$(id)"):
+        assert "ROUNDS" not in prolog(RECORD.replace(" on=", f" rounds={bad} on="))
+
+
 def test_a_node_of_another_name_is_found_by_its_place(prolog: Prolog) -> None:
     """Where names differ, SLURM_NODEID counts; where that is out of range, no share is told."""
     assert prolog(RECORD, SLURMD_NODENAME="x", SLURM_NODEID="2")["CHUNK"] == "2"

@@ -35,8 +35,6 @@ def site(name: str, **settings: Any) -> LiveSite:
 @pytest.mark.parametrize(
     ("name", "settings", "remedy"),
     [
-        ("portfolio", {}, "set rounds = 1"),
-        ("mcdf", {"rounds": 2}, "set rounds = 1"),
         ("mcdf", {"staggered": True}, "set staggered = false"),
         ("spare", {"form": "edf", "slot": 60.0}, "change its settings"),
     ],
@@ -51,7 +49,7 @@ def test_plans_that_no_batch_system_can_follow_are_refused(
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("portfolio", {"rounds": 1}), ("mcdf", {"unequal_nodes": True}), ("spare", {})],
+    [("portfolio", {}), ("mcdf", {"rounds": 2}), ("mcdf", {"unequal_nodes": True}), ("spare", {})],
 )
 def test_other_planners_start(name: str, settings: dict[str, Any]) -> None:
     """What jobs can follow is planned live as it is in a replay."""

@@ -12,14 +12,12 @@ from testbed import Pool, PoolOptions, fragments
 from testbed.waiting import wait_for
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "condor" / "user.md"
-SETTINGS = {"portfolio": "rounds = 1", "spare": ""}
 WAITING = "Dependencies"
 SITE = """
 planner = "{planner}"
 
 [[plugin]]
 name = "{planner}"
-settings = {{ {settings} }}
 
 [daemon]
 system = "condor"
@@ -59,7 +57,7 @@ def test_users_see_what_the_guide_says(planner):
     chosen = chosen if planner == "portfolio" else [first, *chosen]
     said: dict[str, str] = {}
     with Pool("forky", PoolOptions(fast=4, slow=20, parallel=True, **OPTIONS), files=FILES) as pool:
-        pool.start_daemon(SITE.format(planner=planner, settings=SETTINGS[planner]), timeout=120)
+        pool.start_daemon(SITE.format(planner=planner), timeout=120)
         for block in chosen:
             words = ["sh", "-eu", "-c", block.text]
             done = pool.run(words, user=block.user, check=False, timeout=60)
@@ -79,9 +77,7 @@ def test_users_see_what_the_guide_says(planner):
 def test_an_offer_is_taken_by_appending_it():
     """The line that a rejection names is all that has to change."""
     with Pool("forky", PoolOptions(fast=1, slow=1, **OPTIONS), files=FILES) as pool:
-        pool.start_daemon(
-            SITE.format(planner="portfolio", settings=SETTINGS["portfolio"]), timeout=120
-        )
+        pool.start_daemon(SITE.format(planner="portfolio"), timeout=120)
         lines = ["executable = /bin/sleep", "arguments = 1", "+RtRunTime = 60"]
         late = f"+RtDeadline = {time.time() + 65:.0f}"
         text = "\n".join([*lines, late, "queue", ""])

@@ -10,14 +10,12 @@ from guide import blocks
 from testbed import Cluster, SlurmOptions
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "slurm" / "user.md"
-SETTINGS = {"portfolio": "rounds = 1", "spare": ""}
 WAITING = "Dependencies"
 SITE = """
 planner = "{planner}"
 
 [[plugin]]
 name = "{planner}"
-settings = {{ {settings} }}
 
 [daemon]
 cycle = 1.0
@@ -46,7 +44,7 @@ def test_users_see_what_the_guide_says(planner):
     chosen = chosen if planner == "portfolio" else [first, *chosen]
     said: dict[str, str] = {}
     with Cluster("forky", SlurmOptions(job_submit=("rtsched",)), files=FILES) as cluster:
-        cluster.start_daemon(SITE.format(planner=planner, settings=SETTINGS[planner]))
+        cluster.start_daemon(SITE.format(planner=planner))
         for block in chosen:
             words = ["sh", "-eu", "-c", block.text]
             done = cluster.run(words, user=block.user, check=False, timeout=60)
@@ -65,7 +63,7 @@ def test_an_offer_is_taken_by_submitting_the_job_with_it():
     """The option that a rejection names is all that has to change."""
     slurm = SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))
     with Cluster("forky", slurm, files=FILES) as cluster:
-        cluster.start_daemon(SITE.format(planner="portfolio", settings=SETTINGS["portfolio"]))
+        cluster.start_daemon(SITE.format(planner="portfolio"))
         words = ["sbatch", "-N4", "--time=60", "--output=/dev/null", "--wrap=true"]
         done = cluster.run([*words, "--deadline=now+3610seconds"], user="alice", check=False)
         offer = re.search(r"(--deadline=\S+)\), reserved", done.stderr)

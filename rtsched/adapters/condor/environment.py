@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_NAMES = ("DEADLINE", "NODES", "NODE", "CHUNK", "FRACTION", "FROM", "TO")
+_NAMES = ("DEADLINE", "NODES", "NODE", "CHUNK", "FRACTION", "FROM", "TO", "ROUNDS")
 _OURS = tuple(f"RTSCHED_{name}=" for name in _NAMES)
 _WORD = re.compile(r"(?:[^\s']|'(?:[^']|'')*')+")
 _PLAIN = re.compile(r"[^\s']+")
 
 
 def variables(
-    shares: Sequence[float], here: int, node: str, deadline: float | None
+    shares: Sequence[float],
+    here: int,
+    node: str,
+    deadline: float | None,
+    rounds: Sequence[float] = (),
 ) -> dict[str, str]:
     """Return what a chunk is told.
 
@@ -33,6 +37,8 @@ def variables(
         Its slot.
     deadline : float or None
         Seconds since the epoch.
+    rounds : sequence of float
+        The share of its part that it takes in each round; empty: all at once.
     """
     words = [f"{share:.9f}" for share in shares]
     start = min(sum(map(float, words[:here])), 1.0)
@@ -40,6 +46,8 @@ def variables(
     told = {} if deadline is None else {"DEADLINE": f"{deadline:.0f}"}
     told |= {"NODES": str(len(words)), "NODE": node, "CHUNK": str(here), "FRACTION": words[here]}
     told |= {"FROM": f"{start:.12g}", "TO": f"{end:.12g}"}
+    if rounds:
+        told["ROUNDS"] = ":".join(f"{share:.9f}" for share in rounds)
     return {f"RTSCHED_{name}": value for name, value in told.items()}
 
 

@@ -18,6 +18,7 @@ from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import LOAD, Requirements, shortened
 from rtsched.counting import counted
 from rtsched.logs.classads import number, text
+from rtsched.model.jobs import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
@@ -45,6 +46,7 @@ REQUEST_ATTRIBUTES: dict[str, str] = {
     "rtcps": "RtCps",
     "rtsetuplink": "RtSetupLink",
     "rtsetupnode": "RtSetupNode",
+    "rtrounds": "RtRounds",
     "rtminnodes": "RtMinNodes",
     "rtclass": "RtClass",
     "rtspeedup": "RtSpeedup",
@@ -168,6 +170,7 @@ def _divisible(
     most = max(least, min(most, facts.parts.nodes.get(needs.partition, most)))
     needs = replace(needs, problem=needs.problem or _too_many(least, needs.partition, facts))
     too_long = f"its load takes longer than its run time on {counted(most, 'slot')}"
+    needs = replace(needs, rounds=_count(ad, "rtrounds", 1), setup_once=facts.margin)
     return needs.as_divisible(load, least, most, length + facts.margin, too_long)
 
 
@@ -188,6 +191,8 @@ def _malformed(ad: Record) -> str:
     three = ("rtsigma", "rtcms", "rtcps")
     if load and not all(ad.get(key) is not None for key in three):
         return "RtSigma, RtCms and RtCps describe a divisible load together; give all three"
+    if ad.get("rtrounds") is not None and not load:
+        return "RtRounds needs RtSigma, RtCms and RtCps"
     if ad.get("rtmessagetime") is not None and ad.get("rtafter") is None:
         return "RtMessageTime needs RtAfter"
     return ""
@@ -204,6 +209,11 @@ def _wrong(name: str, value: object, ad: Record) -> str:
             return f"{shown} must be above 0"
         if name == "rtdeadline" and found > LAST:
             return f"{shown} must be seconds since the epoch, not {shortened(value)}"
+    elif name == "rtrounds":
+        found = number(ad, name)
+        if isinstance(value, bool) or found not in range(1, MOST_ROUNDS + 1):
+            given = shortened(value)
+            return f"{shown} must be a whole number from 1 to {MOST_ROUNDS}, not {given}"
     elif name == "rtspeedup" and value not in {"linear", "none"}:
         return f'{shown} must be "linear" or "none", not {shortened(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):

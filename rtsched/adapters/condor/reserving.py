@@ -26,7 +26,7 @@ from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
 from rtsched.adapters.condor.sharing import kept_amounts
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
-from rtsched.adapters.planned import first_starts, waiting
+from rtsched.adapters.planned import first_starts, rounds_of, waiting
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
@@ -194,7 +194,8 @@ def _carried(binding: Binding, at: int, plan: Schedule, view: PoolState) -> dict
         return {"RtHosts": f"{least}-{most}", **marks, "MinHosts": size, "MaxHosts": size}
     shares = plan.shares()[plan.indptr[binding.entry] : plan.indptr[binding.entry + 1]].tolist()
     deadline, node = _deadline(binding.job, view), binding.slots[at][0]
-    values = variables(shares, at, node, deadline if math.isfinite(deadline) else None)
+    rounds = rounds_of(plan, binding.entry, view.observation.queued, view.place[binding.job])
+    values = variables(shares, at, node, deadline if math.isfinite(deadline) else None, rounds)
     marks["RtFraction"], marks["RtNode"] = float(values["RTSCHED_FRACTION"]), node
     marks["Environment"] = with_variables(text(ad, "environment") or "", values)
     return marks

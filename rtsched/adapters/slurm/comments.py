@@ -24,7 +24,8 @@ RECORD = "rtsched:promise"
 """How the record of a promise begins."""
 
 _RECORD = re.compile(
-    rf"^\s*{RECORD}(?!\S)(?: deadline=\S*)?(?: nodes=\S*)?(?: fractions=\S*)?(?: on=\S*)?"
+    rf"^\s*{RECORD}(?!\S)(?: deadline=\S*)?(?: nodes=\S*)?(?: fractions=\S*)?"
+    r"(?: rounds=\S*)?(?: on=\S*)?"
 )
 _PREFIX = "rtsched: "
 """How what a user was told begins."""
@@ -72,7 +73,9 @@ def parts_of(comment: str) -> Comment:
     return Comment(record, message, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
 
 
-def record_of(deadline: float, names: Sequence[str], shares: Sequence[float]) -> str:
+def record_of(
+    deadline: float, names: Sequence[str], shares: Sequence[float], rounds: Sequence[float] = ()
+) -> str:
     """Return the record of a promise (contrib/slurm/task_prolog.sh).
 
     Parameters
@@ -81,12 +84,16 @@ def record_of(deadline: float, names: Sequence[str], shares: Sequence[float]) ->
         Seconds since the epoch; inf: none is said.
     names, shares : sequence of str, of float
         The nodes in sending order, and the fraction of the load on each.
+    rounds : sequence of float
+        The share of its part that each node takes in each round; empty: all at once.
     """
     words = [RECORD]
     if math.isfinite(deadline):
         words.append(f"deadline={deadline:.0f}")
     words.append(f"nodes={len(names)}")
     words.append("fractions=" + ":".join(f"{share:.9f}" for share in shares))
+    if rounds:
+        words.append("rounds=" + ":".join(f"{share:.9f}" for share in rounds))
     words.append("on=" + ":".join(names))
     return " ".join(words)
 

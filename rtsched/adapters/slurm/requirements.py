@@ -167,6 +167,7 @@ def _divisible(
         f"its load takes longer than partition {needs.partition[:60]!r} allows on "
         f"{counted(most, 'node')}"
     )
+    needs = replace(needs, rounds=request.spec.rounds, setup_once=facts.wide_margin)
     return needs.as_divisible(load, least, most, longest, too_long)
 
 

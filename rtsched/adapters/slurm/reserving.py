@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.planned import waiting
+from rtsched.adapters.planned import rounds_of, waiting
 from rtsched.adapters.slurm.advance_reservations import (
     AdvanceReservation,
     ReservationChanges,
@@ -416,7 +416,9 @@ def _records(
             continue
         nodes = [view.names[node] for node in plan.nodes_of(at).tolist()]
         shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()
-        records[job] = record_of(float(view.rows.deadline[view.place[job]]), nodes, shares)
+        rounds = rounds_of(plan, at, view.observation.queued, view.queued[job])
+        deadline = float(view.rows.deadline[view.place[job]])
+        records[job] = record_of(deadline, nodes, shares, rounds)
     changes: list[Change] = []
     for job, record in records.items():
         changes += comment_changes(job, with_record(view.comment(job), record), Rank.SIZE, view)

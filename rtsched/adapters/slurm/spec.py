@@ -11,15 +11,17 @@ import re
 from dataclasses import dataclass, field
 
 from rtsched.adapters.requirements import shortened
+from rtsched.model.jobs import MOST_ROUNDS
 
 WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
 """A word for rtsched, or the beginning of what rtsched tells a user, where nothing follows."""
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_ROUNDS = re.compile(r"[1-9]\d?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}", re.ASCII)
 _CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no")}
 _POSITIVE = ("sigma", "cps")
 _NUMBERS = ("sigma", "cms", "cps", "setup_link", "setup_node", "message_time")
-KEYS = (*_NUMBERS, "dag", *_CHOICES)
+KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES)
 """Everything a user may say."""
 
 
@@ -34,6 +36,8 @@ class Spec:
     numbers : dict of str to float
         sigma (data units), cms, cps (seconds per unit), setup_link, setup_node, message_time
         (seconds), as far as given.
+    rounds : int
+        Most rounds in which the job takes its load.
     dag : str
         Name of the task graph; empty: none.
     speedup : str
@@ -46,6 +50,7 @@ class Spec:
 
     present: bool = False
     numbers: dict[str, float] = field(default_factory=dict)
+    rounds: int = 1
     dag: str = ""
     speedup: str = ""
     checkpoint: bool = False
@@ -106,6 +111,9 @@ def _problem(key: str, value: str) -> str:
     elif key == "dag":
         if not _NAME.fullmatch(value):
             return f"{given} must be 1 to 64 letters, digits or any of '_.+-'"
+    elif key == "rounds":
+        if not _ROUNDS.fullmatch(value) or int(value) > MOST_ROUNDS:
+            return f"{given} must be a whole number from 1 to {MOST_ROUNDS}"
     elif not _NUMBER.fullmatch(value) or not math.isfinite(float(value)):
         return f"{given} must be a number such as 12.5"
     elif key in _POSITIVE and float(value) <= 0:
@@ -119,6 +127,7 @@ def _checked(pairs: dict[str, str]) -> Spec:
     spec = Spec(
         True,
         numbers,
+        int(pairs.get("rounds", "1")),
         pairs.get("dag", ""),
         pairs.get("speedup", ""),
         pairs.get("checkpoint") == "yes",
@@ -130,8 +139,9 @@ def _checked(pairs: dict[str, str]) -> Spec:
             problem="rtsched: sigma, cms and cps describe a divisible load together; "
             "give all three",
         )
-    if not load and {"setup_link", "setup_node"} & numbers.keys():
-        return Spec(True, problem="rtsched: setup_link and setup_node need sigma, cms and cps")
+    if not load and {"setup_link", "setup_node", "rounds"} & pairs.keys():
+        text = "rtsched: setup_link, setup_node and rounds need sigma, cms and cps"
+        return Spec(True, problem=text)
     if load and spec.speedup:
         return Spec(True, problem="rtsched: speedup cannot be combined with a divisible load")
     if "message_time" in numbers and not spec.dag:

@@ -201,7 +201,7 @@ class SlurmTranslator:
             else:
                 fields[Tag.SHARED] = 0
         if kind == Kind.DIVISIBLE:
-            record = record_of(reply.promise, reply.nodes, reply.shares)
+            record = record_of(reply.promise, reply.nodes, reply.shares, reply.rounds)
             fields[Tag.COMMENT] = with_record(submission.comment, record)
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             partition = submission.jobs.texts("partition")[0] or ""
