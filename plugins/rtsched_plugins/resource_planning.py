@@ -172,9 +172,10 @@ class PreparedResources:
         self.planned = self._filled(Schedule.joined([held, plan]), both)
 
     def _filled(self, part: Schedule, demand: NDArray[np.int64]) -> RoomProfile:
-        """Return what these entries leave of the nodes, with some steps to spare."""
-        steps = 3 * len(self._room) + 2 * len(part.nodes)
-        profile = empty_profile(len(self._room), steps, self._room.shape[1])
+        """Return what these entries leave of nodes and licences, with some steps to spare."""
+        steps = 3 * len(self._room) + 2 * (len(part.nodes) + len(part))
+        shape = len(self._room), steps, self._room.shape[1], len(self._cluster.licenses)
+        profile = empty_profile(*shape)
         fill_room(
             profile,
             self._room,
@@ -185,7 +186,7 @@ class PreparedResources:
             demand,
             self._now,
         )
-        ordered = empty_profile(len(self._room), steps, self._room.shape[1])
+        ordered = empty_profile(*shape)
         in_node_order(profile, ordered)
         return ordered
 
@@ -206,7 +207,7 @@ class PreparedResources:
 
     def requests(self, jobs: _Jobs) -> Requests:
         """Return jobs as the kernels take them."""
-        n, m = len(jobs.ids), len(self._room)
+        n, m = len(jobs.ids), len(self._cluster)
         rules = self.rules
         rows = empty_rows(n, rules.efficiency)
         fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
@@ -418,7 +419,8 @@ class ResourceSession:
 def _copied(profile: RoomProfile, more: int) -> RoomProfile:
     """Return a profile of its own with some more steps in its store."""
     used = int(profile.unused[1])
-    copied = empty_profile(len(profile.first), used + more, profile.room.shape[1])
+    steps, resources = used + more, profile.room.shape[1]
+    copied = empty_profile(len(profile.first), steps, resources, profile.licenses)
     copied.first[:], copied.unused[:] = profile.first, profile.unused
     for name in ("after", "time", "room"):
         getattr(copied, name)[:used] = getattr(profile, name)[:used]

@@ -6,7 +6,7 @@ Only what differs from the present plan is checked, on the nodes that it touches
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,7 +79,11 @@ def plan_fault(
         fault = _misfits(plan.take(changed[at]), some, snapshot)
         if fault is not None:
             return fault
-    return _overcommitted(plan, new, jobs, snapshot) if len(changed) else None
+    if not len(changed):
+        return None
+    if snapshot.cluster.licenses:
+        fault = _licenses_overcommitted(plan, new, jobs, snapshot)
+    return fault or _overcommitted(plan, new, jobs, snapshot)
 
 
 def _jobs_of(
@@ -157,22 +161,68 @@ def _overcommitted(plan: Schedule, new: Mask, jobs: Jobs, snapshot: Snapshot) ->
     touched[plan.nodes[plan.per_node(new)]] = True
     at, held_at = np.flatnonzero(touched[plan.nodes]), np.flatnonzero(touched[held.nodes])
     entry, holder = plan.ragged.rows_at(at), held.ragged.rows_at(held_at)
-    room = room_of(cluster)
-    taken = np.zeros((len(at) + len(held_at), room.shape[1] + 1), np.int64)
-    for some, rows in _jobs_of(plan.entries.job[entry], snapshot.queued, jobs):
-        taken[rows, :-1] = demand_of(some, cluster)
-    taken[len(at) :, :-1] = demand_of(snapshot.running.take(holder), cluster)
-    taken[: len(at), -1] = new[entry]
-    node = np.concatenate([plan.nodes[at], held.nodes[held_at]])
-    start = plan.node_start[at] if len(plan.node_start) else plan.entries.start[entry]
-    begin = np.concatenate([start, np.full(len(held_at), -np.inf)])
-    until = np.concatenate([plan.entries.end[entry], held.entries.end[holder]]) - ROUNDING
-    change = np.concatenate([taken, -taken])
-    time, where = np.concatenate([begin, until]), np.concatenate([node, node])
-    order = np.lexsort((np.arange(len(change)) < len(taken), time, where))
-    total = np.cumsum(change[order], axis=0)  # 0 after the last end on each node
-    over = (total[:, :-1] > room[where[order]]).any(axis=1) & (total[:, -1] > 0)
-    if not over.any():
+    begin = plan.node_start[at] if len(plan.node_start) else plan.entries.start[entry]
+    where = np.concatenate([plan.nodes[at], held.nodes[held_at]])
+    taken = _taken(plan, entry, holder, jobs, snapshot)
+    until = np.concatenate([plan.entries.end[entry], held.entries.end[holder]])
+    node = _overfull(where, begin, until, taken, new[entry], room_of(cluster))
+    if node < 0:
         return None
-    name = cluster.nodes.texts("name")[where[order][np.argmax(over)]]
-    return f"takes more of node {name or where[order][np.argmax(over)]} than it has"
+    return f"takes more of node {cluster.nodes.texts('name')[node] or node} than it has"
+
+
+def _licenses_overcommitted(
+    plan: Schedule, new: Mask, jobs: Jobs, snapshot: Snapshot
+) -> str | None:
+    """Return whether a new entry takes licences of which jobs take more than there are."""
+    entry, holder = np.arange(len(plan)), np.arange(len(snapshot.allocations))
+    kinds = len(snapshot.cluster.licenses)
+    taken = _taken(plan, entry, holder, jobs, snapshot)[:, -1 - kinds : -1]
+    room = room_of(snapshot.cluster)[-1:, -1 - kinds : -1]
+    until = np.concatenate([plan.entries.end, snapshot.allocations.entries.end])
+    where = np.zeros(len(until), np.int64)
+    new = new & (taken[: len(plan)] > 0).any(axis=1)
+    if _overfull(where, plan.entries.start, until, taken, new, room) < 0:
+        return None
+    return "takes more licences than there are"
+
+
+def _taken(
+    plan: Schedule,
+    entry: NDArray[np.int64],
+    holder: NDArray[np.int64],
+    jobs: Jobs,
+    snapshot: Snapshot,
+) -> NDArray[np.int64]:
+    """Return what entries of a plan, then of what runs, take, int64[n, r]."""
+    running = demand_of(snapshot.running.take(holder), snapshot.cluster)
+    taken = np.zeros((len(entry) + len(holder), running.shape[1]), np.int64)
+    for some, rows in _jobs_of(plan.entries.job[entry], snapshot.queued, jobs):
+        taken[rows] = demand_of(some, snapshot.cluster)
+    taken[len(entry) :] = running
+    return taken
+
+
+def _overfull(
+    where: NDArray[np.integer[Any]],
+    begin: NDArray[np.float64],
+    until: NDArray[np.float64],
+    taken: NDArray[np.int64],
+    new: Mask,
+    room: NDArray[np.int64],
+) -> int:
+    """Return a row of `room` of which more is taken while something new is there; -1: none.
+
+    `n` things take something of the rows `where` until some time; the first k of them since
+    `begin`, of which some are `new`, and the others since ever.
+    """
+    others = len(taken) - len(begin)
+    is_new = np.concatenate([new, np.zeros(others, np.bool_)])[:, None]
+    change = np.concatenate([taken, is_new], axis=1)
+    change = np.concatenate([change, -change])
+    time = np.concatenate([begin, np.full(others, -np.inf), until - ROUNDING])
+    where = np.concatenate([where, where])
+    order = np.lexsort((np.arange(len(change)) < len(taken), time, where))
+    total = np.cumsum(change[order], axis=0)  # 0 after the last end on each row
+    over = (total[:, :-1] > room[where[order]]).any(axis=1) & (total[:, -1] > 0)
+    return int(where[order][np.argmax(over)]) if over.any() else -1

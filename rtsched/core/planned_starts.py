@@ -109,7 +109,7 @@ def _starts(
     start = np.empty(len(plan))
     left = np.full(len(plan), np.inf) if otherwise is None else otherwise
     first_starts(
-        _left(snapshot, before, len(plan.nodes)),
+        _left(snapshot, before, len(plan.nodes) + len(plan)),
         np.lexsort((entries.job, entries.start)),
         ready,
         latest,
@@ -124,13 +124,16 @@ def _starts(
 
 
 def _left(snapshot: Snapshot, plan: Schedule, more: int) -> RoomProfile:
-    """Return what running jobs and a plan leave from now on; `more` nodes can be taken off."""
+    """Return what running jobs and a plan leave from now on.
+
+    There is room for `more` jobs on a node, or with licences, to be taken off.
+    """
     cluster, held = snapshot.cluster, snapshot.allocations
     both = Schedule.joined([held, plan])
     demand = np.concatenate([demand_of(snapshot.running, cluster), _demand(snapshot, plan)])
     room = room_of(cluster)
-    steps = len(room) + 2 * (len(both.nodes) + more)
-    profile = empty_profile(len(room), steps, room.shape[1])
+    steps = len(room) + 2 * (len(both.nodes) + len(both) + more)
+    profile = empty_profile(len(room), steps, room.shape[1], len(cluster.licenses))
     end = np.maximum(both.entries.end - snapshot.now, 0.0)
     start = both.entries.start - snapshot.now
     fill_room(profile, room, start, end, both.indptr.copy(), both.nodes.copy(), demand, 0.0)

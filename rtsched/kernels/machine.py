@@ -141,6 +141,7 @@ STATE_FIELDS = (
     ("requeue", "i8", "Whether a job whose node died is queued again, not lost."),
     ("keeps_shadow", "i8", "Whether the running list is kept, which `shadow` is found by."),
     ("sharing", "i8", "Whether nodes run several jobs at a time, each with its demand."),
+    ("licenses", "i8", "How many kinds of licences there are, where jobs share nodes."),
     ("placement", "i8", "Which of the nodes with room a job is given: FIRST or another rule."),
     ("refused", "i8", "Whether a job that fits was kept waiting for the head of the queue."),
     ("limited", "i8", "Whether jobs may be over limits of their groups."),

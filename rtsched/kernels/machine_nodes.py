@@ -39,7 +39,7 @@ from rtsched.kernels.machine_gates import job_over
 from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_queue import enqueue
-from rtsched.kernels.machine_sharing import fits, move_in
+from rtsched.kernels.machine_sharing import fits, licenses_left, move_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -275,6 +275,8 @@ def start_planned(machine: MachineState) -> None:
         if entry.joins != STARTS:
             join(machine, i)
             continue
+        if state.sharing:
+            ready = licenses_left(machine, machine.room, entry.row)
         for k in range(entry.width):
             node = machine.plan_nodes[entry.at + k]
             picks[k] = node

@@ -2,7 +2,11 @@
 
 A job takes its demand on each of its nodes. An exclusive one takes no more than that, but needs
 nodes without any other job, and nobody joins it there. That is one resource more, the tenancy of a
-node: a job takes 1 of it, an exclusive one all.
+node, and the last: a job takes 1 of it, an exclusive one all.
+
+Licences belong to no node. They are the resources just before tenancy, and what is left of them is
+one row more behind the nodes, from which a job takes its demand once. Nodes have no end of
+licences, and that row of everything else.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 TENANCY = 2**40
 """What a node has of it: more than jobs can ever be on a node."""
+NO_END = 2**60
+"""More than all jobs together ask for of anything."""
 
 
 @part
@@ -38,12 +44,38 @@ def take(room: NDArray[np.int64], at: int, demand: NDArray[np.int64], row: int, 
 
 
 @part
+def takes_licenses(demand: NDArray[np.int64], row: int, licenses: int) -> bool:
+    """Return whether a job takes any of so many kinds of licences."""
+    tenancy, takes = demand.shape[1] - 1, False
+    for resource in range(tenancy - licenses, tenancy):
+        takes = takes or demand[row, resource] > 0
+    return takes
+
+
+@part
+def licenses_left(machine: MachineState, room: NDArray[np.int64], row: int) -> bool:
+    """Return whether there are licences enough for a job."""
+    licenses = machine.state[0].licenses
+    if not takes_licenses(machine.demand, row, licenses):
+        return True
+    return fits(room, len(room) - 1, machine.demand, row)
+
+
+@part
+def take_licenses(machine: MachineState, room: NDArray[np.int64], row: int, sign: int) -> None:
+    """Take a job's licences (sign 1) or give them back (-1)."""
+    if takes_licenses(machine.demand, row, machine.state[0].licenses):
+        take(room, len(room) - 1, machine.demand, row, sign)
+
+
+@part
 def move_in(machine: MachineState, row: int, size: int) -> int:
     """Give a job its demand on the nodes just chosen, and return the first."""
     at = machine.held_at[row]
     for i in range(size):
         machine.held[at + i] = machine.picks[i]
         take(machine.room, machine.picks[i], machine.demand, row, 1)
+    take_licenses(machine, machine.room, row, 1)
     return int(machine.picks[0])
 
 
@@ -53,6 +85,7 @@ def move_out(machine: MachineState, row: int) -> None:
     at = machine.held_at[row]
     for i in range(machine.jobs[row].width):
         take(machine.room, machine.held[at + i], machine.demand, row, -1)
+    take_licenses(machine, machine.room, row, -1)
 
 
 @part
@@ -71,6 +104,6 @@ def measure_room(machine: MachineState) -> None:
     room = machine.room
     for resource in range(room.shape[1]):
         most = 0
-        for node in range(len(room)):
+        for node in range(len(machine.nodes)):
             most = max(most, room[node, resource])
         machine.most[resource] = most

@@ -6,7 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.room_profile import RoomProfile, first_fit, occupy
+from rtsched.kernels.room_profile import (
+    RoomProfile,
+    first_fit,
+    licenses_fit,
+    occupy,
+    occupy_licenses,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +40,7 @@ def first_starts(
     Parameters
     ----------
     profile : RoomProfile
-        What there is; it is changed. With two unused steps for each of `nodes`.
+        What there is; it is changed. With two unused steps for each of `nodes` and each entry.
     order : int64[n]
         The entries in order: none gives way to a later one.
     ready : float64[n]
@@ -61,7 +67,11 @@ def first_starts(
             settled = settled + 1 if fit <= time else 1
             time = fit
             k = k + 1 if k + 1 < end else first
+            if settled == end - first:
+                time = licenses_fit(profile, fit, wall[i], demand, i)
+                settled = settled if time <= fit else 0
         start[i] = time
         taken = time if time <= latest[i] else otherwise[i]
         for k in range(first, end):
             occupy(profile, nodes[k], taken, taken + wall[i], demand, i, 1)
+        occupy_licenses(profile, taken, taken + wall[i], demand, i, 1)

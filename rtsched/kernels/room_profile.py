@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.machine_compiling import entry, outline, part
-from rtsched.kernels.machine_sharing import fits, take
+from rtsched.kernels.machine_sharing import fits, take, takes_licenses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 class RoomProfile(NamedTuple):
-    """The step functions of `m` nodes in a store of `p` steps; changed in place."""
+    """The step functions of `m` nodes in a store of `p` steps; changed in place.
+
+    If there are licences, the last of the nodes is none: it stands for what is left of these.
+    """
 
     first: NDArray[np.int32]
     """int32[m]: each node's step in which the present lies."""
@@ -37,9 +40,11 @@ class RoomProfile(NamedTuple):
     """int64[2]: the step discarded last, -1: none; and the first that was never used."""
     fit: NDArray[np.float64]
     """Scratch, float64[m]: when a job first fits on each node."""
+    licenses: int
+    """How many kinds of licences there are."""
 
 
-def empty_profile(nodes: int, steps: int, resources: int) -> RoomProfile:
+def empty_profile(nodes: int, steps: int, resources: int, licenses: int = 0) -> RoomProfile:
     """Return a profile of `nodes` nodes with a store of `steps` steps, for `reset` to fill in."""
     return RoomProfile(
         first=np.zeros(nodes, np.int32),
@@ -48,6 +53,7 @@ def empty_profile(nodes: int, steps: int, resources: int) -> RoomProfile:
         room=np.zeros((steps, resources), np.int64),
         unused=np.zeros(2, np.int64),
         fit=np.zeros(nodes),
+        licenses=licenses,
     )
 
 
@@ -154,6 +160,18 @@ def occupy(
         join_alike(profile, node)
 
 
+@part
+def occupy_licenses(
+    profile: RoomProfile, start: float, end: float, demand: NDArray[np.int64], row: int, sign: int
+) -> None:
+    """Take a job's licences from `start` to `end` (sign 1), or give them back (-1).
+
+    If it has any, the store must have two unused steps.
+    """
+    if takes_licenses(demand, row, profile.licenses):
+        occupy(profile, len(profile.first) - 1, start, end, demand, row, sign)
+
+
 @entry
 def fill_room(
     profile: RoomProfile,
@@ -170,7 +188,7 @@ def fill_room(
     Parameters
     ----------
     profile : RoomProfile
-        With two unused steps for each of `nodes`.
+        With two unused steps for each of `nodes`, and for each job that takes licences.
     room : int64[m, r]
         What empty nodes have.
     start, end : float64[n]
@@ -186,6 +204,7 @@ def fill_room(
     for i in range(len(start)):
         for k in range(indptr[i], indptr[i + 1]):
             occupy(profile, nodes[k], max(start[i], now), end[i], demand, i, 1)
+        occupy_licenses(profile, max(start[i], now), end[i], demand, i, 1)
 
 
 @part
@@ -203,6 +222,16 @@ def first_fit(
         elif following < 0 or profile.time[following] >= time + wall:
             return float(time)
         at = following
+
+
+@part
+def licenses_fit(
+    profile: RoomProfile, start: float, wall: float, demand: NDArray[np.int64], row: int
+) -> float:
+    """Return when a job first has its licences for `wall` seconds, from `start` on; inf: never."""
+    if start < np.inf and takes_licenses(demand, row, profile.licenses):
+        return first_fit(profile, len(profile.first) - 1, start, wall, demand, row)
+    return start
 
 
 @outline

@@ -23,9 +23,22 @@ from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.machine_queue import close_up, leave, may_start
-from rtsched.kernels.machine_sharing import fits, measure_room, move_in, take
+from rtsched.kernels.machine_sharing import (
+    fits,
+    licenses_left,
+    measure_room,
+    move_in,
+    take,
+    take_licenses,
+)
 from rtsched.kernels.placement import FIRST, pick_by_room
-from rtsched.kernels.shared_profile import earliest_of, leaves_plan, occupy_held, see_plan
+from rtsched.kernels.shared_profile import (
+    earliest_of,
+    leaves_licenses,
+    leaves_plan,
+    occupy_held,
+    see_plan,
+)
 
 
 @outline
@@ -85,7 +98,11 @@ def choose_by_score(machine: MachineState, row: int, size: int) -> bool:
 
 @part
 def choose_shared(machine: MachineState, row: int, size: int) -> bool:
-    """Choose the nodes for a job among those on which it fits; return whether there are enough."""
+    """Choose the nodes for a job among those on which it fits; return whether it may start."""
+    if not licenses_left(machine, machine.room, row):
+        return False
+    if machine.state[0].plan_left > 0 and not leaves_licenses(machine, row):
+        return False
     if machine.state[0].placement == FIRST:
         return choose_first(machine, row, size)
     return choose_by_score(machine, row, size)
@@ -129,6 +146,7 @@ def leave_later(machine: MachineState, row: int, head: int, group: int) -> int:
         gained -= serves_later(machine, head, group, node)
         take(machine.later, node, machine.demand, row, -1)
         gained += serves_later(machine, head, group, node)
+    take_licenses(machine, machine.later, row, -1)
     return gained
 
 
@@ -141,17 +159,18 @@ def find_shared_shadow(machine: MachineState) -> None:
         state.shadow = earliest_of(machine, head, size, machine.jobs[head].wall, state.now)
         return
     group, count = group_of(machine, head), 0
-    for node in range(len(machine.nodes)):
+    for at in range(len(machine.room)):
         for resource in range(machine.demand.shape[1]):
-            machine.later[node, resource] = machine.room[node, resource]
+            machine.later[at, resource] = machine.room[at, resource]
+    for node in range(len(machine.nodes)):
         count += serves_later(machine, head, group, node)
     state.shadow, i = np.inf, 0
-    while i < state.running and count < size:
+    while i < state.running and state.shadow == np.inf:
         time = running[i].time
         while i < state.running and running[i].time == time:
             count += leave_later(machine, running[i].row, head, group)
             i += 1
-        if count >= size:
+        if count >= size and licenses_left(machine, machine.later, head):
             state.shadow = time
     state.extra = count - size
 
@@ -188,11 +207,13 @@ def spares_head(machine: MachineState, row: int, size: int) -> bool:
         lost += serves_later(machine, head, group, node)
         take(machine.later, node, machine.demand, row, 1)
         lost -= serves_later(machine, head, group, node)
-    if lost <= state.extra:
+    take_licenses(machine, machine.later, row, 1)
+    if lost <= state.extra and licenses_left(machine, machine.later, head):
         state.extra -= lost
         return True
     for i in range(size):
         take(machine.later, machine.picks[i], machine.demand, row, -1)
+    take_licenses(machine, machine.later, row, -1)
     return False
 
 

@@ -11,7 +11,15 @@ import numpy as np
 from rtsched.kernels.machine import UP, MachineState
 from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
-from rtsched.kernels.room_profile import earliest_start, first_fit, forget, occupy, reset
+from rtsched.kernels.room_profile import (
+    earliest_start,
+    first_fit,
+    forget,
+    licenses_fit,
+    occupy,
+    occupy_licenses,
+    reset,
+)
 
 
 @part
@@ -35,23 +43,27 @@ def occupy_held(
     at = machine.held_at[row]
     for i in range(at, at + size):
         occupy(machine.step_room, machine.held[i], start, end, machine.demand, row, sign)
+    occupy_licenses(machine.step_room, start, end, machine.demand, row, sign)
 
 
 @outline
 def earliest_of(machine: MachineState, row: int, size: int, wall: float, start: float) -> float:
     """Return when a job can first have its nodes for `wall` seconds; they are in `picks`."""
-    count = list_candidates(machine, row)
-    return earliest_start(
-        machine.step_room,
-        machine.candidates,
-        count,
-        size,
-        start,
-        wall,
-        machine.demand,
-        row,
-        machine.picks,
-    )
+    count, time, free = list_candidates(machine, row), -np.inf, start
+    while time < free:
+        time = earliest_start(
+            machine.step_room,
+            machine.candidates,
+            count,
+            size,
+            free,
+            wall,
+            machine.demand,
+            row,
+            machine.picks,
+        )
+        free = licenses_fit(machine.step_room, time, wall, machine.demand, row)
+    return time
 
 
 @part
@@ -59,6 +71,13 @@ def leaves_plan(machine: MachineState, node: int, row: int) -> bool:
     """Return whether a job that starts now on a node leaves the plan what it owns there."""
     now, wall = machine.state[0].now, machine.jobs[row].wall
     return bool(first_fit(machine.step_room, node, now, wall, machine.demand, row) <= now)
+
+
+@part
+def leaves_licenses(machine: MachineState, row: int) -> bool:
+    """Return whether a job that starts now leaves the plan its licences."""
+    now, wall = machine.state[0].now, machine.jobs[row].wall
+    return bool(licenses_fit(machine.step_room, now, wall, machine.demand, row) <= now)
 
 
 @outline
@@ -74,16 +93,17 @@ def rebuild_shared(machine: MachineState) -> None:
         planned = machine.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)
+            end = begin + planned.wall
             for k in range(planned.at, planned.at + planned.width):
                 node = machine.plan_nodes[k]
-                end = begin + planned.wall
                 occupy(machine.step_room, node, begin, end, machine.demand, planned.row, 1)
+            occupy_licenses(machine.step_room, begin, end, machine.demand, planned.row, 1)
 
 
 @part
 def forget_past_shared(machine: MachineState) -> None:
     """Let the profile of each node begin at the step in which the present lies."""
-    for node in range(len(machine.nodes)):
+    for node in range(len(machine.step_room.first)):
         forget(machine.step_room, node, machine.state[0].now)
 
 

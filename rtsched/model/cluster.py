@@ -91,6 +91,9 @@ class Cluster:
         Which nodes each partition may use. A partition that is not listed may use all.
     topology : Topology
         Links and hyper-grid.
+    licenses : mapping of str to int
+        How many there are of each licence, which any job may take wherever it runs, by the name of
+        the resource, such as `license/matlab`.
     node_sets : mapping of str to bool[n]
         Which nodes a `Jobs.node_request` means; a job with one that is listed uses no others,
         whatever its partition. Other mappings than dict are kept as they are: they may work out
@@ -107,6 +110,7 @@ class Cluster:
     topology: Topology = field(default_factory=Topology)
     version: int = 0
     by_clock: bool = False
+    licenses: Mapping[str, int] = field(default_factory=dict)
     node_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

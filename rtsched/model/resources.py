@@ -1,7 +1,8 @@
 """Resources of nodes that jobs share: which jobs fit where.
 
-Names and amounts stand in `Nodes.capacity` and `Jobs.demand` (`rtsched.model.table.Amounts`). A job
-that asks for a resource which no node has fits nowhere.
+Names and amounts stand in `Nodes.capacity`, `Cluster.licenses` and `Jobs.demand`
+(`rtsched.model.table.Amounts`). A job that asks for a resource which no node has, or for more
+licences than there are, fits nowhere.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.machine_sharing import TENANCY
+from rtsched.kernels.machine_sharing import NO_END, TENANCY
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.table import amounts_of
 
@@ -25,26 +26,35 @@ if TYPE_CHECKING:
 CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
 """Names of the resources that every batch system knows."""
 GRES = "gres/"
-"""How names of generic resources of nodes begin; other names but cores and memory are counts of
-the whole cluster, such as `license/matlab`."""
+"""How names of generic resources of nodes begin."""
+LICENSE = "license/"
+"""How names of licences begin."""
 
 
 def room_of(cluster: Cluster) -> NDArray[np.int64]:
-    """Return what each empty node has, int64[m, r + 1]: its capacity, then its tenancy.
+    """Return what each empty node has, int64[m, r + l + 1], for a cluster with `l` licences.
 
-    The tenancy is how `rtsched.kernels.machine_sharing` keeps exclusive jobs alone.
+    First its capacity, then licences, of which a node has no end, then its tenancy, by which
+    exclusive jobs are kept alone. If there are licences, what there is of them is one row more, the
+    last (`rtsched.kernels.machine_sharing`).
     """
+    capacity, licenses = cluster.nodes.capacity, list(cluster.licenses.values())
+    no_end = np.full((len(cluster), len(licenses)), NO_END)
     tenancy = np.full((len(cluster), 1), TENANCY)
-    return np.concatenate([cluster.nodes.capacity, tenancy], axis=1)
+    room = np.concatenate([capacity, no_end, tenancy], axis=1)
+    if not licenses:
+        return room
+    of_all = np.concatenate([np.full(capacity.shape[1], NO_END), licenses, [NO_END]])
+    return np.concatenate([room, of_all[None, :].astype(np.int64)])
 
 
 def demand_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.int64]:
-    """Return what jobs take on each of their nodes, int64[n, r + 1], in the order of `room_of`.
+    """Return what jobs take on each of their nodes, int64[n, r + l + 1], as in `room_of`.
 
-    Resources that the cluster does not have are left out: such jobs fit nowhere
-    (`lacking`).
+    Licences are taken once, whatever the number of nodes. Resources that the cluster does not have
+    are left out: such jobs fit nowhere (`lacking`).
     """
-    demand = amounts_of(jobs, "demand", cluster.nodes.names("capacity"))
+    demand = amounts_of(jobs, "demand", (*cluster.nodes.names("capacity"), *cluster.licenses))
     tenancy = np.where(jobs.exclusive, np.int64(TENANCY), np.int64(1))
     return np.concatenate([demand, tenancy[:, None]], axis=1)
 
@@ -56,8 +66,13 @@ def asking_for(jobs: Jobs, resources: Collection[str]) -> NDArray[np.bool_]:
 
 
 def lacking(jobs: Jobs, cluster: Cluster) -> NDArray[np.bool_]:
-    """Return which jobs ask for a resource that the cluster does not have, bool[n]."""
-    return asking_for(jobs, set(jobs.names("demand")) - set(cluster.nodes.names("capacity")))
+    """Return which jobs ask for a resource or licences that the cluster does not have, bool[n]."""
+    known = {*cluster.nodes.names("capacity"), *cluster.licenses}
+    lacks = asking_for(jobs, set(jobs.names("demand")) - known)
+    if cluster.licenses:
+        asked = amounts_of(jobs, "demand", tuple(cluster.licenses))
+        lacks = lacks | (asked > list(cluster.licenses.values())).any(axis=1)
+    return lacks
 
 
 def fitting_nodes(
@@ -79,7 +94,7 @@ def fitting_nodes(
     code, masks = allowed_nodes(jobs, cluster)
     keys = np.column_stack([demand, code, jobs.pinned, lacks])
     distinct, row = np.unique(keys, axis=0, return_inverse=True)
-    room_of_each = room_of(cluster)
+    room_of_each = room_of(cluster)[: len(cluster)]
     count = np.zeros(len(distinct), np.int32)
     for at, key in enumerate(distinct):
         code_of, pinned, never = key[-3:].tolist()

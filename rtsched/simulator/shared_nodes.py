@@ -50,9 +50,10 @@ def with_shared_nodes(
     resources = room.shape[1]
     held_at = offsets_of(jobs.size)
     machine.state[0].sharing = 1
+    machine.state[0].licenses = len(cluster.licenses)
     machine.state[0].placement = RULES[placement]
-    # A job that runs or has a reservation begins two steps on each of its nodes.
-    steps = 2 * int(held_at[-1]) + 2 if machine.state[0].loop == kernel.CONSERVATIVE else 0
+    # A job that runs or has a reservation begins two steps on each of its nodes, and of licences.
+    steps = 2 * (int(held_at[-1]) + n) + 2 if machine.state[0].loop == kernel.CONSERVATIVE else 0
     return machine._replace(
         ends=np.zeros(n + 1, kernel.TIMED),
         running=np.zeros(n + 1, kernel.TIMED),
@@ -64,7 +65,7 @@ def with_shared_nodes(
         later=room.copy(),
         most=np.zeros(resources, np.int64),
         candidates=np.zeros(max(m, 1), np.int64),
-        step_room=empty_profile(max(m, 1), max(m, 1) + steps, resources),
+        step_room=empty_profile(len(room), len(room) + steps, resources, len(cluster.licenses)),
         placement=(
             no_placement()
             if RULES[placement] == FIRST
@@ -107,9 +108,12 @@ def with_room_for_plan(
         held_at[rows] = len(held) + offsets_of(width)[:-1]
         held = np.concatenate([held, np.zeros(int(width.sum()), np.int32)])
     m, resources = machine.room.shape
+    licenses = int(machine.state[0].licenses)
     steps = 4 * m + 2 * (len(held) + len(machine.plan_nodes))
+    if licenses:
+        steps += 2 * (len(places) + len(machine.plan))
     if len(machine.step_room.after) < steps:
-        machine = machine._replace(step_room=empty_profile(m, 2 * steps, resources))
+        machine = machine._replace(step_room=empty_profile(m, 2 * steps, resources, licenses))
     return machine._replace(held_at=held_at, held=held)
 
 

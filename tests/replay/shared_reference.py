@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from plain_loops import Over, nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass
 class Job:
-    """What a job asks for: nodes, amounts on each, seconds requested and run."""
+    """What a job asks for: nodes, amounts on each, seconds requested and run; licences in all."""
 
     submit: float
     nodes: int
@@ -17,6 +21,12 @@ class Job:
     wall: float
     run: float
     exclusive: bool = False
+    licenses: int = 0
+
+
+def licensed(jobs: list[Job], licenses: int, key: int, holders: Iterable[int]) -> bool:
+    """Return whether there are licences enough for a job beside those who hold some."""
+    return sum(jobs[one].licenses for one in (key, *holders)) <= licenses
 
 
 @dataclass
@@ -79,18 +89,24 @@ def starts(
     policy: str,
     rule: str = "first",
     over: Over = nobody,
+    licenses: int = 0,
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job, which are in order of submission.
 
     Jobs that do not fit on the empty machine are refused. Those over a limit are passed over.
     """
     nodes = [Node(list(amounts)) for amounts in capacity]
-    possible = [sum(node.fits(job) for node in nodes) >= job.nodes for job in jobs]
+    possible = [
+        sum(node.fits(job) for node in nodes) >= job.nodes and job.licenses <= licenses
+        for job in jobs
+    ]
     queue: list[int] = []
     running: dict[int, float] = {}
     found: dict[int, tuple[float, list[int]]] = {}
 
-    def place(key: int, on: list[Node]) -> list[int] | None:
+    def place(key: int, on: list[Node], beside: Iterable[int]) -> list[int] | None:
+        if not licensed(jobs, licenses, key, beside):
+            return None
         scores = {
             at: score(jobs[key], node.room, capacity[at], at, rule)
             for at, node in enumerate(on)
@@ -117,7 +133,7 @@ def starts(
                 if end == time and key in where:
                     for node in where.pop(key):
                         later[node].take(key, jobs[key], -1)
-            if place(head, later) is not None:
+            if place(head, later, where) is not None:
                 return time
         raise AssertionError("a job that fits on the empty machine starts some time")
 
@@ -136,7 +152,7 @@ def starts(
         for key in list(queue):
             if over(key, running):
                 continue
-            if (at := place(key, nodes)) is None:
+            if (at := place(key, nodes, running)) is None:
                 head = key
                 break
             begin(key, at, now)
@@ -144,7 +160,7 @@ def starts(
             continue
         shadow = earliest(head, now)
         for key in queue[queue.index(head) + 1 :]:
-            at = place(key, nodes)
+            at = place(key, nodes, running)
             if at is None or over(key, running):
                 continue
             if now + jobs[key].wall <= shadow or earliest(head, now, key, at) <= shadow:
@@ -180,8 +196,27 @@ def fits_at(
     return True
 
 
+def licensed_at(
+    jobs: list[Job],
+    licenses: int,
+    held: dict[int, tuple[float, float, list[int]]],
+    key: int,
+    start: float,
+) -> bool:
+    """Return whether there are licences for a job from `start` on, beside what others hold."""
+    end = start + jobs[key].wall
+    return all(
+        licensed(jobs, licenses, key, [one for one, (b, u, _) in held.items() if b <= moment < u])
+        for moment in {start, *(begin for begin, _, _ in held.values() if start < begin < end)}
+    )
+
+
 def conservative(
-    jobs: list[Job], capacity: list[tuple[int, ...]], rule: str = "first", over: Over = nobody
+    jobs: list[Job],
+    capacity: list[tuple[int, ...]],
+    rule: str = "first",
+    over: Over = nobody,
+    licenses: int = 0,
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job if every queued job has a reservation.
 
@@ -201,7 +236,7 @@ def conservative(
                 for node in range(len(capacity))
                 if fits_at(jobs, capacity, held, key, node, time)
             ]
-            if len(where) >= jobs[key].nodes:
+            if len(where) >= jobs[key].nodes and licensed_at(jobs, licenses, held, key, time):
                 scores = {
                     at: score(jobs[key], left(at, time), capacity[at], at, rule) for at in where
                 }
@@ -241,7 +276,7 @@ def conservative(
             del running[key]
         while upcoming < len(jobs) and jobs[upcoming].submit == now:
             job = jobs[upcoming]
-            if sum(node.fits(job) for node in empty) >= job.nodes:
+            if sum(node.fits(job) for node in empty) >= job.nodes and job.licenses <= licenses:
                 queue.append(upcoming)
             upcoming += 1
         while sweep(now, early):
@@ -254,6 +289,7 @@ def starts_beside(
     capacity: list[tuple[int, ...]],
     policy: str,
     plan: dict[int, tuple[float, list[int]]],
+    licenses: int = 0,
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job where some are planned: these start then and there.
 
@@ -267,6 +303,8 @@ def starts_beside(
     queue: list[int] = []
 
     def place(key: int, now: float) -> list[int] | None:
+        if not licensed_at(jobs, licenses, held, key, now):
+            return None
         where = [n for n in range(len(capacity)) if fits_at(jobs, capacity, held, key, n, now)]
         return where[: jobs[key].nodes] if len(where) >= jobs[key].nodes else None
 
@@ -289,6 +327,7 @@ def starts_beside(
             begin(key, planned.pop(key)[1], now)
         while upcoming < len(jobs) and jobs[upcoming].submit == now:
             possible = sum(node.fits(jobs[upcoming]) for node in empty) >= jobs[upcoming].nodes
+            possible = possible and jobs[upcoming].licenses <= licenses
             queue += [upcoming] * (possible and upcoming not in plan)
             upcoming += 1
         while queue and (at := place(queue[0], now)) is not None:

@@ -29,6 +29,7 @@ from rtsched_plugins.mcdf import Mcdf
 
 NOW = 1_795_000_000.0
 RESOURCES = ("cpu", "mem", "gres/gpu")
+MATLAB = "license/matlab"
 ORDERS = ("cost-derivative", "arrival", "deadline")
 
 
@@ -39,12 +40,17 @@ def cluster(*capacity: tuple[int, ...], **columns: Any) -> Cluster:
     return Cluster(nodes)
 
 
-def asking(*rows: tuple[float, int, float, tuple[int, int, int]], **columns: Any) -> Jobs:
+def licensed(licenses: int, *capacity: tuple[int, ...]) -> Cluster:
+    """Return such a cluster with so many licences."""
+    return replace(cluster(*capacity), licenses={MATLAB: licenses})
+
+
+def asking(*rows: tuple[float, int, float, tuple[int, ...]], **columns: Any) -> Jobs:
     """Return rigid jobs from (relative deadline, nodes, wall time, demand per node)."""
     deadline, size, wall, demand = zip(*rows, strict=True)
     return Jobs.build(
         len(rows),
-        names={"demand": RESOURCES},
+        names={"demand": (*RESOURCES, MATLAB)[: len(demand[0])]},
         id=np.arange(len(rows)),
         submit=NOW,
         deadline=NOW + np.array(deadline),
@@ -101,6 +107,50 @@ def test_a_rejected_job_reads_a_deadline_that_is_accepted() -> None:
     ]
     again = verdicts(asking(first, (150.0, 1, 50.0, (1, 2, 0))), machine)
     assert again.code.tolist() == [Verdict.ADMIT, Verdict.ADMIT]
+
+
+def taking(amounts: tuple[int, ...], *rows: tuple[float, int, float]) -> Jobs:
+    """Return rigid jobs of one core per node from (relative deadline, nodes, wall time).
+
+    They take so many licences.
+    """
+    return asking(*[(*row, (1, 0, 0, n)) for row, n in zip(rows, amounts, strict=True)])
+
+
+def test_licences_are_shared_by_all_nodes() -> None:
+    """Of three, two jobs take two and one, whatever their nodes; the third, of two, waits for both.
+
+    The fourth takes none. Nodes are idle all the time.
+    """
+    rows = [(500.0, 2, 100.0), (500.0, 1, 150.0), (500.0, 3, 100.0), (500.0, 1, 10.0)]
+    jobs = taking((2, 1, 3, 0), *rows)
+    machine = licensed(3, *[(8, 8, 0)] * 4)
+    plan = verdicts(jobs, machine, order="arrival").plan
+    assert plan is not None
+    assert (plan.entries.start - NOW).tolist() == [0, 0, 150, 0]
+    early = plan.entries.replace(start=plan.entries.start - [0, 0, 51, 0])
+    fault = plan_fault(replace(plan, entries=early), jobs, Snapshot(NOW, machine), jobs.deadline)
+    assert fault == "takes more licences than there are"
+
+
+def test_licences_of_running_jobs_are_counted() -> None:
+    """A job that runs for 70 s has two of three; the offer is made with what it leaves."""
+    running = taking((2,), (np.inf, 1, 70.0)).with_column("id", np.array([90]))
+    held = planned((90, 0.0, 70.0, [0]))
+    before = Snapshot(NOW, licensed(3, (8, 8, 0)), running=running, allocations=held)
+    found = chain().admit(taking((2,), (100.0, 1, 50.0)), before).verdicts
+    assert found.code.tolist() == [Verdict.REJECT]
+    assert found.offer.tolist() == [NOW + 120]
+    assert chain().admit(taking((1,), (100.0, 1, 50.0)), before).verdicts.plan is not None
+
+
+@pytest.mark.parametrize("licenses", [0, 3])
+def test_more_licences_than_there_are(licenses: int) -> None:
+    """That is impossible, as where there are none of that name."""
+    machine = licensed(licenses, (8, 8, 0)) if licenses else cluster((8, 8, 0))
+    found = verdicts(taking((4,), (100.0, 1, 50.0)), machine)
+    assert found.code.tolist() == [Verdict.REJECT]
+    assert "needs more nodes than are in service" in found.findings[0].text(0)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +248,10 @@ def streams(draw: st.DrawFn) -> tuple[list[Job], list[float]]:
         wall = draw(st.integers(1, 12))
         alone = draw(st.sampled_from([False, False, False, True]))
         run = float(draw(st.integers(1, 14)))
-        jobs.append(Job(time, draw(st.integers(1, 3)), draw(amount), float(wall), run, alone))
+        taken = draw(st.sampled_from([0, 0, 1, 2, 3]))
+        jobs.append(
+            Job(time, draw(st.integers(1, 3)), draw(amount), float(wall), run, alone, taken)
+        )
         slack = draw(st.sampled_from([0, 2, 5, 20, None]))
         deadlines.append(np.inf if slack is None else time + wall + slack)
     return jobs, deadlines
@@ -215,20 +268,20 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
     jobs, deadlines = stream
     table = Jobs.build(
         len(jobs),
-        names={"demand": RESOURCES},
+        names={"demand": (*RESOURCES, MATLAB)},
         id=np.arange(len(jobs)),
         submit=NOW + np.array([job.submit for job in jobs]),
         deadline=NOW + np.array(deadlines),
         wall_time=np.array([job.wall for job in jobs]),
         size=np.array([job.nodes for job in jobs], np.int32),
-        demand=np.array([job.demand for job in jobs], np.int64),
+        demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
         exclusive=np.array([job.exclusive for job in jobs]),
     )
     policy = chain(order=order)
     system = ExclusiveNodes(
         table,
         np.array([job.run for job in jobs]),
-        cluster(*capacity),
+        licensed(2, *capacity),
         ExclusiveSettings(loop=loop),
         stop_at=StopConditions(arrivals=True, early_ends=True),
         record_nodes=True,

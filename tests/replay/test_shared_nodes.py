@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared_reference import Job, conservative, fits_at, starts, starts_beside
+from shared_reference import Job, conservative, fits_at, licensed_at, starts, starts_beside
 
 from rtsched.errors import ConfigError
 from rtsched.logs import read_cluster, read_logs
@@ -35,36 +35,43 @@ if TYPE_CHECKING:
 
 CPU, MEM, GPU = "cpu", "mem", "gres/gpu"
 RESOURCES = (CPU, MEM, GPU)
+MATLAB = "license/matlab"
 RULES = ["first", "best_fit", "least_loaded", "pack_serial_at_end", "fewest_stranded_gpus"]
 
 
-def machine(capacity: list[tuple[int, ...]]) -> Cluster:
-    """Return nodes with these amounts of cores, memory and GPUs."""
+def machine(capacity: list[tuple[int, ...]], licenses: int = 0) -> Cluster:
+    """Return nodes with these amounts of cores, memory and GPUs, and so many licences."""
     table = np.array(capacity, np.int64)
-    return Cluster(Nodes.build(len(table), names={"capacity": RESOURCES}, capacity=table))
+    nodes = Nodes.build(len(table), names={"capacity": RESOURCES}, capacity=table)
+    return Cluster(nodes, licenses={MATLAB: licenses} if licenses else {})
 
 
 def as_table(jobs: list[Job]) -> Jobs:
     """Return the jobs as a table."""
     return Jobs.build(
         len(jobs),
-        names={"demand": RESOURCES},
+        names={"demand": (*RESOURCES, MATLAB)},
         id=np.arange(len(jobs)),
         submit=np.array([job.submit for job in jobs]),
         wall_time=np.array([job.wall for job in jobs]),
         size=np.array([job.nodes for job in jobs], np.int32),
-        demand=np.array([job.demand for job in jobs], np.int64),
+        demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
         exclusive=np.array([job.exclusive for job in jobs]),
     )
 
 
 def simulated(
-    jobs: list[Job], capacity: list[tuple[int, ...]], loop: Any, placement: Any = "first"
+    jobs: list[Job],
+    capacity: list[tuple[int, ...]],
+    loop: Any,
+    placement: Any = "first",
+    licenses: int = 0,
 ) -> ExclusiveNodes:
     """Return the system when all has happened."""
     run = np.array([job.run for job in jobs])
     settings = ExclusiveSettings(loop=loop, placement=placement)
-    system = ExclusiveNodes(as_table(jobs), run, machine(capacity), settings, record_nodes=True)
+    cluster = machine(capacity, licenses)
+    system = ExclusiveNodes(as_table(jobs), run, cluster, settings, record_nodes=True)
     assert system.advance().done
     return system
 
@@ -80,6 +87,8 @@ def found(system: ExclusiveNodes) -> dict[int, tuple[float, list[int]]]:
 
 amount = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2))
 node = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2))
+licenses = st.sampled_from([0, 2])
+"""How many there are: jobs that ask for more are refused."""
 
 
 @st.composite
@@ -91,23 +100,30 @@ def workloads(draw: st.DrawFn) -> list[Job]:
         wall = draw(st.integers(1, 12))
         run = draw(st.integers(1, 14))
         alone = draw(st.sampled_from([False, False, False, True]))
+        taken = draw(st.sampled_from([0, 0, 1, 2, 3]))
         jobs.append(
-            Job(time, draw(st.integers(1, 3)), draw(amount), float(wall), float(run), alone)
+            Job(time, draw(st.integers(1, 3)), draw(amount), float(wall), float(run), alone, taken)
         )
     return jobs
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy"])
-@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
-def test_as_the_plain_way(loop: str, jobs: list[Job], capacity: list[tuple[int, ...]]) -> None:
+@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4), licenses=licenses)
+def test_as_the_plain_way(
+    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], licenses: int
+) -> None:
     """Each job starts when and where the rules say, worked out without a kernel."""
-    assert found(simulated(jobs, capacity, loop)) == starts(jobs, capacity, loop)
+    system = simulated(jobs, capacity, loop, licenses=licenses)
+    assert found(system) == starts(jobs, capacity, loop, licenses=licenses)
 
 
-@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4))
-def test_reservations_as_the_plain_way(jobs: list[Job], capacity: list[tuple[int, ...]]) -> None:
+@given(jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4), licenses=licenses)
+def test_reservations_as_the_plain_way(
+    jobs: list[Job], capacity: list[tuple[int, ...]], licenses: int
+) -> None:
     """The same of conservative backfilling."""
-    assert found(simulated(jobs, capacity, "conservative")) == conservative(jobs, capacity)
+    system = simulated(jobs, capacity, "conservative", licenses=licenses)
+    assert found(system) == conservative(jobs, capacity, licenses=licenses)
 
 
 @given(
@@ -115,17 +131,18 @@ def test_reservations_as_the_plain_way(jobs: list[Job], capacity: list[tuple[int
     capacity=st.lists(node, min_size=1, max_size=4),
     loop=st.sampled_from(["fcfs", "easy", "conservative"]),
     rule=st.sampled_from(RULES),
+    licenses=licenses,
 )
 def test_placement_as_the_plain_way(
-    jobs: list[Job], capacity: list[tuple[int, ...]], loop: str, rule: str
+    jobs: list[Job], capacity: list[tuple[int, ...]], loop: str, rule: str, licenses: int
 ) -> None:
     """Each rule gives each job the nodes that plain code says."""
     expected = (
-        conservative(jobs, capacity, rule)
+        conservative(jobs, capacity, rule, licenses=licenses)
         if loop == "conservative"
-        else starts(jobs, capacity, loop, rule)
+        else starts(jobs, capacity, loop, rule, licenses=licenses)
     )
-    assert found(simulated(jobs, capacity, loop, rule)) == expected
+    assert found(simulated(jobs, capacity, loop, rule, licenses)) == expected
 
 
 @pytest.mark.parametrize(
@@ -169,6 +186,11 @@ def test_placement_is_refused_where_nodes_are_not_shared() -> None:
         ExclusiveSettings(loop="serial", placement="best_fit")
 
 
+def run_of(job: Job) -> float:
+    """Return how long a job runs, seconds."""
+    return min(job.run, job.wall)
+
+
 @pytest.mark.parametrize("loop", ["easy", "conservative"])
 @given(
     jobs=workloads(),
@@ -179,16 +201,20 @@ def test_no_node_is_overcommitted(
     loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], rule: str
 ) -> None:
     """At no instant do the jobs on a node take more than it has, nor does one join an exclusive."""
-    begun = found(simulated(jobs, capacity, loop, rule))
+    begun = found(simulated(jobs, capacity, loop, rule, licenses=2))
     for now in {start for start, _ in begun.values()}:
         for at, room in enumerate(capacity):
             here = [
                 jobs[key]
                 for key, (start, nodes) in begun.items()
-                if at in nodes and start <= now < start + min(jobs[key].run, jobs[key].wall)
+                if at in nodes and start <= now < start + run_of(jobs[key])
             ]
             assert all(sum(job.demand[k] for job in here) <= room[k] for k in range(3))
             assert len(here) < 2 or not any(job.exclusive for job in here)
+        runs = [
+            jobs[k] for k, (begin, _) in begun.items() if begin <= now < begin + run_of(jobs[k])
+        ]
+        assert sum(job.licenses for job in runs) <= 2
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy"])
@@ -373,19 +399,20 @@ def test_a_job_that_never_fits_is_not_started() -> None:
     jobs=workloads(),
     capacity=st.lists(node, min_size=1, max_size=3),
     chosen=st.sets(st.integers(0, 13), max_size=5),
+    licenses=licenses,
 )
 def test_planned_jobs_start_on_time_and_others_beside_them(
-    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], chosen: set[int]
+    loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], chosen: set[int], licenses: int
 ) -> None:
     """As the plain way, with a plan that keeps its nodes free of jobs which would stay too long."""
-    plan = planned_by_hand(jobs, capacity, chosen)
-    system = with_plan(jobs, capacity, loop, plan)
+    plan = planned_by_hand(jobs, capacity, chosen, licenses)
+    system = with_plan(jobs, capacity, loop, plan, licenses)
     assert system.advance().done
-    assert found(system) == starts_beside(jobs, capacity, loop, plan)
+    assert found(system) == starts_beside(jobs, capacity, loop, plan, licenses)
 
 
 def planned_by_hand(
-    jobs: list[Job], capacity: list[tuple[int, ...]], chosen: set[int]
+    jobs: list[Job], capacity: list[tuple[int, ...]], chosen: set[int], licenses: int = 0
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of the chosen jobs, some time after they are submitted."""
     held: dict[int, tuple[float, float, list[int]]] = {}
@@ -394,7 +421,7 @@ def planned_by_hand(
             where = [
                 n for n in range(len(capacity)) if fits_at(jobs, capacity, held, key, n, start)
             ]
-            if len(where) >= jobs[key].nodes:
+            if len(where) >= jobs[key].nodes and licensed_at(jobs, licenses, held, key, start):
                 held[key] = (start, start + jobs[key].wall, where[-jobs[key].nodes :])
                 break
     return {key: (start, where) for key, (start, _, where) in held.items()}
@@ -405,6 +432,7 @@ def with_plan(
     capacity: list[tuple[int, ...]],
     loop: Any,
     plan: dict[int, tuple[float, list[int]]],
+    licenses: int = 0,
 ) -> ExclusiveNodes:
     """Return a system that has been given a plan before the first job came."""
     sizes = np.array([len(where) for _, where in plan.values()], np.int64)
@@ -418,6 +446,7 @@ def with_plan(
     )
     settings = ExclusiveSettings(loop=loop)
     run = np.array([job.run for job in jobs])
-    system = ExclusiveNodes(as_table(jobs), run, machine(capacity), settings, record_nodes=True)
+    cluster = machine(capacity, licenses)
+    system = ExclusiveNodes(as_table(jobs), run, cluster, settings, record_nodes=True)
     assert system.apply([Reserve(schedule.entries.job, schedule)]) == (Outcome.DONE,)
     return system

@@ -14,7 +14,13 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.machine import TIMED
-from rtsched.kernels.room_profile import RoomProfile, first_fit, occupy
+from rtsched.kernels.room_profile import (
+    RoomProfile,
+    first_fit,
+    licenses_fit,
+    occupy,
+    occupy_licenses,
+)
 from rtsched.kernels.room_search import search_start
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
@@ -45,7 +51,7 @@ class Requests(NamedTuple):
     rows: Rows
     """How long each runs on how many nodes, and until when."""
     demand: Integers
-    """int64[n, r]: what it takes on each node."""
+    """int64[n, r]: what it takes on each node, licences once."""
     class_of: Integers
     """int64[n]: its row of `bounds`."""
     bounds: Floats
@@ -144,18 +150,22 @@ def start_of(
     if math.isnan(scratch.reach[which]):
         scratch.bounds[which, :] = np.maximum(requests.bounds[which], now)
         scratch.reach[which] = now
-    start = search_start(
-        profile,
-        scratch.bounds[which],
-        n,
-        now,
-        exec_of(requests.rows, i, n),
-        requests.demand,
-        i,
-        now + 2.0 * (scratch.reach[which] - now),
-        scratch.heap,
-        scratch.picks,
-    )
+    wall = exec_of(requests.rows, i, n)
+    start, free = -math.inf, now
+    while start < free:
+        start = search_start(
+            profile,
+            scratch.bounds[which],
+            n,
+            free,
+            wall,
+            requests.demand,
+            i,
+            free + 2.0 * (scratch.reach[which] - now),
+            scratch.heap,
+            scratch.picks,
+        )
+        free = licenses_fit(profile, start, wall, requests.demand, i)
     if start < math.inf:
         scratch.reach[which] = start
     return start
@@ -246,6 +256,8 @@ def may_stay(
         if first_fit(profile, node, start + ROUNDING, wall, requests.demand, i) > start + ROUNDING:
             return 0
         picks[p] = node
+    if licenses_fit(profile, start + ROUNDING, wall, requests.demand, i) > start + ROUNDING:
+        return 0
     return n
 
 
@@ -287,7 +299,7 @@ def place_tasks(
             until = begin + exec_of(requests.rows, i, n) if n > 0 else math.inf
         if n == 0:
             return Placed(i, start[:k], end[:k], size[:k], nodes[:at])
-        if profile.unused[1] + 2 * n > len(profile.after):
+        if profile.unused[1] + 2 * (n + 1) > len(profile.after):
             return Placed(FULL, start[:k], end[:k], size[:k], nodes[:at])
         start[k], end[k], size[k] = begin, until, n
         if at + n > len(nodes):
@@ -297,5 +309,6 @@ def place_tasks(
         for p in range(n):
             nodes[at + p] = scratch.picks[p]
             occupy(profile, scratch.picks[p], begin, end[k], requests.demand, i, 1)
+        occupy_licenses(profile, begin, end[k], requests.demand, i, 1)
         at += n
     return Placed(-1, start, end, size, nodes[:at])
