@@ -236,6 +236,12 @@ def at_a_point(side: Side, part: Part) -> tuple[list[Submission], list[float]]:
     return done, starts
 
 
+def abandoned(live: Live | LivePool) -> list[promising.Kept]:
+    """Return the promises of jobs that the batch system does not know."""
+    known = live.known_jobs()
+    return [each for each in live.kept() if each.standing == "firm" and each.id not in known]
+
+
 def play(side: Side, part: Part) -> dict[str, Any]:
     """Do a part, and cancel what it left; return what came of it.
 
@@ -247,6 +253,9 @@ def play(side: Side, part: Part) -> dict[str, Any]:
     ways = {STREAM: of_daemon, CONTROLLER: of_controller}
     done, away = ways.get(part.kind, at_a_point)(side, part)
     eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 60)
+    if part.kind == CONTROLLER:
+        with suppress(TestbedError):  # what is open all the same is counted below
+            eventually(lambda: not abandoned(live), 60, "promises of lost jobs are closed")
     by_job = {each.said.job: each.said for each in done if each.said.job}
     known = live.known_jobs() | {each.id for each in live.kept() if each.standing == "kept"}
     forgotten = list[Said]()

@@ -52,6 +52,8 @@ class CompletionStatus(IntEnum):
     """A node died under it."""
     DEADLINE = 4
     """The batch system gave it up since its deadline could not be met."""
+    FORGOTTEN = 5
+    """The batch system lost it, and will give its number to another job."""
 
 
 class Completions(Table):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
 
 RENUMBERED = "the batch system lost the job and reused its number"
+LOST = "the batch system lost the job"
 GONE = "the batch system no longer knows the job and has no record of its end"
 NO_END = "the batch system's record of the job has no end time"
 NOT_TAKEN = "the batch system did not accept the job, or its user removed it at once"
@@ -271,6 +272,8 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
         return "missed", "a node failed while the job ran"
     if ending == CompletionStatus.DEADLINE:
         return "missed", "the batch system cancelled the job at its deadline"
+    if ending == CompletionStatus.FORGOTTEN:
+        return "unknown", LOST
     if math.isnan(end):
         return "unknown", NO_END
     if end > deadline + LATE:

@@ -289,7 +289,7 @@ NOT_TOLD, TOLD, TOLD_WITH_COMMA, TOLD_WITH_PERCENT = 0, 1, 2, 3
 """Whether an option's value is wanted: always, or where it holds a comma or a percent sign."""
 
 _WANTED = {
-    TOLD: ("C", "d", "w", "x", "con", "dea", "dep", "exc", "nod"),
+    TOLD: ("C", "L", "d", "w", "x", "con", "dea", "dep", "exc", "lic", "nod"),
     TOLD_WITH_COMMA: ("p", "par"),
     TOLD_WITH_PERCENT: ("a", "arr"),
 }

@@ -195,7 +195,7 @@ def telling(cells: Cells) -> NDArray[np.bool_]:
 
 
 _TELLING = re.compile(
-    rb"(?:^|\s)-(?:[Cdwx]|-(?:con|dea|dep|exc|nod)"
+    rb"(?:^|\s)-(?:[CLdwx]|-(?:con|dea|dep|exc|lic|nod)"
     rb"|(?:p|-par[^\s=]*)[\s=]*[^\s,]*,|(?:a|-arr[^\s=]*)[\s=]*[^\s%]*%)"
 )
 

@@ -12,7 +12,7 @@ from rtsched.logs.ad_files import read_ads
 from rtsched.logs.cells import readable
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
-from rtsched.logs.slurm_cluster import conf_nodes, json_nodes, shown_nodes
+from rtsched.logs.slurm_cluster import Described, as_shown, from_conf, from_json
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source
 from rtsched.model.cluster import Cluster, NodeState
@@ -43,7 +43,8 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     ----------
     path : path
         A slurm.conf, the output of `scontrol show nodes` (text or --json) or of
-        `condor_status -long` (or -json); its content tells which. A topology.conf in the same
+        `condor_status -long` (or -json); its content tells which. The output of `scontrol show
+        licenses` may follow in the same file. A topology.conf in the same
         directory as a slurm.conf or output of scontrol says how the nodes are linked. A
         topology.conf alone names nodes of one processor each.
 
@@ -55,7 +56,7 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     said: list[str] = []
     with Source(path) as source:
         tree = Path(source.path).parent / "topology.conf"
-        nodes = _nodes(source, said)
+        nodes, licenses = _described(source, said)
         if not nodes:
             tree = Path(source.path)
             nodes = _leaves(tree, said)
@@ -69,7 +70,7 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
         if empty:
             said.append(f"nodes without processors are left out ({empty:,})")
         nodes = [node for node in nodes if node.cpus > 0]
-        cluster = cluster_of(source.path, nodes)
+        cluster = replace(cluster_of(source.path, nodes), licenses=licenses)
         places = _places(tree, nodes, said)
         if places:
             cluster = replace(cluster, topology=topology_of(places, nodes, said))
@@ -102,22 +103,22 @@ def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:
     return places if any(node.name in places for node in nodes) else {}
 
 
-def _nodes(source: Source, said: list[str]) -> list[Node]:
-    """Return the nodes of a file."""
+def _described(source: Source, said: list[str]) -> Described:
+    """Return the nodes and licences of a file."""
     head = source.head.lstrip()
     is_json = head[:1] in {b"[", b"{"}
     if (_SLOT_JSON if is_json else _SLOT_HEAD).search(head):
-        return _slots(source, said)
+        return Described(_slots(source, said), {})
     data = b""
     for block in source.blocks():
         data += block
         if len(data) > LARGEST:
             raise InputError(source.path, f"is larger than {LARGEST >> 20} MB; check the file")
     if is_json:
-        return json_nodes(source.path, data)
+        return from_json(source.path, data)
     if re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M):
-        return shown_nodes(readable(data))
-    return conf_nodes(source.path, readable(data), said)
+        return as_shown(readable(data))
+    return from_conf(source.path, readable(data), said)
 
 
 def _slots(source: Source, said: list[str]) -> list[Node]:

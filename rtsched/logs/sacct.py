@@ -51,6 +51,7 @@ class SacctReader:
         self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
         self._tres = Interner()
         self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
+        self._licenses = Coder()
         self._constraints = Interner()
         self._nodes = Meanings(lambda text: float(text not in {"None assigned", "(null)"}))
         self._means = {
@@ -260,7 +261,8 @@ class SacctReader:
         row["size_min"], row["size_max"] = np.full((2, n), -1, np.int32)
         marked = np.zeros(n, np.bool_)
         row["exclusive"] = np.zeros(n, np.bool_)
-        row["dependency"], row["job_name"], row["node_options"] = np.full((3, n), -1, np.int32)
+        for name in ("dependency", "job_name", "node_options", "licenses"):
+            row[name] = np.full(n, -1, np.int32)
         if "constraint" in cells:
             row["constraint"] = self._constraints.codes(cells["constraint"])
         row["array_limit"], row["begin"] = np.zeros(n, np.int32), np.full(n, np.nan)
@@ -281,6 +283,8 @@ class SacctReader:
             row["dependency"][at] = self._dependencies.code(asked.dependency)
             features = "" if "constraint" in cells else asked.constraint
             row["node_options"][at] = self._node_options.code(asked.nodes_asked(features))
+            if self._resources:
+                row["licenses"][at] = self._licenses.code(asked.licenses)
             if "singleton" in asked.dependency:
                 row["job_name"][at] = self._job_names.code(asked.job_name)
             if asked.begin:
@@ -299,6 +303,7 @@ class SacctReader:
         names["nodes"], names["tres"] = self._nodes.interner.names(), self._tres.names()
         names["dependency"] = self._dependencies.names()
         names["node_options"] = self._node_options.names()
+        names["licenses"] = self._licenses.names()
         names["constraint"] = self._constraints.names()
         return self._rows.log(self.format, names)
 

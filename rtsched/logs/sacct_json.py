@@ -170,6 +170,7 @@ class SacctJsonReader:
         self._texts = {name: Coder() for name in TEXTS}
         self._tres = Coder()
         self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
+        self._licenses = Coder()
         self._decoder = msgspec.json.Decoder(Record, strict=True)
         self._pending: list[dict[str, float]] = []
 
@@ -265,6 +266,7 @@ class SacctJsonReader:
         row["dependency"] = self._dependencies.code(asked.dependency)
         features = asked.constraint if record.constraints is None else record.constraints
         row["node_options"] = self._node_options.code(asked.nodes_asked(features))
+        row["licenses"] = self._licenses.code(asked.licenses) if self._resources else -1
         alone = "singleton" in asked.dependency
         row["job_name"] = self._job_names.code(asked.job_name) if alone else -1
         known = asked.begin and submit == submit
@@ -288,6 +290,7 @@ class SacctJsonReader:
         names = {name: coder.names() for name, coder in self._texts.items()}
         names["tres"], names["dependency"] = self._tres.names(), self._dependencies.names()
         names["node_options"], names["constraint"] = self._node_options.names(), ()
+        names["licenses"] = self._licenses.names()
         return self._rows.log(self.format, names)
 
 

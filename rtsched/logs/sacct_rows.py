@@ -13,9 +13,10 @@ import numpy as np
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
 from rtsched.logs.slurm_dependencies import waiting
-from rtsched.logs.slurm_text import trackable
+from rtsched.logs.slurm_text import licenses_in, trackable
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
+from rtsched.model.resources import LICENSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +48,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "exclusive": (np.bool_, False),
     "dependency": (np.int32, -1),  # code of what the submit line says
     "node_options": (np.int32, -1),  # the same, of the nodes asked for
+    "licenses": (np.int32, -1),  # the same, of licences
     "constraint": (np.int32, -1),
     "job_name": (np.int32, -1),  # the same, where somebody depends on such a name
     "begin": (np.float64, np.nan),
@@ -175,7 +177,8 @@ class SlurmRows:
         size_min, size_max = _ranges(size, size_min, size_max)
         n = len(key)
         width = take("width")
-        demand, resources = _demands(take("tres"), names["tres"], width)
+        asked = _demands(take("tres"), names["tres"], width)
+        demand, resources = _with_licenses(*asked, take("licenses"), names["licenses"])
         texts = {name: take(name) for name in TEXTS}
         ids = key if ranks is None else ranks
         shown = {"raw": take("raw"), "base": base, "part": part, "meaning": meaning}
@@ -287,7 +290,7 @@ def _demands(
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
     """Return what jobs ask for on each of their nodes, rounded up, and the resources' names.
 
-    None: the log does not say.
+    Licences are for all nodes together. None: the log does not say.
     """
     amounts = [trackable(text) for text in texts]
     resources = tuple(sorted({name for some in amounts for name in some}))
@@ -295,7 +298,32 @@ def _demands(
         return None, ()
     table = np.array([[some.get(name, 0) for name in resources] for some in (*amounts, {})])
     nodes = np.where(width > 1, width, 1.0).astype(np.int64)
-    return -(-table[code] // nodes[:, None]), resources
+    per_node = np.array([not name.startswith(LICENSE) for name in resources])
+    return -(-table[code] // np.where(per_node, nodes[:, None], 1)), resources
+
+
+def _with_licenses(
+    demand: NDArray[np.int64] | None,
+    resources: tuple[str, ...],
+    code: NDArray[np.int32],
+    texts: tuple[str, ...],
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    """Return the same with the licences of submit lines: Slurm may not keep account of them."""
+    amounts = [licenses_in(text) for text in texts]
+    names = tuple(sorted({name for some in amounts for name in some}))
+    if not names:
+        return demand, resources
+    table = np.array([[some.get(name, 0) for name in names] for some in (*amounts, {})])
+    known = np.zeros((len(code), 0), np.int64) if demand is None else demand
+    others = [at for at, name in enumerate(resources) if name not in names]
+    asked = table[code]
+    for at, name in enumerate(names):
+        if name in resources:
+            asked[:, at] = np.maximum(asked[:, at], known[:, resources.index(name)])
+    return np.concatenate([known[:, others], asked], axis=1), (
+        *(resources[at] for at in others),
+        *names,
+    )
 
 
 def _node_requests(

@@ -1,12 +1,13 @@
 """The machine as Slurm describes it: slurm.conf, `scontrol show nodes` as text or JSON.
 
-Sources: manual pages slurm.conf and scontrol.
+Licences: slurm.conf, or `scontrol show licenses`. Sources: manual pages slurm.conf and scontrol.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,8 +15,8 @@ from rtsched.errors import InputError
 from rtsched.logs.cells import readable
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
-from rtsched.logs.slurm_text import with_totals
-from rtsched.model.resources import GRES
+from rtsched.logs.slurm_text import licenses_in, with_totals
+from rtsched.model.resources import GRES, LICENSE
 from rtsched.model.units import size_bytes
 
 _PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
@@ -26,8 +27,15 @@ _MEGABYTE = 2**20
 Pairs = dict[str, str]
 
 
-def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
-    """Return the nodes of a slurm.conf, included files read as well.
+class Described(NamedTuple):
+    """The nodes that a file describes, and its licences, as `Cluster.licenses`."""
+
+    nodes: list[Node]
+    licenses: dict[str, int]
+
+
+def from_conf(path: str, text: str, said: list[str]) -> Described:
+    """Return the nodes and licences of a slurm.conf, included files read as well.
 
     Parameters
     ----------
@@ -39,6 +47,7 @@ def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
         Is given what had to be assumed.
     """
     nodes: dict[str, Node] = {}
+    licenses: dict[str, int] = {}
     partitions: list[tuple[int, Pairs]] = []
     sets: dict[str, Pairs] = {}
     defaults: dict[str, Pairs] = {"nodename": {}, "partitionname": {}}
@@ -47,6 +56,8 @@ def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
         kind = next(iter(pairs), "")
         if kind == "nodeset":
             sets[pairs[kind]] = pairs
+        if kind == "licenses":
+            licenses |= licenses_in(pairs[kind])
         if kind not in defaults:
             continue
         if pairs[kind].upper() == "DEFAULT":
@@ -63,7 +74,7 @@ def conf_nodes(path: str, text: str, said: list[str]) -> list[Node]:
         for name in _members(path, number, pairs.get("nodes", ""), sets, nodes):
             if name in nodes:
                 nodes[name].partitions.add(pairs["partitionname"])
-    return list(nodes.values())
+    return Described(list(nodes.values()), licenses)
 
 
 def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[tuple[int, str]]:
@@ -168,15 +179,32 @@ def gres(text: str) -> dict[str, int]:
     return with_totals(amounts)
 
 
+def shown_licenses(text: str) -> dict[str, int]:
+    """Return the licences of `scontrol show licenses`, with or without `-o`: how many there are.
+
+    Without those that other clusters have, and those in reservations.
+    """
+    licenses: dict[str, int] = {}
+    for part in re.split(r"(?m)^(?=LicenseName=|NodeName=|PartitionName=)", text):
+        pairs = pairs_of(part)
+        if "licensename" in pairs:
+            free = _integer(pairs, "total", 0) - _integer(pairs, "reserved", 0)
+            licenses[f"{LICENSE}{pairs['licensename']}"] = max(free, 0)
+    return licenses
+
+
 def _integer(pairs: Pairs, name: str, otherwise: int) -> int:
     text = pairs.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
 
 
-def shown_nodes(text: str) -> list[Node]:
-    """Return the nodes of `scontrol show nodes`, with or without `-o`; partitions may follow."""
+def as_shown(text: str) -> Described:
+    """Return the nodes of `scontrol show nodes`, with or without `-o`.
+
+    Partitions and licences may follow.
+    """
     nodes: list[Node] = []
-    for part in re.split(r"(?m)^(?=NodeName=|PartitionName=)", text):
+    for part in re.split(r"(?m)^(?=NodeName=|PartitionName=|LicenseName=)", text):
         pairs = {name.lower(): value for name, value in _PAIR.findall(part)}
         if "nodename" not in pairs:
             continue
@@ -192,7 +220,7 @@ def shown_nodes(text: str) -> list[Node]:
                 features=_features(pairs.get("activefeatures", "")),
             )
         )
-    return nodes
+    return Described(nodes, shown_licenses(text))
 
 
 class _Count(msgspec.Struct):
@@ -215,7 +243,7 @@ class _JsonNodes(msgspec.Struct):
     nodes: list[_JsonNode]
 
 
-def json_nodes(path: str, data: bytes) -> list[Node]:
+def from_json(path: str, data: bytes) -> Described:
     """Return the nodes of `scontrol show nodes --json` (Slurm 21.08 to 26.05)."""
     try:
         found = msgspec.json.decode(data, type=_JsonNodes).nodes
@@ -223,7 +251,7 @@ def json_nodes(path: str, data: bytes) -> list[Node]:
         raise InputError(
             path, f"no `scontrol show nodes --json` ({error}); write the file again"
         ) from error
-    return [
+    nodes = [
         Node(
             node.name,
             cpus=max(0, _count(node.effective_cpus) or _count(node.cpus)),
@@ -235,6 +263,7 @@ def json_nodes(path: str, data: bytes) -> list[Node]:
         )
         for node in found
     ]
+    return Described(nodes, {})
 
 
 def _words(state: str | list[str] | None) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rtsched.model.log import Ending
+from rtsched.model.resources import LICENSE
 from rtsched.model.units import size_bytes
 
 ENDINGS: dict[str, Ending] = {
@@ -58,6 +59,7 @@ _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
 _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGNORECASE)
 _NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
 _THROTTLED = re.compile(r"[^%]*%(\d{1,9})", re.ASCII)
+_LICENSE = re.compile(r"([^\s:=@]{1,80}(?:@[^\s:=]{1,80})?)(?:[:=](\d{1,9}))?", re.ASCII)
 _COUNT = re.compile(r"(\d{1,9})", re.ASCII)
 
 
@@ -82,6 +84,8 @@ class SubmitLine:
     constraint, node_options : str
         What `--constraint` says; and `--nodelist=...`, `--exclude=...` and `--partition=...` of
         several partitions, in this order.
+    licenses : str
+        What `--licenses` says.
     """
 
     deadline: str = ""
@@ -94,6 +98,7 @@ class SubmitLine:
     array_limit: int = 0
     constraint: str = ""
     node_options: str = ""
+    licenses: str = ""
 
     def nodes_asked(self, constraint: str) -> str:
         """Return which nodes are asked for, with features that may stand elsewhere in the log."""
@@ -124,6 +129,7 @@ def submit_line(text: str) -> SubmitLine:
         int(throttled[1]) if throttled else 0,
         options.get("constraint", ""),
         _node_options(options),
+        options.get("licenses", ""),
     )
 
 
@@ -162,6 +168,7 @@ _LONG = {
     "C": "constraint",
     "w": "nodelist",
     "x": "exclude",
+    "L": "licenses",
 }
 
 
@@ -254,3 +261,19 @@ def with_totals(amounts: dict[str, int]) -> dict[str, int]:
         if kind and whole not in amounts:
             totals[whole] = totals.get(whole, 0) + amount
     return amounts | totals
+
+
+def licenses_in(text: str) -> dict[str, int]:
+    """Return the licences in `matlab:4,fluent@server`, by their names as trackable resources.
+
+    References
+    ----------
+    Slurm manual pages slurm.conf and sbatch: Licenses.
+    """
+    amounts: dict[str, int] = {}
+    for part in re.split("[,;]", text):
+        match = _LICENSE.fullmatch(part.strip())
+        if match is not None and match[1] != "(null)":
+            name = f"{LICENSE}{match[1]}"
+            amounts[name] = amounts.get(name, 0) + int(match[2] or 1)
+    return amounts

@@ -21,7 +21,7 @@ from rtsched.counting import counted
 from rtsched.kernels.machine_limits import NO_LIMIT
 from rtsched.model.limits import JOBS, Limits, Qos
 from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import CPU, GRES, MEMORY
+from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class _JobAmounts:
         """
         if thing == NODE:
             return bool(self._whole.all())
-        return thing in {JOBS, CPU, MEMORY} or thing.startswith(GRES)
+        return thing in {JOBS, CPU, MEMORY} or thing.startswith((GRES, LICENSE))
 
     def of(self, thing: str) -> NDArray[np.int64]:
         """Return how much of something each job asks for, int64[n]."""
@@ -158,6 +158,8 @@ class _JobAmounts:
         if thing == CPU:
             return np.where(self._whole, np.maximum(self._nodes * self._cores, size), size)
         amount = amounts_of(self._jobs, "demand", (thing,))[:, 0].astype(np.float64)
+        if thing.startswith(LICENSE):
+            return amount
         amount *= np.maximum(self._jobs.node_count, 1)
         if thing == MEMORY:
             memory = np.maximum(self._jobs.memory, 0) * size

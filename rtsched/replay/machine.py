@@ -82,7 +82,8 @@ def _whole(cluster: Cluster) -> Cluster:
     """Return the cluster with rows that are given to one job at a time."""
     if not cluster.shared:
         return cluster
-    return replace(cluster, nodes=gathered(cluster.nodes, None, without=("capacity",)))
+    nodes = gathered(cluster.nodes, None, without=("capacity",))
+    return replace(cluster, nodes=nodes, licenses={})
 
 
 def by_resources(cluster: Cluster) -> Cluster:
@@ -104,9 +105,8 @@ def by_resources(cluster: Cluster) -> Cluster:
         resources = (CPU, MEMORY) if known else (CPU,)
         columns = [np.maximum(whole.nodes.cores, 1), whole.nodes.memory][: len(resources)]
         amounts = np.column_stack(columns).astype(np.int64)
-    return replace(
-        whole, nodes=gathered(whole.nodes, None, {"capacity": amounts}, {"capacity": resources})
-    )
+    shared = gathered(whole.nodes, None, {"capacity": amounts}, {"capacity": resources})
+    return replace(whole, nodes=shared, licenses=cluster.licenses)
 
 
 def _same_host(nodes: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -191,7 +191,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
         speed[rows], open_rows[rows] = factor, False
         said.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
     made = gathered(nodes, None, {"speed": speed})
-    return Cluster(made, cluster.partitions, cluster.topology, cluster.version), said
+    return replace(cluster, nodes=made), said
 
 
 def nodes_like(nodes: Nodes, pattern: str) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ class Obstacle(IntEnum):
     NONE = 0
     NO_SIZE = 1
     HETEROGENEOUS = 2
-    CLUSTER_COUNT = 3
+    LICENSES = 3
     GENERIC_RESOURCE = 4
     UNKNOWN_RESOURCE = 5
     TOO_LARGE = 6
@@ -39,7 +39,7 @@ REASONS = {
     Obstacle.NO_SIZE: "the log does not say how many processors it asks for",
     Obstacle.HETEROGENEOUS: "it is a component of a heterogeneous job, whose components start "
     "together",
-    Obstacle.CLUSTER_COUNT: "it asks for licences or another count of the whole cluster",
+    Obstacle.LICENSES: "it asks for licences or burst buffers, which are not taken into account",
     Obstacle.GENERIC_RESOURCE: "it asks for GPUs or other generic resources, which only --unit "
     "resources takes into account",
     Obstacle.UNKNOWN_RESOURCE: "it asks for a generic resource that no node has",
@@ -86,11 +86,11 @@ def obstacles(
     """
     jobs = log.jobs
     generic = Obstacle.UNKNOWN_RESOURCE if cluster.shared else Obstacle.GENERIC_RESOURCE
-    nowhere = [name for name in jobs.names("demand") if not _on_a_node(name, cluster)]
+    nowhere = [name for name in jobs.names("demand") if not _known(name, cluster)]
     holds = {
         Obstacle.NO_SIZE: size <= 0,
         Obstacle.HETEROGENEOUS: _heterogeneous(jobs),
-        Obstacle.CLUSTER_COUNT: asking_for(jobs, [n for n in nowhere if not n.startswith(GRES)]),
+        Obstacle.LICENSES: asking_for(jobs, [n for n in nowhere if not n.startswith(GRES)]),
         generic: asking_for(jobs, [name for name in nowhere if name.startswith(GRES)]),
         Obstacle.TOO_LARGE: size > room,
         Obstacle.NO_TIME_LIMIT: ~(np.isfinite(jobs.wall_time) & (jobs.wall_time > 0)),
@@ -117,9 +117,10 @@ def promisable_jobs(log: Log, obstacle: NDArray[np.int8]) -> PromisableJobs:
     return PromisableJobs(len(log.jobs), others)
 
 
-def _on_a_node(resource: str, cluster: Cluster) -> bool:
+def _known(resource: str, cluster: Cluster) -> bool:
     """Return whether a resource is taken into account where jobs are given nodes."""
-    return resource in {CPU, MEMORY} or resource in cluster.nodes.names("capacity")
+    counts = (CPU, MEMORY, *cluster.nodes.names("capacity"), *cluster.licenses)
+    return resource in counts
 
 
 def _heterogeneous(jobs: Jobs) -> NDArray[np.bool_]:

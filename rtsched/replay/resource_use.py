@@ -1,6 +1,7 @@
 """What jobs used of each resource where they share nodes, of all nodes and of each partition's.
 
 Hours of a resource are its amount times hours: core-hours, GPU-hours; of memory, GiB times hours.
+Licences belong to no node: they are counted for all jobs, and not by partition.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ def resource_use(workload: Workload, results: Results) -> ResourceUse | None:
     Nodes of overlapping partitions count in each of them.
     """
     jobs, cluster = workload.jobs, workload.cluster
-    seconds = (results.end - results.start) * results.size
+    seconds = results.end - results.start
     ended = np.isfinite(seconds)
     if not cluster.shared or not ended.any():
         return None
-    hours = np.where(ended, seconds, 0.0) / HOUR
+    run_h = np.where(ended, seconds, 0.0) / HOUR
+    hours = run_h * results.size
     span = float(results.end[ended].max() - jobs.submit.min()) / HOUR
     names = cluster.nodes.names("capacity")
     demand = amounts_of(jobs, "demand", names)
@@ -93,7 +95,11 @@ def resource_use(workload: Workload, results: Results) -> ResourceUse | None:
                 float(mean),
                 {name: Use(float(used[name][code]), room[name]) for name in names},
             )
-    return ResourceUse({name: Use(float(used[name].sum()), whole[name]) for name in names}, found)
+    of_all = {name: Use(float(used[name].sum()), whole[name]) for name in names}
+    taken_h = run_h @ amounts_of(jobs, "demand", tuple(cluster.licenses))
+    for k, (name, number) in enumerate(cluster.licenses.items()):
+        of_all[name] = Use(float(taken_h[k]), number * span)
+    return ResourceUse(of_all, found)
 
 
 def _available(cluster: Cluster, nodes: NDArray[np.bool_], hours: float) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.model.jobs import Kind
-from rtsched.model.resources import CPU, GRES, MEMORY
+from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.table import amounts_of
 from rtsched.replay.gathering import gathered
 from rtsched.replay.machine import by_resources, cores_per_node
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
+
+
+_UNKNOWN_LICENSES = (
+    "how many there are is not known; append the output of `scontrol show licenses` to the file of "
+    "--cluster"
+)
 
 
 def shared_nodes(log: Log, machine: Cluster | None, said: list[str]) -> tuple[Log, Cluster]:
@@ -77,13 +83,14 @@ def shared_nodes(log: Log, machine: Cluster | None, said: list[str]) -> tuple[Lo
 
 
 def _counted(jobs: Jobs, machine: Cluster, said: list[str]) -> tuple[str, ...]:
-    """Return the resources that count: those of the nodes, and GRES that no node has."""
-    resources = machine.nodes.names("capacity")
+    """Return the resources that count: those of nodes, licences, and GRES that no node has."""
+    resources = (*machine.nodes.names("capacity"), *machine.licenses)
     asked = jobs.names("demand")
     for at, name in enumerate(asked):
         n = int((jobs.demand[:, at] > 0).sum()) if name not in resources else 0
         if n and not name.startswith(GRES):
             what = "every node's is not known" if name == MEMORY else "no node has it"
+            what = _UNKNOWN_LICENSES if name.startswith(LICENSE) else what
             said.append(f"{name} is not modelled ({counted(n, 'job')}): {what}.")
     others = (name for name in asked if name.startswith(GRES) and name not in resources)
     return (*resources, *others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from slurm_printed import SEPARATOR, printed
 from rtsched.adapters.live import CompletionStatus
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
-from rtsched.adapters.slurm.completions import completions_in
+from rtsched.adapters.slurm.commands import CommandResult
+from rtsched.adapters.slurm.completions import completions_in, find_completions
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
 from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
@@ -319,6 +321,21 @@ def test_what_accounting_knows_of_a_job() -> None:
     assert known.status.tolist() == ends
     assert np.isnan(known.start).tolist() == [False, True, False, True]
     assert len(completions_in("")) == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "upcoming", "lost"),
+    [(0, "9", [9, 12]), (0, "13", []), (1, "1", []), (0, "many", [])],
+)
+def test_jobs_that_the_controller_lost(status: int, upcoming: str, lost: list[int]) -> None:
+    """Accounting shows them as pending or not at all, and their numbers are still to be given."""
+    config = f"MessageTimeout          = 10 sec\nNEXT_JOB_ID             = {upcoming}\n"
+    known = CommandResult(0, "7|COMPLETED|100|200\n9|PENDING|Unknown|Unknown\n", "")
+    said = {"sacct": known, "scontrol": CommandResult(status, config, "")}
+    commands: Any = SimpleNamespace(run=lambda name, *_: said[name])
+    found = find_completions(commands, [7, 8, 9, 12])
+    assert found.job.tolist() == [7, *lost]
+    assert found.status.tolist()[1:] == [CompletionStatus.FORGOTTEN] * len(lost)
 
 
 @given(st.text())

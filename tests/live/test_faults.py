@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ import pytest
 from promising import BOUND, SITE, UNPROMISED, Live, Said, burst, in_minutes, lost_and_invented
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
+
+from rtsched.daemon.reconcile import LOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,6 +153,29 @@ def test_a_controller_that_restarts(live: Live) -> None:
     assert live.standing(waiting) == "firm"
     assert guard in live.reservations()
     assert live.wait_standing(waiting, "kept", seconds=90)
+
+
+def test_a_controller_that_lost_a_job(live: Live) -> None:
+    """It was killed before it saved the job: the promise is closed, its nodes are given back."""
+    cluster = live.cluster
+    running = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 20")
+    live.wait_standing(running, "firm")
+    cluster.stop_slurmctld()
+    states, saved = cluster.path("/var/spool/slurmctld"), cluster.path("/var/spool/saved")
+    cluster.box.run(["cp", "-a", "/var/spool/slurmctld", "/var/spool/saved"])
+    cluster.start_slurmctld()
+    job = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 1")
+    live.wait_standing(job, "firm")
+    eventually(lambda: f"rtsched_{job}" in live.reservations())
+    cluster.kill_slurmctld()
+    shutil.rmtree(states)
+    saved.rename(states)
+    cluster.start_slurmctld()
+    live.wait_standing(job, "unknown", seconds=60)
+    (why,) = (each.why for each in live.kept() if each.id == job)
+    assert why == LOST
+    assert live.wait_standing(running, "kept", seconds=90)
+    assert live.promise("-N8", "--time=2", in_minutes(60), script="true") == job
 
 
 def test_a_controller_that_restarts_is_left_alone(live: Live) -> None:

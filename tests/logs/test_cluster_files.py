@@ -66,6 +66,30 @@ def test_included_files(tmp_path: Path) -> None:
     assert "include each other" in said[0]
 
 
+def test_licenses_of_slurm_conf(tmp_path: Path) -> None:
+    """One if no number is given; on several lines, and of a server by its name."""
+    text = "Licenses=matlab:30,fluent\nNodeName=a CPUs=2\nlicenses=ansys@flex=5,,x:y\n"
+    cluster, _ = read_cluster(write(tmp_path / "x", text))
+    assert cluster.licenses == {
+        "license/matlab": 30,
+        "license/fluent": 1,
+        "license/ansys@flex": 5,
+    }
+
+
+@pytest.mark.parametrize("separator", ["\n    ", " "])
+def test_licenses_that_scontrol_shows(tmp_path: Path, separator: str) -> None:
+    """Behind the nodes, on one line each or on several; without those that are reserved."""
+    shown = [
+        ("LicenseName=matlab", "Total=30 Used=5 Free=21 Reserved=4 Remote=no"),
+        ("LicenseName=ansys@flex", "Total=2 Used=0 Free=2 Reserved=3 Remote=yes"),
+    ]
+    licenses = "".join(f"{name}{separator}{numbers}\n" for name, numbers in shown)
+    cluster, _ = read_cluster(write(tmp_path / "x", SHOWN + licenses))
+    assert cluster.licenses == {"license/matlab": 26, "license/ansys@flex": 0}
+    assert len(cluster) == len(read_cluster(write(tmp_path / "y", SHOWN))[0])
+
+
 def test_processors_from_sockets(tmp_path: Path) -> None:
     """Without CPUs, sockets, cores and threads count."""
     text = "NodeName=a Sockets=2 CoresPerSocket=4 ThreadsPerCore=2\n"

@@ -559,6 +559,7 @@ def test_lines_that_tell_something_are_found(monkeypatch: pytest.MonkeyPatch) ->
         b"sbatch -p a,b x", b"sbatch -p a x,y", b"sbatch --partition=a,b", b"srun --part a b,c",
         b"sbatch -a1-3%2", b"sbatch --array 1-3%2 x", b"sbatch --array=1-3 -o %a", b"--deadline=9",
         b"sbatch --exclusive", b"sbatch --exclude=n", b"sbatch --nodelist n", b"sbatch --mem=4 x-d",
+        b"sbatch -L a:2 x", b"srun --licenses=a",
         b"-", b"", b"sbatch --", b"sbatch -", b"sbatch --de", b"sbatch -t 1 --wrap hostname",
     ]  # fmt: skip
     text, ends = b"".join(lines), np.cumsum([len(line) for line in lines]).astype(np.int32)
@@ -567,4 +568,25 @@ def test_lines_that_tell_something_are_found(monkeypatch: pytest.MonkeyPatch) ->
     scanned = cells.telling(some)
     monkeypatch.setattr(cells, "COMPILING", False)
     assert scanned.tolist() == cells.telling(some).tolist()
-    assert scanned.sum() == 13
+    assert scanned.sum() == 15
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "expected"),
+    [
+        ("sbatch -L matlab:2,fluent x", "cpu=8,node=2", {"matlab": 2, "fluent": 1}),
+        ("sbatch --licenses=ansys@flex:3 x", "", {"ansys@flex": 3}),
+        ("sbatch x", "cpu=8,license/matlab=2,node=2", {"matlab": 2}),
+        ("sbatch -L matlab:4 x", "cpu=8,license/matlab=3,node=2", {"matlab": 4}),
+        ("sbatch -L (null),:3,a=b x", "cpu=8,node=2", {}),
+    ],
+)
+def test_licenses(tmp_path: Path, line: str, asked: str, expected: dict[str, int]) -> None:
+    """Of the whole job, not of each of its two nodes: by ReqTRES, else by the submit line."""
+    row = {"ReqTRES": asked, "SubmitLine": line, "NNodes": "2", "ReqCPUS": "8"}
+    (tmp_path / "log").write_text(table(row, {"JobID": "6"}))
+    jobs = read_logs([tmp_path / "log"], ReadOptions(resources=True)).jobs
+    found = dict(zip(jobs.names("demand"), jobs.demand[0].tolist(), strict=True))
+    assert found.pop("cpu", 4) == 4
+    assert found == {f"license/{name}": number for name, number in expected.items()}
+    assert not jobs.demand[1].any()

@@ -26,7 +26,7 @@ JOBS = {
     f"3_1|{RUN}|5|1|1|COMPLETED|cpu=1,mem=1G,node=1": Obstacle.NONE,
     f"4+0|{RUN}|5|1|1|COMPLETED|cpu=1,mem=1G,node=1": Obstacle.HETEROGENEOUS,
     f"4+1|{RUN}|5|1|1|COMPLETED|cpu=1,gres/gpu=1,mem=1G,node=1": Obstacle.HETEROGENEOUS,
-    f"5|{RUN}|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1": Obstacle.CLUSTER_COUNT,
+    f"5|{RUN}|5|1|1|COMPLETED|cpu=1,license/matlab=2,mem=1G,node=1": Obstacle.LICENSES,
     f"6|{RUN}|5|1|1|COMPLETED|cpu=1,gres/fpga=1,mem=1G,node=1": Obstacle.GENERIC_RESOURCE,
     f"7|{RUN}|5|1|1|COMPLETED|cpu=1,gres/gpu=3,mem=1G,node=1": Obstacle.GENERIC_RESOURCE,
     f"8|{RUN}|UNLIMITED|1|1|COMPLETED|cpu=1,mem=1G,node=1": Obstacle.NO_TIME_LIMIT,
@@ -40,6 +40,7 @@ JOBS = {
 SHARED = {
     "2|": Obstacle.NONE,  # a GPU that a node has
     "6|": Obstacle.UNKNOWN_RESOURCE,
+    "5|": Obstacle.NONE,  # two licences of three
     "7|": Obstacle.TOO_LARGE,  # three GPUs, and the node has two
 }
 """What differs where jobs share nodes by resources."""
@@ -54,6 +55,9 @@ NodeName=c1 Arch=x86_64 CoresPerSocket=8
    CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
    Gres=(null)
    RealMemory=8192 AllocMem=0 State=IDLE
+
+LicenseName=matlab
+    Total=3 Used=2 Free=1 Reserved=0 Remote=no
 """
 
 

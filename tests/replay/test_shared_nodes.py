@@ -23,6 +23,7 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import Policy, presets
+from rtsched.replay.resource_use import resource_use
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome
@@ -335,7 +336,33 @@ def test_a_log_of_shared_nodes(workload: Workload) -> None:
         [1, gigabyte, 0, 0],
     ]
     assert workload.skipped.count == {"too few nodes have what it asks for": 1}
-    assert "license/matlab is not modelled (1 job): no node has it." in workload.assumptions
+    assert [said for said in workload.assumptions if "license/matlab" in said] == [
+        "license/matlab is not modelled (1 job): how many there are is not known; append the "
+        "output of `scontrol show licenses` to the file of --cluster."
+    ]
+
+
+def test_licenses_of_a_log(tmp_path: Path) -> None:
+    """Of three, two jobs want two each: the second waits for the first, on idle nodes.
+
+    The third wants four and is omitted.
+    """
+    lines = LOG.splitlines()
+    lines += [
+        lines[4].replace("4|", "5|", 1).replace("+020|+020", "+021|+021"),
+        lines[4].replace("4|", "6|", 1).replace("matlab=2", "matlab=4"),
+    ]
+    (tmp_path / "log").write_text("\n".join([lines[0], *lines[4:], ""]).replace("+", "1700000"))
+    licenses = "LicenseName=matlab\n    Total=3 Used=0 Free=3 Reserved=0 Remote=no\n"
+    (tmp_path / "nodes").write_text(NODES + licenses)
+    workload = prepared(tmp_path)
+    assert workload.skipped.count == {"too few nodes have what it asks for": 1}
+    results = replay(workload, "easy", presets()["easy"]).results
+    assert (results.start - 1.7e9).tolist() == [20.0, 120.0]
+    use = resource_use(workload, results)
+    assert use is not None
+    assert use.resources["license/matlab"].used_h == pytest.approx(400 / 3600)
+    assert use.resources["license/matlab"].available_h == pytest.approx(600 / 3600)
 
 
 def test_a_job_that_fits_only_on_a_node_that_is_down_is_omitted(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """How jobs ended that the controller no longer knows, from Slurm's accounting.
 
+A slurmctld that is killed loses the jobs that it took in since it last saved its state, and their
+numbers are given again. Accounting shows such a job as pending, or not at all.
+
 Source: manual page sacct. Jobs that are named are looked for at all times, and shown as they were
-last.
+last. Manual page scontrol, `show config`: NEXT_JOB_ID.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Completions, CompletionStatus
+from rtsched.adapters.slurm.facts import config_of
 from rtsched.adapters.slurm.rows import moment
 from rtsched.errors import AdapterError
 from rtsched.logs.slurm_text import ENDINGS
@@ -75,6 +79,8 @@ OFF = "accounting storage is disabled"
 def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completions:
     """Return how jobs ended, of those that accounting knows; none where there is no accounting.
 
+    And which of the others the controller has lost.
+
     Raises
     ------
     AdapterError
@@ -87,4 +93,16 @@ def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completion
         if each.status and OFF not in each.errors:
             reason = " ".join(each.errors.split())[-300:] or f"exit status {each.status}"
             raise AdapterError(f"sacct: {reason}; check that slurmdbd runs (sacctmgr ping)")
-    return completions_in("".join(each.output for each in said if each.status == 0))
+    known = completions_in("".join(each.output for each in said if each.status == 0))
+    others = sorted(set(jobs) - set(known.job.tolist()))
+    return Completions.joined([known, _forgotten(commands, others)]) if others else known
+
+
+def _forgotten(commands: CommandRunner, jobs: Sequence[int]) -> Completions:
+    """Return which of some jobs, which are not over, have numbers still to be given."""
+    said = commands.run("scontrol", "show", "config")
+    upcoming = config_of(said.output).get("NEXT_JOB_ID", "") if said.status == 0 else ""
+    if not (upcoming.isascii() and upcoming.isdigit()):
+        return Completions.build(0)
+    lost = [job for job in jobs if job >= int(upcoming)]
+    return Completions.build(len(lost), job=lost, status=CompletionStatus.FORGOTTEN)
