@@ -275,7 +275,15 @@ AD_WORDS = tuple(
     f"{name} = ".encode()
     for name in (
         *("RtDeadline", "RtRunTime", "RtAfter", "RtSpeedup", "RtMessageTime", "RtClass", "RtDag"),
-        *("RtSetupLink", "RtSetupNode", "JobUniverse", "RequestGPUs", "JobFactoryId", "HoldReason"),
+        *(
+            "RtSetupLink",
+            "RtSetupNode",
+            "RtRounds",
+            "JobUniverse",
+            "RequestGPUs",
+            "JobFactoryId",
+            "HoldReason",
+        ),
     )
 )
 

@@ -118,6 +118,7 @@ def test_words_give_no_promise(live: Live, option: str) -> None:
         "rtsched:token=1,promise=yes",
         "rtsched:sigma=nan,cms=1,cps=1",
         "rtsched:sigma=1e999,cms=1,cps=1",
+        "rtsched:sigma=1,cms=1,cps=1,rounds=1e3",
         "rtsched:dag=" + "x" * 5000,
         "rtsched:checkpoint=maybe",
     ):

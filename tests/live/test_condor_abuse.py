@@ -330,7 +330,10 @@ def test_odd_texts_are_texts(live: LivePool, which: str) -> None:
 
 
 NUMBERS = ('real("NaN")', 'real("INF")', "1.0e305", "1000000000000000000", "-1", "true", '"7"')
-SHAPED = ("RtDeadline", "RtRunTime", "RtSigma", "RtCms", "RtCps", "RtSetupLink", "RtSetupNode")
+SHAPED = (
+    *("RtDeadline", "RtRunTime", "RtSigma", "RtCms", "RtCps", "RtSetupLink", "RtSetupNode"),
+    "RtRounds",
+)
 LOAD = {"RtSigma": "40", "RtCms": "0.01", "RtCps": "1"}
 
 
