@@ -103,11 +103,19 @@ def test_sending_as_slow_as_computing(live: Live) -> None:
 
 
 def test_tasks_of_two_nodes_take_a_load(live: Live) -> None:
-    """Two tasks on each node share its parts; without TaskProlog's variables too."""
+    """Two tasks on each node share its parts; without TaskProlog's variables too.
+
+    The job waits for its nodes, so that its record is one of the daemon's cycles.
+    """
+    live.promise("-N3", "--time=1", in_minutes(15), script="sleep 10")
     load = "--extra=rtsched:sigma=40,cms=0.1,cps=1,rounds=4"
     script = "srun --ntasks-per-node=2 sh -c 'unset RTSCHED_JOB; exec worker.sh 40 0.02 0.2'"
     job = live.promise("-N2-2", load, in_minutes(15), script=script)
+    live.polled()
     record = eventually(lambda: "on" in (shown := live.cluster.job(job)) and shown, 30)
+    assert record["JobState"] == "PENDING"
+    told = live.ask("chunk", str(job))
+    assert told["rounds"] == pytest.approx([float(share) for share in record["rounds"].split(":")])
     names = record["on"].split()[0].split(":")
     rounds = [float(share) for share in record["rounds"].split(":")]
     assert len(rounds) == 4
