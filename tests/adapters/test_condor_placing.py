@@ -192,6 +192,25 @@ def test_the_chunks_of_a_load() -> None:
     )
 
 
+def test_the_rounds_of_a_load() -> None:
+    """By hand: on two slots 100 times as slow to compute as to send, a part is 50 times the first.
+
+    The margin, which is part of the time to set up a slot, does not count in every round.
+    """
+    view = view_of(*(ad(1, proc, **PROMISED, **LOAD) for proc in range(4)))
+    load = {"sigma": 100.0, "cms": 0.1, "cps": 10.0, "setup_node": MARGIN, "setup_once": MARGIN}
+    columns = {name: np.array([value]) for name, value in load.items()}
+    queued = view.observation.queued.replace(**columns)
+    view = replace(view, observation=replace(view.observation, queued=queued))
+    plan = plan_of((A, 0.0, [2, 0]))
+    entries = plan.entries.replace(rounds=np.array([2], np.int32))
+    plan = Schedule(entries, plan.indptr, plan.nodes, np.array([0.5, 0.5]))
+    told = edits(reserved(plan, view), "Environment")
+    assert len(told) == 2
+    for text in told.values():
+        assert text.endswith(f' RTSCHED_ROUNDS={1 / 51:.9f}:{50 / 51:.9f}"')
+
+
 def test_a_load_with_too_few_procs_is_not_bound() -> None:
     """A part of the load would be lost; that is reported instead."""
     procs = [ad(1, proc, **PROMISED, **LOAD) for proc in range(2)]

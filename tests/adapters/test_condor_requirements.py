@@ -296,6 +296,7 @@ def test_a_question_is_described_as_a_submission_would_be() -> None:
     assert found.jobs.kind[0] == Kind.DIVISIBLE
     assert found.jobs.setup_link[0] == 0.5
     assert found.jobs.rounds[0] == 4
+    assert found.jobs.setup_node[0] == found.jobs.setup_once[0] == 30.0, "the margin, once"
     assert found.jobs.size_max[0] == 3
     assert asked(time_s=60.0, partition="slow").jobs.texts("partition")[0].startswith("slow/")
     assert not asked(time_s=60.0).problem

@@ -47,6 +47,9 @@ def test_procs_take_their_parts_in_rounds(live: LivePool) -> None:
         *own, last = [line.split() for line in text.splitlines()]
         assert (len(own), last) == (4, ["ended", "with", "1"]), text
         assert ad["Environment"].count("RTSCHED_ROUNDS=") == 1
+        lengths = [float(end) - float(start) for start, end in own]
+        ratios = [after / before for before, after in pairwise(lengths)]
+        assert ratios == pytest.approx([1 / (0.05 * len(ran))] * 3, rel=1e-4)
         parts += own
     parts.sort(key=lambda part: float(part[0]))
     assert (parts[0][0], parts[-1][1]) == ("0", "1")
