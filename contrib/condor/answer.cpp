@@ -47,6 +47,9 @@ bool take(const struct rtsched_field &field, SubmitReply &reply, int64_t &verdic
 	case RTSCHED_TAG_MESSAGE:
 		reply.message = plain(text);
 		return field.type == RTSCHED_TEXT;
+	case RTSCHED_TAG_NTASKS_PER_NODE:
+		reply.per_slot = field.number;
+		return field.type == RTSCHED_NUMBER && reply.per_slot > 0;
 	case RTSCHED_TAG_ADMIN_COMMENT:
 		return field.type == RTSCHED_TEXT && take_admission(text, reply.admission);
 	default:
@@ -75,6 +78,7 @@ std::optional<SubmitReply> read_answer(const struct rtsched_answer &answer, std:
 	reply.rejected = verdict == RTSCHED_REJECT;
 	if (reply.rejected) {
 		reply.admission.clear();
+		reply.per_slot = 0;
 		if (reply.message.empty())
 			reply.message = "rtsched: refused";
 	}

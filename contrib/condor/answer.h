@@ -13,6 +13,9 @@ struct SubmitReply {
 	bool rejected = false;
 	std::string admission; /* for RtAdmission; empty: none */
 	std::string message;   /* what the user reads; empty: nothing */
+	int64_t per_slot = 0;  /* above 0: it is on the whole cluster, an array, of which so many
+				* procs run on a slot at a time */
+	double deadline = 0;   /* of an array: its first proc's */
 };
 
 inline constexpr const char *PARKED = "parked";

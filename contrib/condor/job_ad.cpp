@@ -26,10 +26,18 @@ constexpr const char *sent[] = {
 constexpr const char *ours[] = {
 	"RtToken", "RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet", "RtPromise",
 	"RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts", "RtJobPrio",
+	"RtPerSlot", "RtSlots",
 };
 
 /* Sent, but no wish: jobs that want no promise say these too. */
 constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint"};
+
+/* What a promise for a whole cluster stands on, besides the attributes Rt... */
+constexpr const char *common[] = {
+	"TotalSubmitProcs", "Owner", "AcctGroup", "AccountingGroup", "JobUniverse", "RequestCpus",
+	"RequestMemory", "RequestGPUs", "AllowedExecuteDuration", "AllowedJobDuration",
+	"DeferralTime",
+};
 
 constexpr int PARALLEL = 11; /* JobUniverse */
 
@@ -139,6 +147,18 @@ long long integer_of(const ClassAd &ad, const char *name)
 	return ad.EvaluateAttr(name, value) && value.IsIntegerValue(integer) ? integer : -1;
 }
 
+/* Add a line, and keep its literal if the procs of an array have it in common. */
+bool add(const ClassAd &ad, const std::string &name, bool is_common, JobAd &job)
+{
+	size_t before = job.lines.size();
+
+	if (!add_line(ad, name, job.lines))
+		return false;
+	if (is_common)
+		job.needs[name] = job.lines.substr(before + name.size() + 3);
+	return true;
+}
+
 } // namespace
 
 JobAd describe(const ClassAd &ad)
@@ -152,10 +172,13 @@ JobAd describe(const ClassAd &ad)
 	if (const ClassAd *cluster = ad.GetChainedParentAd())
 		collect(*cluster, names);
 	for (const char *name : sent)
-		add_line(ad, name, job.lines);
+		add(ad, name, is_one_of(name, common), job);
 	for (const std::string &name : names) {
-		if (!add_line(ad, name, job.lines))
+		bool is_deadline = !strcasecmp(name.c_str(), "RtDeadline");
+		if (!add(ad, name, !is_deadline, job))
 			continue;
+		if (is_deadline && !ad.EvaluateAttrNumber(name, job.deadline))
+			job.deadline = 0;
 		job.wishes = job.wishes || !is_one_of(name, describing);
 		is_load = is_load || !strcasecmp(name.c_str(), "RtSigma");
 	}

@@ -2,14 +2,19 @@
 #ifndef RTSCHED_JOB_AD_H
 #define RTSCHED_JOB_AD_H
 
+#include <map>
 #include <string>
 
 #include <classad/classad_distribution.h>
 
 namespace rtsched {
 
+using Lines = std::map<std::string, std::string>;
+
 struct JobAd {
 	std::string lines;	  /* `Name = literal`, as they are sent */
+	Lines needs;		  /* literals by name: what the procs of an array have in common */
+	double deadline = 0;	  /* RtDeadline; 0: none */
 	long long cluster = -1;	  /* ClusterId */
 	bool wishes = false;	  /* it says something that only the daemon can judge */
 	bool whole = false;	  /* all procs of its cluster are judged as one */

@@ -1,5 +1,6 @@
 #include "judge.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -22,8 +23,35 @@ constexpr size_t CLUSTERS = 1024;
 
 struct Remembered {
 	SubmitReply reply;
-	int64_t until; /* ms */
+	int64_t until;	 /* ms */
+	Lines needs = {}; /* of an array's first proc */
 };
+
+/* Name what a proc says differently from the first one of its array; empty: nothing. */
+std::string difference(const Remembered &first, const JobAd &job)
+{
+	if (job.deadline < first.reply.deadline)
+		return "RtDeadline";
+	for (const auto &[name, literal] : first.needs)
+		if (auto found = job.needs.find(name);
+		    found == job.needs.end() || found->second != literal)
+			return name;
+	for (const auto &[name, literal] : job.needs)
+		if (!first.needs.contains(name))
+			return name;
+	return "";
+}
+
+/* Answer a proc of an array as its first one. */
+SubmitReply as_first(const Remembered &first, const JobAd &job)
+{
+	std::string what = difference(first, job);
+
+	if (what.empty())
+		return first.reply;
+	return {true, "", "rtsched: rejected: procs of a cluster with a deadline must be alike, and "
+			  "they differ in " + what + "; submit those that differ as a cluster of their own"};
+}
 
 class Memory {
       public:
@@ -31,10 +59,14 @@ class Memory {
 	{
 		std::lock_guard<std::mutex> held(lock);
 		int64_t now = rtsched_now_ms();
-		auto cluster = job.whole ? clusters.find(job.cluster) : clusters.end();
+		auto cluster = clusters.find(job.cluster);
 
-		if (cluster != clusters.end() && now < cluster->second.until)
-			return cluster->second.reply;
+		if (cluster != clusters.end() && now < cluster->second.until) {
+			if (job.whole)
+				return cluster->second.reply;
+			if (cluster->second.reply.per_slot > 0)
+				return as_first(cluster->second, job);
+		}
 		if (now < last.until && job.lines == lines)
 			return last.reply;
 		return {};
@@ -48,11 +80,11 @@ class Memory {
 
 		lines = job.lines;
 		last = {reply, now + JOB_MS};
-		if (!job.whole || job.cluster < 0)
+		if (!(job.whole || reply.per_slot > 0) || job.cluster < 0)
 			return;
 		if (!clusters.contains(job.cluster))
 			order.push_back(job.cluster);
-		clusters[job.cluster] = {reply, now + (is_final ? CLUSTER_MS : JOB_MS)};
+		clusters[job.cluster] = {reply, now + (is_final ? CLUSTER_MS : JOB_MS), job.needs};
 		if (order.size() > CLUSTERS) {
 			clusters.erase(order.front());
 			order.pop_front();
@@ -144,11 +176,15 @@ SubmitReply too_long(const JobAd &job)
 
 /* With it */
 
+std::atomic<bool> arrays;
+
 struct Request : rtsched_request {
 	explicit Request(const JobAd &job) : rtsched_request{}
 	{
+		std::string lines = job.lines + (arrays ? "WholeCluster = true\n" : "");
+
 		rtsched_request_begin(this, RTSCHED_KIND_SUBMIT);
-		rtsched_add_text(this, RTSCHED_TAG_AD, job.lines.c_str());
+		rtsched_add_text(this, RTSCHED_TAG_AD, lines.c_str());
 	}
 	~Request() { rtsched_request_free(this); }
 	Request(const Request &) = delete;
@@ -197,6 +233,8 @@ SubmitReply ruled(const struct rtsched_settings &settings, const JobAd &job)
 		reply = unjudged(settings, job, *cause);
 	else if (reply->rejected && job.materialized)
 		reply = {false, PARKED, reply->message};
+	if (reply->per_slot > 0)
+		reply->deadline = job.deadline;
 	memory.keep(job, *reply, is_final);
 	return *reply;
 }
@@ -207,6 +245,11 @@ bool concerns_us(const struct rtsched_settings &settings, const JobAd &job)
 }
 
 } // namespace
+
+void keeps_arrays()
+{
+	arrays = true;
+}
 
 bool concerns_us(const ClassAd &ad)
 {

@@ -1,4 +1,5 @@
 /* The ClassAd functions, as HTCondor's daemons load them (CLASSAD_USER_LIBS). */
+#include <cmath>
 #include <dlfcn.h>
 #include <limits>
 #include <strings.h>
@@ -34,6 +35,14 @@ void say(const std::string &text, Value &result)
 		result.SetStringValue(text);
 }
 
+void say(double number, Value &result)
+{
+	if (number == std::floor(number) && std::fabs(number) < 1e15)
+		result.SetIntegerValue(static_cast<long long>(number));
+	else
+		result.SetRealValue(number);
+}
+
 /* Put one part of the verdict on a job into `result`; false: there is no such part. */
 bool judge_part(const char *part, const classad::ClassAd &job, Value &result)
 {
@@ -45,6 +54,13 @@ bool judge_part(const char *part, const classad::ClassAd &job, Value &result)
 	} else if (!strcasecmp(part, "admission")) {
 		if ((reply = rtsched::judge(job)))
 			say(reply->admission, result);
+	} else if (!strcasecmp(part, "perslot")) {
+		rtsched::keeps_arrays();
+		if ((reply = rtsched::judge(job)) && reply->per_slot > 0)
+			result.SetIntegerValue(reply->per_slot);
+	} else if (!strcasecmp(part, "deadline")) {
+		if ((reply = rtsched::judge(job)) && reply->per_slot > 0)
+			say(reply->deadline, result);
 	} else if (!strcasecmp(part, "message")) {
 		if ((reply = rtsched::judge(job)))
 			say(reply->message, result);
@@ -57,7 +73,7 @@ bool judge_part(const char *part, const classad::ClassAd &job, Value &result)
 	return true;
 }
 
-/* rtschedJudge("wanted" | "admission" | "message" | "verdict"), on the job in whose ad it stands */
+/* rtschedJudge("wanted" | "perslot" | "deadline" | "admission" | "message" | "verdict"), on the job in whose ad it stands */
 void judge(const ArgumentList &arguments, EvalState &state, Value &result)
 {
 	const char *part;

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
+from rtsched.adapters.planned import last_end
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
-from rtsched.adapters.slurm.arrays import joined_arrays, last_end
+from rtsched.adapters.slurm.arrays import joined_arrays
 from rtsched.adapters.slurm.cluster_state import SlurmState
 from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts

@@ -517,3 +517,67 @@ def test_the_readme_names_every_file(library: Library) -> None:
     assert files
     for file in files:
         assert f"`{file.name}`" in text or f"`{file.stem}.*`" in text, file.name
+
+
+PER_SLOT = 'eval rtschedJudge("perslot")'
+DEADLINE = 'eval rtschedJudge("deadline")'
+ARRAY = (*ACCEPTED, (Tag.NTASKS_PER_NODE, 2))
+
+
+def proc(number: int, **said: object) -> str:
+    """Return the command that names a proc of a cluster of three."""
+    whole = {"ClusterId": 12, "ProcId": number, "TotalSubmitProcs": 3, "RtDeadline": 2_000_000_000}
+    return f"job {ad(**(whole | {'RequestCpus': 1} | said))}"
+
+
+def test_an_answer_on_a_whole_cluster(library: Library) -> None:
+    """The first proc's answer is that of all; their deadline is the first one's."""
+    asked = (PER_SLOT, DEADLINE, ADMISSION, VERDICT)
+    commands = [
+        line
+        for number in range(3)
+        for line in (proc(number, RtDeadline=2_000_000_000 + number), *asked)
+    ]
+    with FilterServer(library.socket, answering(*ARRAY)) as server:
+        found = library.run(*commands)
+    assert found == ["2", "2000000000", '"t1"', '"accept"'] * 3
+    assert len(server.asked) == 1
+    assert (sent(server)["WholeCluster"], sent(server)["TotalSubmitProcs"]) == ("true", "3")
+
+
+def test_without_a_mark_each_proc_is_a_question(library: Library) -> None:
+    """The daemon is told of whole clusters only by a transform that keeps what it answers."""
+    commands = [line for number in range(2) for line in (proc(number), ADMISSION)]
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.run(*commands) == ['"t1"', '"t1"']
+        assert "WholeCluster" not in sent(server)
+        single = library.run(proc(0), PER_SLOT, DEADLINE, proc(1), PER_SLOT)
+    assert single == ["undefined"] * 3
+    assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ({"RequestCpus": 2}, "RequestCpus"),
+        ({"RequestMemory": 64}, "RequestMemory"),
+        ({"RtRunTime": 60}, "RtRunTime"),
+        ({"RtDeadline": 1_999_999_999}, "RtDeadline"),
+        ({"TotalSubmitProcs": 4}, "TotalSubmitProcs"),
+    ],
+)
+def test_procs_of_a_whole_cluster_are_alike(library: Library, said, what: str) -> None:
+    """One that differs is turned away; in its command and its number it may."""
+    with FilterServer(library.socket, answering(*ARRAY)) as server:
+        found = library.run(
+            proc(0, Cmd='"a"'),
+            PER_SLOT,
+            proc(1, Cmd='"b"'),
+            VERDICT,
+            proc(2, **said),
+            VERDICT,
+            MESSAGE,
+        )
+    assert found[:3] == ["2", '"accept"', '"reject"']
+    assert f"must be alike, and they differ in {what}; submit" in found[3]
+    assert len(server.asked) == 1

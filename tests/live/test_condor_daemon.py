@@ -68,11 +68,11 @@ def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     others = live.fill(14, seconds=10)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
     live.polled()
-    said = live.submit(*within(120), "queue 3", seconds=4)
+    said = live.submit(*within(120), seconds=4)
     assert re.search(
         r"promised to end by \S+ \S+; planned to start at \S+ \S+ on 1 node", said.text
     )
-    jobs = [said.job + proc for proc in range(3)]
+    jobs = [said.job, *(live.promise(*within(120), seconds=4) for _ in range(2))]
     kept = eventually(lambda: len(found := live.kept_slots()) == 3 and found)
     planned = [eventually(lambda j=job: names(live, j)) for job in jobs]
     assert {slot for slots in planned for slot in slots} == set(kept)
@@ -105,7 +105,8 @@ def test_a_counter_offer_holds(live: LivePool) -> None:
 
 def test_a_promise_is_seen_by_its_owner_and_admins(live: LivePool) -> None:
     """Status, explain and plan tell a user her own, and an admin or root everybody's."""
-    live.promise(*within(400, 60), "queue 6", seconds=50)
+    for _ in range(6):
+        live.promise(*within(400, 60), seconds=50)
     job = live.promise(*within(400, 60))
     live.wait_standing(job, "firm")
     name = name_of(job)
@@ -130,7 +131,8 @@ def test_a_promise_is_seen_by_its_owner_and_admins(live: LivePool) -> None:
 
 def test_feasible_and_its_promise(live: LivePool) -> None:
     """A job that asks for the deadline that `feasible` names is promised it; no trace is left."""
-    live.promise(*within(400, 60), "queue 6", seconds=50)
+    for _ in range(6):
+        live.promise(*within(400, 60), seconds=50)
     report = live.ask("feasible", "--time", "1", user="dave")
     assert report["feasible"]
     assert not live.ask("status", user="dave")["promises"]
@@ -250,7 +252,8 @@ def test_classes_where_it_only_watches_or_warns(live: LivePool) -> None:
 
 def test_a_restart_keeps_promises(live: LivePool) -> None:
     """Killed and started anew, the daemon knows all promises and keeps them."""
-    live.promise(*within(400, 20), "queue 6", seconds=8)
+    for _ in range(6):
+        live.promise(*within(400, 20), seconds=8)
     job = live.promise(*within(400, 20), seconds=2)
     live.wait_standing(job, "firm")
     live.pool.kill_daemon()

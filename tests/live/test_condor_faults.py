@@ -484,21 +484,6 @@ def test_good_and_bad_procs(live: LivePool) -> None:
     eventually(lambda: live.kept_slots() == {})
 
 
-def test_late_materialization(live: LivePool) -> None:
-    """Of a factory proc 0 has what was promised; each other proc is judged when it appears."""
-    live.fill(2, seconds=4)
-    said = live.submit(*within(300), "max_materialize = 2", "queue 5", seconds=1)
-    assert said.promised
-    jobs = [said.job + proc for proc in range(5)]
-    for job in jobs:
-        live.wait_standing(job, "kept", seconds=60)
-    tokens = live.tokens()
-    assert [tokens[job] == "parked" for job in jobs] == [False, True, True, True, True]
-    bad = live.submit(*within(10), "max_materialize = 2", "queue 5")
-    assert bad.job == 0
-    assert "ERROR: rtsched: rejected: " in bad.text
-
-
 def test_a_transaction_that_breaks_off(live: LivePool) -> None:
     """A condor_submit that is killed leaves no job, and nothing kept."""
     text = submit_file(*within(600), "queue 400")

@@ -130,6 +130,24 @@ def test_what_is_kept_names_all_that_a_job_takes(live: LivePool) -> None:
     live.wait_status(greedy, "running", seconds=60)
 
 
+def test_an_array_beside_a_flood(live: LivePool) -> None:
+    """It takes what its procs ask for, a part of the machine; all of them end in time."""
+    flood(live, seconds=8)
+    job = live.promise(
+        "request_cpus = 2", "request_memory = 256", *within(240, 9), "queue 4", seconds=2
+    )
+    live.wait_standing(job, "kept", seconds=240)
+    wide = live.promise(
+        "request_cpus = 1", "request_memory = 128", *within(240, 9), "queue 30", seconds=2
+    )
+    live.wait_standing(wide, "kept", seconds=240)
+    for first, count, each in ((job, 4, 4), (wide, 30, 12)):
+        ads = live.past(f"ClusterId == {first >> 20}").values()
+        assert len(ads) == count
+        assert {ad["RtPerSlot"] for ad in ads} == {each}
+        assert max(ad["CompletionDate"] for ad in ads) <= next(iter(ads))["RtDeadline"]
+
+
 def test_what_no_machine_has_is_refused(live: LivePool) -> None:
     """The user reads what is missing."""
     said = live.submit("request_gpus = 3", *within(300, 20))

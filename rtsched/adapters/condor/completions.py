@@ -88,7 +88,13 @@ def stop_at(since: float) -> str:
 
 def _is_whole(ad: Record) -> bool:
     """Return whether all procs of a job's cluster are one job in the models."""
-    return "rtsigma" in ad or ad.get("jobuniverse") == PARALLEL
+    return "rtsigma" in ad or ad.get("jobuniverse") == PARALLEL or _is_of_array(ad)
+
+
+def _is_of_array(ad: Record) -> bool:
+    """Return whether a proc was one of an array with a promise."""
+    said = text(ad, "rtadmission")
+    return type(ad.get("rtperslot")) is int and said not in {None, UNJUDGED}
 
 
 def _others(whole: Sequence[Record]) -> int:
@@ -115,7 +121,7 @@ def completions_of(records: Iterable[Record]) -> Completions:
         job=np.array(jobs, np.int64),
         start=np.array([_least([_start(ad) for ad in ads]) for ads in parts], np.float64),
         end=np.array([max(_end(ad) for ad in ads) for ads in parts], np.float64),
-        status=np.array([max(map(_status, ads), key=_WORSE.index) for ads in parts], np.int8),
+        status=np.array([_status_of_job(ads) for ads in parts], np.int8),
         token=[next(filter(None, map(token_of, ads)), None) for ads in parts],
     )
 
@@ -126,6 +132,20 @@ def started_of(records: Iterable[Record]) -> list[int]:
     return [job_id(int(number(ad, "clusterid")), int(number(ad, "procid"))) for ad in ran]
 
 
+def _status_of_job(ads: Sequence[Record]) -> CompletionStatus:
+    """Return how a job of these procs ended.
+
+    Of an array it was promised that all procs run in time, whatever comes of them: if one did it
+    has completed, unless somebody removed all.
+    """
+    if not _is_of_array(ads[0]):
+        return max(map(_status, ads), key=_WORSE.index)
+    if any(ad.get("jobstatus") == COMPLETED for ad in ads):
+        return CompletionStatus.COMPLETED
+    return min(map(_status, ads), key=_BETTER.index)
+
+
+_BETTER = (CompletionStatus.COMPLETED, CompletionStatus.OWN_LIMIT, CompletionStatus.FAILED)
 _WORSE = (CompletionStatus.COMPLETED, CompletionStatus.FAILED, CompletionStatus.OWN_LIMIT)
 
 

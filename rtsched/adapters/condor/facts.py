@@ -137,6 +137,8 @@ class CondorFacts:
         UID_DOMAIN: what stands behind a user's name in a submitter's.
     shared : bool
         Whether jobs share slots (`share_nodes`).
+    arrays : bool
+        Whether a cluster of several procs gets one promise (`arrays`).
     """
 
     version: str = ""
@@ -147,6 +149,7 @@ class CondorFacts:
     associations: dict[str, int] = field(default_factory=dict)
     domain: str = ""
     shared: bool = False
+    arrays: bool = True
 
     @property
     def tail(self) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.completions import token_of
 from rtsched.adapters.condor.ids import job_id, name_of
 from rtsched.adapters.condor.pool_state import (
@@ -24,6 +25,7 @@ from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.condor.slot_assignment import Occupant
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
+from rtsched.adapters.planned import last_end
 from rtsched.adapters.requirements import load_time, plain_columns
 from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number
@@ -32,10 +34,11 @@ from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.arrays import Begun
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.queue import Queue
@@ -96,6 +99,7 @@ def occupants_of(
     runs = has_slot(procs)
     begun = groups.runs[groups.group]
     rows = np.flatnonzero(runs | (begun & (procs.node_set >= 0) & (procs.status == IDLE)))
+    rows = rows[~np.isin(procs.job[rows], list(queue.arrays)) | runs[rows]]
     part = procs.take(rows)
     words = zip(
         rows.tolist(),
@@ -117,7 +121,32 @@ def occupants_of(
             cpus, memory, gpus = size
             occupants.append(Occupant((number, str(at)), slot, cpus, memory, first, gpus))
             of.append(int(groups.group[row]))
+    for job, array in queue.arrays.items():
+        if array.waits and begun[array.waits[0]]:
+            free = _free_places(queue, job, known)
+            occupants += free
+            of += [int(groups.group[array.waits[0]])] * len(free)
     return occupants, of
+
+
+def _free_places(queue: Queue, job: int, known: Mapping[str, object]) -> list[Occupant]:
+    """Return what an array keeps for procs that wait, on slots where it has room for more."""
+    array, procs = queue.arrays[job], queue.procs
+    row = array.waits[0]
+    size = int(procs.cpus[row]), int(procs.memory[row])
+    gpus, left = int(procs.gpus[row]), len(array.waits)
+    free = []
+    for slot, count in free_places(array, slots_of_procs(procs, array.runs, known)).items():
+        count, left = min(count, left), left - min(count, left)
+        free += [Occupant((job, f"{slot}/{at}"), slot, *size, True, gpus) for at in range(count)]
+    return free
+
+
+def slots_of_procs(procs: Procs, rows: Sequence[int], known: Container[str]) -> list[str]:
+    """Return the static or partitionable slots on which some procs run; `known` are all of them."""
+    texts = procs.take(np.array(rows, np.int64)).texts("slot")
+    names = [name for words in texts for name in slot_names(words)]
+    return [name if name in known else parent_of(name) for name in names]
 
 
 def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Occupant]:
@@ -135,6 +164,7 @@ def allocations_of(
     rows: Sequence[tuple[int, int]],
     begun: Mapping[int, int],
     bound: Mapping[int, Bound],
+    arrays: Mapping[int, Begun],
     facts: CondorFacts,
     now: float,
 ) -> Schedule:
@@ -150,6 +180,8 @@ def allocations_of(
         How many procs of a divisible load have run, by its job id.
     bound : mapping of int to Bound
         Jobs that are about to start.
+    arrays : mapping of int to Begun
+        Arrays that have begun.
     facts : CondorFacts
         A job outlives its stated run time by the margin, one that runs by less. One that is later
         than that still counts as ending soon, and so does one that was removed and cleans up.
@@ -167,14 +199,37 @@ def allocations_of(
     )
     jobs = groups.job[running]
     late = np.array([bound[job].start if job in bound else np.nan for job in jobs.tolist()])
-    start = np.fmin(_starts(queue.procs, groups)[running], late)
+    first = np.array([arrays[job].start if job in arrays else np.nan for job in jobs.tolist()])
+    start = np.fmin(np.fmin(_starts(queue.procs, groups)[running], late), first)
     start = np.where(start <= now + DEFERRAL_S, start, now)  # its owner can change the ad
     more = np.where(np.isnan(late), facts.tail, facts.margin)
     end = start + _lengths(queue, groups, running, begun, facts) + more
     gone = queue.procs.status[groups.first[running]] == REMOVED
     soon = now + facts.tail
     end = np.where(gone | (end <= now), soon, end)
+    for at, job in enumerate(jobs.tolist()):
+        if job in queue.arrays:
+            end[at] = _end_of_array(queue, job, arrays.get(job), facts, now)
     return Schedule.build(jobs, start, end, offsets_of(counts), pairs[:, 1].astype(np.int32))
+
+
+def _end_of_array(
+    queue: Queue, job: int, begun: Begun | None, facts: CondorFacts, now: float
+) -> float:
+    """Return when the last proc of an array ends at the latest.
+
+    As planned, while each proc starts within the time that a start may take.
+    """
+    array, procs = queue.arrays[job], queue.procs
+    runs = np.array(array.runs, np.int64)
+    began = np.nan_to_num(work_began(procs)[runs], nan=now)
+    ends = np.maximum(began + procs.run_time[runs], now) + facts.tail
+    limit = float(procs.run_time[(array.waits or array.runs)[0]]) + facts.margin
+    most = max(array.at_a_time, len(runs), 1)
+    end = last_end(ends, len(array.waits), most, limit, now)
+    if begun is not None and end <= begun.end + facts.start_delay:
+        end = min(end, max(begun.end, now + facts.tail))
+    return end
 
 
 def _starts(procs: Procs, groups: Groups) -> NDArray[np.float64]:
@@ -236,6 +291,7 @@ def jobs_of(
     counts = shaped["size"] if slots is None else np.maximum(slots, 1)
     if facts.shared and slots is None:
         demand = demand_of_requests(procs.cpus, procs.memory, procs.gpus, facts)
+        demand *= shaped["tasks_per_node"][:, None]
     charged = [facts.associations.get(name, -1) for name in procs.names("submitter")]
     return Jobs.build(
         len(which),
@@ -284,6 +340,7 @@ def _shaped(
             columns["partition"][at] = needs.partition or None
             if sizes is None:
                 needs.write_to(columns, at)
+            columns["tasks"][at] = needs.tasks
     return columns
 
 
@@ -312,6 +369,8 @@ def marks_of(
     users = np.array([uid_of(name) for name in procs.names("user")], np.int64)
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
+    of_arrays = np.isin(queue.procs.job, list(queue.arrays))
+    held[groups.group[of_arrays & (queue.procs.status != HELD)]] = False  # others go on
     admission = procs.texts("admission")
     held = held[which]
     deferred = np.array([said == DEFERRED for said in admission], np.bool_) & ~held

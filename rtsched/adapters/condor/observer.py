@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.arrays import StartedArrays
 from rtsched.adapters.condor.completions import completions_of, find_completions
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.arrays import Begun
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.settings import CondorSettings
@@ -86,6 +88,7 @@ class Observer:
             SlotAssignment(),
             StartedLoads(pool),
         )
+        self._started_arrays = StartedArrays()
         self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -121,8 +124,9 @@ class Observer:
         self._add_environments(queue)
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
-        bound = bound_of(queue, facts, now)
-        observation = self._observe(queue, machine, (claims, schedd), bound, facts, now)
+        bound, arrays = bound_of(queue, facts, now), self._started_arrays.update(queue, facts, now)
+        observation = self._observe(queue, machine, (claims, schedd), bound, arrays, facts, now)
+        waiting = {job for job in arrays if queue.arrays[job].waits}
         observation = replace(observation, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)
         return PoolState(
@@ -133,8 +137,9 @@ class Observer:
             facts,
             factors,
             self._negotiated,
-            bound=frozenset(bound),
+            bound=frozenset(bound) | waiting,
             leaving=frozenset(claim.name for claim in claims if claim.leaving),
+            arrays=queue.arrays,
         )
 
     def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
@@ -168,14 +173,16 @@ class Observer:
         machine: PoolLayout,
         claims: tuple[Sequence[Claim], str],
         bound: Mapping[int, Bound],
+        arrays: Mapping[int, Begun],
         facts: CondorFacts,
         now: float,
     ) -> Observation:
         """Return what is seen of slots and jobs; `claims` are all, and the name of our schedd."""
         begun = {job: one.procs for job, one in bound.items()} | self._started_loads.update(queue)
+        begun |= dict.fromkeys(arrays, 1)
         groups = groups_of(queue, begun)
         taken = self._taken(queue, groups, machine, *claims)
-        allocations = allocations_of(queue, groups, taken.rows, begun, bound, facts, now)
+        allocations = allocations_of(queue, groups, taken.rows, begun, bound, arrays, facts, now)
         waits, runs = np.flatnonzero(~groups.runs), np.flatnonzero(groups.runs)
         ended = completions_of(queue.over)
         stuck = self._start_failures.update(
@@ -186,6 +193,7 @@ class Observer:
             slots=len(machine.slots),
             fits=self._pool.fits,
             started=self._alive_since(queue.procs, machine),
+            begun=arrays,
         )
         shunned = machine.rows_of(self._start_failures.shunned)
         away = np.union1d(taken.others, shunned)
@@ -315,6 +323,7 @@ class Observer:
             run_time=math.inf if settings.run_time_s is None else settings.run_time_s,
             domain=self._pool.word("UID_DOMAIN"),
             shared=machine.shared,
+            arrays=settings.arrays,
         )
 
     def _add_environments(self, queue: Queue) -> None:

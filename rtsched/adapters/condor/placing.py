@@ -92,7 +92,8 @@ def bindings_of(
             found.append(Binding(job, entry, tuple(procs[: len(slots)]), each, tuple(lengths)))
         elif procs:
             wide = len(procs)
-            together = (tuple(dict.fromkeys(slots)),) * wide
+            array = job in view.arrays
+            together = (tuple(slots if array else dict.fromkeys(slots)),) * wide
             found.append(Binding(job, entry, tuple(procs), together, (max(lengths),) * wide))
     return found, short
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -31,7 +32,9 @@ DEFERRED, UNJUDGED, JUDGED = "parked", "unjudged", "judged"
 class Procs(Table):
     """One row per proc in the queue, in order of (cluster, proc)."""
 
-    job = Column(np.int64, -1, "The job in the models; procs of a divisible load share one.")
+    job = Column(
+        np.int64, -1, "The job in the models; procs of a divisible load, or an array, share one."
+    )
     cluster = Column(np.int64, -1, "ClusterId.")
     proc = Column(np.int64, -1, "ProcId.")
     status = Column(np.int8, IDLE, "JobStatus.")
@@ -92,6 +95,34 @@ def work_began(procs: Procs) -> NDArray[np.float64]:
     return np.fmax(np.fmax(procs.start, latest), procs.executing)
 
 
+@dataclass(frozen=True)
+class Array:
+    """A cluster with one promise, as a poll shows it.
+
+    Attributes
+    ----------
+    per_slot : int
+        How many of its procs run on a row of the cluster at a time.
+    slots : tuple of str
+        Names of the slots that it was given, each as often as it has rows of it; empty: none yet.
+    waits, runs : tuple of int
+        Rows of its procs that are idle or held, and of those that have slots.
+    bound : float
+        When its procs were given slots last, seconds since the epoch; -inf: they were not.
+    """
+
+    per_slot: int = 1
+    slots: tuple[str, ...] = ()
+    waits: tuple[int, ...] = ()
+    runs: tuple[int, ...] = ()
+    bound: float = -math.inf
+
+    @property
+    def at_a_time(self) -> int:
+        """How many of its procs run at a time on its slots."""
+        return len(self.slots) * self.per_slot
+
+
 class Slots(Table):
     """One row per row of `Cluster.nodes`, in the same order."""
 
@@ -126,6 +157,8 @@ class PoolState:
         Slots whose jobs have been told to go, and have not gone yet.
     planned : Jobs or None
         The jobs of the plan that is kept, where jobs share slots; some may not be in the queue yet.
+    arrays : dict of int to Array
+        Clusters with one promise, by job.
     """
 
     procs: Procs
@@ -138,11 +171,20 @@ class PoolState:
     bound: frozenset[int] = frozenset()
     leaving: frozenset[str] = frozenset()
     planned: Jobs | None = None
+    arrays: dict[int, Array] = field(default_factory=dict)
 
     @cached_property
     def place(self) -> dict[int, int]:
         """Row of the queue by job."""
         return {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
+
+    @cached_property
+    def of_slot(self) -> dict[str, list[int]]:
+        """Rows of the cluster by slot."""
+        found: dict[str, list[int]] = {}
+        for at, name in enumerate(self.slots.texts("name")):
+            found.setdefault(name or "", []).append(at)
+        return found
 
     @cached_property
     def behind(self) -> frozenset[int]:

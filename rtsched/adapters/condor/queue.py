@@ -7,14 +7,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.condor.arrays import (
+    array_of,
+    arrays_in,
+    fitting_per_slot,
+    members_of,
+    per_slot_of,
+)
 from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
-from rtsched.adapters.condor.pool_state import COMPLETED, DEFERRED, HELD, IDLE, REMOVED, Procs
+from rtsched.adapters.condor.pool_state import (
+    COMPLETED,
+    DEFERRED,
+    HELD,
+    IDLE,
+    REMOVED,
+    Array,
+    Procs,
+)
 from rtsched.adapters.condor.requirements import (
     MEGABYTE,
     OURS,
@@ -59,6 +74,7 @@ OF_JOBS = (
     ),
     *("RequestCpus", "RequestMemory", "RequestGPUs", "MinHosts", "MaxHosts", "JobPrio"),
     *("AllowedExecuteDuration", "AllowedJobDuration", "DAGManJobId"),
+    "JobMaterializeDigestFile",
     *("HoldReason", "HoldReasonCode", "EnteredCurrentStatus"),
     *("User", "Owner", "AcctGroup", "AccountingGroup", "JobBatchName", "Cmd"),
     *REQUEST_ATTRIBUTES.values(),
@@ -68,6 +84,7 @@ OF_JOBS = (
 
 OF_ENDS = (
     *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma", "TotalSubmitProcs"),
+    "RtPerSlot",
     *("RtAdmission", "RtToken"),
     *("JobStartDate", "JobCurrentStartDate", "CompletionDate", "EnteredCurrentStatus"),
     *("ExitCode", "ExitBySignal", "RemoveReason"),
@@ -98,6 +115,8 @@ class Queue:
         Procs that were stopped at the end of their run time, and begin anew.
     skipped : int
         Procs whose numbers are too great.
+    arrays : dict of int to Array
+        Clusters with one promise, by job.
     """
 
     procs: Procs
@@ -107,6 +126,7 @@ class Queue:
     over: list[Record]
     overran: list[Record]
     skipped: int = 0
+    arrays: dict[int, Array] = field(default_factory=dict)
 
 
 def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
@@ -121,13 +141,15 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
     ads = [records[i] for i in order.tolist()]
     whole = _whole(ads, "jobuniverse", 5) == PARALLEL
     rows = {i: ad for i, ad in enumerate(ads) if whole[i] or not _OF_OURS.isdisjoint(ad)}
-    requirements = _requirements(rows, cluster[order].tolist(), facts)
+    members = members_of(rows, cluster[order].tolist(), facts)
+    requirements = _requirements(rows, cluster[order].tolist(), members, facts)
     job = (cluster << PROC_BITS | proc)[order]
     whole[[i for i, needs in requirements.items() if needs.whole]] = True
+    whole[[i for some in members.values() for i in some]] = True
     dag = np.maximum(_whole(ads, "dagmanjobid", -1), -1)
     for i, needs in requirements.items():
         dag[i] = needs.dag
-    return Queue(
+    queue = Queue(
         _procs(ads, np.where(whole, job >> PROC_BITS << PROC_BITS, job), facts),
         rows,
         requirements,
@@ -136,17 +158,23 @@ def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
         [ad for ad in ads if is_overrun(ad)],
         int((~known).sum()),
     )
+    return replace(queue, arrays=arrays_in(queue, members))
 
 
 def _requirements(
-    rows: dict[int, Record], cluster: Sequence[int], facts: CondorFacts
+    rows: dict[int, Record],
+    cluster: Sequence[int],
+    arrays: dict[int, list[int]],
+    facts: CondorFacts,
 ) -> dict[int, CondorRequirements]:
-    """Return what those jobs are that want something; procs of a divisible load are all alike."""
+    """Return what those jobs are that want something; procs of one job are all alike."""
     requirements: dict[int, CondorRequirements] = {}
+    for some in arrays.values():
+        requirements |= dict.fromkeys(some, _requirements_of_array([rows[i] for i in some], facts))
     loads: dict[tuple[int, bool], CondorRequirements] = {}
     procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
     for i, ad in rows.items():
-        if not needs_rtsched(ad) and ad.get("jobuniverse") != PARALLEL:
+        if i in requirements or not (needs_rtsched(ad) or ad.get("jobuniverse") == PARALLEL):
             continue
         deferred = ad.get("rtadmission") == DEFERRED
         known = loads.get((cluster[i], deferred)) if "rtsigma" in ad else None
@@ -165,6 +193,16 @@ def _with_procs(needs: CondorRequirements, procs: int) -> CondorRequirements:
     if procs < needs.size_min:
         return replace(needs, problem=f"it needs {needs.size_min} procs and has {procs}")
     return replace(needs, size_max=procs)
+
+
+def _requirements_of_array(ads: Sequence[Record], facts: CondorFacts) -> CondorRequirements:
+    """Return the requirements of an array with these procs."""
+    ad, waiting = ads[0], sum(ad.get("jobstatus") in {IDLE, HELD} for ad in ads)
+    needs = _requirements_of_ad(ad, facts, ad.get("rtadmission") == DEFERRED)
+    if needs.problem:
+        return needs
+    per_slot = per_slot_of(ad) or fitting_per_slot(ad, facts, len(ads))
+    return array_of(ad, needs, facts, waiting, per_slot)
 
 
 def _requirements_of_ad(ad: Record, facts: CondorFacts, deferred: bool) -> CondorRequirements:

@@ -18,7 +18,7 @@ from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import LOAD, Requirements, shortened
 from rtsched.counting import counted
 from rtsched.logs.classads import number, text
-from rtsched.model.jobs import MOST_ROUNDS
+from rtsched.model.jobs import MOST_ROUNDS, Kind
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
@@ -60,7 +60,7 @@ REQUEST_ATTRIBUTES: dict[str, str] = {
 OURS = (
     *("RtToken", "RtAdmission", "RtVerdict", "RtMessage", "RtNodeSet", "RtRankSet"),
     *("RtPromise", "RtPlannedStart", "RtFraction", "RtNode", "RtWhy", "RtLimit", "RtHosts"),
-    "RtJobPrio",
+    *("RtJobPrio", "RtPerSlot", "RtSlots"),
 )
 """Attributes that only rtsched writes."""
 
@@ -88,6 +88,11 @@ class CondorRequirements(Requirements):
     dag: int = -1
     checkpoint: bool = False
 
+    @property
+    def together(self) -> int:
+        """How many procs of its cluster run on one slot at a time."""
+        return self.tasks_per_node if self.kind == Kind.ARRAY else 1
+
 
 def needs_rtsched(ad: Record) -> bool:
     """Return whether a job asks for what only rtsched can give.
@@ -100,6 +105,11 @@ def needs_rtsched(ad: Record) -> bool:
 def is_whole(ad: Record) -> bool:
     """Return whether all procs of a job's cluster are one job: a divisible load."""
     return ad.get("rtsigma") is not None
+
+
+def is_late_materialized(ad: Record) -> bool:
+    """Return whether the schedd makes a job's procs bit by bit: max_materialize, max_idle."""
+    return any(ad.get(name) is not None for name in ("jobfactoryid", "jobmaterializedigestfile"))
 
 
 def run_time(ad: Record, facts: CondorFacts) -> float:
@@ -232,6 +242,8 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "a divisible load is a vanilla cluster of several procs, not a parallel job"
     if universe == PARALLEL and _count(ad, "totalsubmitprocs", 1) > 1:
         return "a parallel job with a promise needs exactly one queue statement, with machine_count"
+    if is_late_materialized(ad) and math.isfinite(number(ad, "rtdeadline")):
+        return "clusters with max_materialize or max_idle get no promise; leave these out"
     if not known:
         return 'RtAfter names jobs with their procs, such as "12.0 13.0", at most 1000 of them'
     if ad.get("rtafter") is not None and not math.isfinite(number(ad, "rtdeadline")):
@@ -256,11 +268,12 @@ def _too_large(ad: Record) -> str:
     return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {sizes}"
 
 
-def part_of(ad: Record, facts: CondorFacts) -> str:
-    """Return the partition of slots that a job may have; empty if none fits."""
+def part_of(ad: Record, facts: CondorFacts, jobs: int = 1) -> str:
+    """Return the partition of slots that so many such jobs may share; empty if none fits."""
     cpus, memory, gpus = size_of(ad)
     if facts.shared:
         memory = int(facts.parts.rounded(np.array(memory, np.int64)))
+        cpus, memory, gpus = (min(each * jobs, GREATEST) for each in (cpus, memory, gpus))
     return facts.parts.of(text(ad, "rtclass") or "", cpus, memory, gpus if facts.shared else 0)
 
 

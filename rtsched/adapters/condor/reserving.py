@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -19,25 +22,27 @@ from rtsched.adapters.condor.commands import (
 )
 from rtsched.adapters.condor.environment import has_variables, variables, with_variables
 from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.observation import slots_of_procs
 from rtsched.adapters.condor.placing import Binding, bindings_of, ready, rows_in_turn
 from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
-from rtsched.adapters.condor.sharing import kept_amounts
+from rtsched.adapters.condor.sharing import demand_of_requests, kept_amounts
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.planned import first_starts, rounds_of, waiting
+from rtsched.counting import counted
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.last_applied import LastApplied
-    from rtsched.adapters.condor.pool_state import PoolState
+    from rtsched.adapters.condor.pool_state import Array, PoolState
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.adapters.condor.table import Steps
     from rtsched.adapters.live import Change
@@ -59,7 +64,7 @@ STARTING_S = 5.0
 
 SURPLUS = "rtsched: the load was divided among fewer procs; this one is not needed"
 
-_PLANNED = ("RtNode", "RtFraction", "RtLimit")
+_PLANNED = ("RtNode", "RtFraction", "RtLimit", "RtSlots")
 """What a job carries of its plan, besides its node set."""
 
 
@@ -73,6 +78,7 @@ def reserve_changes(
     last_applied.kept, closed = keep(plan, view, now + ahead, now)
     bindings, short = bindings_of(plan, view, _settled(closed, view, last_applied, now), now)
     bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
+    bound += [each for job in view.arrays for each in _goes_on(job, view, now)]
     return [
         *table_changes(view, settings, last_applied, now),
         *bound,
@@ -163,6 +169,10 @@ def _settled(
 
 def _bound(binding: Binding, plan: Schedule, view: PoolState, now: float) -> Iterator[Change]:
     """Yield what gives a job its node set, with all that it must carry before it may start."""
+    if binding.job in view.arrays:
+        promise = _deadline(binding.job, view)
+        yield from _array_bound(binding.job, binding.slots[0], view, now, promise)
+        return
     steps: list[Edit] = []
     for at, (row, slots) in enumerate(zip(binding.procs, binding.slots, strict=True)):
         job, ad = (int(view.numbers[row]),), view.ads.get(row, {})
@@ -179,6 +189,88 @@ def _bound(binding: Binding, plan: Schedule, view: PoolState, now: float) -> Ite
         first, more = binding.slots[0][0], len({s for each in binding.slots for s in each}) - 1
         on = f"{first} and {more} more" if more else first
         yield change("reserve", binding.job, f"bind job {name_of(binding.job)} to {on}", *steps)
+
+
+def _goes_on(job: int, view: PoolState, now: float) -> Iterator[Change]:
+    """Yield what gives further procs of an array that runs the slots on which there is room."""
+    array = view.arrays[job]
+    slots = array.slots or slots_of_procs(view.procs, array.runs, view.of_slot)
+    if array.waits and slots and job not in view.place:
+        yield from _array_bound(job, slots, view, now)
+
+
+def _array_bound(
+    job: int, slots: Sequence[str], view: PoolState, now: float, promise: float = math.inf
+) -> Iterator[Change]:
+    """Yield what gives procs of an array their node sets; `slots` as in `Array`.
+
+    On slots that it has for itself any of its procs may start at any time: nobody else has a part
+    of them. Of another slot only so many procs get it as there is room for: with more of them the
+    array would take what others need.
+    """
+    array = replace(view.arrays[job], slots=tuple(slots))
+    own = [slot for slot in dict.fromkeys(slots) if _has_all(array, slot, view)]
+    free = free_places(array, slots_of_procs(view.procs, array.runs, view.of_slot))
+    free = Counter({slot: count for slot, count in free.items() if slot not in own})
+    wanted: dict[int, str] = {}
+    idle = [row for row in _alike(array, view) if view.procs.status[row] == IDLE]
+    present = dict(
+        zip(idle, view.procs.take(np.array(idle, np.int64)).texts("node_set"), strict=True)
+    )
+    for row in sorted(idle, key=lambda row: present[row] is None):  # those that have one keep it
+        slot = present[row] if free[present[row] or ""] > 0 else next(iter(+free), "")
+        free[slot or ""] -= 1
+        wanted[row] = slot or ",".join(own)
+    held = [row for row in array.waits if row not in present and text_of(view, "node_set", row)]
+    moved = [row for row in idle if wanted[row] != (present[row] or "")]
+    steps = list(
+        _together(Rank.TAKE, "RtNodeSet", [*held, *(r for r in moved if present[r])], view)
+    )
+    words = ",".join(slots)
+    lacks = [row for row in idle if view.ads[row].get("rtslots") != words]
+    steps += _together(Rank.MARK, "RtSlots", lacks, view, literal(words))
+    new = [row for row in moved if wanted[row]]
+    for words in dict.fromkeys(wanted[row] for row in new):
+        rows = [row for row in new if wanted[row] == words]
+        steps += _together(Rank.BIND, "RtNodeSet", rows, view, literal(words))
+    if math.isfinite(promise):
+        by = math.floor(promise)
+        told = [row for row in idle if view.ads[row].get("rtpromise") != by]
+        steps += _together(Rank.JOB, "RtPromise", told, view, str(by))
+    steps += _together(Rank.JOB, "RtPlannedStart", new, view, str(math.floor(now)))
+    if steps:
+        says = f"bind {counted(len(new), 'proc')} of job {name_of(job)} to {slots[0]}"
+        more = len(set(slots)) - 1
+        yield change("reserve", job, f"{says} and {more} more" if more else says, *steps)
+
+
+def _alike(array: Array, view: PoolState) -> list[int]:
+    """Return the procs of an array that wait, but those that were changed and ask for more now."""
+    every, waits = list(array.waits + array.runs), list(array.waits)
+    columns = (view.procs.cpus, view.procs.memory, view.procs.gpus)
+    grown = [column[waits] > column[every].min() for column in columns]
+    alike: list[int] = np.array(waits, np.int64)[~np.logical_or.reduce(grown)].tolist()
+    return alike
+
+
+def _together(
+    rank: Rank, name: str, rows: Sequence[int], view: PoolState, value: str = UNDEFINED
+) -> Iterator[Edit]:
+    """Yield the edit that gives some procs the same value."""
+    if rows:
+        yield Edit(rank, tuple(view.numbers[list(rows)].tolist()), name, value)
+
+
+def _has_all(array: Array, slot: str, view: PoolState) -> bool:
+    """Return whether an array has all of a slot, so that no further proc fits there."""
+    rows = view.of_slot.get(slot, [])
+    given = array.slots.count(slot)
+    if not view.observation.cluster.shared:
+        return given == len(rows)
+    procs, first = view.procs, (array.waits or array.runs)[:1]
+    asked = (procs.cpus[list(first)], procs.memory[list(first)], procs.gpus[list(first)])
+    more = demand_of_requests(*asked, view.facts)[0] * (given * array.per_slot + 1)
+    return bool(rows) and bool((view.observation.cluster.nodes.capacity[rows[0]] < more).any())
 
 
 def _carried(binding: Binding, at: int, plan: Schedule, view: PoolState) -> dict[str, str | float]:

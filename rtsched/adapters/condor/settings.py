@@ -105,6 +105,13 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "get no promise."
         ),
     ] = False
+    arrays: Annotated[
+        bool,
+        Meta(
+            description="A cluster of several procs with a deadline gets one promise. Otherwise "
+            "each proc is a job by itself, as the planner `spare` needs it."
+        ),
+    ] = True
     start_delay_s: Annotated[
         Seconds | None,
         Meta(

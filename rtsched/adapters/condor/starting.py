@@ -22,7 +22,7 @@ from rtsched.errors import AdapterError
 from rtsched.logs.classads import number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.pool import Pool
@@ -57,6 +57,7 @@ def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
     procs, found, wait = queue.procs, dict[int, Bound](), set[int]()
     taken = _slots_taken(procs)
     rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0))
+    rows = rows[~np.isin(procs.job[rows], list(queue.arrays))]
     sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
     for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
         job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")
@@ -94,6 +95,7 @@ class StartFailureTracker:
         slots: float = math.inf,
         fits: Callable[[int, Sequence[str]], bool] = lambda _job, _slots: False,
         started: Mapping[str, float] | None = None,
+        begun: Container[int] = (),
     ) -> frozenset[int]:
         """Return the jobs whose own requirements forbid the slots on which they were to start.
 
@@ -117,9 +119,12 @@ class StartFailureTracker:
         started : mapping of str to float, optional
             When the startds of slots were started, by the slots' names, seconds since the epoch:
             one that is back since is no longer shunned.
+        begun : container of int, optional
+            Arrays that have begun: their procs wait for one another.
         """
         procs, late = queue.procs, dict[int, set[float]]()
-        rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
+        waits = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
+        rows = [row for row in waits if int(procs.job[row]) not in begun]
         taken = _slots_taken(procs)
         sets = procs.take(rows).texts("node_set")
         for row, words in zip(rows, sets, strict=True):

@@ -284,8 +284,24 @@ class CondorSteering(Steering):
         deferred = [row for row in rows if text_of(view, "admission", row) == DEFERRED]
         if deferred:
             procs = tuple(view.numbers[deferred].tolist())
-            step = Edit(Rank.JOB, procs, "RtAdmission", literal(word))
-            yield change(kind, job, f"set RtAdmission of job {name_of(job)}: {word}", step)
+            steps = list(self._as_one(job, deferred)) if word == JUDGED else []
+            steps.append(Edit(Rank.JOB, procs, "RtAdmission", literal(word)))
+            yield change(kind, job, f"set RtAdmission of job {name_of(job)}: {word}", *steps)
+
+    def _as_one(self, job: int, rows: list[int]) -> Iterator[Edit]:
+        """Yield what procs carry that were found to be an array: how many run at a time, and when.
+
+        All have the same deadline, the earliest of theirs.
+        """
+        view = self.view
+        if job in view.arrays and job in view.place:
+            procs = tuple(view.numbers[rows].tolist())
+            yield Edit(Rank.MARK, procs, "RtPerSlot", str(view.arrays[job].per_slot))
+            deadline = float(view.observation.queued.deadline[view.place[job]])
+            late = [row for row in rows if number(view.ads[row], "rtdeadline") != deadline]
+            if late:
+                procs = tuple(view.numbers[late].tolist())
+                yield Edit(Rank.MARK, procs, "RtDeadline", literal(deadline))
 
     def requeue(self, action: Requeue | Move) -> Iterator[Change]:
         """Yield which running jobs are vacated, of those that may be.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import job_id, name_of, number_of
@@ -26,7 +28,7 @@ from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, Record, number, parse_value, text
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import Edges, Jobs, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +68,7 @@ class CondorTranslator:
         """Return what a submission means; `facts` are those of the last poll."""
         facts = facts or CondorFacts()
         ad = ad_of(str(fields.get(Tag.AD, "")))
-        needs = requirements_of(ad, facts)
+        needs = submitted_array(ad, requirements_of(ad, facts), facts)
         begin = number(ad, "deferraltime")
         user = text(ad, "owner") or ""
         jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
@@ -104,6 +106,8 @@ class CondorTranslator:
             fields[Tag.MESSAGE] = reply.text or BEHIND
         if reply.token or reply.deferred or behind:
             fields[Tag.ADMIN_COMMENT] = MARK + (reply.token or DEFERRED)
+            if submission.jobs.kind[0] == Kind.ARRAY:
+                fields[Tag.NTASKS_PER_NODE] = int(submission.jobs.tasks_per_node[0])
         return fields
 
     def asking(self, deadline: float) -> str:
@@ -122,7 +126,7 @@ class CondorTranslator:
         AdapterError
             If it asks for what only Slurm has.
         """
-        for name in ("tasks", "constraint", "nodelist", "exclude", "array"):
+        for name in ("tasks", "constraint", "nodelist", "exclude"):
             if getattr(question, name):
                 option = {"tasks": "ntasks"}.get(name, name)
                 raise AdapterError(f"HTCondor has no --{option}; leave it out")
@@ -132,6 +136,8 @@ class CondorTranslator:
             "JobUniverse": 5,
             "RtDeadline": math.ceil(question.deadline),
         }
+        if question.array:
+            ad |= {"TotalSubmitProcs": _procs_in(question.array), "WholeCluster": True}
         most = question.nodes_max or question.nodes
         if question.load:
             named = {name: f"Rt{name.title().replace('_', '')}" for name in question.load}
@@ -178,7 +184,7 @@ def job_of(
     cpus_each, memory_each, gpus_each = size_of(ad)
     demand = None
     if facts.shared:
-        demand = demand_of_requests(cpus_each, memory_each, gpus_each, facts)
+        demand = demand_of_requests(cpus_each, memory_each, gpus_each, facts) * needs.together
     return Jobs.build(
         1,
         label=["the job" if job < 0 else name_of(job)],
@@ -205,7 +211,11 @@ def _job_in(ad: Record, needs: CondorRequirements) -> int:
     """Return the id of the job in an ad; -1 if it has no number."""
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
     numbered = math.isfinite(cluster) and math.isfinite(proc)
-    return job_id(int(cluster), 0 if needs.whole else int(proc)) if numbered else -1
+    return (
+        job_id(int(cluster), 0 if needs.whole or needs.kind == Kind.ARRAY else int(proc))
+        if numbered
+        else -1
+    )
 
 
 def name_in(ad: Record) -> str | None:
@@ -222,8 +232,24 @@ def submitter_of(ad: Record, facts: CondorFacts) -> str:
     return name if "@" in name or not domain else f"{name}@{domain}"
 
 
+def _procs_in(array: str) -> int:
+    """Return how many procs an array has that is given as 1-50.
+
+    Raises
+    ------
+    AdapterError
+        If it is given otherwise.
+    """
+    found = re.fullmatch(r"(\d{1,7})-(\d{1,7})", array, re.ASCII)
+    if found is None or int(found[2]) < int(found[1]):
+        raise AdapterError("--array is a range of procs on HTCondor, such as 1-50")
+    return int(found[2]) - int(found[1]) + 1
+
+
 def _literal(value: object) -> str:
     """Return a value as a ClassAd literal."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rtsched.adapters.planned import last_end
 from rtsched.adapters.slurm.completions import ending_of
 from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
@@ -28,8 +29,6 @@ from rtsched.model.log import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from rtsched.adapters.slurm.facts import SlurmFacts
     from rtsched.adapters.slurm.rows import ReservationRow
@@ -149,34 +148,6 @@ def _at_a_time(tasks: _Tasks, nodes: int, facts: SlurmFacts) -> int:
     most = max(nodes, 1) * each
     parallel = int(rows.parallel[at])
     return min(most, parallel) if parallel else most
-
-
-def last_end(
-    ends: NDArray[np.float64], tasks: int, at_a_time: int, limit: float, now: float
-) -> float:
-    """Return when the last task of an array ends at the latest.
-
-    Parameters
-    ----------
-    ends : float64[r]
-        When those that run end at the latest, seconds since the epoch.
-    tasks : int
-        How many still wait.
-    at_a_time : int
-        How many run at a time.
-    limit : float
-        Seconds of each.
-    now : float
-        Seconds since the epoch.
-
-    All that run end within one limit, so those that wait follow them in rounds, in that order.
-    """
-    last = float(ends.max(initial=now))
-    if tasks <= 0:
-        return last
-    free = np.sort(np.concatenate([ends, np.full(max(at_a_time - len(ends), 0), now)]))
-    rounds, place = divmod(tasks - 1, len(free))
-    return max(last, float(free[place]) + (rounds + 1) * limit)
 
 
 def _over(tasks: _Tasks, which: list[int]) -> JobRows:
