@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import LivePool, live_pool, within
+from promising import QUICK, SUBMIT_CONF
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import cluster_of, name_of
@@ -139,6 +140,31 @@ def test_a_daemon_that_is_started_anew(live: LivePool) -> None:
     live.pool.kill_daemon()
     live.pool.restart_daemon()
     kept_in_time(live, job, 18)
+
+
+def test_a_cluster_that_nobody_could_evaluate(live: LivePool) -> None:
+    """Parked while the daemon was away, it gets one promise in the queue."""
+    live.pool.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.pool.stop_daemon()
+    try:
+        eventually(lambda: "until it has been evaluated" in live.submit(*within(60)).text, 60)
+        said = live.submit("+RtDeadline = time() + 200", "+RtRunTime = 5", "queue 8", seconds=2)
+        ads = live.ads(f"ClusterId == {cluster_of(said.job)}")
+        assert {ad["RtAdmission"] for ad in ads.values()} == {"parked"}
+    finally:
+        live.pool.path(SUBMIT_CONF).write_text(QUICK)
+        live.pool.start_daemon()
+    live.wait_standing(said.job, "firm", "kept", seconds=60)
+    assert [each.id for each in live.kept() if cluster_of(each.id) == cluster_of(said.job)] == [
+        said.job
+    ]
+    kept_in_time(live, said.job, 8)
+
+
+def test_the_older_release() -> None:
+    """So it is with 23.9."""
+    with live_pool(suite="trixie") as live:
+        kept_in_time(live, live.promise(*within(200, 5), "queue 15", seconds=2), 15)
 
 
 def test_a_slot_that_others_share(partitionable: LivePool) -> None:

@@ -30,6 +30,7 @@ FILES = {"/etc/rtsched/submit.conf": "timeout_ms = 5000\n"}
 
 EXPECTED = {
     "Ask for a deadline": "WARNING: QMGMT:0:rtsched: promised to end by",
+    "Many jobs with one deadline": "rtsched: promised to end by",
     "When it is rejected": "the earliest deadline now: ",
     "A divisible load": "rtsched: promised to end by",
     "Parallel jobs": "planned to start now on 8 nodes",
