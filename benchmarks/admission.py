@@ -31,7 +31,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels import admission_fast as fast
 from rtsched_plugins.kernels.counter_offer import counter_offer
-from rtsched_plugins.kernels.fractions import plan_fractions
+from rtsched_plugins.kernels.fractions import division_of
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def snapshot_of(free: NDArray[np.float64], waiting: Tasks, plan: Plan) -> Snapsh
     """Return the state as a batch system would show it, with a plan for all that wait."""
     n, m = len(waiting.arrival), len(free)
     queued = jobs_of(waiting, 0)
-    fractions = plan_fractions(plan.indptr, waiting)
+    fractions = division_of(plan, waiting, most=1).fractions
     planned = Schedule.build(
         queued.id, NOW + plan.start, NOW + plan.end, plan.indptr, plan.nodes, fractions
     )
