@@ -90,9 +90,14 @@ def _side(
     extent = replace(extent, part=system.full.part)
     setup = Setup(True, site(PLANNER, settings), single=True)
     side = play_side(system, extent, PLANNER, setup, place, killer)
+    return told(system, side, figures(system, side), killer)
+
+
+def told(system: type[Live], side: Side, found: dict[str, Any], killer: Killer) -> dict[str, Any]:
+    """Return a side's figures and when users were told of misses, and what is known of each."""
     misses = list(_misses(system, side))
     ahead = [miss["told_before_s"] for miss in misses if miss["told_before_s"] is not None]
-    found = figures(system, side) | {
+    found |= {
         "killed_nodes": len(killer.killed),
         "told_before_deadline": sum(seconds > 0 for seconds in ahead),
         "told_before_least_s": min(ahead, default=None),
@@ -125,14 +130,21 @@ def _misses(system: type[Live], side: Side) -> Iterator[dict[str, Any]]:
 def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
     del system
-    unsaid = [miss["job"] for miss in found["misses"] if (miss["told_before_s"] or -1) <= 0]
-    silent = [m["job"] for m in found["misses"] if "rtsched:" not in (m["comment"] or "")]
     insured, lost = found["insured"], [miss["job"] for miss in found["insured_misses"]]
     broken = insured["promises"].get("broken", 0)
     return [
-        *(f"job {job} missed its deadline and nobody was told before" for job in unsaid),
-        *(f"the user of job {job} was not told in its record" for job in silent),
+        *untold(found["misses"]),
         *(f"job {job} missed its deadline, though it was insured" for job in lost),
         *([f"{broken} insured promises are broken"] if broken else []),
         *([] if insured["killed_nodes"] > 1 else ["fewer than two nodes were killed"]),
+    ]
+
+
+def untold(misses: list[dict[str, Any]]) -> list[str]:
+    """Return which misses nobody was told of before, or not in the job's record."""
+    unsaid = [miss["job"] for miss in misses if (miss["told_before_s"] or -1) <= 0]
+    silent = [miss["job"] for miss in misses if "rtsched:" not in (miss["comment"] or "")]
+    return [
+        *(f"job {job} missed its deadline and nobody was told before" for job in unsaid),
+        *(f"the user of job {job} was not told in its record" for job in silent),
     ]

@@ -1,7 +1,8 @@
 """The proof on a real batch system: one command, machines of its own, tables.
 
     python benchmarks/live/run.py [--system slurm|condor]
-        --part promises|shared-nodes|failures|fair-share|mapping|answers|throughput|negotiation
+        --part promises|shared-nodes|failures|shared-failures|fair-share|mapping|
+               answers|throughput|negotiation
         [--planner edf|mcdf|spare] [--reduced] [--json] [--keep DIR]
 
 It needs root on Linux with debootstrap, as tests/testbed does. The exit status is 1 if what the
@@ -27,6 +28,7 @@ import condor_throughput  # noqa: E402
 import failures  # noqa: E402
 import mapping  # noqa: E402
 import promises  # noqa: E402
+import shared_failures  # noqa: E402
 import shared_nodes  # noqa: E402
 import shares  # noqa: E402
 import throughput  # noqa: E402
@@ -47,6 +49,7 @@ PLAYED: Mapping[str, Any] = {
     "promises": promises,
     "shared-nodes": shared_nodes,
     "failures": failures,
+    "shared-failures": shared_failures,
     "fair-share": shares,
     "mapping": mapping,
 }
@@ -99,7 +102,7 @@ def part_of(given: argparse.Namespace) -> tuple[Callable[..., Any], Callable[...
     if given.part not in PLAYED:
         part = ALONE[given.system][given.part]
         return part.run, part.problems
-    systems = SHARED if given.part == "shared-nodes" else SYSTEMS
+    systems = SHARED if given.part.startswith("shared-") else SYSTEMS
     part, system = PLAYED[given.part], systems[given.system]
     more = {"planner": given.planner} if given.part == "promises" else {}
     return partial(part.run, system, **more), partial(part.problems, system)

@@ -22,7 +22,7 @@ from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from promises import Side
@@ -54,17 +54,13 @@ SEED = 11
 def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[str, Any]:
     """Play the stream to two clusters side by side, and replay it; return all figures."""
     extent = system.reduced if reduced else system.full
-    shares = f"\n[{system.name}]\nshare_nodes = true\n"
-    setups = {system.name: Setup(False), "rtsched": Setup(True, promises.site("edf") + shares)}
+    setups = {system.name: Setup(False), "rtsched": Setup(True, site(system))}
     sides = promises.side_by_side(
         setups,
-        lambda setup, place: _side(system, extent, setup, place),
+        lambda setup, place: play_side(system, extent, setup, place),
         {name: keep / name for name in setups} if keep else {},
     )
-    cores = CORES * sum(kind.nodes for kind in KINDS.values())
-    found: dict[str, Any] = {
-        name: promises.figures(system, side, "core", cores) for name, side in sides.items()
-    }
+    found: dict[str, Any] = {name: figures(system, side) for name, side in sides.items()}
     ours = sides["rtsched"]
     said = [*ours.best_effort.said, *ours.deadlines.said]
     for name, margins in (("replay", system.margins), ("replay without margins", (0.0, 0.0))):
@@ -72,7 +68,18 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
     return found
 
 
-def _side(system: type[Live], extent: Extent, setup: Setup, keep: Path | None) -> Side:
+def site(system: type[Live]) -> str:
+    """Return the site.toml of a daemon that plans what jobs take of nodes that they share."""
+    return f"{promises.site('edf')}\n[{system.name}]\nshare_nodes = true\n"
+
+
+def play_side(
+    system: type[Live],
+    extent: Extent,
+    setup: Setup,
+    keep: Path | None = None,
+    meanwhile: Callable[[Live, float], None] | None = None,
+) -> Side:
     """Bring a cluster up, play the stream to it, and return what it made of it."""
     with system.up(setup) as live:
         live.favour()
@@ -80,10 +87,16 @@ def _side(system: type[Live], extent: Extent, setup: Setup, keep: Path | None) -
             kinds = system.planners["edf"]
             works = shared_stream(SEED, extent, FAVOURED, wide=system.wide, kinds=kinds)
             flooding = shared_flood(SEED + 1, extent, USERS)
-            return promises.played(live, works, flooding, time.time())
+            return promises.played(live, works, flooding, time.time(), meanwhile)
         finally:
             if keep is not None:
                 live.save(keep)
+
+
+def figures(system: type[Live], side: Side) -> dict[str, Any]:
+    """Return the figures of one side, with cores in place of nodes."""
+    cores = CORES * sum(kind.nodes for kind in KINDS.values())
+    return promises.figures(system, side, "core", cores)
 
 
 def _replayed(said: Sequence[Said], begun: float, margins: tuple[float, float]) -> dict[str, float]:
