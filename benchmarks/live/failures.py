@@ -123,7 +123,8 @@ def _misses(system: type[Live], side: Side) -> Iterator[dict[str, Any]]:
             "standing": promise.standing if promise else None,
             "told_before_s": deadline - promise.changed if promise and reported else None,
             "why": promise.why if promise else None,
-            "comment": rows[0].comment if rows else None,
+            "comment": next((row.comment for row in rows if row.comment), None),
+            "state": rows[-1].state if rows else None,
         }
 
 
@@ -141,9 +142,19 @@ def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
 
 
 def untold(misses: list[dict[str, Any]]) -> list[str]:
-    """Return which misses nobody was told of before, or not in the job's record."""
-    unsaid = [miss["job"] for miss in misses if (miss["told_before_s"] or -1) <= 0]
-    silent = [miss["job"] for miss in misses if "rtsched:" not in (miss["comment"] or "")]
+    """Return which misses nobody was told of before, or not in the job's record.
+
+    That a job may end late is told before its deadline only. The record of a job that the batch
+    system cancels at its deadline is its state.
+    """
+    warned = [miss["job"] for miss in misses if "may run until" in (miss["comment"] or "")]
+    late = [miss["job"] for miss in misses if (miss["told_before_s"] or -1) <= 0]
+    unsaid = [job for job in late if job not in warned]
+    silent = [
+        miss["job"]
+        for miss in misses
+        if "rtsched:" not in (miss["comment"] or "") and miss["state"] != "DEADLINE"
+    ]
     return [
         *(f"job {job} missed its deadline and nobody was told before" for job in unsaid),
         *(f"the user of job {job} was not told in its record" for job in silent),

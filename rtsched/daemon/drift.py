@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
+from rtsched.daemon.site import LATE
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import GPU
 from rtsched.model.snapshot import places
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Observation
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Edges, Jobs
-
-LATE = 1.0
-"""Seconds by which a job may end after its deadline and count as in time: the batch system tells
-ends in whole seconds."""
 
 STUCK = "its requirements do not match the nodes reserved for it"
 

@@ -117,6 +117,19 @@ def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> st
     )
 
 
+def may_end_late(end: float, deadline: float, now: float) -> str:
+    """Return what a user reads whose job runs, and may do so until `end`, after its deadline."""
+    return (
+        f"{PREFIX}the job may run until {moment(end, now)}, later than the promised "
+        f"{moment(deadline, now)}"
+    )
+
+
+def in_time_again(deadline: float, now: float) -> str:
+    """Return what a user reads who was told that the job may end late, and it no longer does."""
+    return f"{PREFIX}the job will end by the promised {moment(deadline, now)} after all"
+
+
 def too_many(most: int) -> str:
     """Return what a user reads who has as many promises as the site allows."""
     return f"{PREFIX}you have reached the limit of {counted(most, 'promise')} per user"

@@ -18,7 +18,7 @@ from rtsched.daemon import messages, reports
 from rtsched.daemon.admission import AdmissionController, rounds_promised
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
-from rtsched.daemon.site import entry_of
+from rtsched.daemon.site import entry_of, late_runs
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import helps, terms, waits
 from rtsched.errors import RtschedError
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
 
 LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node", "rounds")
+
+MAY_END_LATE = "the job may end later than promised"
 
 NAMED = 0.5
 """Seconds that a question waits for the name service."""
@@ -152,6 +154,11 @@ class SiteReader:
         return self.site.limits()
 
     @cached_property
+    def _late(self) -> dict[int, float]:
+        """Which jobs run and may end later than promised."""
+        return late_runs(self.site)
+
+    @cached_property
     def _waiting_tasks(self) -> dict[int, int]:
         """How many tasks of arrays of records have not been started, by job."""
         asked, running = self.site.requested, self.site.snapshot.running
@@ -235,6 +242,8 @@ class SiteReader:
         waiting = self._waiting_tasks.get(job)
         overdue = start is not None and not running and start < self.daemon.clock()
         limit = self._limits.get(job) if overdue else None
+        why = messages.kept_waiting(limit) if limit else ""
+        why = MAY_END_LATE if job in self._late else why
         return reports.Promise(
             job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
@@ -247,7 +256,7 @@ class SiteReader:
             start=start,
             end=end,
             nodes=nodes,
-            why=record.why or (messages.kept_waiting(limit) if limit else ""),
+            why=record.why or why,
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
         )

@@ -11,10 +11,10 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
-from rtsched.daemon.drift import LATE, STUCK, changed_by_users, with_present
+from rtsched.daemon.drift import STUCK, changed_by_users, with_present
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.restarting import NEVER
-from rtsched.daemon.site import Site, in_order, on_nodes, promises_of, renamed
+from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
 from rtsched.model.actions import Action, Tell
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 """Seconds."""
 
+LATE = 1.0
+"""Seconds by which a job may end after its deadline and count as in time: the batch system tells
+ends in whole seconds."""
+
 
 @dataclass(frozen=True)
 class Site:
@@ -197,6 +201,17 @@ def promises_of(records: Iterable[PromiseRecord]) -> Promises:
         made_at=[r.made_at for r in rows] or None,
         standing=firm or None,
     )
+
+
+def late_runs(site: Site) -> dict[int, float]:
+    """Return by id the jobs that run and may end after their promise, and until when, epoch s."""
+    runs, promises = site.snapshot.allocations.entries, site.snapshot.promises
+    place, promised = places(promises.job, runs.job)
+    deadline = np.full(len(runs), np.inf)
+    deadline[promised] = promises.deadline[place[promised]]
+    end = runs.end - site.leeway
+    late = end > deadline + LATE
+    return dict(zip(runs.job[late].tolist(), end[late].tolist(), strict=True))
 
 
 def renamed(plan: Schedule, names: Mapping[int, int]) -> Schedule:

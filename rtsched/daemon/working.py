@@ -13,7 +13,7 @@ from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
 from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
-from rtsched.daemon.site import entry_of
+from rtsched.daemon.site import entry_of, late_runs
 from rtsched.model.actions import Action, Reserve, SetNodeWeight, Tell
 from rtsched.model.cluster import NodeState
 
@@ -134,6 +134,7 @@ def settle(
         actions += again.actions
         problems += [again.problem] if again.problem else []
     actions += _begin_again(site, before, now)
+    actions += _may_end_late(site, before, now)
     plan = site.snapshot.plan
     planned = site.snapshot.planned if site.snapshot.cluster.shared else None
     reserve = Reserve(plan.entries.job, plan, planned)
@@ -164,6 +165,24 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
         deadline = site.records[job].deadline
         texts.append(messages.begins_again(deadline, start, now, lost=not ran_on <= up))
     return [Tell(again, tuple(texts))]
+
+
+def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
+    """Return what users are told whose promised jobs run, and may end late or no longer so.
+
+    An array runs with fewer tasks at a time when it loses nodes. `before` is the site after the
+    poll before.
+    """
+    late, then = late_runs(site), late_runs(before)
+    texts = {
+        job: messages.may_end_late(end, site.records[job].deadline, now)
+        for job, end in late.items()
+        if job not in then and now < site.records[job].deadline
+    }
+    runs = set(site.snapshot.allocations.entries.job.tolist())
+    for job in (then.keys() - late.keys()) & runs & site.records.keys():
+        texts[job] = messages.in_time_again(site.records[job].deadline, now)
+    return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 
 
 def _without_periodic_nodes(observation: Observation, rules: CycleRules) -> Observation:
