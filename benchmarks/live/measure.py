@@ -75,15 +75,19 @@ def by_job(rows: Iterable[Row]) -> dict[int, list[Row]]:
 
 
 def outcomes(book: Book, rows: Iterable[Row]) -> dict[str, float]:
-    """Return what became of the jobs with deadlines: counts."""
+    """Return what became of the jobs with deadlines: counts.
+
+    A submission of several jobs has one promise.
+    """
     known = by_job(rows)
     counts: Counter[str] = Counter()
     for said in book.said:
         deadline = book.begun + said.work.at + said.work.deadline
         counts["asked"] += said.work.jobs
         counts["admitted" if said.jobs else "rejected"] += said.work.jobs
+        counts["submissions_accepted"] += bool(said.jobs)
         counts.update(fate(known.get(job, []), deadline) for job in said.jobs)
-    names = ("asked", "admitted", "rejected", "met", "missed", "own_limit")
+    names = ("asked", "admitted", "submissions_accepted", "rejected", "met", "missed", "own_limit")
     return {name: counts[name] for name in names}
 
 

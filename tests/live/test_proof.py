@@ -29,7 +29,8 @@ def test_every_promise_is_kept(found: dict[str, Any]) -> None:
     ours = found["rtsched"]
     assert ours["admitted"] > 0
     assert (ours["missed"], ours["own_limit"]) == (0, 0)
-    assert ours["met"] == ours["admitted"] == ours["promises"]["kept"]
+    assert ours["met"] == ours["admitted"]
+    assert ours["promises"]["kept"] == ours["submissions_accepted"]
     assert not ours["promises"].keys() & {"missed", "broken", "own-limit", "unknown"}
 
 

@@ -501,7 +501,10 @@ def test_running_jobs_are_requeued(slurm: Cluster, remote: Remote) -> None:
 
 
 def test_how_jobs_ended_by_accounting(slurm: Cluster, remote: Remote) -> None:
-    """It knows those that ran and those that did not, of any user; not those that still wait."""
+    """It knows those that ran and those that did not, of any user; not those that still wait.
+
+    A number that slurmctld is still to give is that of a job that it has lost.
+    """
     good, bad, never, waits = (
         slurm.sbatch(["-t1", *args], script=script)
         for args, script in (
@@ -512,15 +515,21 @@ def test_how_jobs_ended_by_accounting(slurm: Cluster, remote: Remote) -> None:
         )
     )
     slurm.run(["scancel", str(never)])
-    jobs = (good, bad, never, waits, 999999)
+    lost = waits + 1000
+    jobs = (good, bad, never, waits, lost)
     eventually(
-        lambda: len(remote.find_completions(*jobs)) >= 3, 30, "three jobs are in the accounting"
+        lambda: len(remote.find_completions(*jobs)) >= 4, 30, "three jobs are in the accounting"
     )
     found = remote.find_completions(*jobs)
     rows = {job: at for at, job in enumerate(found.job.tolist())}
-    assert sorted(rows) == sorted([good, bad, never])
-    endings = [found.status[rows[job]] for job in (good, bad, never)]
-    assert endings == [CompletionStatus.COMPLETED, CompletionStatus.FAILED, CompletionStatus.FAILED]
+    assert sorted(rows) == sorted([good, bad, never, lost])
+    endings = [CompletionStatus(found.status[rows[job]]) for job in (good, bad, never, lost)]
+    assert endings == [
+        CompletionStatus.COMPLETED,
+        CompletionStatus.FAILED,
+        CompletionStatus.FAILED,
+        CompletionStatus.FORGOTTEN,
+    ]
     assert abs(found.end[rows[good]] - time.time()) < 60
     assert np.isfinite(found.start[rows[good]])
     assert len(remote.find_completions()) == 0
@@ -580,7 +589,9 @@ def test_without_accounting(testbed: None) -> None:
         assert len(observation.cluster) == 2
         assert not len(observation.accounts)
         assert remote.poll().problems == observation.problems
-        assert len(remote.find_completions(1, 2)) == 0
+        found = remote.find_completions(job, job + 1)
+        assert found.job.tolist() == [job + 1]
+        assert found.status.tolist() == [CompletionStatus.FORGOTTEN]
 
 
 def test_priority_basic(testbed: None) -> None:
