@@ -42,7 +42,11 @@ def text_of(path: str | Path) -> tuple[str, str]:
 
 def rows_of(path: str | Path, needed: tuple[str, ...], command: str) -> list[Row]:
     """Return the lines of a file behind its header, which has the columns that are needed."""
-    name, text = text_of(path)
+    return rows_in(*text_of(path), needed, command)
+
+
+def rows_in(name: str, text: str, needed: tuple[str, ...], command: str) -> list[Row]:
+    """Return the lines of what a command printed, as `rows_of` a file called `name`."""
     header: list[str] = []
     rows = []
     for number, line in enumerate(text.splitlines(), 1):

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.sacctmgr import Row, rows_of, text_of
+from rtsched.logs.sacctmgr import Row, rows_in, rows_of, text_of
 from rtsched.logs.slurm_cluster import conf_lines, pairs_of
-from rtsched.model.limits import JOBS, Association, LimitSet, Qos, SiteLimits
+from rtsched.model.limits import GROUP_SUBMITS, JOBS, Association, LimitSet, Qos, SiteLimits
 from rtsched.model.units import size_bytes, slurm_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from rtsched.model.limits import Amounts
 
@@ -32,20 +32,22 @@ _SCOPES = {
     "account": ("MaxTRESPA", "MaxJobsPA"),
     "job": ("MaxTRES", ""),
 }
+_SUBMITS = (GROUP_SUBMITS, "MaxSubmit", "MaxSubmitPU", "MaxSubmitPA")
 _OTHERS = (
     "GrpTRESMins",
     "GrpTRESRunMins",
     "GrpWall",
-    "GrpSubmit",
-    "MaxSubmit",
-    "MaxSubmitPU",
-    "MaxSubmitPA",
+    *_SUBMITS,
     "MaxTRESPerNode",
     "MaxTRESRunMinsPU",
     "MaxTRESRunMinsPA",
     "MinTRES",
 )
-"""Columns of limits that are reported, and not enforced."""
+"""Columns of limits that replays report, and do not enforce."""
+
+_PAIRS = [name for pair in _SCOPES.values() for name in pair if name]
+QOS_COLUMNS = ("Name", "Flags", "LimitFactor", "MaxWall", "MaxTRESMins", *_PAIRS, *_OTHERS)
+"""Columns of QOS that are read; sacctmgr shows LimitFactor only where it is asked for."""
 
 _UNSET = frozenset(("", "-1"))
 _COUNT = re.compile(r"\d{1,15}", re.ASCII)
@@ -126,6 +128,25 @@ def read_limits(
     )
 
 
+def limits_in(qos: str, associations: str, partition_qos: Mapping[str, str]) -> SiteLimits:
+    """Return the limits of a site, by what the two commands print and the QOS of partitions.
+
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
+    said: list[str] = []
+    return SiteLimits(
+        _qos(rows_in(SHOW_QOS, qos, ("Name",), SHOW_QOS)),
+        _associations(
+            rows_in(SHOW_ASSOCIATIONS, associations, ("Account", "User"), SHOW_ASSOCIATIONS), said
+        ),
+        partition_qos,
+        tuple(said),
+    )
+
+
 def _limits(row: Row, scopes: dict[str, tuple[str, str]]) -> LimitSet:
     """Return the limits of one line."""
     found = {}
@@ -135,8 +156,11 @@ def _limits(row: Row, scopes: dict[str, tuple[str, str]]) -> LimitSet:
         if jobs is not None:
             found[scope][JOBS] = int(jobs)
     wall = _number(row, "MaxWall", slurm_duration)
+    submits = {name: _number(row, name, _whole) for name in _SUBMITS}
     return LimitSet(
         **found,
+        per_node=_amounts(row, "MaxTRESPerNode"),
+        submits={name: int(most) for name, most in submits.items() if most is not None},
         job_seconds=_amounts(row, "MaxTRESMins", 60),
         wall=math.inf if wall is None else wall,
         others=tuple(name for name in _OTHERS if row.text(name) not in _UNSET),
@@ -184,6 +208,8 @@ def _associations(rows: list[Row], said: list[str]) -> tuple[Association, ...]:
             row.text("Partition"),
             "" if row.text("User") else above[row.text("Account")],
             _limits(row, scopes),
+            tuple(filter(None, row.text("QOS").split(","))),
+            row.text("Def QOS"),
         )
         for row in rows
     )
@@ -214,6 +240,11 @@ def _parents(rows: list[Row], said: list[str]) -> dict[str, str]:
     return {account: "" if account == root else root for account in accounts}
 
 
+def qos_named(text: str) -> str:
+    """Return the QOS of a partition as Slurm shows it; empty: it has none."""
+    return "" if text.upper() in {"N/A", "(NULL)"} else text
+
+
 def _partition_qos(path: str | Path) -> dict[str, str] | None:
     """Return the QOS of partitions, of a slurm.conf or the output of `scontrol show partition`.
 
@@ -232,7 +263,7 @@ def _partition_qos(path: str | Path) -> dict[str, str] | None:
             partition = ""
         if partition and "qos" in pairs:
             qos = pairs["qos"]
-            found[partition] = "" if qos.upper() in {"N/A", "(NULL)"} else qos
+            found[partition] = qos_named(qos)
         if partition.upper() == "DEFAULT":
             default = found.pop(partition, default)
     return {name: qos for name, qos in found.items() if qos} if found else None

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 JOBS = "jobs"
 """Name of the number of jobs, among those of resources."""
 
+GROUP_SUBMITS = "GrpSubmit"
+"""What Slurm calls the limit of how many jobs of a QOS or account may wait or run."""
+
 Amounts = dict[str, int]
 """What may be held at most, by name of the resource; memory in bytes."""
 
@@ -36,10 +39,14 @@ class LimitSet:
         Of each job (MaxTRES).
     job_seconds : dict of str to int
         Of each job, times its requested seconds (MaxTRESMins).
+    per_node : dict of str to int
+        Of each job on each of its nodes (MaxTRESPerNode).
+    submits : dict of str to int
+        How many jobs may wait or run, by what Slurm calls the limit, such as `MaxSubmit`.
     wall : float
         Longest requested time of a job, seconds (MaxWall).
     others : tuple of str
-        Names of limits that are set and not in here, such as `GrpTRESMins`.
+        Names of limits that are set and that replays do not keep to, such as `GrpTRESMins`.
     """
 
     group: Amounts = field(default_factory=dict)
@@ -47,6 +54,8 @@ class LimitSet:
     account: Amounts = field(default_factory=dict)
     job: Amounts = field(default_factory=dict)
     job_seconds: Amounts = field(default_factory=dict)
+    per_node: Amounts = field(default_factory=dict)
+    submits: Amounts = field(default_factory=dict)
     wall: float = np.inf
     others: tuple[str, ...] = ()
 
@@ -74,7 +83,8 @@ class Qos:
 class Association:
     """An account (`user` is empty), or a user in it, perhaps for one partition only.
 
-    `parent` is the account above an account; empty: it stands at the top.
+    `parent` is the account above an account; empty: it stands at the top. `qos` are those that its
+    jobs may have, and `default_qos` the one that they have if they name none; empty: not set.
     """
 
     account: str
@@ -82,6 +92,8 @@ class Association:
     partition: str = ""
     parent: str = ""
     limits: LimitSet = LimitSet()
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
 
 
 @dataclass(frozen=True)

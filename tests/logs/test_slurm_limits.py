@@ -121,6 +121,7 @@ def test_a_qos(tmp_path: Path) -> None:
             account={"node": 6, "jobs": 5},
             job={"gres/gpu": 4},
             job_seconds={"cpu": 36000},
+            submits={"MaxSubmitPU": 100},
             wall=129600.0,
             others=("GrpTRESMins", "MaxSubmitPU", "MinTRES"),
         ),
@@ -144,7 +145,10 @@ def test_associations_of_a_tree(tmp_path: Path) -> None:
     assert alice == Association(
         "physics",
         "alice",
-        limits=LimitSet(user={"jobs": 2}, wall=28800.0, others=("MaxSubmit",)),
+        limits=LimitSet(
+            user={"jobs": 2}, submits={"MaxSubmit": 50}, wall=28800.0, others=("MaxSubmit",)
+        ),
+        qos=("gpu", "normal"),
     )
     assert in_debug == Association(
         "physics", "alice", "debug", limits=LimitSet(job_seconds={"cpu": 3600})

@@ -28,6 +28,7 @@ from rtsched.adapters.slurm.rows import (
     squeue_format,
 )
 from rtsched.errors import AdapterError
+from rtsched.logs.slurm_limits import QOS_COLUMNS, SHOW_ASSOCIATIONS, SHOW_QOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -141,6 +142,20 @@ class CommandRunner:
         """Return the associations with their shares and use; None: no accounting."""
         said = self.run("sshare", "-a", "-l", "-P", "-h", "-o", SHARES)
         return said.output if said.status == 0 else None
+
+    def limits(self, cluster: str) -> tuple[str, str]:
+        """Return the QOS, and the associations of a cluster, with their limits.
+
+        Raises
+        ------
+        AdapterError
+            If accounting does not answer.
+        """
+        qos, associations = SHOW_QOS.split()[1:], SHOW_ASSOCIATIONS.split()[1:]
+        return (
+            self.ask("sacctmgr", *qos, f"format={','.join(QOS_COLUMNS)}"),
+            self.ask("sacctmgr", *associations, f"cluster={cluster}"),
+        )
 
     def _read_extra(self, jobs: Sequence[int]) -> None:
         """Read Extra of jobs not seen before, which squeue does not show; forget the others'."""

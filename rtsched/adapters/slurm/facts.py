@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.slurm_cluster import pairs_of
+from rtsched.logs.slurm_limits import qos_named
 from rtsched.model.resources import CPU, GRES, MEMORY
 from rtsched.model.units import slurm_duration
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.adapters.slurm.layout import PartitionParts
+    from rtsched.model.limit_rules import LimitRules
 
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -131,6 +133,8 @@ class SlurmFacts:
         What Slurm gives jobs of nodes, though promised ones may have whole nodes.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
+    limits : LimitRules or None
+        The limits of accounts and QOS that Slurm keeps to; None: it keeps to none.
     parts : PartitionParts or None
         What those nodes of partitions have that jobs ask for; None: nobody knows.
     """
@@ -148,6 +152,7 @@ class SlurmFacts:
     given: Sharing = Sharing()
     basic: bool = False
     requeue_delay: float = 0.0
+    limits: LimitRules | None = field(default=None, compare=False)
     parts: PartitionParts | None = field(default=None, compare=False)
 
     @property
@@ -179,6 +184,12 @@ def margin_of(config: dict[str, str], start_delay: float, completing: float) -> 
     over = over if math.isfinite(over) else 0.0
     wait = max(completing, seconds(config, "CompleteWait"))
     return start_delay + over + seconds(config, "KillWait") + wait
+
+
+def keeps_limits(config: dict[str, str]) -> bool:
+    """Return whether Slurm keeps to limits of accounts and QOS (`limits` or `safe`)."""
+    enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
+    return not {"limits", "safe"}.isdisjoint(enforced)
 
 
 def requeue_delay_of(config: dict[str, str]) -> float:
@@ -236,6 +247,12 @@ def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:
             if pairs.get("default", "").upper() == "YES":
                 default = name
     return found, default
+
+
+def qos_of_partitions(said: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the QOS of the partitions that have one, by what `partitions_of` returns."""
+    named = {name: qos_named(pairs.get("qos", "")) for name, pairs in said.items()}
+    return {name: qos for name, qos in named.items() if qos}
 
 
 def limit_of(text: str, otherwise: float) -> float:

@@ -13,6 +13,7 @@ from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.demand import shown_demand
 from rtsched.adapters.slurm.layout import is_ours
+from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, names_of, number
@@ -22,6 +23,7 @@ from rtsched.adapters.slurm.submission import DEFERRED, MARK
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.limit_rules import JobNames
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 
@@ -349,7 +351,10 @@ def _reshape(
         if not spec.present and not deadline[at] < math.inf:
             continue
         request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts)
-        requirements = requirements_of(request, facts, fresh=_deferred(rows, i))
+        first = rows.partition[i].split(",", 1)[0]
+        limits = limits_for(facts, JobNames(rows.qos[i], first, rows.account[i], rows.user[i]))
+        fresh = _deferred(rows, i)
+        requirements = requirements_of(request, facts, fresh=fresh, limits=limits)
         if requirements.problem:
             continue
         plain["deadline"][at] = request.deadline

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.demand import Demand, demand_of, tasks_per_node
+from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import part_of, too_few_nodes
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+    from rtsched.model.limit_rules import JobLimits
 
 _EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
 
@@ -79,11 +81,18 @@ class JobRequest:
         return ",".join(filter(None, given))
 
 
-def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = True) -> Requirements:
+def requirements_of(
+    request: JobRequest,
+    facts: SlurmFacts,
+    *,
+    fresh: bool = True,
+    limits: JobLimits | None = None,
+) -> Requirements:
     """Return the requirements of a request; `fresh`: nothing was promised to it yet.
 
-    What was promised once stays so if its partition is closed, or its limits are lowered: that is
-    no change of the job, and the partition may be opened again in time.
+    `limits`: those of its account and QOS, None if there are none. What was promised once stays so
+    if its partition is closed, or limits are lowered: that is no change of the job, and they may be
+    as before in time.
 
     A job takes whole nodes, or where jobs share nodes what it asks for. One that asks for
     processors takes as many nodes as they need on the smallest nodes of its partition. A range of
@@ -123,14 +132,19 @@ def requirements_of(request: JobRequest, facts: SlurmFacts, *, fresh: bool = Tru
     if request.array and request.needs_rtsched and part is not None:
         needs = _array(request, part, facts, replace(needs, wall_time=limit + facts.margin))
     elif request.spec.divisible:
-        needs = _divisible(request, facts, needs, least, part)
+        longest = math.inf if limits is None else limits.wall
+        needs = _divisible(request, facts, needs, least, part, longest)
     elif most > least and request.needs_rtsched and request.spec.speedup != "none":
         needs = needs.as_moldable(least, most, limit, facts.wide_margin)
     else:
         needs = replace(needs, size=least, wall_time=limit + facts.margin)
-    if fresh and node_request and part is not None:
-        problem = needs.problem or too_few_nodes(part, node_request, needs)
-        return replace(needs, problem=problem)
+    if fresh and part is not None:
+        if request.needs_rtsched and limits is not None:
+            needs = within_limits(request, needs, limits, part, limit)
+        if node_request:
+            problem = needs.problem or too_few_nodes(part, node_request, needs)
+            needs = replace(needs, problem=problem)
+        return needs
     return needs if fresh else replace(needs, problem=problem)
 
 
@@ -153,8 +167,9 @@ def _divisible(
     needs: Requirements,
     least: int,
     part: Partition | None,
+    longest: float,
 ) -> Requirements:
-    """Return the requirements of a load; the partition's longest time limit holds it."""
+    """Return the requirements of a load; `longest`, and that of its partition, is its limit."""
     most = request.max_nodes or least
     if not request.max_nodes and part is not None:
         most = int(min(part.nodes, part.max_nodes))
@@ -162,11 +177,13 @@ def _divisible(
     load = {k: v for k, v in request.spec.numbers.items() if k != "message_time"}
     load["setup_node"] = load.get("setup_node", 0.0) + facts.wide_margin
     load.setdefault("setup_link", 0.0)
-    longest = part.longest_s + facts.wide_margin if part is not None else math.inf
-    too_long = (
-        f"its load takes longer than partition {needs.partition[:60]!r} allows on "
-        f"{counted(most, 'node')}"
-    )
+    who = f"partition {needs.partition[:60]!r} allows"
+    if part is not None and part.longest_s <= longest:
+        longest = part.longest_s
+    else:
+        who = "MaxWall of its account or QOS allows"
+    longest += facts.wide_margin
+    too_long = f"its load takes longer than {who} on {counted(most, 'node')}"
     needs = replace(needs, rounds=request.spec.rounds, setup_once=facts.wide_margin)
     return needs.as_divisible(load, least, most, longest, too_long)
 

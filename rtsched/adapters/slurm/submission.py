@@ -14,6 +14,7 @@ from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, d
 from rtsched.adapters.requirements import too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
+from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import with_node_list
 from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
 from rtsched.adapters.slurm.rows import tasks_in
@@ -24,6 +25,7 @@ from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.limit_rules import JobNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,10 +139,12 @@ class SlurmTranslator:
         uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
         user = facts.users.get(uid) or user_name(uid)
         request = request_of(fields, spec)
-        requirements = requirements_of(request, facts)
+        account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
+        partition = request.partition.split(",", 1)[0] or facts.default
+        names = JobNames(_text(fields, Tag.QOS), partition, account, user)
+        requirements = requirements_of(request, facts, limits=limits_for(facts, names))
         begin = float(_number(fields, Tag.BEGIN_TIME, 0))
         problem = requirements.problem or too_late(request.deadline, max(begin, now), "--deadline")
-        account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
         jobs = Jobs.build(
             1,
             label=["the job"],

@@ -19,14 +19,17 @@ from rtsched.adapters.slurm.facts import (
     Sharing,
     SlurmFacts,
     config_of,
+    keeps_limits,
     margin_of,
     partitions_of,
+    qos_of_partitions,
     requeue_delay_of,
     seconds,
     sharing_of,
 )
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
 from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
+from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.slurm.observation import (
     allocations_of,
     completions_of,
@@ -39,6 +42,7 @@ from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
+from rtsched.errors import AdapterError, InputError
 from rtsched.model.accounts import Accounts
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.rows import NodeRow
     from rtsched.model.actions import Action
+    from rtsched.model.limit_rules import LimitRules
 
 CONFIG_EVERY_S = 60.0
 """Seconds between two readings of the configuration."""
@@ -76,6 +81,11 @@ class SlurmSystem:
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
         self._shares_read = -np.inf
         self._no_shares = ""
+        self._limits: LimitRules | None = None
+        self._limits_of: object = None
+        self._shown_limits = ("", "")
+        self._no_limits = ""
+        self._partition_qos: dict[str, str] = {}
         self._machine: ClusterLayout | None = None
         self._made_of: object = None
 
@@ -175,6 +185,7 @@ class SlurmSystem:
     ) -> ClusterLayout:
         """Return the machine; the same object as before if nothing changed."""
         said, default = partitions_of(self._commands.partitions())
+        self._partition_qos = qos_of_partitions(said)
         made_of = (nodes, said, default, taken, sharing)
         if self._machine is None or made_of != self._made_of:
             version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
@@ -183,10 +194,34 @@ class SlurmSystem:
         return self._machine
 
     def _read_config(self, now: float) -> None:
-        """Read the configuration, now and then."""
+        """Read the configuration and the limits of accounts and QOS, now and then."""
         if now - self._config_read > CONFIG_EVERY_S:
             self._config = config_of(self._commands.config())
             self._config_read = now
+            self._read_limits()
+
+    def _read_limits(self) -> None:
+        """Read the limits of accounts and QOS, if Slurm keeps to them."""
+        self._no_limits = ""
+        if not keeps_limits(self._config):
+            self._shown_limits = ("", "")
+            return
+        try:
+            self._shown_limits = self._commands.limits(self._config.get("ClusterName", ""))
+        except AdapterError as error:
+            self._no_limits = f"limits of accounts and QOS are those of the last time: {error}"
+
+    def _limits_now(self, problems: list[str]) -> LimitRules | None:
+        """Return the limits; the same object as before if nothing changed."""
+        made_of = (self._shown_limits, self._partition_qos)
+        if made_of != self._limits_of:
+            try:
+                self._limits = limits_of(*self._shown_limits, self._partition_qos)
+                self._limits_of = made_of
+            except InputError as error:
+                self._no_limits = f"limits of accounts and QOS are those of the last time: {error}"
+        problems += [self._no_limits] if self._no_limits else []
+        return self._limits
 
     def _facts(
         self,
@@ -223,5 +258,6 @@ class SlurmSystem:
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
             requeue_delay=requeue_delay_of(config),
+            limits=self._limits_now(problems),
             parts=machine.parts,
         )

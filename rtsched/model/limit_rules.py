@@ -1,0 +1,278 @@
+"""Which limits of a site hold for the jobs of a user, an account, a QOS and a partition.
+
+As in Slurm, the first in this list that defines a limit decides: the partition's QOS, the job's
+QOS (before it, with the flag OverPartQOS), the association of the user, the accounts above it; but
+limits of all jobs of an account together hold at each account.
+
+References
+----------
+Slurm manual, "Resource Limits"; slurmctld/acct_policy.c of Slurm 25.11.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.kernels.machine_limits import NO_LIMIT
+from rtsched.model.limits import GROUP_SUBMITS, JOBS, Qos
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.limits import Amounts, Association, LimitSet, SiteLimits
+
+NODE = "node"
+"""Name of the number of nodes, among those of resources."""
+
+WALL, PER_NODE, JOB_MINUTES = "MaxWall", "MaxTRESPerNode", "MaxTRESMins"
+"""What Slurm calls limits of a job's time, of what it has on a node, of amounts times minutes."""
+
+_WORDS = {
+    "group": ("GrpTRES", "GrpJobs"),
+    "user": ("MaxTRESPU", "MaxJobsPU"),
+    "account": ("MaxTRESPA", "MaxJobsPA"),
+    "job": ("MaxTRES", "MaxJobs"),
+}
+"""What Slurm calls limits of amounts and of jobs."""
+
+NO_QOS = "with a QOS that is not among those given, or not in the log: it sets no limits"
+NO_ASSOCIATION = (
+    "with an account and user that are not among the associations given: these set no limits"
+)
+
+
+class JobNames(NamedTuple):
+    """What limits of a job go by; empty: not known."""
+
+    qos: str
+    partition: str
+    account: str
+    user: str
+
+
+def kinds_of(jobs: Jobs) -> tuple[list[JobNames], NDArray[np.int64]]:
+    """Return the distinct names of jobs, and which of them each job has, int64[n]."""
+    codes = np.column_stack([jobs.column(name) for name in JobNames._fields])
+    distinct, kind = np.unique(codes, axis=0, return_inverse=True)
+    texts = [(*jobs.names(name), "") for name in JobNames._fields]
+    names = [
+        JobNames(*(table[code] for table, code in zip(texts, row, strict=True)))
+        for row in distinct.tolist()
+    ]
+    return names, kind.ravel().astype(np.int64)
+
+
+class Limit(NamedTuple):
+    """One limit that holds for jobs of some names."""
+
+    group: str
+    """Whose running jobs count; empty: each job by itself."""
+    word: str
+    """What Slurm calls it."""
+    thing: str
+    most: int
+    owner: str
+    """Whose limit it is, such as `QOS long`."""
+    per_second: bool = False
+    """Whether it is of amounts times requested seconds."""
+
+
+class JobLimits:
+    """The limits that hold for the jobs of some names.
+
+    Attributes
+    ----------
+    limits : list of Limit
+        Of amounts: of groups of jobs, and of each job.
+    per_node, submits : list of Limit
+        What a job may have on each node, and of how many jobs that wait or run.
+    member_of : list of str
+        The groups that the jobs count in.
+    wall : float
+        Longest requested time of a job, seconds; inf: any.
+    wall_owner : str
+        Whose limit that is.
+    others : list of str
+        Names of limits that are set and that replays do not keep to.
+    unknown : list of str
+        What is not known of the jobs, as it goes on behind `412 jobs`.
+    """
+
+    def __init__(self) -> None:
+        self.limits: list[Limit] = []
+        self.per_node: list[Limit] = []
+        self.submits: list[Limit] = []
+        self.member_of: list[str] = []
+        self.wall = np.inf
+        self.wall_owner = ""
+        self.others: list[str] = []
+        self.unknown: list[str] = []
+        self._defined: set[tuple[str, str]] = set()
+
+    def add_qos(self, name: str, limits: LimitSet, names: JobNames) -> None:
+        """Add what a QOS defines and none before it does."""
+        owner = f"QOS {name}"
+        scopes = {
+            "group": (owner, limits.group),
+            "user": (f"user {names.user} in QOS {name}" if names.user else "", limits.user),
+            "account": (
+                f"account {names.account} in QOS {name}" if names.account else "",
+                limits.account,
+            ),
+            "job": ("", limits.job),
+        }
+        for scope, (group, amounts) in scopes.items():
+            if scope == "job" or group:
+                self._add(scope, group, amounts, owner)
+        self._define([(scope, limit) for scope, (_, some) in scopes.items() for limit in some])
+        self._add_others(limits, owner)
+        self._define([("group", "submits")] * (GROUP_SUBMITS in limits.submits))
+
+    def add_association(self, above: list[tuple[str, LimitSet]], factor: float) -> None:
+        """Add what associations define and no QOS does: the user's, then the accounts above it."""
+        own = above[0][0]
+        jobs_defined = {("user", JOBS), ("account", JOBS)} & self._defined
+        for name, limits in above:
+            self._add("group", name, _scaled(limits.group, factor), name)
+            self._add("job", "", _scaled(limits.job, factor), name)
+            self._define([("job", thing) for thing in limits.job])
+            if JOBS in limits.user and not jobs_defined:
+                most = limits.user[JOBS]
+                self.limits.append(Limit(own, "MaxJobs", JOBS, most, name))
+                jobs_defined = {("user", JOBS)}
+            self._add_others(limits, name)
+
+    def _add(self, scope: str, group: str, amounts: Amounts, owner: str) -> None:
+        if group:
+            self.member_of.append(group)
+        for thing, most in amounts.items():
+            if (scope, thing) not in self._defined:
+                word = _WORDS[scope][thing == JOBS]
+                self.limits.append(Limit(group, word, thing, most, owner))
+
+    def _define(self, found: Iterable[tuple[str, str]]) -> None:
+        self._defined |= set(found)
+
+    def _add_others(self, limits: LimitSet, owner: str) -> None:
+        """Add limits of time, of a job, of what waits, and those that are not replayed."""
+        for thing, most in limits.job_seconds.items():
+            if ("seconds", thing) not in self._defined:
+                limit = Limit("", JOB_MINUTES, thing, most, owner, per_second=True)
+                self.limits.append(limit)
+        self.per_node += [
+            Limit("", PER_NODE, thing, most, owner)
+            for thing, most in limits.per_node.items()
+            if ("node", thing) not in self._defined
+        ]
+        self._define([("seconds", thing) for thing in limits.job_seconds])
+        self._define([("node", thing) for thing in limits.per_node])
+        for word, most in limits.submits.items():
+            scope = "group" if word == GROUP_SUBMITS else "own"
+            if (scope, "submits") not in self._defined:
+                self.submits.append(Limit("", word, JOBS, most, owner))
+        own = limits.submits.keys() - {GROUP_SUBMITS}
+        self._define([("own", "submits")] * bool(own))
+        if np.isinf(self.wall):
+            self.wall, self.wall_owner = limits.wall, owner
+        self.others += [name for name in limits.others if name not in self.others]
+
+    def groups(self, known: Callable[[str], bool]) -> dict[str, Amounts]:
+        """Return the groups that the jobs count in, and how much of what is known these may hold.
+
+        The smallest limit of a group holds. `known` says what can be counted.
+        """
+        found: dict[str, Amounts] = {group: {} for group in self.member_of}
+        for limit in self.limits:
+            if limit.group and known(limit.thing):
+                held = found[limit.group]
+                held[limit.thing] = min(limit.most, held.get(limit.thing, NO_LIMIT))
+        return found
+
+
+def _scaled(amounts: Amounts, factor: float) -> Amounts:
+    """Return limits of an association by its QOS's LimitFactor, which is of resources."""
+    if factor == 1.0:
+        return amounts
+    return {
+        thing: most if thing == JOBS else int(min(most * factor, NO_LIMIT))
+        for thing, most in amounts.items()
+    }
+
+
+class LimitRules:
+    """The limits of a site by what they go by."""
+
+    def __init__(self, site: SiteLimits) -> None:
+        self._site = site
+        self._associations: dict[tuple[str, str, str], Association] = {
+            (one.account.lower(), one.user, one.partition): one for one in site.associations or ()
+        }
+
+    def of(self, names: JobNames) -> JobLimits:
+        """Return the limits of jobs of such names."""
+        rule, factor = JobLimits(), 1.0
+        qos = self._qos(names, rule)
+        for name, one in qos:
+            rule.add_qos(name, one.limits, names)
+            factor = one.factor if factor == 1.0 else factor
+        if self._site.associations is not None:
+            above = self._above(names)
+            if above:
+                rule.add_association(above, factor)
+            else:
+                rule.unknown.append(NO_ASSOCIATION)
+        return rule
+
+    def with_default_qos(self, names: JobNames) -> JobNames:
+        """Return the names with the QOS that Slurm gives jobs whose users name none."""
+        if names.qos:
+            return names
+        own, root = self._own(names), self._associations.get(("root", "", ""))
+        qos = own.default_qos if own is not None else ""
+        if not qos and own is not None and len(own.qos) == 1:
+            qos = own.qos[0]
+        if not qos and root is not None:
+            qos = root.default_qos
+        return names._replace(qos=qos or "normal")
+
+    def _qos(self, names: JobNames, rule: JobLimits) -> list[tuple[str, Qos]]:
+        """Return the QOS whose limits hold, the first one's before the second's."""
+        known = self._site.qos
+        if known is None:
+            return []
+        if names.qos not in known:
+            rule.unknown.append(NO_QOS)
+        own = known.get(names.qos, Qos())
+        found = [self._site.partition_qos.get(names.partition, ""), names.qos]
+        if own.over_partition:
+            found.reverse()
+        return [(name, known[name]) for name in dict.fromkeys(found) if name in known]
+
+    def _own(self, names: JobNames) -> Association | None:
+        """Return the association of the user in the account; None: there is none."""
+        for partition in (names.partition, ""):
+            own = self._associations.get((names.account.lower(), names.user, partition))
+            if names.user and own is not None:
+                return own
+        return None
+
+    def _above(self, names: JobNames) -> list[tuple[str, LimitSet]]:
+        """Return the user's association and the accounts above it, each with its name."""
+        own = self._own(names)
+        if own is None:
+            return []
+        account = names.account.lower()
+        where = f" in partition {own.partition}" if own.partition else ""
+        found = {f"user {names.user} of account {account}{where}": own.limits}
+        while account and f"account {account}" not in found:
+            one = self._associations.get((account, "", ""))
+            if one is None:
+                break
+            found[f"account {account}"] = one.limits
+            account = one.parent.lower()
+        return list(found.items())

@@ -1,0 +1,271 @@
+"""Jobs with a deadline that limits of accounts and QOS never let run: who is told what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.facts import (
+    Partition,
+    Sharing,
+    SlurmFacts,
+    keeps_limits,
+    qos_of_partitions,
+)
+from rtsched.adapters.slurm.limits import limits_of
+from rtsched.adapters.wire import Tag
+
+NOW = 1_800_000_000.0
+COLUMNS = "Name Flags GrpTRES GrpJobs MaxTRES MaxTRESPerNode MaxTRESMins MaxWall MaxTRESPU MinTRES"
+LIMITS: dict[str, dict[str, str]] = {
+    "normal": {},
+    "short": {"Flags": "DenyOnLimit", "MaxWall": "01:00:00"},
+    "narrow": {"MaxTRES": "node=2", "MaxTRESPU": "cpu=7"},
+    "fine": {"MaxTRESPerNode": "cpu=2", "MaxTRES": "mem=1000M", "MaxTRESMins": "cpu=120"},
+    "none": {"GrpJobs": "0"},
+    "part": {"MaxWall": "02:30:00"},
+}
+QOS = "".join(
+    "|".join((name, *(limits.get(column, "") for column in COLUMNS.split()[1:]))) + "\n"
+    for name, limits in {"Name": {one: one for one in COLUMNS.split()}, **LIMITS}.items()
+)
+ASSOCIATIONS = """\
+Cluster|Account|User|GrpTRES|GrpSubmit|MaxWall|QOS|Def QOS
+c|root||||||
+c| physics||cpu=64|||normal|
+c|  physics|ann|||1-00:00:00|short,normal,narrow,fine|normal
+c|  physics|bob||7||short|
+c| arts||||||
+c|  arts|ann||||normal,short|short
+"""
+
+
+def facts(*, sharing: bool = False) -> SlurmFacts:
+    """Return a cluster of 30 nodes of 4 processors with these limits."""
+    nodes = (({"cpu": 4, "mem": 1000 << 20}, 30),)
+    parts = {
+        "all": Partition("all", 600.0, 7 * 86400.0, True, 30, 4, hardware=nodes),
+        "quick": Partition("quick", 600.0, 86400.0, True, 30, 4, hardware=nodes),
+    }
+    return SlurmFacts(
+        margin=20.0,
+        partitions=parts,
+        default="all",
+        home={"ann": "physics", "bob": "physics"},
+        users={1000: "ann", 1001: "bob"},
+        sharing=Sharing(("cpu", "mem")) if sharing else Sharing(),
+        given=Sharing(("cpu", "mem")),
+        limits=limits_of(QOS, ASSOCIATIONS, {"quick": "part"}),
+    )
+
+
+def problem(*, sharing: bool = False, **fields: Any) -> str:
+    """Return what is wrong with a job of ann's, on one node for half an hour unless said."""
+    asked = {"user_id": 1000, "deadline": int(NOW) + 500000, "time_limit": 30, **fields}
+    tags: dict[int, str | int] = {Tag[name.upper()]: value for name, value in asked.items()}
+    said: str = SlurmTranslator().describe(tags, facts(sharing=sharing), NOW).problem
+    return said
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"qos": "short", "time_limit": 61},
+            "its time limit of 61 min exceeds MaxWall=01:00:00 of QOS short; use --time=60 or less",
+        ),
+        # The partition's QOS comes before the job's.
+        (
+            {"qos": "short", "partition": "quick", "time_limit": 151},
+            "its time limit of 151 min exceeds MaxWall=02:30:00 of QOS part; use --time=150 or "
+            "less",
+        ),
+        (
+            {"time_limit": 1441},
+            "its time limit of 1441 min exceeds MaxWall=1-00:00:00 of user ann of account physics; "
+            "use --time=1440 or less",
+        ),
+        # Her default QOS in the other account.
+        (
+            {"account": "arts", "time_limit": 61},
+            "its time limit of 61 min exceeds MaxWall=01:00:00 of QOS short; use --time=60 or less",
+        ),
+        # bob has one QOS only, and so that one.
+        (
+            {"user_id": 1001, "time_limit": 90},
+            "its time limit of 90 min exceeds MaxWall=01:00:00 of QOS short; use --time=60 or less",
+        ),
+        # 17 whole nodes of 4 processors.
+        (
+            {"min_nodes": 17, "max_nodes": 17},
+            "requests 68 processors in all; GrpTRES=cpu=64 of account physics allows 64 "
+            "processors; request at most that, or use another account or QOS",
+        ),
+        (
+            {"qos": "narrow", "min_nodes": 3},
+            "requests 12 processors in all; MaxTRESPU=cpu=7 of QOS narrow allows 7 processors; "
+            "request at most that, or use another account or QOS",
+        ),
+        (
+            {"qos": "none"},
+            "requests 1 job in all; GrpJobs=0 of QOS none allows 0 jobs; use another account or "
+            "QOS",
+        ),
+        (
+            {"qos": "fine"},
+            "requests 4 processors per node; MaxTRESPerNode=cpu=2 of QOS fine allows 2 processors; "
+            "request at most that, or use another account or QOS",
+        ),
+        (
+            {"user_id": 1001, "array_inx": "1-8"},
+            "8 jobs would be submitted; GrpSubmit=7 of user bob of account physics allows 7; "
+            "submit at most that, or use another account or QOS",
+        ),
+    ],
+)
+def test_whole_nodes(fields: dict[str, Any], said: str) -> None:
+    """The sentence names the limit, its value and owner, and what would be accepted."""
+    assert problem(**fields) == said
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"qos": "short", "time_limit": 60},
+        {"qos": "short", "partition": "quick", "time_limit": 150},
+        {"time_limit": 1440},
+        {"user_id": 1001, "array_inx": "1-7"},
+        {"min_nodes": 16, "max_nodes": 16},
+        {"min_nodes": 10, "max_nodes": 20},  # it may run on 16
+    ],
+)
+def test_jobs_at_a_limit_may_run(fields: dict[str, Any]) -> None:
+    """What is asked for is what is allowed."""
+    assert problem(**fields) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"qos": "narrow", "cpus_per_task": 3, "num_tasks": 2, "min_nodes": 2}, ""),
+        ({"qos": "narrow", "num_tasks": 8}, "requests 8 processors in all; MaxTRESPU=cpu=7"),
+        (
+            {"qos": "narrow", "min_nodes": 3, "num_tasks": 3},
+            "requests 3 nodes in all; MaxTRES=node=2 of QOS narrow allows 2 nodes",
+        ),
+        (
+            {"qos": "fine", "min_nodes": 2, "num_tasks": 2, "pn_min_memory": 600},
+            "requests 1200 MiB of memory in all; MaxTRES=mem=1000M of QOS fine allows 1000 MiB",
+        ),
+        # 2 processors for 70 min are 140 minutes.
+        (
+            {"qos": "fine", "num_tasks": 2, "time_limit": 70},
+            "its 2 processors for 70 min exceed MaxTRESMins=cpu=120 of QOS fine; use --time=60 or "
+            "less",
+        ),
+        # A task of an array counts by itself.
+        ({"qos": "fine", "num_tasks": 2, "time_limit": 60, "array_inx": "1-9"}, ""),
+        # An exclusive job has all processors of its node.
+        ({"qos": "fine", "shared": 0}, "requests 4 processors per node; MaxTRESPerNode=cpu=2"),
+    ],
+)
+def test_shared_nodes(fields: dict[str, Any], said: str) -> None:
+    """A job counts with what it takes of its nodes."""
+    fields = {"pn_min_memory": 100, **fields}
+    assert problem(sharing=True, **fields)[: len(said) or None] == said
+
+
+def test_a_load_is_spread_so_that_the_limit_holds_it() -> None:
+    """600 units of 60 s each take 10 h on one node; MaxWall is 1 h: on 10 nodes at the least."""
+    load = "rtsched:sigma=600,cms=0.0001,cps=60"
+    described = {
+        qos: SlurmTranslator().describe(
+            {
+                Tag.USER_ID: 1000,
+                Tag.DEADLINE: int(NOW) + 500000,
+                Tag.MIN_NODES: 1,
+                Tag.MAX_NODES: 16,
+                Tag.EXTRA: load,
+                Tag.QOS: qos,
+            },
+            facts(),
+            NOW,
+        )
+        for qos in ("normal", "short")
+    }
+    assert [one.problem for one in described.values()] == ["", ""]
+    assert [int(one.jobs.size_min[0]) for one in described.values()] == [1, 11]
+    few = load.replace("600", "60000")
+    asked = problem(qos="short", min_nodes=1, max_nodes=16, extra=few)
+    assert asked == "its load takes longer than MaxWall of its account or QOS allows on 16 nodes"
+
+
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"min_nodes": 10, "max_nodes": 20}, 16),  # GrpTRES=cpu=64, 4 on each node
+        ({"min_nodes": 1, "max_nodes": 20, "qos": "narrow", "num_tasks": 1}, 1),  # cpu=7
+        ({"min_nodes": 1, "max_nodes": 20, "extra": "rtsched:sigma=400,cms=1,cps=100"}, 16),
+        ({"array_inx": "1-100"}, 16),  # 4 tasks on a node
+        ({"array_inx": "1-100%8"}, 2),
+    ],
+)
+def test_a_range_of_nodes_ends_where_a_limit_does(fields: dict[str, Any], most: int) -> None:
+    """No plan gives a job more nodes than its limits let it have by itself."""
+    asked = {"user_id": 1000, "deadline": int(NOW) + 500000, "time_limit": 30, **fields}
+    tags: dict[int, str | int] = {Tag[name.upper()]: value for name, value in asked.items()}
+    described = SlurmTranslator().describe(tags, facts(), NOW)
+    assert (described.problem, int(described.jobs.size_max[0])) == ("", most)
+
+
+def test_tasks_of_an_array_share_nodes_only_as_a_limit_lets_them() -> None:
+    """Three of two processors run on a node of 8 at a time, but the QOS lets a user have 7."""
+    whole = facts(sharing=True)
+    nodes = (({"cpu": 8, "mem": 1000 << 20}, 30),)
+    site = replace(whole, partitions={"all": replace(whole.partitions["all"], hardware=nodes)})
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 500000,
+        Tag.TIME_LIMIT: 30,
+        Tag.QOS: "narrow",
+        Tag.NUM_TASKS: 2,
+        Tag.PN_MIN_MEMORY: 100,
+    }
+    said = [
+        SlurmTranslator().describe({**asked, Tag.ARRAY_INX: array}, site, NOW).problem
+        for array in ("1-9", "1-9%3")
+    ]
+    assert said == [
+        "4 of its tasks run on a node at a time, with 8 processors; MaxTRESPU=cpu=7 of QOS narrow "
+        "allows 7 processors; use --array=...%3",
+        "",
+    ]
+
+
+def test_limits_count_only_where_slurm_keeps_to_them() -> None:
+    """AccountingStorageEnforce says so; without it none is known."""
+    for value, kept in {
+        "": False,
+        "none": False,
+        "associations,qos": False,
+        "associations,limits": True,
+        "associations,limits,qos,safe": True,
+    }.items():
+        assert keeps_limits({"AccountingStorageEnforce": value}) is kept
+    without = replace(facts(), limits=limits_of("", "", {}))
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 500000,
+        Tag.TIME_LIMIT: 61,
+        Tag.QOS: "short",
+    }
+    assert not SlurmTranslator().describe(asked, without, NOW).problem
+
+
+def test_partitions_tell_their_qos() -> None:
+    """As `scontrol show partition` shows it."""
+    said = {"a": {"qos": "N/A"}, "b": {"qos": "part"}, "c": {}}
+    assert qos_of_partitions(said) == {"b": "part"}
