@@ -100,6 +100,20 @@ def broken(wording: Wording, limit: str | None = None) -> str:
     return f"{PREFIX}the promised deadline can no longer be kept{why}; {wording.afterwards}"
 
 
+def given_up(wording: Wording, limit: str, starts: int) -> str:
+    """Return what a user reads whose job missed so many planned starts for a limit."""
+    why = did_not_start(limit, starts)
+    return f"{PREFIX}the promise is given up: {why}; {wording.afterwards}"
+
+
+def did_not_start(limit: str, starts: int) -> str:
+    """Return that a limit of an account or QOS kept a job from several planned starts."""
+    return (
+        f"the job did not start at {counted(starts, 'planned start')}, since it waits for a limit "
+        f"of its account or QOS ({limit})"
+    )
+
+
 def kept_waiting(limit: str) -> str:
     """Return that a limit of an account or QOS kept a job from its planned start."""
     return f"the job waits for a limit of its account or QOS ({limit})"

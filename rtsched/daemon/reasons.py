@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 REASONS: dict[str, str] = {
-    "submit.unusable": "The request cannot be promised, such as an array with a deadline, or is "
-    "malformed; the text says which.",
+    "submit.unusable": "The request cannot be promised, such as a heterogeneous job or one beyond "
+    "a limit of its account or QOS, or is malformed; the text says which.",
     "submit.too-many": "The user has reached the limit `promises_per_user`.",
     "submit.unused": "The user has reached the limit `unused_promises_per_hour` of admissions in "
     "the last hour that no job followed, as with `sbatch --test-only`: each reserved nodes.",
@@ -19,7 +19,8 @@ REASONS: dict[str, str] = {
     "submit.offer": "Not a rejection: the job was admitted by the counter-offer that was held "
     "for it.",
     "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",
-    "wait.limit": "The job waits for a limit of its account or QOS, which the batch system names.",
+    "wait.limit": "The job waits for a limit of its account or QOS, which the batch system names. "
+    "A promise breaks when that keeps its job from two planned starts.",
     "wait.planned": "The job has a promise, and its planned start is in the future.",
     "wait.nodes": "The job needs more nodes than are free.",
     "wait.kept": "Nodes are free, but reserved for promised jobs that start before this "

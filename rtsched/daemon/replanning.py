@@ -8,6 +8,10 @@ planned node was lost only a moment ago, and may come back at once, they wait; a
 that is late on nodes that are free for it, as long as it may end in time: the batch system is slow
 then, and starts it yet. On nodes that jobs share a job without a place keeps its promise as long as
 it may end in time: it is planned too late, and the batch system starts it as soon as there is room.
+
+A job that a limit of its account or QOS keeps from its planned starts is not planned anew for ever:
+nodes would stay free for it in vain. After two of them its promise breaks, and its user is told of
+the limit.
 """
 
 from __future__ import annotations
@@ -51,6 +55,9 @@ On nodes that jobs share, the leeway of the batch system if that is more."""
 OVERDUE = 20.0
 """Seconds after its planned start at which a job that waits is planned anew, or the leeway of the
 batch system (see `Observation`) if that is more and its nodes are free."""
+
+MISSED_STARTS = 2
+"""Planned starts that a job may miss for a limit of its account or QOS."""
 
 NO_PLAN = "no plan meets it after changes on the cluster"
 """Why a promise broke, where nothing else is known."""
@@ -107,18 +114,46 @@ def replan(
     flapping : int64[k]
         Nodes that may come back at once. What is planned on them and fits nowhere else stays so.
     """
+    held_back = _without_held_back(site, wording, now)
+    site = held_back.site
     snapshot = replace(site.snapshot, now=now)
     lost = lost_starts(site, snapshot)
     try:
-        if not len(lost):
+        if len(lost):
+            found = _mended(site, snapshot, planner, lost, wording, young, flapping)
+        else:
             stays = site.delayed or snapshot.cluster.shared
-            return Replanned(site if stays else _improved(site, snapshot, planner))
-        return _mended(site, snapshot, planner, lost, wording, young, flapping)
+            found = Replanned(site if stays else _improved(site, snapshot, planner))
     except PlannerError as error:
         text = f"{error}; the plan is unchanged, the next cycle tries again"
         if len(lost):
             text = f"{text}: {counted(len(lost), 'promised job')} must be planned again"
-        return Replanned(site, problem=text)
+        found = Replanned(site, problem=text)
+    changed, actions = held_back.changed + found.changed, held_back.actions + found.actions
+    return replace(found, changed=changed, actions=actions)
+
+
+def _without_held_back(site: Site, wording: messages.Wording, now: float) -> Replanned:
+    """Return the site without the promises of jobs that limits kept from too many planned starts.
+
+    In it the starts that jobs have missed for limits are noted.
+    """
+    missed = {job: starts for job, starts in site.missed.items() if job in site.records}
+    limits = site.limits()
+    if not limits and not missed:
+        return Replanned(site)
+    snapshot, plan = replace(site.snapshot, now=now), site.snapshot.plan
+    late = plan.entries.take(np.flatnonzero(plan.entries.start < now - OVERDUE))
+    late = late.take(np.isin(late.job, lost_starts(site, snapshot)))
+    for job, start in zip(late.job.tolist(), late.start.tolist(), strict=True):
+        if job in limits and start not in missed.get(job, ()):
+            missed[job] = (*missed.get(job, ()), start)
+    site = replace(site, missed=missed)
+    over = [job for job, starts in missed.items() if len(starts) >= MISSED_STARTS]
+    if not over:
+        return Replanned(site)
+    left = plan.take(np.flatnonzero(~np.isin(plan.entries.job, over)))
+    return _broken(with_plan(site, left), np.array(over, np.int64), wording, now)
 
 
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
@@ -551,11 +586,16 @@ def _broken(
     for job in failed.tolist():
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
-        limit = limits.get(job)
-        why = NO_PLAN if limit is None else messages.kept_waiting(limit)
+        limit, starts = limits.get(job), len(site.missed.get(job, ()))
+        why, text = NO_PLAN, messages.broken(wording, limit)
+        if limit is not None and starts >= MISSED_STARTS:
+            why = messages.did_not_start(limit, starts)
+            text = messages.given_up(wording, limit, starts)
+        elif limit is not None:
+            why = messages.kept_waiting(limit)
         changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
         if record.standing == "firm":
-            told.append(messages.broken(wording, limit))
+            told.append(text)
             jobs.append(job)
         elif record.standing == "provisional":
             unnotified[record.token] = record

@@ -79,6 +79,9 @@ class Site:
     restarting : mapping of int to int
         Jobs that ended, have their promise and a new start, and are to be queued again: how many
         polls have not shown them in the queue yet.
+    missed : mapping of int to tuple of float
+        By job, the planned starts at which it did not start and a limit of its account or QOS is
+        why, seconds since the epoch.
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.
@@ -100,6 +103,7 @@ class Site:
     unnotified: Mapping[str, PromiseRecord] = field(default_factory=dict)
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
+    missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:

@@ -84,6 +84,56 @@ def test_a_limit_that_breaks_a_promise_is_named() -> None:
     assert "can no longer be kept, since the job waits for a limit" in told.text[0]
 
 
+def test_a_job_that_a_limit_keeps_waiting_is_not_planned_anew_for_ever() -> None:
+    """Slurm starts job 7 at neither of two planned starts: its promise breaks, its nodes are free.
+
+    Its deadline is a day away. Another job, which waits for nothing, keeps its promise.
+    """
+    scene = Scene(nodes=2)
+    asked = {"size": 1, "wall_time": RUN, "deadline": T0 + 86400}
+    queued = ((7, scene.submit(T0, **asked).reply.token),)
+    queued += ((8, scene.submit(T0, **asked).reply.token),)
+    limits = {7: "QOSGrpCpuLimit"}
+    starts, changed = [], []
+    for second in range(1, 60):
+        settled = scene.poll(T0 + second, queued, limits=limits)
+        changed += [(second, record) for record in settled.changed if record.standing != "firm"]
+        plan = scene.site.snapshot.plan
+        starts += plan.entries.start[plan.entries.job == 7].tolist()
+    ((second, broken),) = changed
+    assert (sorted(set(starts)), second) == ([T0, T0 + 21], 42)
+    assert (broken.id, broken.standing, broken.why) == (
+        7,
+        "broken",
+        "the job did not start at 2 planned starts, since it waits for a limit of its account or "
+        "QOS (QOSGrpCpuLimit)",
+    )
+    assert scene.site.snapshot.plan.entries.job.tolist() == [8]
+    assert scene.site.records.keys() == {8}
+
+
+def test_who_is_kept_from_two_starts_by_a_limit_is_told_which() -> None:
+    """In the comment of the job; a start that it missed for other reasons does not count."""
+    scene = Scene(nodes=1)
+    deadline = T0 + 86400
+    queued = ((7, scene.submit(T0, size=1, wall_time=RUN, deadline=deadline).reply.token),)
+    told = []
+    for second in range(1, 80):
+        limits = {} if second < 25 else {7: "AssocGrpGRES"}
+        settled = scene.poll(T0 + second, queued, limits=limits)
+        told += [(second, one.text) for one in settled.actions if isinstance(one, Tell)]
+    assert told == [
+        (
+            63,
+            (
+                "rtsched: the promise is given up: the job did not start at 2 planned starts, "
+                "since it waits for a limit of its account or QOS (AssocGrpGRES); the job may run "
+                "yet",
+            ),
+        )
+    ]
+
+
 def test_what_stays_on_a_lost_node_is_not_planned_over() -> None:
     """Job 7 waits for its node; job 8 does not get the other one of its nodes at the same time."""
     scene = two_lose_nodes(RUN)

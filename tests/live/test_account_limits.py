@@ -47,7 +47,7 @@ def clean(live: Live) -> Iterator[None]:
 
 
 def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
-    """rtsched says which limit, whose, and what would be accepted, before Slurm refuses the job."""
+    """Who submits reads the limit, whose it is and what would be accepted; Slurm is not asked."""
     said = live.submit("-N1", "--qos=short", "--time=2", in_minutes(20))
     assert said.job == 0
     assert said.text.splitlines()[0] == (
@@ -56,7 +56,9 @@ def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
     )
     said = live.submit("-N3", "--exclusive", "--time=1", in_minutes(20))
     assert said.job == 0
-    assert "requests 12 processors in all; GrpTRES=cpu=8 of account science allows 8 pro" in said.text
+    assert (
+        "requests 12 processors in all; GrpTRES=cpu=8 of account science allows 8 pro" in said.text
+    )
     said = live.submit("-N1", "--mem=950", "--time=1", in_minutes(20))
     assert "MaxTRESPerNode=mem=900M of user alice of account science allows 900 MiB" in said.text
     job = live.promise("-N1", "--qos=short", "--time=1", in_minutes(20), script="true")
