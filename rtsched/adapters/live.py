@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
+    from rtsched.model.limit_rules import LimitRules
 
 FIRST_OWN_ID = 1 << 52
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
@@ -122,6 +123,8 @@ class Observation:
         before its planned end. 0: it starts none earlier, and a late one is planned anew.
     requeue_delay : float
         Seconds for which the batch system puts off a job that it is asked to queue again.
+    limits : LimitRules or None
+        The limits of accounts and QOS that the batch system keeps to; None: it keeps to none.
     """
 
     time: float
@@ -140,6 +143,7 @@ class Observation:
     flapping: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     leeway: float = 0.0
     requeue_delay: float = 0.0
+    limits: LimitRules | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started
+from rtsched.daemon.limits import for_job
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
@@ -204,6 +205,8 @@ class AdmissionController:
     ) -> AdmissionResult:
         """Judge a job, by the rules that hold for all."""
         if _has_deadline(job):
+            site, row = for_job(site, job.jobs)
+            job = replace(job, jobs=row)
             if redeems and (offer := _redeemed(site, job, now)) is not None:
                 return self._redeem(site, offer, job, now)
             if (refused := self._too_much(site, job, now)) is not None:

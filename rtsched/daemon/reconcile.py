@@ -12,6 +12,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
+from rtsched.daemon.limits import counted_to_limits, limits_of, with_limits
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
@@ -73,6 +74,7 @@ def reconcile(
         if record.standing in OPEN:
             records[record.id] = record
     requested = with_present(_of_records(site.requested, names, records), observation)
+    requested = counted_to_limits(requested, observation.limits, observation.cluster)
     failed = observation.completions.take(
         np.isin(observation.completions.job, list(shown.restartable & records.keys()))
     )
@@ -319,13 +321,16 @@ def _with_observation(
     links = _links(site.links, names, records)
     promises = promises_of(records.values())
     moved = plan is not old.plan or not promises.equals(old.promises)
-    same = _same(old.cluster, observation.cluster)
+    rules = observation.limits
+    limits = limits_of(requested, rules, observation.cluster)
+    cluster, running = with_limits(observation.cluster, observation.running, limits, rules)
+    same = _same(old.cluster, cluster)
     snapshot = replace(
         old,
         now=now,
-        cluster=old.cluster if same and site.seen > -np.inf else observation.cluster,
+        cluster=old.cluster if same and site.seen > -np.inf else cluster,
         queued=old.queued if queued.equals(old.queued) else queued,
-        running=observation.running,
+        running=running,
         allocations=observation.allocations,
         accounts=old.accounts
         if observation.accounts.equals(old.accounts)
@@ -353,6 +358,7 @@ def _with_observation(
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
         restarting=restarting,
+        limit_rules=rules,
         delayed=bool(restarting) or _delayed(requested, observation),
     )
 
@@ -365,11 +371,12 @@ def _delayed(requested: Jobs, observation: Observation) -> bool:
 
 
 def _same(one: Cluster, other: Cluster) -> bool:
-    """Return whether two machines have the same nodes, in the same states and partitions."""
+    """Return whether two machines have the same nodes, states, partitions and licences."""
     if one is other:
         return True
     mine, theirs = one.partitions, other.partitions
     same = one.nodes.equals(other.nodes) and mine.keys() == theirs.keys()
+    same &= one.licenses == other.licenses
     return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 

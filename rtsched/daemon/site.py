@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from rtsched.daemon.records import PromiseRecord, PromiseState
     from rtsched.model.cluster import Cluster
+    from rtsched.model.limit_rules import LimitRules
     from rtsched.model.snapshot import Snapshot
 
 
@@ -79,6 +80,8 @@ class Site:
     restarting : mapping of int to int
         Jobs that ended, have their promise and a new start, and are to be queued again: how many
         polls have not shown them in the queue yet.
+    limit_rules : LimitRules or None
+        As in `Observation`.
     missed : mapping of int to tuple of float
         By job, the planned starts at which it did not start and a limit of its account or QOS is
         why, seconds since the epoch.
@@ -103,6 +106,7 @@ class Site:
     unnotified: Mapping[str, PromiseRecord] = field(default_factory=dict)
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
+    limit_rules: LimitRules | None = None
     missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
 
@@ -152,9 +156,12 @@ class Site:
         snapshot = replace(old, promises=promises, plan=plan, version=old.version + 1)
         requested = Jobs.joined([self.requested, row])
         after = replace(self, snapshot=snapshot, records=records, requested=requested)
-        if shown:
+        if shown and old.queued.names("demand") == row.names("demand"):
             return after
-        queued = in_order(Jobs.joined([old.queued, row]))
+        others = old.queued.take(old.queued.id != record.id) if shown else old.queued
+        queued = in_order(Jobs.joined([others, row]))
+        if shown:  # it is counted to limits from now on
+            return replace(after, snapshot=replace(snapshot, queued=queued))
         edges = Edges.joined([old.edges, links])
         return replace(
             after,

@@ -26,6 +26,8 @@ from rtsched_plugins.spare import Spare
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rtsched.model.limit_rules import LimitRules
+
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
 SHARED = ("cpu", "gres/gpu")
@@ -66,6 +68,8 @@ class Scene:
             columns = {"names": {"capacity": SHARED}, "capacity": amounts}
             self.cluster = Cluster(Nodes.build(nodes, name=names, **columns))
         self.demand: dict[int, tuple[int, int]] = {}
+        self.accounts: dict[int, str] = {}  # of ann's jobs that run where jobs share nodes
+        self.limit_rules: LimitRules | None = None
         self.site = Site(Snapshot(T0, self.cluster))
         self.poll(T0)
 
@@ -167,6 +171,8 @@ class Scene:
                 id=[r[0] for r in running],
                 submit=np.full(len(running), T0),
                 demand=demand,
+                user=["ann"] * len(running),
+                account=[self.accounts.get(r[0]) for r in running],
             )
         counts = [len(r[4]) for r in running]
         runs = Schedule.build(
@@ -224,7 +230,7 @@ class Scene:
             now, self.cluster, waiting, at_work, runs, marks, past, edges=links
         )
         observation = replace(observation, flapping=np.array(flapping, np.int64), leeway=leeway)
-        observation = replace(observation, requeue_delay=requeue_delay)
+        observation = replace(observation, requeue_delay=requeue_delay, limits=self.limit_rules)
         settled = settle(self.site, observation, self.rules, now)
         self.site = settled.site
         return settled

@@ -131,6 +131,7 @@ class SlurmSystem:
             tuple(problems),
             leeway=facts.margin,
             requeue_delay=facts.requeue_delay,
+            limits=facts.limits,
         )
         names = machine.cluster.nodes.names("name")
         self._view = SlurmState(rows, observation, facts, names, reservations, now)

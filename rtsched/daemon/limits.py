@@ -1,0 +1,148 @@
+"""Limits of accounts and QOS as resources that the planner knows.
+
+What the jobs of a user, an account or a QOS may hold together is planned with as licences are: the
+cluster has so much of it, and each job that counts there takes what it has from its start to its
+end, wherever it runs. Only groups of promised jobs matter, and of the others only those that run:
+those that wait come after the promised ones. Where jobs have whole nodes no limit is planned with.
+
+A job with a range of nodes, or an array, counts with the most that it may have at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.jobs import Kind
+from rtsched.model.limit_rules import kinds_of
+from rtsched.model.limits import JOBS
+from rtsched.model.resources import CPU
+from rtsched.model.table import amounts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.daemon.site import Site
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.limit_rules import LimitRules
+
+LIMIT = "limit/"
+"""How names of limits begin, among those of resources; then follow the group and what it holds."""
+
+
+def limits_in(jobs: Jobs) -> tuple[str, ...]:
+    """Return the names of limits that jobs count to."""
+    return tuple(name for name in jobs.names("demand") if name.startswith(LIMIT))
+
+
+def counted_to_limits(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> Jobs:
+    """Return promised jobs with what they count to limits, by the present rules.
+
+    It is a part of their `demand`, and never more than the limit, so that a job has a place in the
+    plan if a limit is lowered below what it takes.
+    """
+    most = limits_of(jobs, rules, cluster)
+    if not most and not limits_in(jobs):
+        return jobs
+    counts = np.minimum(
+        _counts(jobs, rules, cluster, most), np.array(list(most.values()), np.int64)
+    )
+    return _with_counts(jobs, tuple(most), counts)
+
+
+def limits_of(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> dict[str, int]:
+    """Return the limits that jobs count to, and the most that there is of each."""
+    if rules is None or not cluster.shared or not len(jobs):
+        return {}
+    known, found = _countable(cluster), dict[str, int]()
+    for names in kinds_of(jobs)[0]:
+        groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
+        for group, most in groups.items():
+            for thing, amount in most.items():
+                name = f"{LIMIT}{group}/{thing}"
+                found[name] = min(amount, found.get(name, amount))
+    return found
+
+
+def with_limits(
+    cluster: Cluster, running: Jobs, limits: Mapping[str, int], rules: LimitRules | None
+) -> tuple[Cluster, Jobs]:
+    """Return the cluster with limits, and what runs with what it counts to them."""
+    others = {name: most for name, most in cluster.licenses.items() if not name.startswith(LIMIT)}
+    wanted = {**others, **limits}
+    if wanted != cluster.licenses:
+        cluster = replace(cluster, licenses=wanted)
+    if not limits and not limits_in(running):
+        return cluster, running
+    return cluster, _with_counts(running, tuple(limits), _counts(running, rules, cluster, limits))
+
+
+def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
+    """Return the site with all limits that a job would count to, and the job counted to them."""
+    snapshot, rules = site.snapshot, site.limit_rules
+    job = counted_to_limits(job, rules, snapshot.cluster)
+    missing = set(limits_in(job)) - snapshot.cluster.licenses.keys()
+    if not missing:
+        return site, job
+    known = {n: most for n, most in snapshot.cluster.licenses.items() if n.startswith(LIMIT)}
+    limits = known | limits_of(job, rules, snapshot.cluster)
+    cluster, running = with_limits(snapshot.cluster, snapshot.running, limits, rules)
+    return replace(site, snapshot=replace(snapshot, cluster=cluster, running=running)), job
+
+
+def _countable(cluster: Cluster) -> frozenset[str]:
+    """Return what of jobs can be counted: a node that they share counts once in Slurm."""
+    return frozenset((JOBS, *cluster.nodes.names("capacity")))
+
+
+def _counts(
+    jobs: Jobs, rules: LimitRules | None, cluster: Cluster, limits: Collection[str]
+) -> NDArray[np.int64]:
+    """Return what each job counts to each limit, int64[n, l]."""
+    column = {name: at for at, name in enumerate(limits)}
+    counts = np.zeros((len(jobs), len(column)), np.int64)
+    if rules is None or not column:
+        return counts
+    known = _countable(cluster)
+    taken = {thing: _taken(jobs, cluster, thing) for thing in known}
+    kinds, kind = kinds_of(jobs)
+    for at, names in enumerate(kinds):
+        rows: NDArray[np.int64] | None = None
+        groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
+        for group, most in groups.items():
+            for thing in most:
+                name = f"{LIMIT}{group}/{thing}"
+                if name in column:
+                    rows = np.flatnonzero(kind == at) if rows is None else rows
+                    counts[rows, column[name]] = taken[thing][rows]
+    return counts
+
+
+def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
+    """Return how much of something each job has at most at a time, int64[n]."""
+    arrays = jobs.kind == Kind.ARRAY
+    nodes = np.maximum(jobs.size, jobs.size_max).astype(np.int64)
+    if thing == JOBS:
+        at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), jobs.tasks)
+        return np.where(arrays, np.maximum(at_a_time, 1), 1)
+    each = amounts_of(jobs, "demand", (thing,))[:, 0]
+    if thing == CPU:
+        all_cores = int(amounts_of(cluster.nodes, "capacity", (CPU,)).max(initial=0))
+        each = np.where(jobs.exclusive & ~arrays, np.maximum(each, all_cores), each)
+    return np.asarray(each * nodes)
+
+
+def _with_counts(jobs: Jobs, names: tuple[str, ...], counts: NDArray[np.int64]) -> Jobs:
+    """Return jobs whose demand has these counts, and no other ones of limits."""
+    others = tuple(name for name in jobs.names("demand") if not name.startswith(LIMIT))
+    if (*others, *names) == jobs.names("demand") and np.array_equal(
+        counts, amounts_of(jobs, "demand", names)
+    ):
+        return jobs
+    demand = np.concatenate([amounts_of(jobs, "demand", others), counts], axis=1)
+    return jobs.replace_text("demand", demand, (*others, *names))

@@ -1,0 +1,226 @@
+"""Limits of accounts and QOS that hold over time: promised jobs are planned within them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scene import T0, Scene
+
+from rtsched.daemon.codec import decode_jobs
+from rtsched.daemon.limits import LIMIT, limits_in
+from rtsched.model.limit_rules import LimitRules
+from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rtsched.daemon.admission import AdmissionResult
+
+RUN = 600.0
+PHYSICS = f"{LIMIT}account physics/cpu"
+
+
+def rules(
+    account: Mapping[str, int] | None = None,
+    user: Mapping[str, int] | None = None,
+    per_user: Mapping[str, int] | None = None,
+) -> LimitRules:
+    """Return limits of physics, of ann there, and of each user in QOS `normal`."""
+    return LimitRules(
+        SiteLimits(
+            {"normal": Qos(LimitSet(user=dict(per_user or {})))},
+            (
+                Association("root"),
+                Association("physics", parent="root", limits=LimitSet(group=dict(account or {}))),
+                Association("physics", "ann", limits=LimitSet(user=dict(user or {}))),
+                Association("physics", "bob"),
+                Association("arts", parent="root"),
+                Association("arts", "ann"),
+            ),
+        )
+    )
+
+
+def site(limits: LimitRules | None, nodes: int = 2, cores: int = 8) -> Scene:
+    """Return a site with these limits."""
+    scene = Scene(nodes=nodes, capacity=[(cores, 0)] * nodes)
+    scene.limit_rules = limits
+    scene.poll(T0)
+    return scene
+
+
+def submit(
+    scene: Scene, cores: int, account: str = "physics", user: str = "ann", **columns: object
+) -> AdmissionResult:
+    """Submit a job of one node for ten minutes, with hours of time."""
+    asked = {"size": 1, "wall_time": RUN, "deadline": T0 + 20 * RUN, **columns}
+    now = scene.site.snapshot.now
+    return scene.submit(now, demand=(cores, 0), account=account, user=user, **asked)
+
+
+def starts(scene: Scene) -> list[float]:
+    """Return the planned starts in order of the jobs, seconds after `T0`."""
+    plan = scene.site.snapshot.plan
+    order = np.argsort(plan.entries.job, kind="stable")
+    return (plan.entries.start[order] - T0).round(3).tolist()
+
+
+def polled(scene: Scene, now: float, *, running: tuple[tuple[int, float], ...] = ()) -> None:
+    """Poll, with all promised jobs in the queue and others, by number and end, on node 0."""
+    queued = tuple(
+        (record.id if record.id < 1000 else 10 + k, record.token)
+        for k, record in enumerate(sorted(scene.site.records.values(), key=lambda r: r.id))
+    )
+    runs = tuple((job, "", T0, end, (0,)) for job, end in running)
+    scene.poll(now, queued, runs)
+
+
+def test_two_jobs_of_an_account_are_planned_one_after_the_other() -> None:
+    """GrpTRES=cpu=8: 5 and 4 processors are too many together, though there are 16; 3 are not."""
+    scene = site(rules({"cpu": 8}))
+    said = [submit(scene, cores) for cores in (5, 4, 3)]
+    assert [each.verdict for each in said] == ["admit"] * 3
+    assert starts(scene) == [0.0, RUN, 0.0]
+    other = submit(scene, 8, account="arts")
+    assert (other.verdict, starts(scene)[3]) == ("admit", 0.0)
+    polled(scene, T0 + 1)
+    assert starts(scene)[1] == RUN
+
+
+def test_without_limits_they_run_side_by_side() -> None:
+    """As the nodes let them."""
+    scene = site(None)
+    for cores in (5, 4, 3):
+        submit(scene, cores)
+    assert starts(scene) == [0.0, 0.0, 0.0]
+    assert not scene.site.snapshot.cluster.licenses
+
+
+def test_what_runs_counts() -> None:
+    """A best-effort job of the account has 6 of its 8 processors for 300 s; one of arts counts not.
+
+    4 more are planned when it ends by its limit, on the node that is free all the time.
+    """
+    scene = site(rules({"cpu": 8}))
+    scene.demand |= {90: (6, 0), 91: (2, 0)}
+    scene.accounts |= {90: "physics", 91: "arts"}
+    polled(scene, T0, running=((90, T0 + 300), (91, T0 + 9000)))
+    assert submit(scene, 4).verdict == "admit"
+    assert starts(scene) == [300.0]
+    assert submit(scene, 2).verdict == "admit"
+    assert starts(scene) == [300.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        (rules({"jobs": 2}), [0.0, 0.0, RUN]),
+        (rules(user={"jobs": 1}), [0.0, RUN, 2 * RUN]),
+        (rules(per_user={"cpu": 2}), [0.0, 0.0, RUN]),
+        (rules({"cpu": 2}, per_user={"jobs": 1}), [0.0, RUN, 2 * RUN]),
+        (rules({"node": 1}), [0.0, 0.0, 0.0]),  # a shared node counts once: not planned with
+    ],
+)
+def test_each_kind_of_limit(limits: LimitRules, found: list[float]) -> None:
+    """GrpJobs, MaxJobs of the association, MaxTRESPU and MaxJobsPU; three jobs of a processor."""
+    scene = site(limits)
+    for _ in range(3):
+        assert submit(scene, 1).verdict == "admit"
+    assert starts(scene) == found
+
+
+def test_another_user_of_the_account_has_a_limit_of_her_own() -> None:
+    """MaxTRESPU is of each user."""
+    scene = site(rules(per_user={"cpu": 4}))
+    for user in ("ann", "bob", "ann"):
+        submit(scene, 4, user=user)
+    assert starts(scene) == [0.0, 0.0, RUN]
+
+
+def test_who_has_no_time_for_the_limit_is_offered_later() -> None:
+    """The deadline leaves no time after the job that uses the limit up; the offer is then."""
+    scene = site(rules({"cpu": 8}))
+    submit(scene, 8)
+    late = submit(scene, 4, deadline=T0 + 1.5 * RUN)
+    assert (late.verdict, late.offer) == ("reject", pytest.approx(T0 + 2 * RUN, abs=60))
+    again = submit(scene, 4, deadline=late.offer)
+    assert (again.verdict, again.codes) == ("admit", ("submit.offer",))
+
+
+def test_a_limit_that_is_lowered_moves_who_is_planned() -> None:
+    """From 8 to 4 processors: the jobs of 4 no longer run together, one of 8 waits for them all."""
+    scene = site(rules({"cpu": 8}))
+    for cores in (4, 4):
+        submit(scene, cores)
+    assert starts(scene) == [0.0, 0.0]
+    scene.limit_rules = rules({"cpu": 4})
+    polled(scene, T0 + 1)
+    assert sorted(starts(scene)) == pytest.approx([1.0, RUN + 1], abs=1.5)
+    scene.limit_rules = None
+    polled(scene, T0 + 2)
+    assert not scene.site.snapshot.cluster.licenses
+    assert limits_in(scene.site.requested) == ()
+
+
+def test_a_range_of_nodes_counts_with_all_of_them() -> None:
+    """A moldable job of 1 or 2 nodes with 4 processors each may have 8."""
+    scene = site(rules({"cpu": 8}), nodes=3)
+    submit(scene, 4, kind=np.int8(1), size_min=1, size_max=2)
+    submit(scene, 4)
+    assert scene.site.requested.demand.tolist() == [[4, 0, 8], [4, 0, 4]]
+    assert starts(scene)[1] > 0
+
+
+def test_promises_of_before_know_their_limits() -> None:
+    """A record holds them, and the next poll counts by the rules of then."""
+    scene = site(rules({"cpu": 8}))
+    record = submit(scene, 5).changed[0]
+    row = decode_jobs(record.job)
+    assert dict(zip(row.names("demand"), row.demand[0].tolist(), strict=True))[PHYSICS] == 5
+
+
+def test_rules_that_another_process_sends_again_are_the_same() -> None:
+    """Unchanged ones are one object, however often they come."""
+    first, second = (pickle.loads(pickle.dumps(rules({"cpu": 8}))) for _ in range(2))  # noqa: S301
+    other = pickle.loads(pickle.dumps(rules({"cpu": 9})))  # noqa: S301
+    assert first is second
+    assert other is not first
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 8), st.integers(1, 4), st.sampled_from(["physics", "arts"])),
+        min_size=1,
+        max_size=10,
+    ),
+    st.integers(8, 12),
+    st.integers(0, 6),
+)
+def test_no_plan_is_ever_beyond_a_limit(
+    jobs: list[tuple[int, int, str]], most: int, held: int
+) -> None:
+    """At each start, the account's jobs that are planned or run have no more than it may have."""
+    scene = site(rules({"cpu": most}), nodes=4)
+    scene.demand[90], scene.accounts[90] = (held, 0), "physics"
+    polled(scene, T0, running=((90, T0 + 1000),))
+    for cores, hundreds, account in jobs:
+        wall = 100.0 * hundreds
+        submit(scene, cores, account, wall_time=wall, deadline=T0 + 2000.0 + wall)
+    for now in (T0, T0 + 1):
+        polled(scene, now, running=((90, T0 + 1000),))
+        plan, queued = scene.site.snapshot.plan, scene.site.snapshot.queued
+        rows = [queued.id.tolist().index(job) for job in plan.entries.job.tolist()]
+        mine = [queued.texts("account")[row] == "physics" for row in rows]
+        cores_of = [int(queued.demand[row, 0]) for row in rows]
+        for at in plan.entries.start.tolist():
+            used = held if at + 1e-3 < T0 + 1000 else 0
+            for k, cores in enumerate(cores_of):
+                runs = plan.entries.start[k] <= at + 1e-3 and plan.entries.end[k] > at + 2e-3
+                used += cores if mine[k] and runs else 0
+            assert used <= most
