@@ -63,3 +63,16 @@ def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
     assert "MaxTRESPerNode=mem=900M of user alice of account science allows 900 MiB" in said.text
     job = live.promise("-N1", "--qos=short", "--time=1", in_minutes(20), script="true")
     live.wait_standing(job, "kept", seconds=60)
+
+
+def test_jobs_of_an_account_are_planned_within_its_limit(live: Live) -> None:
+    """Three jobs of 4 processors: the account may have 8, so one is planned behind the others.
+
+    Four nodes of 4 processors are free for them. Slurm keeps to the limit; they all end in time.
+    """
+    options = ("-N1", "-n4", "--mem=200", "--exclusive", "--time=1", in_minutes(20))
+    jobs = [live.promise(*options, script="sleep 15") for _ in range(3)]
+    told = [said.text for said in live.said if said.job in jobs]
+    assert ["planned to start now" in text for text in told] == [True, True, False], told
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=120)
