@@ -20,7 +20,7 @@ from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started
-from rtsched.daemon.limits import for_job
+from rtsched.daemon.limits import for_job, full_limit
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.chain import Judgement
     from rtsched.daemon.chains import Chains
+    from rtsched.daemon.limits import FullLimit
     from rtsched.daemon.records import PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
@@ -258,11 +259,24 @@ class AdmissionController:
             result = _deferred(site, codes, messages.put_off(why, retry_at, now), retry_at)
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
             return self._passed(site, judgement, now)
+        elif (full := full_limit(base, job.jobs, verdicts.plan)) is not None:
+            result = self._beyond_limit(site, job, now, full)
+            codes = result.codes
         else:
             deadline = float(verdicts.promise[0])
             result = self._promise(base, job, deadline, verdicts.plan, now)
         changed = (*result.changed, *_dropped(site, result.site, now))
         return replace(result, changed=changed, codes=codes, judgement=judgement)
+
+    def _beyond_limit(
+        self, site: Site, job: Submission, now: float, full: FullLimit
+    ) -> AdmissionResult:
+        """Reject a job that would be planned beyond a limit; one of the queue waits till then."""
+        text = messages.limit_is_full(full.text, full.until, now)
+        if not _queued(job) or not math.isfinite(full.until):
+            return _rejected(site, "submit.limit", text)
+        text = messages.put_off(text.removeprefix(messages.PREFIX), full.until, now)
+        return _deferred(site, ("submit.limit",), text, full.until)
 
     def _passed(self, site: Site, judgement: Judgement, now: float) -> AdmissionResult:
         """Let a job pass that nobody promises anything; say what would have become of it."""

@@ -3,7 +3,10 @@
 What the jobs of a user, an account or a QOS may hold together is planned with as licences are: the
 cluster has so much of it, and each job that counts there takes what it has from its start to its
 end, wherever it runs. Only groups of promised jobs matter, and of the others only those that run:
-those that wait come after the promised ones. Where jobs have whole nodes no limit is planned with.
+those that wait come after the promised ones.
+
+Where jobs have whole nodes, planners know nothing of this. There a job is promised nothing as long
+as it would be planned to run beyond a limit (`full_limit`).
 
 A job with a range of nodes, or an array, counts with the most that it may have at a time.
 """
@@ -11,14 +14,17 @@ A job with a range of nodes, or an array, counts with the most that it may have 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import kinds_of
+from rtsched.kernels.overlaps import ROUNDING
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.limit_rules import NODE, kinds_of
 from rtsched.model.limits import JOBS
 from rtsched.model.resources import CPU
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
 
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
     from rtsched.model.limit_rules import LimitRules
 
 LIMIT = "limit/"
@@ -146,3 +151,87 @@ def _with_counts(jobs: Jobs, names: tuple[str, ...], counts: NDArray[np.int64]) 
         return jobs
     demand = np.concatenate([amounts_of(jobs, "demand", others), counts], axis=1)
     return jobs.replace_text("demand", demand, (*others, *names))
+
+
+class FullLimit(NamedTuple):
+    """A limit that leaves no room for a job as it is planned."""
+
+    text: str
+    """What the batch system calls it, and whose it is."""
+    until: float
+    """When it has room, seconds since the epoch, as things are; inf: never."""
+
+
+def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
+    """Return the limit that a job would be beyond where it is planned; None: there is none.
+
+    Of whole nodes. Running and planned jobs hold what they have until they end by their limits.
+
+    Parameters
+    ----------
+    site : Site
+        Before the job.
+    job : Jobs
+        One row, with its account and QOS.
+    plan : Schedule
+        In which it has an entry.
+    """
+    snapshot, rules = site.snapshot, site.limit_rules
+    if rules is None or snapshot.cluster.shared:
+        return None
+    own = rules.of(rules.with_default_qos(kinds_of(job)[0][0]))
+    limits = [one for one in own.limits if one.group and one.thing in (JOBS, CPU, NODE)]
+    if not limits:
+        return None
+    place, _ = places(snapshot.queued.id, plan.entries.job)
+    mine = int(np.flatnonzero(plan.entries.job == job.id[0])[0])
+    others = np.flatnonzero(np.arange(len(plan)) != mine)
+    waiting = snapshot.queued.take(place[others])
+    jobs = Jobs.joined([snapshot.running, waiting])
+    held = Schedule.joined([snapshot.allocations, plan.take(others)])
+    amounts = _whole_amounts(snapshot.cluster, jobs, held, len(snapshot.running))
+    asked = _whole_amounts(snapshot.cluster, job, plan.take(np.array([mine])))
+    kinds, kind = kinds_of(jobs)
+    groups = [rules.of(rules.with_default_qos(names)).member_of for names in kinds]
+    start, end = float(plan.entries.start[mine]), float(plan.entries.end[mine])
+    found: FullLimit | None = None
+    for one in limits:
+        counts = np.array([one.group in each for each in groups], np.bool_)[kind]
+        room = one.most - int(asked[one.thing][0])
+        until = _first_room(np.where(counts, amounts[one.thing], 0), held, start, end - start, room)
+        if until > max(start, -np.inf if found is None else found.until):
+            found = FullLimit(one.text, until)
+    return found
+
+
+def _whole_amounts(
+    cluster: Cluster, jobs: Jobs, held: Schedule, running: int = 0
+) -> dict[str, NDArray[np.int64]]:
+    """Return what jobs have that run or are planned, row by row with `held`, int64[n] each.
+
+    The first of them run, perhaps on fewer cores than their nodes have, and tell how many.
+    """
+    nodes = held.entries.size.astype(np.int64)
+    cores = np.zeros(len(held), np.int64)
+    np.add.at(cores, held.rows(), cluster.nodes.cores[held.nodes])
+    known = (np.arange(len(held)) < running) & (jobs.cores > 0)
+    cores = np.where(known, jobs.cores, cores)
+    at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), np.maximum(jobs.tasks, 1))
+    return {JOBS: np.where(jobs.kind == Kind.ARRAY, at_a_time, 1), CPU: cores, NODE: nodes}
+
+
+def _first_room(
+    amounts: NDArray[np.int64], held: Schedule, start: float, seconds: float, room: int
+) -> float:
+    """Return when no more than `room` is held for so many seconds, from `start` on; inf: never."""
+    if room < 0:
+        return np.inf
+    rows = np.flatnonzero(amounts)
+    times = np.concatenate([held.entries.start[rows], held.entries.end[rows]])
+    change = np.concatenate([amounts[rows], -amounts[rows]])
+    order = np.lexsort((change, times))
+    times, total = times[order], np.cumsum(change[order])
+    for k in np.flatnonzero(total > room).tolist():
+        if times[k] < start + seconds - ROUNDING and times[k + 1] > start + ROUNDING:
+            start = float(times[k + 1])
+    return start

@@ -144,6 +144,17 @@ def in_time_again(deadline: float, now: float) -> str:
     return f"{PREFIX}the job will end by the promised {moment(deadline, now)} after all"
 
 
+def limit_is_full(limit: str, until: float, now: float) -> str:
+    """Return what a user reads whose job would be planned to run beyond a limit.
+
+    `until`: when the limit has room, seconds since the epoch, as things are; inf: never.
+    """
+    why = f"{PREFIX}running and promised jobs leave no room for it in {limit}"
+    if not math.isfinite(until):
+        return f"{why}; use another account or QOS"
+    return f"{why}; submit it again from {moment(until, now)} on, or use another account or QOS"
+
+
 def too_many(most: int) -> str:
     """Return what a user reads who has as many promises as the site allows."""
     return f"{PREFIX}you have reached the limit of {counted(most, 'promise')} per user"

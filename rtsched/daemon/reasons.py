@@ -16,6 +16,8 @@ REASONS: dict[str, str] = {
     "submit.busy": "Not a rejection: the daemon was updating its plan at that moment and could not "
     "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
     "later.",
+    "submit.limit": "The running and promised jobs of its account, user or QOS leave no room for "
+    "the job, where it would be planned, in a limit that the text names.",
     "submit.offer": "Not a rejection: the job was admitted by the counter-offer that was held "
     "for it.",
     "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",

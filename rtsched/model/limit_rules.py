@@ -20,6 +20,7 @@ import numpy as np
 
 from rtsched.kernels.machine_limits import NO_LIMIT
 from rtsched.model.limits import GROUP_SUBMITS, JOBS, Qos
+from rtsched.model.resources import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,6 +88,15 @@ class Limit(NamedTuple):
     """Whose limit it is, such as `QOS long`."""
     per_second: bool = False
     """Whether it is of amounts times requested seconds."""
+
+    @property
+    def text(self) -> str:
+        """The limit as Slurm shows it, and whose it is: `GrpTRES=cpu=8 of account physics`."""
+        if self.thing == JOBS:
+            return f"{self.word}={self.most} of {self.owner}"
+        most = self.most // 60 if self.per_second else self.most
+        shown = f"{most >> 20}M" if self.thing == MEMORY else f"{most}"
+        return f"{self.word}={self.thing}={shown} of {self.owner}"
 
 
 class JobLimits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import T0, Scene
 
+from rtsched.adapters.live import CompletionStatus
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.limits import LIMIT, limits_in
+from rtsched.daemon.messages import moment
 from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
 
@@ -224,3 +227,56 @@ def test_no_plan_is_ever_beyond_a_limit(
                 runs = plan.entries.start[k] <= at + 1e-3 and plan.entries.end[k] > at + 2e-3
                 used += cores if mine[k] and runs else 0
             assert used <= most
+
+
+def whole(limits: LimitRules | None) -> Scene:
+    """Return a site of four nodes of 4 cores, which jobs have to themselves."""
+    scene = Scene(nodes=4)
+    nodes = scene.cluster.nodes.replace(cores=np.full(4, 4, np.int32))
+    scene.cluster = replace(scene.cluster, nodes=nodes, version=1)
+    scene.limit_rules = limits
+    scene.poll(T0)
+    return scene
+
+
+def asked(scene: Scene, now: float, size: int = 1, account: str = "physics") -> AdmissionResult:
+    """Submit a job of ten minutes on whole nodes."""
+    names = {"account": account, "user": "ann"}
+    return scene.submit(now, size=size, wall_time=RUN, deadline=T0 + 20 * RUN, **names)
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        (rules({"cpu": 8}), "GrpTRES=cpu=8 of account physics"),
+        (rules({"node": 2}), "GrpTRES=node=2 of account physics"),
+        (rules(user={"jobs": 2}), "MaxJobs=2 of user ann of account physics"),
+        (rules(per_user={"jobs": 2}), "MaxJobsPU=2 of QOS normal"),
+    ],
+)
+def test_on_whole_nodes_no_promise_is_given_beyond_a_limit(limits: LimitRules, name: str) -> None:
+    """The third job of the account would start while two others run: it is told when there is room.
+
+    Submitted then, it is promised its deadline. A job of another account has room all the time.
+    """
+    scene = whole(limits)
+    assert [asked(scene, T0).verdict for _ in range(2)] == ["admit", "admit"]
+    third = asked(scene, T0 + 1)
+    assert (third.verdict, third.codes, third.changed) == ("reject", ("submit.limit",), ())
+    assert f"leave no room for it in {name}; submit it again from " in third.reply.text
+    assert moment(T0 + 1 + RUN, T0 + 1) in third.reply.text
+    other = asked(scene, T0 + 1, account="arts")
+    assert (other.verdict == "admit") is ("physics" in name)
+    tokens = [r.token for r in scene.site.records.values()]
+    ends = tuple((10 + k, token) for k, token in enumerate(tokens))
+    runs = tuple((job, token, T0, T0 + RUN, (k,)) for k, (job, token) in enumerate(ends))
+    scene.poll(T0 + 2, running=runs)
+    over = tuple((job, T0 + 300, CompletionStatus.COMPLETED) for job, _ in ends)
+    scene.poll(T0 + 301, completions=over)
+    assert asked(scene, T0 + 302).verdict == "admit"
+
+
+def test_on_whole_nodes_without_limits() -> None:
+    """There is room for four jobs of a node."""
+    scene = whole(None)
+    assert [asked(scene, T0).verdict for _ in range(4)] == ["admit"] * 4

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 SHARED = "\n[slurm]\nshare_nodes = true\n"
 ACCOUNTING = (
     "add qos short set MaxWall=1",
-    "modify user where name=alice set qos=normal,short",
+    "add qos few set GrpTRESRunMins=cpu=21",
+    "modify user where name=alice set qos=normal,short,few",
     "modify account where name=science set GrpTRES=cpu=8 MaxTRESPerNode=mem=900",
 )
-"""`short` allows a minute; the account may have the processors of two nodes."""
+"""`short` allows a minute, `few` has processors for 21 minutes; the account has two nodes'."""
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
@@ -65,14 +66,48 @@ def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
     live.wait_standing(job, "kept", seconds=60)
 
 
-def test_jobs_of_an_account_are_planned_within_its_limit(live: Live) -> None:
-    """Three jobs of 4 processors: the account may have 8, so one is planned behind the others.
+OPTIONS = ("-N1", "-n4", "--mem=200", "--exclusive", "--time=1")
+"""Of a job that takes all 4 processors of a node: two of them take what the account may have."""
 
-    Four nodes of 4 processors are free for them. Slurm keeps to the limit; they all end in time.
+
+@pytest.mark.parametrize("live", [True], ids=["shared"], indirect=True)
+def test_jobs_of_an_account_are_planned_within_its_limit(live: Live) -> None:
+    """Four nodes are free for three jobs, but one of them is planned behind the others.
+
+    Slurm keeps to the limit; they all end in time.
     """
-    options = ("-N1", "-n4", "--mem=200", "--exclusive", "--time=1", in_minutes(20))
-    jobs = [live.promise(*options, script="sleep 15") for _ in range(3)]
+    jobs = [live.promise(*OPTIONS, in_minutes(20), script="sleep 15") for _ in range(3)]
     told = [said.text for said in live.said if said.job in jobs]
     assert ["planned to start now" in text for text in told] == [True, True, False], told
     for job in jobs:
         live.wait_standing(job, "kept", seconds=120)
+
+
+@pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
+def test_who_asks_for_more_than_the_limit_leaves_is_told_when_it_has_room(live: Live) -> None:
+    """A third job is promised nothing while two others take what the account may have."""
+    jobs = [live.promise(*OPTIONS, in_minutes(20), script="sleep 5") for _ in range(2)]
+    third = live.submit(*OPTIONS, in_minutes(20))
+    assert third.job == 0
+    assert "leave no room for it in GrpTRES=cpu=8 of account science; submit it" in third.text
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=120)
+    live.polled()
+    jobs = [live.promise(*OPTIONS, in_minutes(20), script="true")]
+    live.wait_standing(jobs[0], "kept", seconds=120)
+
+
+@pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
+def test_a_limit_that_nobody_plans_with_breaks_the_promise(live: Live) -> None:
+    """GrpTRESRunMins lets no second job run beside one of a minute: it misses two planned starts.
+
+    Its user reads which limit it waits for, long before its deadline.
+    """
+    first = live.cluster.sbatch([*OPTIONS[:-1], "--time=5", "--qos=few"], script="sleep 300")
+    live.cluster.wait_job(first, "RUNNING")
+    job = live.promise(*OPTIONS, "--qos=few", in_minutes(60))
+    assert live.wait_standing(job, "broken", "kept", seconds=300) == "broken"
+    why = next(kept.why for kept in live.kept() if kept.id == job)
+    assert why.startswith("the job did not start at 2 planned starts, since it waits for a limit")
+    comment = live.command("squeue", "-h", "-j", str(job), "-o", "%k")
+    assert "the promise is given up" in comment

@@ -103,7 +103,7 @@ def _too_many(needs: Requirements, limits: JobLimits) -> str:
     for one in limits.submits:
         if needs.tasks > one.most:
             return (
-                f"{counted(needs.tasks, 'job')} would be submitted; {_named(one)} allows "
+                f"{counted(needs.tasks, 'job')} would be submitted; {one.text} allows "
                 f"{one.most:,}{_instead(one, 'submit')}"
             )
     return ""
@@ -124,7 +124,7 @@ def _too_much(limits: JobLimits, nodes: int, amounts: dict[str, int], limit: flo
             longest = math.floor(one.most / (60.0 * asked))
             return (
                 f"its {_shown(one.thing, asked)} for {limit / 60.0:.0f} min exceed "
-                f"{_named(one)}; use --time={longest} or less"
+                f"{one.text}; use --time={longest} or less"
             )
     return ""
 
@@ -133,7 +133,7 @@ def _task_by_task(one: Limit, tasks: int, together: int) -> str:
     """Return that the tasks of an array that run on one node are beyond a limit."""
     return (
         f"{tasks} of its tasks run on a node at a time, with {_shown(one.thing, together)}; "
-        f"{_named(one)} allows {_shown(one.thing, one.most)}; use "
+        f"{one.text} allows {_shown(one.thing, one.most)}; use "
         f"--array=...%{one.most * tasks // together}"
     )
 
@@ -158,7 +158,7 @@ def _least(request: JobRequest, needs: Requirements, part: Partition) -> tuple[i
 
 def _beyond(one: Limit, asked: int, where: str) -> str:
     return (
-        f"requests {_shown(one.thing, asked)} {where}; {_named(one)} allows "
+        f"requests {_shown(one.thing, asked)} {where}; {one.text} allows "
         f"{_shown(one.thing, one.most)}{_instead(one, 'request')}"
     )
 
@@ -168,15 +168,6 @@ def _instead(one: Limit, do: str) -> str:
     if one.most > 0:
         return f"; {do} at most that, or use another account or QOS"
     return "; use another account or QOS"
-
-
-def _named(one: Limit) -> str:
-    """Return a limit as sacctmgr shows it, and whose it is."""
-    if one.thing == JOBS:
-        return f"{one.word}={one.most} of {one.owner}"
-    most = one.most // 60 if one.per_second else one.most
-    shown = f"{most >> 20}M" if one.thing == MEMORY else f"{most}"
-    return f"{one.word}={one.thing}={shown} of {one.owner}"
 
 
 def _shown(thing: str, amount: int) -> str:
