@@ -184,7 +184,7 @@ def _licenses_overcommitted(
     new = new & (taken[: len(plan)] > 0).any(axis=1)
     if _overfull(where, plan.entries.start, until, taken, new, room) < 0:
         return None
-    return "takes more licences than there are"
+    return "takes more licences, or of a limit, than there are"
 
 
 def _taken(

@@ -193,12 +193,13 @@ def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
     asked = _whole_amounts(snapshot.cluster, job, plan.take(np.array([mine])))
     kinds, kind = kinds_of(jobs)
     groups = [rules.of(rules.with_default_qos(names)).member_of for names in kinds]
-    start, end = float(plan.entries.start[mine]), float(plan.entries.end[mine])
+    seconds = float(plan.entries.end[mine] - plan.entries.start[mine])
+    start = max(float(plan.entries.start[mine]), snapshot.now)
     found: FullLimit | None = None
     for one in limits:
         counts = np.array([one.group in each for each in groups], np.bool_)[kind]
         room = one.most - int(asked[one.thing][0])
-        until = _first_room(np.where(counts, amounts[one.thing], 0), held, start, end - start, room)
+        until = _first_room(np.where(counts, amounts[one.thing], 0), held, start, seconds, room)
         if until > max(start, -np.inf if found is None else found.until):
             found = FullLimit(one.text, until)
     return found

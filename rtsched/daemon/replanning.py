@@ -11,7 +11,7 @@ it may end in time: it is planned too late, and the batch system starts it as so
 
 A job that a limit of its account or QOS keeps from its planned starts is not planned anew for ever:
 nodes would stay free for it in vain. After two of them its promise breaks, and its user is told of
-the limit.
+the limit; but where it is known when the jobs end that use the limit up, it waits for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from rtsched.core.planned_starts import free_now, put_off, start_delays, without
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.imminent import with_imminent_started, with_started
-from rtsched.daemon.site import promises_of
+from rtsched.daemon.limits import full_limit
+from rtsched.daemon.site import MissedStarts, promises_of
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
@@ -138,7 +139,7 @@ def _without_held_back(site: Site, wording: messages.Wording, now: float) -> Rep
 
     In it the starts that jobs have missed for limits are noted.
     """
-    missed = {job: starts for job, starts in site.missed.items() if job in site.records}
+    missed = {job: each for job, each in site.missed.items() if job in site.records}
     limits = site.limits()
     if not limits and not missed:
         return Replanned(site)
@@ -146,14 +147,29 @@ def _without_held_back(site: Site, wording: messages.Wording, now: float) -> Rep
     late = plan.entries.take(np.flatnonzero(plan.entries.start < now - OVERDUE))
     late = late.take(np.isin(late.job, lost_starts(site, snapshot)))
     for job, start in zip(late.job.tolist(), late.start.tolist(), strict=True):
-        if job in limits and start not in missed.get(job, ()):
-            missed[job] = (*missed.get(job, ()), start)
+        if job not in limits:
+            continue
+        if job not in missed:
+            full = full_limit(site, site.row(job), plan)
+            missed[job] = MissedStarts((), -np.inf if full is None else full.until)
+        before = missed[job]
+        if start not in before.starts:
+            missed[job] = before._replace(starts=(*before.starts, start))
     site = replace(site, missed=missed)
-    over = [job for job, starts in missed.items() if len(starts) >= MISSED_STARTS]
+    over = [job for job, each in missed.items() if _in_vain(each, now)]
     if not over:
         return Replanned(site)
     left = plan.take(np.flatnonzero(~np.isin(plan.entries.job, over)))
     return _broken(with_plan(site, left), np.array(over, np.int64), wording, now)
+
+
+def _in_vain(missed: MissedStarts, now: float) -> bool:
+    """Return whether a job is not to wait for a limit any longer.
+
+    It waits for jobs that were to end, as long as they may run by their limits.
+    """
+    waits = np.isfinite(missed.until) and now <= missed.until + OVERDUE
+    return len(missed.starts) >= MISSED_STARTS and not waits
 
 
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
@@ -586,7 +602,8 @@ def _broken(
     for job in failed.tolist():
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
-        limit, starts = limits.get(job), len(site.missed.get(job, ()))
+        limit = limits.get(job)
+        starts = len(site.missed[job].starts) if job in site.missed else 0
         why, text = NO_PLAN, messages.broken(wording, limit)
         if limit is not None and starts >= MISSED_STARTS:
             why = messages.did_not_start(limit, starts)

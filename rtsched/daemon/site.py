@@ -8,7 +8,7 @@ judged while a cycle is being worked out shows by identity, and the cycle is wor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,14 @@ HOUR = 3600.0
 LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
+
+
+class MissedStarts(NamedTuple):
+    """Planned starts of a job that a limit kept from starting; seconds since the epoch."""
+
+    starts: tuple[float, ...]
+    until: float
+    """When the limit was to have room, as it was at the first of them; -inf: not known."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +90,8 @@ class Site:
         polls have not shown them in the queue yet.
     limit_rules : LimitRules or None
         As in `Observation`.
-    missed : mapping of int to tuple of float
-        By job, the planned starts at which it did not start and a limit of its account or QOS is
-        why, seconds since the epoch.
+    missed : mapping of int to MissedStarts
+        By job, the planned starts at which a limit of its account or QOS kept it from starting.
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.
@@ -107,7 +114,7 @@ class Site:
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
     limit_rules: LimitRules | None = None
-    missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    missed: Mapping[int, MissedStarts] = field(default_factory=dict)
     delayed: bool = False
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:

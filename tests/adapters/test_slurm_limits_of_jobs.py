@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rtsched.adapters.live import SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import (
     Partition,
@@ -198,6 +199,8 @@ def test_a_load_is_spread_so_that_the_limit_holds_it() -> None:
     }
     assert [one.problem for one in described.values()] == ["", ""]
     assert [int(one.jobs.size_min[0]) for one in described.values()] == [1, 11]
+    # The partition gives a job without a time limit 10 min; a load gets one from us.
+    assert [int(one.jobs.size_max[0]) for one in described.values()] == [16, 16]
     few = load.replace("600", "60000")
     asked = problem(qos="short", min_nodes=1, max_nodes=16, extra=few)
     assert asked == "its load takes longer than MaxWall of its account or QOS allows on 16 nodes"
@@ -243,6 +246,27 @@ def test_tasks_of_an_array_share_nodes_only_as_a_limit_lets_them() -> None:
         "allows 7 processors; use --array=...%3",
         "",
     ]
+
+
+def test_a_time_limit_that_is_set_is_within_the_limit() -> None:
+    """A moldable job's plan leaves room for margins on all sizes: its limit stays that of the QOS.
+
+    20 s of margin at the end, and as much as 80 s on 16 nodes is 320 s more on 4.
+    """
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 500000,
+        Tag.MIN_NODES: 4,
+        Tag.MAX_NODES: 16,
+        Tag.TIME_LIMIT: 60,
+    }
+    minutes = []
+    for qos in ("normal", "short"):
+        submission = SlurmTranslator().describe({**asked, Tag.QOS: qos}, facts(), NOW)
+        end = NOW + float(submission.jobs.wall_time[0])
+        reply = SubmitReply(False, token=str(1), promise=end, start=NOW, end=end, size=4)
+        minutes.append(SlurmTranslator().answer(submission, reply, facts())[Tag.TIME_LIMIT])
+    assert minutes == [65, 60]
 
 
 def test_limits_count_only_where_slurm_keeps_to_them() -> None:

@@ -68,7 +68,7 @@ class Scene:
             columns = {"names": {"capacity": SHARED}, "capacity": amounts}
             self.cluster = Cluster(Nodes.build(nodes, name=names, **columns))
         self.demand: dict[int, tuple[int, int]] = {}
-        self.accounts: dict[int, str] = {}  # of ann's jobs that run where jobs share nodes
+        self.accounts: dict[int, str] = {}  # of ann's jobs that run
         self.limit_rules: LimitRules | None = None
         self.site = Site(Snapshot(T0, self.cluster))
         self.poll(T0)
@@ -161,7 +161,11 @@ class Scene:
             else:
                 waiting = waiting.with_column(name, np.full(len(waiting), value))
         at_work = Jobs.build(
-            len(running), id=[r[0] for r in running] or None, submit=np.full(len(running), T0)
+            len(running),
+            id=[r[0] for r in running] or None,
+            submit=np.full(len(running), T0),
+            user=["ann"] * len(running) or None,
+            account=[self.accounts.get(r[0]) for r in running] or None,
         )
         if self.cluster.shared and running:
             demand = np.array([self.demand[r[0]] for r in running], np.int64)

@@ -280,3 +280,21 @@ def test_on_whole_nodes_without_limits() -> None:
     """There is room for four jobs of a node."""
     scene = whole(None)
     assert [asked(scene, T0).verdict for _ in range(4)] == ["admit"] * 4
+
+
+def test_who_misses_starts_waits_for_jobs_that_are_to_end() -> None:
+    """Job 90 of the account takes what it may have, for 200 s by its limit, after the admission.
+
+    The promise of job 7 stands meanwhile, and breaks only when 90 should have ended long ago.
+    """
+    scene = whole(rules({"cpu": 8}))
+    queued = ((7, asked(scene, T0, size=2).reply.token),)
+    scene.accounts[90] = "physics"
+    waits = {7: "AssocGrpCpuLimit"}
+    ends = []
+    for second in range(1, 300, 3):
+        runs = ((90, "", T0, T0 + 200, (3,)),)
+        settled = scene.poll(T0 + second, queued, runs, limits=waits)
+        ends += [second for record in settled.changed if record.standing == "broken"]
+    assert ends == [223]
+    assert not scene.site.records

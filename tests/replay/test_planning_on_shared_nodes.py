@@ -130,7 +130,7 @@ def test_licences_are_shared_by_all_nodes() -> None:
     assert (plan.entries.start - NOW).tolist() == [0, 0, 150, 0]
     early = plan.entries.replace(start=plan.entries.start - [0, 0, 51, 0])
     fault = plan_fault(replace(plan, entries=early), jobs, Snapshot(NOW, machine), jobs.deadline)
-    assert fault == "takes more licences than there are"
+    assert fault == "takes more licences, or of a limit, than there are"
 
 
 def test_licences_of_running_jobs_are_counted() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.requirements import JobRequest
     from rtsched.model.limit_rules import Limit
 
-_NAMES = {CPU: "processors", MEMORY: "of memory", NODE: "nodes"}
+_NAMES = {CPU: "processor", NODE: "node", JOBS: "job"}
 
 
 def limits_of(qos: str, associations: str, partitions: Mapping[str, str]) -> LimitRules | None:
@@ -91,10 +91,9 @@ def _too_long(limits: JobLimits, limit: float) -> str:
     """Return what is wrong with a time limit in seconds; inf: none is given."""
     if not limits.wall < limit < math.inf:
         return ""
-    minutes = math.floor(limits.wall / 60.0)
     return (
         f"its time limit of {limit / 60.0:.0f} min exceeds {WALL}={_duration(limits.wall)} of "
-        f"{limits.wall_owner}; use --time={minutes} or less"
+        f"{limits.wall_owner}{_shorter(limits.wall)}"
     )
 
 
@@ -121,11 +120,8 @@ def _too_much(limits: JobLimits, nodes: int, amounts: dict[str, int], limit: flo
             if asked > one.most:
                 return _beyond(one, asked, "in all")
         elif limit < math.inf and asked * limit > one.most:
-            longest = math.floor(one.most / (60.0 * asked))
-            return (
-                f"its {_shown(one.thing, asked)} for {limit / 60.0:.0f} min exceed "
-                f"{one.text}; use --time={longest} or less"
-            )
+            what = f"its {_shown(one.thing, asked)} for {limit / 60.0:.0f} min exceed {one.text}"
+            return f"{what}{_shorter(one.most / asked)}"
     return ""
 
 
@@ -170,12 +166,16 @@ def _instead(one: Limit, do: str) -> str:
     return "; use another account or QOS"
 
 
+def _shorter(seconds: float) -> str:
+    """Return what time limit would be accepted; Slurm takes 0 minutes as none."""
+    minutes = math.floor(seconds / 60.0)
+    return f"; use --time={minutes} or less" if minutes else "; use another account or QOS"
+
+
 def _shown(thing: str, amount: int) -> str:
-    if thing == JOBS:
-        return counted(amount, "job")
     if thing == MEMORY:
         return f"{amount >> 20} MiB of memory"
-    return f"{amount} {_NAMES.get(thing, thing)}"
+    return counted(amount, _NAMES[thing]) if thing in _NAMES else f"{amount} {thing}"
 
 
 def _duration(seconds: float) -> str:

@@ -351,8 +351,7 @@ def _reshape(
         if not spec.present and not deadline[at] < math.inf:
             continue
         request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts)
-        first = rows.partition[i].split(",", 1)[0]
-        limits = limits_for(facts, JobNames(rows.qos[i], first, rows.account[i], rows.user[i]))
+        limits = limits_for(facts, names_of_job(rows, i))
         fresh = _deferred(rows, i)
         requirements = requirements_of(request, facts, fresh=fresh, limits=limits)
         if requirements.problem:
@@ -362,6 +361,12 @@ def _reshape(
         if sizes is None:
             requirements.write_to(plain, at)
     return requests
+
+
+def names_of_job(rows: JobRows, i: int) -> JobNames:
+    """Return what limits of a job go by."""
+    first = rows.partition[i].split(",", 1)[0]
+    return JobNames(rows.qos[i], first, rows.account[i], rows.user[i])
 
 
 def _deferred(rows: JobRows, i: int) -> bool:

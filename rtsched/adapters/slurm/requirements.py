@@ -140,7 +140,8 @@ def requirements_of(
         needs = replace(needs, size=least, wall_time=limit + facts.margin)
     if fresh and part is not None:
         if request.needs_rtsched and limits is not None:
-            needs = within_limits(request, needs, limits, part, limit)
+            time_limit = math.inf if request.spec.divisible else limit  # rtsched gives it one
+            needs = within_limits(request, needs, limits, part, time_limit)
         if node_request:
             problem = needs.problem or too_few_nodes(part, node_request, needs)
             needs = replace(needs, problem=problem)
@@ -179,10 +180,9 @@ def _divisible(
     load.setdefault("setup_link", 0.0)
     who = f"partition {needs.partition[:60]!r} allows"
     if part is not None and part.longest_s <= longest:
-        longest = part.longest_s
-    else:
-        who = "MaxWall of its account or QOS allows"
-    longest += facts.wide_margin
+        longest = part.longest_s + facts.wide_margin
+    else:  # the time limit that it is given is not to exceed that by a minute
+        longest, who = longest + facts.margin, "MaxWall of its account or QOS allows"
     too_long = f"its load takes longer than {who} on {counted(most, 'node')}"
     needs = replace(needs, rounds=request.spec.rounds, setup_once=facts.wide_margin)
     return needs.as_divisible(load, least, most, longest, too_long)

@@ -30,7 +30,7 @@ from rtsched.adapters.slurm.advance_reservations import (
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in
-from rtsched.adapters.slurm.observation import keeps_order
+from rtsched.adapters.slurm.observation import keeps_order, names_of_job
 from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
@@ -382,8 +382,7 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
         words = [] if same else [f"NumNodes={size}-{size}"]
         if not rigid or not same:
             duration = float(plan.entries.end[at] - plan.entries.start[at])
-            partition = view.rows.partition[row].split(",", 1)[0]
-            minutes = limit_minutes(duration, partition, view.facts)
+            minutes = limit_minutes(duration, names_of_job(view.rows, row), view.facts)
             if minutes * 60.0 != view.rows.limit[row]:
                 words.append(f"TimeLimit={minutes}")
         if words:

@@ -25,7 +25,7 @@ from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.limit_rules import JobNames
+from rtsched.model.limit_rules import JobNames, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -208,8 +208,8 @@ class SlurmTranslator:
             record = record_of(reply.promise, reply.nodes, reply.shares, reply.rounds)
             fields[Tag.COMMENT] = with_record(submission.comment, record)
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
-            partition = submission.jobs.texts("partition")[0] or ""
-            fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, partition, facts)
+            names = kinds_of(submission.jobs)[0][0]
+            fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, names, facts)
         if reply.promise < math.inf:
             fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(reply.promise)}"
         return fields
@@ -238,11 +238,14 @@ class SlurmTranslator:
         return ", ".join(dict.fromkeys(found))
 
 
-def limit_minutes(duration: float, partition: str, facts: SlurmFacts) -> int:
-    """Return the time limit that leaves room for the margins in a planned duration, seconds."""
-    part = facts.partitions.get(partition)
+def limit_minutes(duration: float, names: JobNames, facts: SlurmFacts) -> int:
+    """Return the time limit that leaves room for the margins in a planned duration, seconds.
+
+    It is one that the job's partition, and its account and QOS, allow.
+    """
+    part = facts.partitions.get(names.partition)
     longest = part.longest_s if part is not None else math.inf
-    minutes = min(duration - facts.margin, longest) / 60.0
+    minutes = min(duration - facts.margin, longest, limits_for(facts, names).wall) / 60.0
     return max(1, math.floor(minutes + 1e-6))
 
 
