@@ -20,7 +20,7 @@ from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started
-from rtsched.daemon.limits import for_job, full_limit
+from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
@@ -338,9 +338,21 @@ class AdmissionController:
         gone = [r for r in site.of_user(job.uid, "offered") if r.id not in after.records]
         after = after.left_unused(gone, now) if gone else after
         why = messages.reasons(judgement, self.wording)[1]
+        if limits := self._limits_in_the_way(base, job, now):
+            why = f"{why}; {messages.within(limits)}"
         asking = self.wording.asking(offer) if math.isfinite(offer) else ""
         text = messages.rejected(why, offer, asking, held, now)
         return AdmissionResult(after, SubmitReply(True, text), changed, "reject", offer=offer)
+
+    def _limits_in_the_way(self, site: Site, job: Submission, now: float) -> list[str]:
+        """Return the limits without which a rejected job would be promised its deadline."""
+        if not limits_in(job.jobs):
+            return []
+        try:
+            free = self._evaluate(site, replace(job, jobs=without_limits(job.jobs)), now).verdicts
+        except PlannerError:
+            return []
+        return texts_of(site, job.jobs) if free.code[0] == Verdict.ADMIT else []
 
     def _may_hold(self, site: Site, job: Submission, now: float) -> bool:
         """Return whether an offer may be held for a user, who may not take one after another."""

@@ -100,6 +100,20 @@ def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
     return replace(site, snapshot=replace(snapshot, cluster=cluster, running=running)), job
 
 
+def without_limits(job: Jobs) -> Jobs:
+    """Return a job as if it counted to no limit."""
+    return _with_counts(job, (), np.zeros((len(job), 0), np.int64))
+
+
+def texts_of(site: Site, job: Jobs) -> list[str]:
+    """Return the limits that one job counts to in the plan, as the batch system calls them."""
+    rules = site.limit_rules
+    if rules is None:
+        return []
+    own, known = rules.of(rules.with_default_qos(kinds_of(job)[0][0])), limits_in(job)
+    return [one.text for one in own.limits if f"{LIMIT}{one.group}/{one.thing}" in known]
+
+
 def _countable(cluster: Cluster) -> frozenset[str]:
     """Return what of jobs can be counted: a node that they share counts once in Slurm."""
     return frozenset((JOBS, *cluster.nodes.names("capacity")))

@@ -144,6 +144,11 @@ def in_time_again(deadline: float, now: float) -> str:
     return f"{PREFIX}the job will end by the promised {moment(deadline, now)} after all"
 
 
+def within(limits: list[str]) -> str:
+    """Return that a job would be promised its deadline but for limits."""
+    return f"without {' and '.join(limits)} it could be met"
+
+
 def limit_is_full(limit: str, until: float, now: float) -> str:
     """Return what a user reads whose job would be planned to run beyond a limit.
 

@@ -151,8 +151,11 @@ def test_who_has_no_time_for_the_limit_is_offered_later() -> None:
     submit(scene, 8)
     late = submit(scene, 4, deadline=T0 + 1.5 * RUN)
     assert (late.verdict, late.offer) == ("reject", pytest.approx(T0 + 2 * RUN, abs=60))
+    assert "; without GrpTRES=cpu=8 of account physics it could be met. Feas" in late.reply.text
     again = submit(scene, 4, deadline=late.offer)
     assert (again.verdict, again.codes) == ("admit", ("submit.offer",))
+    early = submit(scene, 4, deadline=T0 + 0.5 * RUN)  # no limit is in its way
+    assert (early.verdict, "GrpTRES" in early.reply.text) == ("reject", False)
 
 
 def test_a_limit_that_is_lowered_moves_who_is_planned() -> None:
