@@ -436,7 +436,7 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
             continue
         kept = site.row(record.id)
         alike = all(_equal(kept, row, name) for name in REQUIREMENTS)
-        alike = alike and same_amounts(kept, row, "demand")
+        alike = alike and same_amounts(without_limits(kept), without_limits(row), "demand")
         alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
         alike = alike and _waits(site, job.edges) == _waits(
             site, site.links.take(site.links.after == record.id)

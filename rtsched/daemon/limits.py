@@ -2,8 +2,8 @@
 
 What the jobs of a user, an account or a QOS may hold together is planned with as licences are: the
 cluster has so much of it, and each job that counts there takes what it has from its start to its
-end, wherever it runs. Only groups of promised jobs matter, and of the others only those that run:
-those that wait come after the promised ones.
+end, wherever it runs. Only limits matter that running and promised jobs are beyond together. Of the
+others only jobs that run count: those that wait come after the promised ones.
 
 Where jobs have whole nodes, planners know nothing of this. There a job is promised nothing as long
 as it would be planned to run beyond a limit (`full_limit`).
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.daemon.site import in_order
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import NODE, kinds_of
@@ -28,16 +29,20 @@ from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
-    from rtsched.model.limit_rules import LimitRules
+    from rtsched.model.limit_rules import JobNames, LimitRules
 
 LIMIT = "limit/"
 """How names of limits begin, among those of resources; then follow the group and what it holds."""
+
+
+Held = dict[str, int]
+"""What is counted to limits, by their names."""
 
 
 def limits_in(jobs: Jobs) -> tuple[str, ...]:
@@ -45,59 +50,89 @@ def limits_in(jobs: Jobs) -> tuple[str, ...]:
     return tuple(name for name in jobs.names("demand") if name.startswith(LIMIT))
 
 
-def counted_to_limits(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> Jobs:
-    """Return promised jobs with what they count to limits, by the present rules.
-
-    It is a part of their `demand`, and never more than the limit, so that a job has a place in the
-    plan if a limit is lowered below what it takes.
-    """
-    most = limits_of(jobs, rules, cluster)
-    if not most and not limits_in(jobs):
-        return jobs
-    counts = np.minimum(
-        _counts(jobs, rules, cluster, most), np.array(list(most.values()), np.int64)
-    )
-    return _with_counts(jobs, tuple(most), counts)
-
-
-def limits_of(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> dict[str, int]:
-    """Return the limits that jobs count to, and the most that there is of each."""
-    if rules is None or not cluster.shared or not len(jobs):
-        return {}
-    known, found = _countable(cluster), dict[str, int]()
-    for names in kinds_of(jobs)[0]:
-        groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
-        for group, most in groups.items():
-            for thing, amount in most.items():
-                name = f"{LIMIT}{group}/{thing}"
-                found[name] = min(amount, found.get(name, amount))
-    return found
-
-
 def with_limits(
-    cluster: Cluster, running: Jobs, limits: Mapping[str, int], rules: LimitRules | None
-) -> tuple[Cluster, Jobs]:
-    """Return the cluster with limits, and what runs with what it counts to them."""
-    others = {name: most for name, most in cluster.licenses.items() if not name.startswith(LIMIT)}
+    cluster: Cluster, running: Jobs, requested: Jobs, rules: LimitRules | None
+) -> tuple[Cluster, Jobs, Jobs, Held]:
+    """Return cluster, running and promised jobs with the limits that matter, and what is held.
+
+    A limit matters if what runs and what is promised is more than it together. That a job counts
+    to a limit is a part of its `demand`; of a promised job never more than the limit, so that it
+    has a place in the plan if the limit is lowered below what it takes.
+    """
+    held, _ = _sums(running, rules, cluster)
+    promised, most = _sums(requested, rules, cluster)
+    limits = {name: n for name, n in most.items() if held.get(name, 0) + promised[name] > n}
+    others = {name: n for name, n in cluster.licenses.items() if not name.startswith(LIMIT)}
     wanted = {**others, **limits}
     if wanted != cluster.licenses:
         cluster = replace(cluster, licenses=wanted)
-    if not limits and not limits_in(running):
-        return cluster, running
-    return cluster, _with_counts(running, tuple(limits), _counts(running, rules, cluster, limits))
+    if limits or limits_in(running):
+        counts = _counts(running, rules, cluster, limits)
+        running = _with_counts(running, tuple(limits), counts)
+    return cluster, running, counted_to_limits(requested, rules, cluster), held
+
+
+def counted_to_limits(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> Jobs:
+    """Return promised jobs with what they count to the limits that the cluster has."""
+    limits = {name: n for name, n in cluster.licenses.items() if name.startswith(LIMIT)}
+    if not limits and not limits_in(jobs):
+        return jobs
+    most = np.array(list(limits.values()), np.int64)
+    counts = np.minimum(_counts(jobs, rules, cluster, limits), most)
+    return _with_counts(jobs, tuple(limits), counts)
 
 
 def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
-    """Return the site with all limits that a job would count to, and the job counted to them."""
+    """Return the site with the limits that matter with one more job, and that job with these."""
     snapshot, rules = site.snapshot, site.limit_rules
-    job = counted_to_limits(job, rules, snapshot.cluster)
-    missing = set(limits_in(job)) - snapshot.cluster.licenses.keys()
-    if not missing:
-        return site, job
-    known = {n: most for n, most in snapshot.cluster.licenses.items() if n.startswith(LIMIT)}
-    limits = known | limits_of(job, rules, snapshot.cluster)
-    cluster, running = with_limits(snapshot.cluster, snapshot.running, limits, rules)
-    return replace(site, snapshot=replace(snapshot, cluster=cluster, running=running)), job
+    own, most = _sums(job, rules, snapshot.cluster)
+    names = [name for name in most if name not in snapshot.cluster.licenses]
+    promised = _counts(site.requested, rules, snapshot.cluster, names).sum(axis=0).tolist()
+    new = {
+        name: most[name]
+        for name, taken in zip(names, promised, strict=True)
+        if site.held.get(name, 0) + taken + own[name] > most[name]
+    }
+    if new:
+        cluster = replace(snapshot.cluster, licenses={**snapshot.cluster.licenses, **new})
+        limits = [name for name in cluster.licenses if name.startswith(LIMIT)]
+        counts = _counts(snapshot.running, rules, cluster, limits)
+        running = _with_counts(snapshot.running, tuple(limits), counts)
+        requested = counted_to_limits(site.requested, rules, cluster)
+        waits = np.isin(snapshot.queued.id, requested.id)
+        rows = requested.take(np.isin(requested.id, snapshot.queued.id))
+        queued = in_order(Jobs.joined([snapshot.queued.take(~waits), rows]))
+        snapshot = replace(snapshot, cluster=cluster, running=running, queued=queued)
+        site = replace(site, snapshot=snapshot, requested=requested)
+    return site, counted_to_limits(job, rules, snapshot.cluster)
+
+
+def _sums(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> tuple[Held, dict[str, int]]:
+    """Return what jobs count together to each limit, and the most that there is of it."""
+    held, found = dict[str, int](), dict[str, int]()
+    if rules is None or not cluster.shared or not len(jobs):
+        return held, found
+    known = _countable(cluster)
+    kinds, kind = kinds_of(jobs)
+    sums = {
+        thing: np.bincount(kind, weights=_taken(jobs, cluster, thing)).astype(np.int64).tolist()
+        for thing in known
+    }
+    for at, names in enumerate(kinds):
+        for name, thing, amount in _limits(rules, names, known):
+            held[name] = held.get(name, 0) + sums[thing][at]
+            found[name] = min(amount, found.get(name, amount))
+    return held, found
+
+
+def _limits(
+    rules: LimitRules, names: JobNames, known: frozenset[str]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield the limits that jobs of some names count to: name, what is counted, and the most."""
+    groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
+    for group, most in groups.items():
+        for thing, amount in most.items():
+            yield f"{LIMIT}{group}/{thing}", thing, amount
 
 
 def without_limits(job: Jobs) -> Jobs:
@@ -131,14 +166,10 @@ def _counts(
     taken = {thing: _taken(jobs, cluster, thing) for thing in known}
     kinds, kind = kinds_of(jobs)
     for at, names in enumerate(kinds):
-        rows: NDArray[np.int64] | None = None
-        groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
-        for group, most in groups.items():
-            for thing in most:
-                name = f"{LIMIT}{group}/{thing}"
-                if name in column:
-                    rows = np.flatnonzero(kind == at) if rows is None else rows
-                    counts[rows, column[name]] = taken[thing][rows]
+        mine = [(name, thing) for name, thing, _ in _limits(rules, names, known) if name in column]
+        rows = np.flatnonzero(kind == at) if mine else kind[:0]
+        for name, thing in mine:
+            counts[rows, column[name]] = taken[thing][rows]
     return counts
 
 

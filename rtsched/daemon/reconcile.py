@@ -12,7 +12,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
-from rtsched.daemon.limits import counted_to_limits, limits_of, with_limits
+from rtsched.daemon.limits import with_limits
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
@@ -74,7 +74,6 @@ def reconcile(
         if record.standing in OPEN:
             records[record.id] = record
     requested = with_present(_of_records(site.requested, names, records), observation)
-    requested = counted_to_limits(requested, observation.limits, observation.cluster)
     failed = observation.completions.take(
         np.isin(observation.completions.job, list(shown.restartable & records.keys()))
     )
@@ -309,7 +308,10 @@ def _with_observation(
 
     Of the jobs `failed`, those that are to be queued again wait already.
     """
-    old = site.snapshot
+    old, rules = site.snapshot, observation.limits
+    cluster, running, requested, held = with_limits(
+        observation.cluster, observation.running, requested, rules
+    )
     restarting = {job: looks for job, looks in site.restarting.items() if job in failed}
     waits = np.isin(requested.id, observation.queued.id) | (requested.id >= FIRST_OWN_ID)
     waits |= np.isin(requested.id, list(restarting))
@@ -321,9 +323,6 @@ def _with_observation(
     links = _links(site.links, names, records)
     promises = promises_of(records.values())
     moved = plan is not old.plan or not promises.equals(old.promises)
-    rules = observation.limits
-    limits = limits_of(requested, rules, observation.cluster)
-    cluster, running = with_limits(observation.cluster, observation.running, limits, rules)
     same = _same(old.cluster, cluster)
     snapshot = replace(
         old,
@@ -359,6 +358,7 @@ def _with_observation(
         leeway=observation.leeway,
         restarting=restarting,
         limit_rules=rules,
+        held=held,
         delayed=bool(restarting) or _delayed(requested, observation),
     )
 

@@ -90,6 +90,8 @@ class Site:
         polls have not shown them in the queue yet.
     limit_rules : LimitRules or None
         As in `Observation`.
+    held : mapping of str to int
+        What the jobs that ran at the last poll count to limits, by the limits' names.
     missed : mapping of int to MissedStarts
         By job, the planned starts at which a limit of its account or QOS kept it from starting.
     delayed : bool
@@ -114,6 +116,7 @@ class Site:
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
     limit_rules: LimitRules | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
     missed: Mapping[int, MissedStarts] = field(default_factory=dict)
     delayed: bool = False
 

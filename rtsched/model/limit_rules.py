@@ -44,6 +44,9 @@ _WORDS = {
 }
 """What Slurm calls limits of amounts and of jobs."""
 
+_REMEMBERED = 50_000
+"""So many names' limits are remembered."""
+
 NO_QOS = "with a QOS that is not among those given, or not in the log: it sets no limits"
 NO_ASSOCIATION = (
     "with an account and user that are not among the associations given: these set no limits"
@@ -230,6 +233,7 @@ class LimitRules:
 
     def __init__(self, site: SiteLimits) -> None:
         self._site = site
+        self._found: dict[JobNames, JobLimits] = {}
         self._associations: dict[tuple[str, str, str], Association] = {
             (one.account.lower(), one.user, one.partition): one for one in site.associations or ()
         }
@@ -242,7 +246,14 @@ class LimitRules:
         return _unpacked, (self._packed,)
 
     def of(self, names: JobNames) -> JobLimits:
-        """Return the limits of jobs of such names."""
+        """Return the limits of jobs of such names, to be read only."""
+        if names not in self._found:
+            if len(self._found) == _REMEMBERED:
+                self._found.clear()  # users may name any account
+            self._found[names] = self._of(names)
+        return self._found[names]
+
+    def _of(self, names: JobNames) -> JobLimits:
         rule, factor = JobLimits(), 1.0
         qos = self._qos(names, rule)
         for name, one in qos:

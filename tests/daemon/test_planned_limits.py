@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus
-from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.limits import LIMIT, limits_in
 from rtsched.daemon.messages import moment
 from rtsched.model.limit_rules import LimitRules
@@ -182,12 +181,20 @@ def test_a_range_of_nodes_counts_with_all_of_them() -> None:
     assert starts(scene)[1] > 0
 
 
-def test_promises_of_before_know_their_limits() -> None:
-    """A record holds them, and the next poll counts by the rules of then."""
-    scene = site(rules({"cpu": 8}))
-    record = submit(scene, 5).changed[0]
-    row = decode_jobs(record.job)
-    assert dict(zip(row.names("demand"), row.demand[0].tolist(), strict=True))[PHYSICS] == 5
+def test_limits_that_cannot_matter_are_not_planned_with() -> None:
+    """Jobs of 5, 3 and 1 processors: the third one makes the limit of 8 matter, for all three."""
+    scene = site(rules({"cpu": 8}, per_user={"cpu": 99, "jobs": 9}))
+    for cores in (5, 3):
+        submit(scene, cores)
+    assert not scene.site.snapshot.cluster.licenses
+    submit(scene, 1)
+    assert scene.site.snapshot.cluster.licenses == {PHYSICS: 8}
+    for jobs in (scene.site.requested, scene.site.snapshot.queued):
+        assert jobs.names("demand")[2:] == (PHYSICS,)
+        assert sorted(jobs.demand[:, 2].tolist()) == [1, 3, 5]
+    polled(scene, T0 + 1)
+    assert scene.site.snapshot.cluster.licenses == {PHYSICS: 8}
+    assert max(starts(scene)) >= RUN
 
 
 def test_rules_that_another_process_sends_again_are_the_same() -> None:
