@@ -333,8 +333,8 @@ class FeasibilityRequest:
     """What a user asks about a job that nobody submits; None: left open.
 
     Times in seconds; `deadline` since the epoch. The load's numbers are as in `Jobs`. `memory` in
-    bytes and `gpus` per node, `array` the tasks of one as sbatch(1) takes them. 0 or empty: not
-    said.
+    bytes and `gpus` per node, `licenses` and the tasks of an `array` as sbatch(1) takes them. 0 or
+    empty: not said.
     """
 
     uid: int
@@ -350,6 +350,7 @@ class FeasibilityRequest:
     cpus_per_task: int = 0
     memory: int = 0
     gpus: int = 0
+    licenses: str = ""
     constraint: str = ""
     nodelist: str = ""
     exclude: str = ""

@@ -31,9 +31,9 @@ class Requirements:
     Times in seconds; `load` by the names of `LOAD`, taken in up to `rounds` rounds and
     with `setup_once` of its `setup_node` whatever their number; an empty
     `partition` is all nodes. Where jobs share nodes, `demand` is what it takes on each by name of
-    the resource, and `exclusive` whether nobody else runs there; `tasks_per_node` the most tasks on
-    each, 0: that does not matter. `node_request` as in `Jobs`; empty: none. `tasks`: of a job
-    array.
+    the resource (licences: in all), and `exclusive` whether nobody else runs there;
+    `tasks_per_node` the most tasks on each, 0: that does not matter. `node_request` as in `Jobs`;
+    empty: none. `tasks`: of a job array.
     """
 
     kind: Kind = Kind.RIGID

@@ -43,6 +43,7 @@ _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 @click.option(
     "--gpus-per-node", "gpus", type=click.IntRange(1), help="GPUs per node (RequestGPUs)."
 )
+@click.option("-L", "--licenses", default="", help="Licences: matlab:2,fluent (Slurm).")
 @click.option("-C", "--constraint", default="", help="Features of nodes: 'a&b' (Slurm).")
 @click.option("-w", "--nodelist", default="", help="Nodes to run on (Slurm).")
 @click.option("-x", "--exclude", default="", help="Nodes not to run on (Slurm).")

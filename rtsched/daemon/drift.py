@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, PART
 from rtsched.daemon.site import LATE
 from rtsched.model.jobs import Kind
-from rtsched.model.resources import GPU
+from rtsched.model.resources import GPU, LICENSE
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of, encode
 
@@ -51,6 +51,7 @@ def changed_by_users(
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _moved(seen, requested, "node_request"),
         "it requests larger nodes than were promised": _grown(seen, requested),
+        "it requests more licences than were promised": _more_licenses(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
         & _named_by_user(requested, "qos"),
         "it requests more nodes than were promised": fixed & (seen.size > requested.size),
@@ -96,6 +97,13 @@ def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     gpus, before = (amounts_of(jobs, "demand", (GPU,))[:, 0] for jobs in (seen, requested))
     more = (seen.cores > requested.cores) | (seen.memory > requested.memory) | (gpus > before)
     return _follows(requested) & more
+
+
+def _more_licenses(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs ask for more licences than they did."""
+    names = tuple(name for name in seen.names("demand") if name.startswith(LICENSE))
+    now, before = (amounts_of(jobs, "demand", names) for jobs in (seen, requested))
+    return np.asarray((now > before).any(axis=1))
 
 
 def with_present(requested: Jobs, observation: Observation) -> Jobs:

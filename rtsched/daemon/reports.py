@@ -210,6 +210,7 @@ class Feasible(Question, frozen=True, tag="feasible"):
     cpus_per_task: Annotated[Count, Meta(description="Processors of a task; 0: not said.")] = 0
     memory: Annotated[Bytes, Meta(description="Bytes per node; 0: not said.")] = 0
     gpus: Annotated[Count, Meta(description="GPUs per node.")] = 0
+    licenses: Annotated[str, Meta(description="Licences, such as `matlab:2`; empty: none.")] = ""
     constraint: Annotated[str, Meta(description="Features of nodes; empty: any.")] = ""
     nodelist: Annotated[str, Meta(description="Nodes to run on; empty: any.")] = ""
     exclude: Annotated[str, Meta(description="Nodes not to run on; empty: none.")] = ""

@@ -307,6 +307,8 @@ def test_a_question_is_described_as_a_submission_would_be() -> None:
         assert line in str(fields[Tag.AD])
     with pytest.raises(AdapterError, match="HTCondor has no --ntasks"):
         translator.fields_of(FeasibilityRequest(0, NOW, tasks=4))
+    with pytest.raises(AdapterError, match="HTCondor has no --licenses"):
+        translator.fields_of(FeasibilityRequest(0, NOW, licenses="matlab"))
 
 
 @given(st.text(max_size=300))

@@ -124,6 +124,7 @@ SHARED = READY | {
         ({"schedulerparameters": ""}, "note", "no bf_window_linear", "bf_window_linear=30"),
         ({"defmempercpu": None}, "note", "gets all memory of its nodes", "set DefMemPerCPU"),
         ({"accountingstoragetres": ""}, "note", "has no gres/gpu: jobs that", "add gres/gpu"),
+        ({"licenses": "matlab:4"}, "note", "no bf_licenses: jobs that need licences", "add bf_lic"),
     ],
 )
 def test_where_promised_jobs_share_nodes(change, state, what, remedy):

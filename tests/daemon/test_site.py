@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scene import ANN, BOB, T0, Scene
@@ -245,6 +247,23 @@ def test_a_job_that_asks_for_more_gpus_loses_its_promise(
     seen = scene.site.snapshot.queued.with_column("demand", np.array([[1, gpus]]))
     observation = Observation(T0 + 2, scene.cluster, seen, marks=scene.site.marks)
     assert changed_by_users(scene.site, observation, {}).get(7) == why
+
+
+@pytest.mark.parametrize(("licenses", "more"), [(2, True), (1, False), (0, False)])
+def test_a_job_that_asks_for_more_licences_loses_its_promise(licenses: int, more: bool) -> None:
+    """Not one that asks for as many as it did, or fewer."""
+    scene = Scene(1, capacity=[(8, 2)])
+    given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR}
+    token = scene.submit(T0, demand=(1, 1), **given).reply.token
+    scene.poll(T0 + 1, queued=((7, token),))
+    requested, seen = (
+        jobs.replace_text("demand", np.array([[1, count]]), ("cpu", "license/matlab"))
+        for jobs, count in ((scene.site.requested, 1), (scene.site.snapshot.queued, licenses))
+    )
+    site = replace(scene.site, requested=requested)
+    observation = Observation(T0 + 2, scene.cluster, seen, marks=site.marks)
+    why = "it requests more licences than were promised" if more else None
+    assert changed_by_users(site, observation, {}).get(7) == why
 
 
 def test_an_array_is_planned_for_the_tasks_that_are_left() -> None:

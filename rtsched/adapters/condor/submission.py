@@ -126,7 +126,7 @@ class CondorTranslator:
         AdapterError
             If it asks for what only Slurm has.
         """
-        for name in ("tasks", "constraint", "nodelist", "exclude"):
+        for name in ("tasks", "licenses", "constraint", "nodelist", "exclude"):
             if getattr(question, name):
                 option = {"tasks": "ntasks"}.get(name, name)
                 raise AdapterError(f"HTCondor has no --{option}; leave it out")

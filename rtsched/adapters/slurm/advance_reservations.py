@@ -12,13 +12,14 @@ matter. A reservation is left behind as soon as its job runs, since nodes that a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_entries
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.logs.hostlist import fold
+from rtsched.model.resources import LICENSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,9 +46,11 @@ class AdvanceReservation:
     start, end : float
         Whole seconds since the epoch.
     nodes : tuple of str
-        Names, in the cluster's order.
+        Names, in the cluster's order; empty: it keeps licences alone.
     whole : bool
         Whether these are all nodes of the entry: its job is bound.
+    licenses : mapping of str to int
+        How many of each it keeps, by names such as `license/matlab`.
     """
 
     name: str
@@ -57,6 +60,7 @@ class AdvanceReservation:
     end: float
     nodes: tuple[str, ...]
     whole: bool
+    licenses: Mapping[str, int] = field(default_factory=dict)
 
 
 def reservations_of(
@@ -144,8 +148,9 @@ def difference(
     """Return what turns the present reservations of ours into the reservations.
 
     A start that is over stays as it is: Slurm refuses to put off the start of a reservation that
-    has begun. One that ought to begin much later is deleted and made anew. Ends may be off by
-    `slack` seconds.
+    has begun. One that ought to begin much later is deleted and made anew, and so is one that is to
+    keep other licences, or licences with nodes or without. Ends may be off by `slack` seconds, with
+    licences they may be earlier only.
     """
     wanted = {reservation.name: reservation for reservation in reservations}
     ours = [row for row in present if is_ours(row.name)]
@@ -155,11 +160,12 @@ def difference(
         reservation = wanted.get(row.name)
         if reservation is None:
             continue
-        if row.start <= now and reservation.start > now + LATE_S:
+        words = _words(reservation, row, now, slack)
+        late = row.start <= now and reservation.start > now + LATE_S
+        if late or _keeps_otherwise(reservation, row):
             renew.append(row.name)
             continue
         kept.add(row.name)
-        words = _words(reservation, row, now, slack)
         if words:
             update.append((reservation, words))
     create = [reservation for reservation in reservations if reservation.name not in kept]
@@ -175,11 +181,24 @@ def _words(
         words["Nodes"] = fold(reservation.nodes)
     if reservation.start != row.start and row.start > now:
         words["StartTime"] = written(reservation.start, now)
-    if abs(reservation.end - row.end) > slack and reservation.end > now:
+    longer = row.end - reservation.end
+    most = 0.0 if reservation.licenses else slack
+    if not -slack <= longer <= most and reservation.end > now:
         words["EndTime"] = written(reservation.end, now)
     if row.users != (reservation.user,):
         words["Users"] = reservation.user
     return words
+
+
+def _keeps_otherwise(reservation: AdvanceReservation, row: ReservationRow) -> bool:
+    """Return whether a reservation needs other licences or flags than it has."""
+    on_nodes = bool(row.nodes) == bool(reservation.nodes)
+    return row.licenses != reservation.licenses or (bool(row.licenses) and not on_nodes)
+
+
+def written_licenses(licenses: Mapping[str, int]) -> str:
+    """Return licences as scontrol reads them, such as `matlab:3,fluent:1`."""
+    return ",".join(f"{name.removeprefix(LICENSE)}:{n}" for name, n in licenses.items())
 
 
 def written(moment: float, now: float) -> str:

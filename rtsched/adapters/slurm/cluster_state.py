@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.rows import ReservationRow, names_of, words_of
+from rtsched.logs.slurm_text import licenses_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,6 +126,8 @@ def _changed(row: ReservationRow, words: dict[str, str], now: float) -> Reservat
         row = replace(row, nodes=tuple(names_of(words["Nodes"])))
     if "Users" in words:
         row = replace(row, users=words_of(words["Users"]))
+    if "Licenses" in words:
+        row = replace(row, licenses=licenses_in(words["Licenses"]))
     return row
 
 

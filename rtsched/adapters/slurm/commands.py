@@ -23,6 +23,7 @@ from rtsched.adapters.slurm.rows import (
     alive,
     extra_in,
     job_rows,
+    license_counts,
     node_rows,
     reservation_rows,
     squeue_format,
@@ -129,6 +130,10 @@ class CommandRunner:
     def reservations(self) -> list[ReservationRow]:
         """Return all advance reservations."""
         return reservation_rows(self.ask("scontrol", "-o", "show", "reservation"))
+
+    def licenses(self) -> dict[str, int]:
+        """Return how many there are of each licence."""
+        return license_counts(self.ask("scontrol", "-o", "show", "licenses"))
 
     def config(self) -> str:
         """Return the configuration."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.slurm.rows import nodes_in
 from rtsched.logs.slurm_cluster import gres
-from rtsched.logs.slurm_text import trackable
-from rtsched.model.resources import CPU, GRES, MEMORY
+from rtsched.logs.slurm_text import licenses_in, trackable
+from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Demand(NamedTuple):
     Attributes
     ----------
     amounts : dict of str to int
-        By name of the resource, memory in bytes.
+        By name of the resource, memory in bytes; licences for all nodes together.
     exclusive : bool
         Whether nobody else runs there.
     tasks : int
@@ -60,13 +60,26 @@ def shown_demand(amounts: str, nodes: int = 0) -> dict[str, int]:
     have as much as they can.
     """
     count = max(nodes or nodes_in(amounts), 1)
-    return {name: -(-amount // count) for name, amount in trackable(amounts).items()}
+    return {
+        name: -(-amount // count)
+        for name, amount in trackable(amounts).items()
+        if not name.startswith(LICENSE)
+    }
+
+
+def shown_licenses(asked: str) -> dict[str, int]:
+    """Return the licences of a job that Slurm shows; where it may choose (`|`), of each kind."""
+    return licenses_in(asked.replace("|", ","))
 
 
 def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int) -> Demand:
-    """Return what a request takes on each of so many nodes; unknown resources are a problem."""
+    """Return what a request takes on each of so many nodes, and its licences, which are for all.
+
+    Resources and licences that are not known are a problem.
+    """
     if request.shown is not None:
-        return Demand(shown_demand(request.shown), request.exclusive or part.exclusive)
+        shown = shown_demand(request.shown) | shown_licenses(request.licenses)
+        return Demand(shown, request.exclusive or part.exclusive)
     tasks = request.tasks or request.tasks_per_node * nodes or nodes
     each = request.tasks_per_node or -(-tasks // nodes)
     amounts, problem = _generic(request, tasks, each, nodes)
@@ -77,7 +90,8 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
         amounts[MEMORY] = memory
     known = {name: amount for name, amount in amounts.items() if amount > 0}
     problem = problem or _unknown(known, part, sharing.resources)
-    return Demand(known, exclusive, each, problem)
+    problem = problem or _license_problem(request.licenses, sharing)
+    return Demand(known | licenses_in(request.licenses), exclusive, each, problem)
 
 
 def tasks_per_node(request: JobRequest, part: Partition, facts: SlurmFacts) -> int:
@@ -154,6 +168,8 @@ def _generic(request: JobRequest, tasks: int, each: int, nodes: int) -> tuple[di
                 f"{nodes} nodes; give the number per node, such as --gpus-per-node"
             )
         amounts[name] = max(amounts.get(name, 0), amount // nodes)
+    if LICENSE in request.tres:
+        return amounts, "cannot plan with licences per task; name those of the job by --licenses"
     if request.tres_socket:
         return amounts, "no promise can be given to a job that asks for GPUs per socket"
     if tasks % nodes and request.tres_task:
@@ -162,6 +178,29 @@ def _generic(request: JobRequest, tasks: int, each: int, nodes: int) -> tuple[di
             "per node (--gpus-per-node)"
         )
     return amounts, ""
+
+
+def _license_problem(asked: str, sharing: Sharing) -> str:
+    """Return why a job cannot be planned with these licences; empty: it can, or asks for none."""
+    if not asked:
+        return ""
+    if sharing.licenses is None:
+        return (
+            "no promise can be given to a job that needs licences; the admin may add bf_licenses "
+            "to SchedulerParameters in slurm.conf"
+        )
+    if "|" in asked:
+        return f"cannot plan with a choice of licences ({asked[:80]!r}); name those of one kind"
+    for part in re.split("[,;]", asked):
+        if not licenses_in(part):
+            return f"cannot plan with the licences {part[:80]!r}; write NAME:COUNT"
+    for name, count in licenses_in(asked).items():
+        short, there = name.removeprefix(LICENSE), sharing.licenses.get(name)
+        if there is None:
+            return f"Slurm has no licences {short!r}; see scontrol show licenses"
+        if count > there:
+            return f"requests {count} licences {short!r}; there are {there} for jobs"
+    return ""
 
 
 def _amounts(text: str) -> dict[str, int]:

@@ -92,12 +92,16 @@ class Sharing:
         Bytes that a job without a wish gets on each node, or per processor there; 0: not set.
     most_core_memory : int
         Bytes per processor from which on Slurm gives a job more processors; 0: not set.
+    licenses : mapping of str to int, optional
+        How many there are of each licence, by names such as `license/matlab`; None: Slurm's
+        backfill scheduler does not plan with them.
     """
 
     resources: tuple[str, ...] = ()
     node_memory: int = 0
     core_memory: int = 0
     most_core_memory: int = 0
+    licenses: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,11 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
     resources = (CPU, *memory, *(name for name in tracked if name.startswith(GRES)))
     most = number(config.get("MaxMemPerCPU", "")) * MEGABYTE
     return Sharing(resources, *default_memory(config), most), ""
+
+
+def plans_licenses(config: Mapping[str, str]) -> bool:
+    """Return whether Slurm's backfill scheduler plans with licences (manual page slurm.conf)."""
+    return "bf_licenses" in config.get("SchedulerParameters", "").lower().split(",")
 
 
 def default_memory(settings: Mapping[str, str]) -> tuple[int, int]:

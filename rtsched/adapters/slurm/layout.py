@@ -202,7 +202,10 @@ def layout_of(
     )
     masks = {name: np.array([name in node.partitions for node in nodes], np.bool_) for name in said}
     sets = NodeSets(table, masks)
-    cluster = Cluster(table, masks, version=version, by_clock=True, node_sets=sets)
+    licenses = sharing.licenses or {}
+    cluster = Cluster(
+        table, masks, version=version, by_clock=True, licenses=licenses, node_sets=sets
+    )
     threads = np.array([node.threads for node in nodes], np.int32)
     parts = PartitionParts(cluster, threads, said, sharing)
     partitions = {name: parts.part(name, mask) for name, mask in masks.items()}
@@ -265,6 +268,23 @@ def foreign(
         elif row.start <= now + ahead and not row.end <= now:
             taken |= set(row.nodes)
     return taken, recurring
+
+
+def unreserved_licenses(
+    counts: Mapping[str, int], reservations: Sequence[ReservationRow], now: float, ahead: float
+) -> dict[str, int]:
+    """Return how many of the licences other people's reservations leave.
+
+    A reservation that begins within `ahead` seconds takes its licences already now, as it does
+    nodes (`foreign`); a recurring one always.
+    """
+    left = dict(counts)
+    for row in reservations:
+        recurs = not _PERIODS.keys().isdisjoint(row.flags)
+        if not is_ours(row.name) and (recurs or (row.start <= now + ahead and not row.end <= now)):
+            for name in left.keys() & row.licenses.keys():
+                left[name] = max(left[name] - row.licenses[name], 0)
+    return left
 
 
 def periodic_of(

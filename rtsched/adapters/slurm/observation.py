@@ -11,7 +11,7 @@ import numpy as np
 from rtsched.adapters.live import UNJUDGED, Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
-from rtsched.adapters.slurm.demand import shown_demand
+from rtsched.adapters.slurm.demand import shown_demand, shown_licenses
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in
@@ -289,18 +289,19 @@ def _demands(
     *,
     runs: bool,
 ) -> dict[str, Any]:
-    """Return the columns of what jobs take on each node, where they share nodes.
+    """Return the columns of what jobs take on each node and of licences, where they share nodes.
 
     Slurm shows OverSubscribe=NO of every job that runs in a partition that does not oversubscribe.
     One that asked for whole nodes has all their processors. An array has its reserved nodes to
     itself.
     """
-    resources = facts.sharing.resources
-    if not resources:
+    if not facts.sharing.resources:
         return {}
+    resources = (*facts.sharing.resources, *(facts.sharing.licenses or ()))
     chosen = which.tolist()
-    known = {text: shown_demand(text) for text in {rows.amounts[i] for i in chosen}}
-    amounts = [[known[rows.amounts[i]].get(name, 0) for name in resources] for i in chosen]
+    asked = [(rows.amounts[i], rows.licenses[i]) for i in chosen]
+    known = {each: shown_demand(each[0]) | shown_licenses(each[1]) for each in set(asked)}
+    amounts = [[known[each].get(name, 0) for name in resources] for each in asked]
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
     exclusive = [
         is_exclusive(rows.oversubscribe[i], runs=runs)

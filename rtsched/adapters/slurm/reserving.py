@@ -9,6 +9,11 @@ more than planned. But backfill knows the ends of running jobs no better than to
 so may put a planned job off again and again for short jobs. A job that has no time to spare, and
 is first on all its nodes, has these reserved: nothing else starts there then that would be in its
 way. So has an array, whose tasks share whole nodes.
+
+Licences are reserved for every planned job that takes some. Its priority does not keep them: a job
+that waits for its nodes alone, which are named, does not keep Slurm from starting others elsewhere,
+and these may take its licences for longer than until its start. Such a reservation is flexible: its
+job may start in it before it begins, and Slurm's backfill scheduler plans with it.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from rtsched.adapters.slurm.advance_reservations import (
     difference,
     reservations_of,
     written,
+    written_licenses,
 )
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
@@ -47,6 +53,7 @@ from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
+from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,13 +62,16 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Change
     from rtsched.adapters.slurm.cluster_state import SlurmState
-    from rtsched.adapters.slurm.rows import JobRows
+    from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.model.schedule import Schedule
 
 FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
-"""Of every reservation of ours: it is made over jobs that run, beside others of ours, and a job
+"""Of every reservation of nodes: it is made over jobs that run, beside others of ours, and a job
 that it leaves behind waits on."""
+
+LICENSE_FLAGS = "ANY_NODES,FLEX,IGNORE_JOBS,NO_HOLD_JOBS_AFTER_END"
+"""Of a reservation of licences alone: its job may run on any node, and start before it begins."""
 
 SLACK_S = 60.0
 """Seconds by which reservations are made before a job that starts now could reach into them."""
@@ -121,11 +131,44 @@ def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[Adv
     }
     of_arrays = _reserved(plan.take(np.flatnonzero(arrays)), view, settings)
     own = {each.job for each in of_arrays}
-    return of_arrays + [
+    hurried = [
         each
         for each in _reserved(plan, view, settings)
         if each.whole and each.job not in own and spare.get(each.job, math.inf) <= SPARE_S
     ]
+    return of_arrays + _with_licenses(hurried, plan, view, settings)
+
+
+def _with_licenses(
+    kept: list[AdvanceReservation], plan: Schedule, view: SlurmState, settings: SlurmSettings
+) -> list[AdvanceReservation]:
+    """Return the reservations with licences, and those of jobs that need nothing else kept.
+
+    They begin and end the margin before the planned times, so that those of two jobs that take the
+    same licences one after the other do not overlap: Slurm would refuse the second.
+    """
+    names, queued = tuple(view.observation.cluster.licenses), view.observation.queued
+    lead, horizon = view.facts.margin, view.now + _ahead(view, settings)
+    place, there = places(queued.id, plan.entries.job)
+    soon = np.flatnonzero(there & (plan.entries.start - lead <= horizon))
+    amounts = amounts_of(queued, "demand", names)[place[soon]].tolist()
+    found = {each.job: each for each in kept}
+    for at, taken in zip(soon.tolist(), amounts, strict=True):
+        job = int(plan.entries.job[at])
+        if job in view.held or not any(taken):
+            continue
+        own = found.get(job)
+        found[job] = AdvanceReservation(
+            f"{PREFIX}{job}",
+            job,
+            view.rows.user[view.place[job]],
+            float(math.floor(plan.entries.start[at] - lead)),
+            float(math.floor(plan.entries.end[at] - lead)),
+            own.nodes if own is not None else (),
+            whole=True,
+            licenses={name: n for name, n in zip(names, taken, strict=True) if n > 0},
+        )
+    return list(found.values())
 
 
 def _are_arrays(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
@@ -139,19 +182,23 @@ def _reserved(
     plan: Schedule, view: SlurmState, settings: SlurmSettings
 ) -> list[AdvanceReservation]:
     """Return the reservations that keep the starts of a plan's entries free."""
-    ahead = settings.horizon_s
-    if ahead is None:
-        ahead = view.facts.longest + settings.grace_s + SLACK_S
     jobs = plan.entries.job.tolist()
     return reservations_of(
         plan,
         view.names,
         {job: view.rows.user[view.place[job]] for job in jobs if job in view.place},
         own_user=settings.user,
-        horizon=view.now + ahead,
+        horizon=view.now + _ahead(view, settings),
         grace=settings.grace_s,
         lead=view.facts.margin,
     )
+
+
+def _ahead(view: SlurmState, settings: SlurmSettings) -> float:
+    """Return how long before it begins a reservation is made, seconds."""
+    if settings.horizon_s is not None:
+        return settings.horizon_s
+    return view.facts.longest + settings.grace_s + SLACK_S
 
 
 def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
@@ -296,17 +343,28 @@ def _reservations(moved: ReservationChanges, view: SlurmState) -> list[Change]:
             )
         )
     changes += [_create(reservation, view) for reservation in moved.create]
-    kept = {row.name: row.nodes for row in view.reservations}
-    changes += [deletion(name, Rank.DELETE, nodes=kept.get(name, ())) for name in moved.delete]
+    kept = {row.name: row for row in view.reservations}
+    changes += [_delete(kept[name]) for name in moved.delete]
     return changes
+
+
+def _delete(row: ReservationRow) -> Change:
+    """Return the change that deletes a reservation, which nothing is to follow.
+
+    One with licences goes before others are made: Slurm refuses one that would keep more licences
+    than there are.
+    """
+    return deletion(row.name, Rank.RENEW if row.licenses else Rank.DELETE, nodes=row.nodes)
 
 
 def _create(reservation: AdvanceReservation, view: SlurmState) -> Change:
     """Return the change that makes a reservation."""
-    nodes = fold(reservation.nodes)
+    nodes, licenses = fold(reservation.nodes), written_licenses(reservation.licenses)
     start = max(reservation.start, view.now)
+    what = f"on {nodes} " if nodes else ""
+    what += f"with the licences {licenses} " if licenses else ""
     text = (
-        f"create reservation {reservation.name} on {nodes} from {clock(start)} for "
+        f"create reservation {reservation.name} {what}from {clock(start)} for "
         f"{math.ceil((reservation.end - start) / 60)} min for {reservation.user}"
     )
     return change(
@@ -320,9 +378,10 @@ def _create(reservation: AdvanceReservation, view: SlurmState) -> Change:
         f"ReservationName={reservation.name}",
         f"StartTime={written(reservation.start, view.now)}",
         f"EndTime=uts{reservation.end:.0f}",
-        f"Nodes={nodes}",
+        *([f"Nodes={nodes}"] if nodes else []),
+        *([f"Licenses={licenses}"] if licenses else []),
         f"Users={reservation.user}",
-        f"Flags={FLAGS}",
+        f"Flags={FLAGS if nodes else LICENSE_FLAGS}",
         nodes=reservation.nodes,
     )
 

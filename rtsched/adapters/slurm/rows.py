@@ -19,13 +19,14 @@ from rtsched.errors import AdapterError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_cluster import gres
-from rtsched.logs.slurm_text import ENDINGS
+from rtsched.logs.slurm_text import ENDINGS, licenses_in
 from rtsched.model.cluster import NodeState
 from rtsched.model.log import Ending
+from rtsched.model.resources import LICENSE
 from rtsched.model.units import slurm_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,8 +43,9 @@ _NODE = re.compile(
     r"Partitions|Gres|ThreadsPerCore)=(\S*)"
 )
 _RESERVATION = re.compile(
-    r"(?<!\S)(ReservationName|StartTime|EndTime|Nodes|Users|Flags|State)=(\S*)"
+    r"(?<!\S)(ReservationName|StartTime|EndTime|Nodes|Users|Flags|State|Licenses)=(\S*)"
 )
+_LICENSE = re.compile(r"(?<!\S)(LicenseName|Total|LastDeficit)=(\S*)")
 _NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
 _ARRAY = re.compile(r"(\d{1,10})_(?:\d{1,9}|\[(.*)\])")
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?")
@@ -163,6 +165,8 @@ class ReservationRow:
     users: tuple[str, ...]
     flags: tuple[str, ...]
     active: bool = False
+    licenses: Mapping[str, int] = field(default_factory=dict)
+    """How many of each, by names such as `license/matlab`."""
 
 
 def alive(state: str) -> bool:
@@ -390,9 +394,25 @@ def reservation_rows(output: str) -> list[ReservationRow]:
                 words_of(pairs.get("Users", "")),
                 words_of(pairs.get("Flags", "")),
                 pairs.get("State", "") == "ACTIVE",
+                licenses_in(pairs.get("Licenses", "")),
             )
         )
     return rows
+
+
+def license_counts(output: str) -> dict[str, int]:
+    """Return how many there are of each licence, by `scontrol show licenses -o`.
+
+    Those in reservations are there; of those on a server, without those that are used elsewhere
+    although they are meant for this cluster.
+    """
+    counts = {}
+    for line in output.splitlines():
+        pairs = first_of(_LICENSE, line)
+        if pairs.get("LicenseName"):
+            free = number(pairs.get("Total", "")) - number(pairs.get("LastDeficit", ""))
+            counts[f"{LICENSE}{pairs['LicenseName']}"] = max(free, 0)
+    return counts
 
 
 def names_of(nodes: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters import readiness
 from rtsched.adapters.readiness import CheckResult, HostSetup, socket_findings, user_findings
 from rtsched.adapters.slurm import slurm_conf
-from rtsched.adapters.slurm.facts import default_memory, sharing_of
+from rtsched.adapters.slurm.facts import default_memory, plans_licenses, sharing_of
 from rtsched.model.resources import GRES
 
 if TYPE_CHECKING:
@@ -346,6 +346,12 @@ def _shared_nodes(setup: Setup) -> Iterator[CheckResult]:
             "SchedulerParameters has no bf_window_linear: Slurm estimates far starts roughly, and "
             "may put promised jobs off for shorter ones",
             "add bf_window_linear=30",
+        )
+    if conf.get("licenses") and not plans_licenses({"SchedulerParameters": parameters}):
+        yield CheckResult(
+            "note",
+            "SchedulerParameters has no bf_licenses: jobs that need licences get no promise",
+            "add bf_licenses",
         )
     consumed = "MEMORY" in config.get("SelectTypeParameters", "").upper()
     if consumed and not any(default_memory(conf)):

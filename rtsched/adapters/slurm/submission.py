@@ -123,6 +123,7 @@ class SlurmTranslator:
             Tag.CPUS_PER_TASK: question.cpus_per_task or None,
             Tag.PN_MIN_MEMORY: -(-question.memory >> 20) or None,
             Tag.TRES_PER_NODE: f"gres/gpu:{question.gpus}" if question.gpus else None,
+            Tag.LICENSES: question.licenses or None,
             Tag.FEATURES: question.constraint or None,
             Tag.REQ_NODES: question.nodelist or None,
             Tag.EXC_NODES: question.exclude or None,

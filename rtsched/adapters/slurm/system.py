@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,13 +23,20 @@ from rtsched.adapters.slurm.facts import (
     keeps_limits,
     margin_of,
     partitions_of,
+    plans_licenses,
     qos_of_partitions,
     requeue_delay_of,
     seconds,
     sharing_of,
 )
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
-from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
+from rtsched.adapters.slurm.layout import (
+    ClusterLayout,
+    foreign,
+    layout_of,
+    periodic_of,
+    unreserved_licenses,
+)
 from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.slurm.observation import (
     allocations_of,
@@ -48,7 +56,7 @@ from rtsched.model.accounts import Accounts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.slurm.rows import NodeRow
+    from rtsched.adapters.slurm.rows import NodeRow, ReservationRow
     from rtsched.model.actions import Action
     from rtsched.model.limit_rules import LimitRules
 
@@ -105,7 +113,7 @@ class SlurmSystem:
         nodes = self._route.nodes()
         self._read_config(now)
         given, problem = sharing_of(self._config)
-        sharing = given if self.settings.share_nodes else Sharing()
+        sharing = self._with_licenses(given, reservations, now)
         problems += [problem] if problem and self.settings.share_nodes else []
         machine = self._machine_now(nodes, taken, sharing)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
@@ -180,6 +188,17 @@ class SlurmSystem:
         if what != self._kept:
             self._kept = what
             self._not_kept = last_applied.write(self.settings.memory, what)
+
+    def _with_licenses(
+        self, given: Sharing, reservations: Sequence[ReservationRow], now: float
+    ) -> Sharing:
+        """Return how promised jobs share nodes, and with what licences."""
+        if not self.settings.share_nodes:
+            return Sharing()
+        if not (given.resources and plans_licenses(self._config)):
+            return given
+        ahead, counts = self.settings.reserved_ahead_s, self._commands.licenses()
+        return replace(given, licenses=unreserved_licenses(counts, reservations, now, ahead))
 
     def _machine_now(
         self, nodes: list[NodeRow], taken: set[str], sharing: Sharing
