@@ -37,6 +37,9 @@ SETTINGS = {
 
 PROLOG = {"TaskProlog": "/usr/src/rtsched/contrib/slurm/task_prolog.sh"}
 
+LICENSE = "tool"
+"""What the licences are called that jobs take, where there are any."""
+
 FILTER = "timeout_ms = 500\n"
 """submit.conf: the daemon shares two processors with a hundred others here."""
 
@@ -82,7 +85,8 @@ def arguments(work: Work, begun: float, before: int = 0, deadline: str = "") -> 
 def _amounts(demand: Demand) -> list[str]:
     """Return the options of sbatch for what a job takes on each node."""
     words = [f"--ntasks-per-node={demand.cores}", f"--mem={demand.gigabytes}G"]
-    return [*words, f"--gres=gpu:{demand.gpus}"] if demand.gpus else words
+    words += [f"--gres=gpu:{demand.gpus}"] if demand.gpus else []
+    return [*words, f"--licenses={LICENSE}:{demand.licenses}"] if demand.licenses else words
 
 
 def body(work: Work) -> str:

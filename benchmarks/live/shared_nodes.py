@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import promises
-from stream import shared_flood, shared_stream
+from stream import licensed, shared_flood, shared_stream
 from workload_driver import FAVOURED, USERS, Setup
 
 from rtsched.model.accounts import Accounts
@@ -46,6 +46,7 @@ class Hardware(NamedTuple):
 CORES = 16
 KINDS = {"slow": Hardware(12, 64), "fast": Hardware(4, 64, 4), "large": Hardware(4, 256)}
 """The nodes, all of 16 cores. No kind is faster than the others."""
+LICENSE = "license/tool"
 RESOURCES = ("cpu", "mem", "gres/gpu")
 MIB, GIB = 2**20, 2**30
 SEED = 11
@@ -64,7 +65,7 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
     ours = sides["rtsched"]
     said = [*ours.best_effort.said, *ours.deadlines.said]
     for name, margins in (("replay", system.margins), ("replay without margins", (0.0, 0.0))):
-        found[name] = _replayed(said, ours.deadlines.begun, margins)
+        found[name] = _replayed(said, ours.deadlines.begun, margins, system.licenses)
     return found
 
 
@@ -87,6 +88,8 @@ def play_side(
             kinds = system.planners["edf"]
             works = shared_stream(SEED, extent, FAVOURED, wide=system.wide, kinds=kinds)
             flooding = shared_flood(SEED + 1, extent, USERS)
+            if system.licenses:
+                works, flooding = licensed(SEED + 2, works), licensed(SEED + 3, flooding)
             return promises.played(live, works, flooding, time.time(), meanwhile)
         finally:
             if keep is not None:
@@ -99,7 +102,9 @@ def figures(system: type[Live], side: Side) -> dict[str, Any]:
     return promises.figures(system, side, "core", cores)
 
 
-def _replayed(said: Sequence[Said], begun: float, margins: tuple[float, float]) -> dict[str, float]:
+def _replayed(
+    said: Sequence[Said], begun: float, margins: tuple[float, float], licenses: int
+) -> dict[str, float]:
     """Return what a replay of the same submissions at the same times admits.
 
     An array is a moldable job on whole nodes, which runs half as long on twice as many.
@@ -112,7 +117,12 @@ def _replayed(said: Sequence[Said], begun: float, margins: tuple[float, float]) 
     )
     margin = np.where([work.kind == "moldable" for work in works], margins[1], margins[0])
     demand = [
-        (at_once * w.demand.cores, at_once * w.demand.gigabytes * GIB, w.demand.gpus)
+        (
+            at_once * w.demand.cores,
+            at_once * w.demand.gigabytes * GIB,
+            w.demand.gpus,
+            w.demand.licenses,
+        )
         for w, at_once in zip(works, together, strict=True)
         if w.demand
     ]
@@ -121,7 +131,7 @@ def _replayed(said: Sequence[Said], begun: float, margins: tuple[float, float]) 
     least = np.array([work.least for work in works])
     jobs = Jobs.build(
         len(works),
-        names={"demand": RESOURCES},
+        names={"demand": (*RESOURCES, LICENSE)},
         id=np.arange(len(works)) + 1,
         submit=np.array([one.at for one in ordered]),
         deadline=np.array([begun + work.at + work.deadline for work in works]),
@@ -144,7 +154,7 @@ def _replayed(said: Sequence[Said], begun: float, margins: tuple[float, float]) 
         jobs,
         wall * rounds * np.array([work.part for work in works]),
         Outcomes.build(len(works)),
-        Machine(nodes),
+        Machine(nodes, licenses={LICENSE: licenses} if licenses else {}),
         Accounts.build(0),
         Edges.build(0),
         (),

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from on_slurm import FILTER, SETTINGS, Slurm
+from on_slurm import FILTER, LICENSE, SETTINGS, Slurm
 from shared_nodes import CORES, KINDS
 from stream import Extent
 from testbed import Cluster, SlurmOptions
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from shared_nodes import Hardware
     from workload_driver import Setup
 
+LICENSES = 12
+"""How many there are: fewer than best-effort jobs ask for at once."""
+
 MIXED = {
-    "SchedulerParameters": f"{SETTINGS['SchedulerParameters']},bf_window_linear=30",
+    "SchedulerParameters": f"{SETTINGS['SchedulerParameters']},bf_window_linear=30,bf_licenses",
+    "Licenses": f"{LICENSE}:{LICENSES}",
     "GresTypes": "gpu",
     "AccountingStorageTRES": "gres/gpu",
     "DefMemPerCPU": "1000",
@@ -28,12 +32,13 @@ MIXED = {
 
 
 class SharedSlurm(Slurm):
-    """A cluster of 20 nodes of 16 cores, 4 with GPUs and 4 with large memory."""
+    """A cluster of 20 nodes of 16 cores, 4 with GPUs and 4 with large memory, and licences."""
 
     planners: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "edf": (*["rigid"] * 6, "moldable", "array")
     }
     full: ClassVar[Extent] = Extent(480, 9, (2, 3, 4), (1.3, 2.5), 90, (), 240_000)
+    licenses: ClassVar[int] = LICENSES
     reduced: ClassVar[Extent] = Extent(90, 5, (1,), (1.3, 2.4), 45, (), 60_000)
 
     @classmethod

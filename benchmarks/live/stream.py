@@ -30,11 +30,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a job takes on each of its nodes, which others share."""
+    """What a job takes on each of its nodes, which others share, and of licences in all."""
 
     cores: int = 1
     gigabytes: int = 1
     gpus: int = 0
+    licenses: int = 0
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,9 @@ SHAPES = {
 """Nodes, and what is taken on each: jobs bound by cores, by GPUs and by memory."""
 
 
+LICENSED = 0.35
+"""The share of jobs that take licences, of those that may."""
+
 DRAIN_S = 240.0
 """So much later are the deadlines of arrays: other jobs leave their nodes first."""
 
@@ -338,3 +342,15 @@ def shared_flood(seed: int, extent: Extent, users: tuple[str, ...]) -> list[Work
     minutes = extent.filling[0]
     array = Work("b-array", users[0], 0.0, 1, 1, minutes, 0.7, jobs=extent.array, demand=kinds[0])
     return [array, *found]
+
+
+def licensed(seed: int, works: list[Work]) -> list[Work]:
+    """Return the jobs, of which about a third takes one or two licences; arrays take none."""
+    chance = random.Random(seed)  # noqa: S311
+    found = []
+    for work in works:
+        takes, count = chance.random() < LICENSED, chance.choice((1, 2))
+        if takes and work.demand is not None and work.kind != "array" and work.jobs == 1:
+            work = replace(work, demand=replace(work.demand, licenses=count))
+        found.append(work)
+    return found

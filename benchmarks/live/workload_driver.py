@@ -131,6 +131,8 @@ class Live(ABC):
         Seconds from the loss of a node, as set up here, until a job that it ran may start again.
     settling : float
         Seconds from the submission of best-effort jobs until those with deadlines arrive.
+    licenses : int
+        How many licences there are, where jobs share nodes.
     """
 
     name: ClassVar[str]
@@ -146,6 +148,7 @@ class Live(ABC):
     recurs_alone: ClassVar[bool] = True
     recovery: ClassVar[float]
     settling: ClassVar[float] = 3.0
+    licenses: ClassVar[int] = 0
 
     def __init__(self, box: Box, setup: Setup) -> None:
         self.box = box

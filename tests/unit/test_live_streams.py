@@ -18,7 +18,17 @@ import on_condor
 import on_slurm
 import shares
 from shared_on_condor import SharedCondor
-from stream import Demand, Extent, Load, Work, deadline_stream, flood, shared_flood, shared_stream
+from stream import (
+    Demand,
+    Extent,
+    Load,
+    Work,
+    deadline_stream,
+    flood,
+    licensed,
+    shared_flood,
+    shared_stream,
+)
 from workload_driver import Setup
 
 EXTENT = Extent(600, 5, (1, 2), (1.5, 3.0), 30, (2, 4), 9000)
@@ -124,6 +134,19 @@ def test_a_flood_may_begin_with_an_array_of_thousands() -> None:
     first, *rest = shared_flood(4, extent, ("ann", "bob"))
     assert (first.user, first.jobs, first.demand) == ("ann", 3000, Demand(1, 2))
     assert rest == shared_flood(4, EXTENT, ("ann", "bob"))
+
+
+def test_some_jobs_take_licences() -> None:
+    """About a third, and no array; what else they ask for is the same."""
+    works = shared_stream(3, EXTENT, "ann", kinds=("rigid", "moldable", "array"))
+    found = licensed(5, works)
+    assert [replace(w, demand=replace(w.demand, licenses=0)) for w in found] == works
+    counts = [work.demand.licenses for work in found if work.kind != "array"]
+    assert set(counts) == {0, 1, 2}
+    assert 0.2 < sum(map(bool, counts)) / len(counts) < 0.5
+    assert not any(work.demand.licenses for work in found if work.kind == "array")
+    taken = replace(works[0], demand=Demand(licenses=2))
+    assert "--licenses=tool:2" in on_slurm.arguments(taken, 0.0)
 
 
 def test_what_a_pool_with_shared_slots_is_told() -> None:
