@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 LIMIT = "limit/"
 """How names of limits begin, among those of resources; then follow the group and what it holds."""
 
-
 Held = dict[str, int]
 """What is counted to limits, by their names."""
 

@@ -276,6 +276,7 @@ def test_limits_count_only_where_slurm_keeps_to_them() -> None:
         "none": False,
         "associations,qos": False,
         "associations,limits": True,
+        "all": True,
         "associations,limits,qos,safe": True,
     }.items():
         assert keeps_limits({"AccountingStorageEnforce": value}) is kept

@@ -191,9 +191,9 @@ def margin_of(config: dict[str, str], start_delay: float, completing: float) -> 
 
 
 def keeps_limits(config: dict[str, str]) -> bool:
-    """Return whether Slurm keeps to limits of accounts and QOS (`limits` or `safe`)."""
+    """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
     enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
-    return not {"limits", "safe"}.isdisjoint(enforced)
+    return not {"limits", "safe", "all"}.isdisjoint(enforced)
 
 
 def requeue_delay_of(config: dict[str, str]) -> float:
