@@ -19,8 +19,12 @@ constexpr const char *sent[] = {
 	"AcctGroupUser", "JobUniverse", "RequestCpus", "RequestMemory", "RequestDisk",
 	"RequestGPUs", "MinHosts", "MaxHosts", "AllowedExecuteDuration", "AllowedJobDuration",
 	"JobPrio", "QDate", "DAGManJobId", "DAGNodeName", "JobBatchName", "DeferralTime", "Cmd",
-	"JobStatus", "HoldReasonCode",
+	"JobStatus", "HoldReasonCode", "GPUsMinCapability", "GPUsMaxCapability", "GPUsMinMemory",
+	"GPUsMinRuntime",
 };
+
+/* Sent as it is written: only the GPUs of a slot give it a value. */
+constexpr const char *REQUIRED_GPUS = "RequireGPUs";
 
 /* Written by rtsched only: never sent, and no wish. */
 constexpr const char *ours[] = {
@@ -36,7 +40,7 @@ constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint"};
 constexpr const char *common[] = {
 	"TotalSubmitProcs", "Owner", "AcctGroup", "AccountingGroup", "JobUniverse", "RequestCpus",
 	"RequestMemory", "RequestGPUs", "AllowedExecuteDuration", "AllowedJobDuration",
-	"DeferralTime",
+	"DeferralTime", "GPUsMinCapability", "GPUsMaxCapability", "GPUsMinMemory", "GPUsMinRuntime",
 };
 
 constexpr int PARALLEL = 11; /* JobUniverse */
@@ -159,6 +163,21 @@ bool add(const ClassAd &ad, const std::string &name, bool is_common, JobAd &job)
 	return true;
 }
 
+/* Add an expression as a string; the procs of an array have it in common. */
+void add_written(const ClassAd &ad, const std::string &name, JobAd &job)
+{
+	const classad::ExprTree *written = ad.Lookup(name);
+	classad::ClassAdUnParser unparser;
+	std::string text, literal;
+
+	if (!written)
+		return;
+	unparser.Unparse(text, written);
+	add_string(literal, text.c_str());
+	job.lines += name + " = " + literal + '\n';
+	job.needs[name] = literal;
+}
+
 } // namespace
 
 JobAd describe(const ClassAd &ad)
@@ -173,6 +192,7 @@ JobAd describe(const ClassAd &ad)
 		collect(*cluster, names);
 	for (const char *name : sent)
 		add(ad, name, is_one_of(name, common), job);
+	add_written(ad, REQUIRED_GPUS, job);
 	for (const std::string &name : names) {
 		bool is_deadline = !strcasecmp(name.c_str(), "RtDeadline");
 		if (!add(ad, name, !is_deadline, job))

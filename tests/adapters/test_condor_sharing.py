@@ -28,6 +28,7 @@ from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
+    from rtsched.adapters.condor.gpus import Gpu
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.logs.classads import Record
     from rtsched.model.schedule import Schedule
@@ -135,6 +136,10 @@ class Shown:
     def slots(self, attributes: object) -> list[Record]:
         """Return what was given."""
         return self.ads
+
+    def gpus(self) -> dict[str, tuple[Gpu, ...]]:
+        """Return no properties: the GPUs of these slots are only counted."""
+        return {}
 
     def jobs(self, constraint: str, attributes: tuple[str, ...]) -> list[Record]:
         """Return what was given."""

@@ -181,6 +181,24 @@ def test_the_daemon_is_told_what_the_job_says(library: Library) -> None:
     }
 
 
+def test_what_is_required_of_gpus_arrives_as_it_is_written(library: Library) -> None:
+    """Only a GPU gives it a value; the limits that condor_submit sets apart have theirs."""
+    job = ad(
+        RtDeadline=2_000_000_000,
+        RequestGPUs=1,
+        RequireGPUs='Capability >= GPUsMinCapability && DeviceName == "a\\"b"',
+    )
+    cluster = ad(GPUsMinCapability="8.0", GPUsMinMemory="1024 * 4")
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.judge(job, cluster)
+        library.judge(ad(RtDeadline=2_000_000_000), ad(RequireGPUs="true"))
+    lines = sent(server)
+    assert (float(lines["GPUsMinCapability"]), lines["GPUsMinMemory"]) == (8.0, "4096")
+    written = parse_value(lines["RequireGPUs"])
+    assert written == 'Capability >= GPUsMinCapability && DeviceName == "a\\"b"'
+    assert parse_value(sent(server, 1)["RequireGPUs"]) == "true"
+
+
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)))
 @settings(
     max_examples=25,
@@ -564,6 +582,7 @@ def test_without_a_mark_each_proc_is_a_question(library: Library) -> None:
         ({"RtRunTime": 60}, "RtRunTime"),
         ({"RtDeadline": 1_999_999_999}, "RtDeadline"),
         ({"TotalSubmitProcs": 4}, "TotalSubmitProcs"),
+        ({"RequireGPUs": "Capability > 8"}, "RequireGPUs"),
     ],
 )
 def test_procs_of_a_whole_cluster_are_alike(library: Library, said, what: str) -> None:

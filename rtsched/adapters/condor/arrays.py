@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.adapters.condor.gpus import LIMITS
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.pool_state import (
     DEFERRED,
@@ -153,6 +154,7 @@ def members_of(
 _COMMON = (
     *("requestcpus", "requestmemory", "requestgpus", "jobuniverse", "owner", "acctgroup"),
     *("accountinggroup", "deferraltime", "allowedexecuteduration", "allowedjobduration"),
+    *("requiregpus", *(name.lower() for name in LIMITS)),
 )
 
 

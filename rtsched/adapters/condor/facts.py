@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.gpus import GpuSets
+
 STEPS = 12
 """Maximum number of distinct CPU counts, of distinct memory sizes, and of GPU counts."""
 
@@ -139,6 +141,8 @@ class CondorFacts:
         Whether jobs share slots (`share_nodes`).
     arrays : bool
         Whether a cluster of several procs gets one promise (`arrays`).
+    gpus : GpuSets or None
+        Which rows suit what a job requires of its GPUs, where jobs share slots.
     """
 
     version: str = ""
@@ -150,6 +154,7 @@ class CondorFacts:
     domain: str = ""
     shared: bool = False
     arrays: bool = True
+    gpus: GpuSets | None = None
 
     @property
     def tail(self) -> float:

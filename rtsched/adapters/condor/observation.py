@@ -332,12 +332,14 @@ def _shaped(
         "wall_time": procs.run_time + facts.margin,
         "size": np.ones(count, np.int32) if sizes is None else np.maximum(sizes, 1),
         "partition": [None] * count,
+        "node_request": [None] * count,
     }
     for at, row in enumerate(first.tolist()):
         needs = queue.requirements.get(row)
         if needs is not None and not needs.problem:
             columns["deadline"][at] = needs.deadline
             columns["partition"][at] = needs.partition or None
+            columns["node_request"][at] = needs.node_request or None
             if sizes is None:
                 needs.write_to(columns, at)
             columns["tasks"][at] = needs.tasks

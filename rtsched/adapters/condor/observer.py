@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.arrays import Begun
+    from rtsched.adapters.condor.gpus import Gpu
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.settings import CondorSettings
@@ -94,6 +95,8 @@ class Observer:
         self._made_of: object = None
         self._submitters: list[Record] = []
         self._started: dict[str, float] = {}
+        self._gpus: dict[str, tuple[Gpu, ...]] = {}
+        self._gpus_of: dict[str, float] = {}
         self._unheld = np.empty(0, np.int64)
         self._read = -math.inf
         self._silent = math.inf  # since when the collector has not said how long it has been up
@@ -114,6 +117,7 @@ class Observer:
         ads = self._pool.slots(OF_SLOTS)
         self._started = {text(ad, "name") or "": number(ad, "daemonstarttime") for ad in ads}
         shown, small = slots_of(ads, self._settings)
+        shown = self._with_gpus(shown)
         machine = self._machine_now(shown, now)
         facts = self._facts(machine, version)
         claims = claims_of(ads)
@@ -220,6 +224,16 @@ class Observer:
             flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
         )
 
+    def _with_gpus(self, shown: Sequence[Slot]) -> list[Slot]:
+        """Return the slots with the kinds of their GPUs.
+
+        These stay as they are until a startd is started anew, so that they are seldom read.
+        """
+        having = {slot.name: self._started.get(slot.name, math.nan) for slot in shown if slot.gpus}
+        if having != self._gpus_of:
+            self._gpus, self._gpus_of = self._pool.gpus(), having
+        return [replace(slot, kinds=self._gpus.get(slot.name, ())) for slot in shown]
+
     def _alive_since(self, procs: Procs, machine: PoolLayout) -> dict[str, float]:
         """Return since when slots are known to be alive, seconds since the epoch.
 
@@ -324,6 +338,7 @@ class Observer:
             domain=self._pool.word("UID_DOMAIN"),
             shared=machine.shared,
             arrays=settings.arrays,
+            gpus=machine.gpus if machine.shared else None,
         )
 
     def _add_environments(self, queue: Queue) -> None:

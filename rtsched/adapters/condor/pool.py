@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rtsched.adapters.child_process import SubprocessProxy
+from rtsched.adapters.condor.gpus import gpus_in, suiting_gpus
 from rtsched.adapters.condor.ids import cluster_of, name_of, proc_of
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, Record, number
@@ -31,11 +32,16 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.commands import JobAction
+    from rtsched.adapters.condor.gpus import Gpu
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.logs.classads import Record
 
 T = TypeVar("T")
 
+_COUNTED = re.compile(
+    r"countMatches\(\s*MY\.RequireGPUs\s*,\s*TARGET\.AvailableGPUs\s*\)", re.IGNORECASE
+)
+_HAS_GPUS = "GPUs > 0 || TotalSlotGPUs > 0"
 _WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus")
 """Attributes of jobs that HTCondor itself often sets to expressions."""
 
@@ -141,6 +147,15 @@ class Pool:
             lambda: self._collector().query(kind, constraint, list(attributes)),
         )
 
+    def gpus(self) -> dict[str, tuple[Gpu, ...]]:
+        """Return the kinds of GPUs of each slot that has some, by its name.
+
+        Dynamic slots are left out.
+        """
+        kind, constraint = self._condor.AdType.Startd, f"({_HAS_GPUS}) && DynamicSlot isnt true"
+        ads = self._ask("collector", lambda: self._collector().query(kind, constraint))
+        return {str(ad.get("Name")): gpus_in(ad) for ad in ads}
+
     def collector_up(self) -> float:
         """Return for how many seconds the collector has been running; inf: it does not say."""
         kind = self._condor.AdType.Collector
@@ -183,11 +198,7 @@ class Pool:
             found = self._ask("collector", lambda: self._collector().query(kind, constraint))
         except AdapterError:
             return True
-        for slot in found:
-            for name in ("Cpus", "Memory", "Disk", "GPUs"):
-                if slot.get("PartitionableSlot") is True and f"TotalSlot{name}" in slot:
-                    slot[name] = slot[f"TotalSlot{name}"]
-        return not jobs or not found or any(slot.matches(jobs[0]) for slot in found)
+        return not jobs or not found or any(fits_free(jobs[0], slot) for slot in found)
 
     def history(
         self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""
@@ -373,6 +384,26 @@ class Pool:
             except UnicodeDecodeError:
                 continue
         return found
+
+
+def fits_free(job: Any, slot: Any) -> bool:
+    """Return whether a job's Requirements hold on a slot, if nobody has a part of that.
+
+    The bindings cannot count GPUs that suit a job (countMatches) while they match two ads, so they
+    are counted before. Both ads are changed.
+    """
+    if slot.get("PartitionableSlot") is True:
+        for name in ("Cpus", "Memory", "Disk", "GPUs"):
+            if f"TotalSlot{name}" in slot:
+                slot[name] = slot[f"TotalSlot{name}"]
+    written = job.lookup("Requirements") if "Requirements" in job else None
+    if "RequireGPUs" in job and written is not None:
+        counted = _COUNTED.sub(str(suiting_gpus(job, slot)), str(written))
+        job["Requirements"] = type(written)(counted)
+    fits: bool = slot.matches(job)
+    if written is not None:
+        job["Requirements"] = written
+    return fits
 
 
 def _refusal(error: Exception) -> Reply:

@@ -19,6 +19,7 @@ from rtsched.adapters.condor.arrays import (
     members_of,
     per_slot_of,
 )
+from rtsched.adapters.condor.gpus import LIMITS
 from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.pool_state import (
@@ -73,6 +74,7 @@ OF_JOBS = (
         "TotalSubmitProcs",
     ),
     *("RequestCpus", "RequestMemory", "RequestGPUs", "MinHosts", "MaxHosts", "JobPrio"),
+    *("RequireGPUs", *LIMITS),
     *("AllowedExecuteDuration", "AllowedJobDuration", "DAGManJobId"),
     "JobMaterializeDigestFile",
     *("HoldReason", "HoldReasonCode", "EnteredCurrentStatus"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.gpus import expression_in, request_in, wrong_in
 from rtsched.adapters.condor.ids import number_of
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import LOAD, Requirements, shortened
@@ -134,6 +135,8 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
         return CondorRequirements(problem=problem)
     length, after, asks = run_time(ad, facts), _after(ad), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
+    gpus = _gpu_request(ad, facts)
+    problem = problem or (_unsuited(gpus, facts) if asks and gpus else "")
     needs = CondorRequirements(
         deadline=_or(number(ad, "rtdeadline"), math.inf),
         whole=is_whole(ad),
@@ -141,6 +144,7 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
         message_time=_or(number(ad, "rtmessagetime"), 0.0),
         dag=_dag(ad),
         partition=part_of(ad, facts) if needs_rtsched(ad) else "",
+        node_request=gpus,
         checkpoint=ad.get("rtcheckpoint") is True,
         problem=problem,
     )
@@ -266,6 +270,21 @@ def _too_large(ad: Record) -> str:
     if gpus:
         sizes = f"{cpus} CPUs, {memory // MEGABYTE} MB and {counted(gpus, 'GPU')}"
     return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {sizes}"
+
+
+def _gpu_request(ad: Record, facts: CondorFacts) -> str:
+    """Return what a job that rtsched plans asks of its GPUs; empty: nothing."""
+    gpus = facts.shared and needs_rtsched(ad) and size_of(ad)[2] > 0
+    return request_in(ad) if gpus else ""
+
+
+def _unsuited(gpus: str, facts: CondorFacts) -> str:
+    """Return why no slot suits a request for GPUs; empty if one does."""
+    wrong = wrong_in(gpus)
+    if wrong or facts.gpus is None or facts.gpus[gpus].any():
+        return wrong
+    asked = expression_in(gpus)[:80]
+    return f"no slot has only GPUs that suit its require_gpus ({asked})"
 
 
 def part_of(ad: Record, facts: CondorFacts, jobs: int = 1) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from rtsched.adapters.condor import sharing
 from rtsched.adapters.condor.facts import QUANTUM, Parts, parts_of
+from rtsched.adapters.condor.gpus import GpuSets
 from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.requirements import MEGABYTE
 from rtsched.logs.classads import number, text
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.gpus import Gpu
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.logs.classads import Record
 
@@ -79,6 +81,8 @@ class Slot:
         GPUs, where jobs share slots.
     jobs : int
         How many jobs it takes at a time, where jobs share slots; else 0.
+    kinds : tuple of Gpu
+        The kinds of its GPUs, where jobs share slots; empty: it has none, or does not say.
     """
 
     name: str
@@ -91,6 +95,7 @@ class Slot:
     units: int = 0
     gpus: int = 0
     jobs: int = 0
+    kinds: tuple[Gpu, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -133,6 +138,8 @@ class PoolLayout:
         The slots.
     first : dict of str to int
         The first row of each slot, by its name.
+    gpus : GpuSets
+        Which rows suit what jobs require of their GPUs.
     """
 
     nodes: Nodes
@@ -141,6 +148,7 @@ class PoolLayout:
     parts: Parts
     by_name: dict[str, Slot]
     first: dict[str, int]
+    gpus: GpuSets
 
     @property
     def shared(self) -> bool:
@@ -160,7 +168,7 @@ class PoolLayout:
         if foreign is not None:
             left = np.maximum(self.nodes.capacity - foreign, 0)
             nodes = nodes.with_column("capacity", left)
-        return Cluster(nodes, self.masks, version=version, by_clock=True)
+        return Cluster(nodes, self.masks, version=version, by_clock=True, node_sets=self.gpus)
 
     def rows_of(self, names: Iterable[str]) -> NDArray[np.int64]:
         """Return the rows of some slots, of those that there are."""
@@ -268,7 +276,9 @@ def layout_of(slots: Sequence[Slot]) -> PoolLayout:
     )
     ends = np.cumsum([slot.rows for slot in slots], dtype=np.int64).tolist()
     first = {slot.name: end - slot.rows for slot, end in zip(slots, ends, strict=True)}
-    return PoolLayout(nodes, masks, table, parts, {slot.name: slot for slot in slots}, first)
+    sets = GpuSets([slot.kind for slot in rows], [slot.kinds for slot in rows])
+    by_name = {slot.name: slot for slot in slots}
+    return PoolLayout(nodes, masks, table, parts, by_name, first, sets)
 
 
 def row_names(slot: Slot) -> list[str]:

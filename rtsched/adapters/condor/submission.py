@@ -199,6 +199,7 @@ def job_of(
         user=[text(ad, "owner")],
         account=[text(ad, "acctgroup")],
         partition=[needs.partition or None],
+        node_request=[needs.node_request or None],
         association=facts.associations.get(submitter, -1),
         nice=0.0,
         dag=needs.dag,
