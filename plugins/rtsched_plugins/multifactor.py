@@ -4,9 +4,10 @@ The names and meanings of the settings are those of slurm.conf without `Priority
 beside them (TRES weights, the site factor, resets of usage) has no counterpart in a job's columns.
 Slurm cuts the sum to an integer; here it is left as it is, so ties are rarer.
 
-A job's nodes are charged to its association and to every account above it from its start to its
-end. `Accounts.usage` of users (rows without rows below) is where usage begins; rows that are added
-later begin at 0. A top level account named `root` stands for the machine and takes no part.
+A job's nodes, or what the site bills for it (`Jobs.billed`), are charged to its association and to
+every account above it from its start to its end. `Accounts.usage` of users (rows without rows
+below) is where usage begins; rows that are added later begin at 0. A top level account named `root`
+stands for the machine and takes no part.
 
 References
 ----------
@@ -116,10 +117,11 @@ class Multifactor:
         if not charged.any():
             return None
         accounts, cluster = snapshot.accounts, snapshot.cluster
-        params, tables = lay_out(self.config, self.weights, events.jobs, accounts, cluster)
+        laid_out = lay_out(self.config, self.weights, events.jobs, accounts, cluster)
         after = self._state(state, accounts, cluster)
-        times, sizes = events.rows.time[charged], events.rows.size[charged]
-        kernel.charge_events(times, kind[charged], account[charged], sizes, params, tables, after)
+        rows, jobs = events.rows.take(charged), events.jobs.take(charged)
+        sizes = rows.size, jobs.size, jobs.billed
+        kernel.charge_events(rows.time, kind[charged], jobs.association, *sizes, *laid_out, after)
         return Usage(after[:KEPT].copy())
 
     @property

@@ -135,7 +135,7 @@ class Ste:
         params, tables = self._lay_out(snapshot.accounts, snapshot.cluster)
         after = _resume(state, snapshot.accounts)
         rows, jobs = rows.take(booked), events.jobs.take(booked)
-        columns = rows.time, rows.kind, jobs.association, jobs.size, rows.size
+        columns = rows.time, rows.kind, jobs.association, jobs.size, rows.size, jobs.billed
         kernel.book_all(*columns, params, tables, after)
         return Service(after[: kernel.KEPT].copy())
 

@@ -38,6 +38,7 @@ class JobColumns(NamedTuple):
     wall_time: NDArray[np.float64]
     deadline: NDArray[np.float64]
     nice: NDArray[np.float64]
+    billed: NDArray[np.float64]
     size: NDArray[np.int32]
     association: NDArray[np.int32]
     partition: NDArray[np.int32]
@@ -45,8 +46,8 @@ class JobColumns(NamedTuple):
 
 
 _RECORD = np.dtype(
-    [(name, np.float64) for name in JobColumns._fields[:4]]
-    + [(name, np.int32) for name in JobColumns._fields[4:]]
+    [(name, np.float64) for name in JobColumns._fields[:5]]
+    + [(name, np.int32) for name in JobColumns._fields[5:]]
 )
 _TIMES = ("submit", "deadline")
 
@@ -112,7 +113,7 @@ if COMPILING:
         return types.Array(kind, 1, "A", readonly=True)
 
     _COLUMNS = types.NamedTuple(
-        [_strided(types.float64)] * 4 + [_strided(types.int32)] * 4, JobColumns
+        [_strided(types.float64)] * 5 + [_strided(types.int32)] * 4, JobColumns
     )
     _LINE, _TABLE = types.float64[::1], types.float64[:, ::1]
     FAIR_SHARE: Any = types.FunctionType(

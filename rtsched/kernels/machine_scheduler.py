@@ -348,6 +348,7 @@ def advance_with_hooks(
     wall_time: NDArray[np.float64],
     deadline: NDArray[np.float64],
     nice: NDArray[np.float64],
+    billed: NDArray[np.float64],
     size: NDArray[np.int32],
     association: NDArray[np.int32],
     partition: NDArray[np.int32],
@@ -362,10 +363,12 @@ def advance_with_hooks(
     fair_share, observe : callable
         Compiled hooks (`rtsched.kernels.hooks`), called where `state.ranking` and
         `state.observing` say so, each with its params, tables and state.
-    submit, wall_time, deadline, nice, size, association, partition, qos
+    submit, wall_time, deadline, nice, billed, size, association, partition, qos
         What the hooks see of the jobs (`JobColumns`).
     """
-    columns = JobColumns(submit, wall_time, deadline, nice, size, association, partition, qos)
+    columns = JobColumns(
+        submit, wall_time, deadline, nice, billed, size, association, partition, qos
+    )
     state = machine.state[0]
     while True:
         stop = advance(machine)

@@ -12,7 +12,7 @@ from rtsched.logs.ad_files import read_ads
 from rtsched.logs.cells import readable
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
-from rtsched.logs.slurm_cluster import Described, as_shown, from_conf, from_json
+from rtsched.logs.slurm_cluster import Described, as_shown, billing_of, from_conf, from_json
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source
 from rtsched.model.cluster import Cluster, NodeState
@@ -56,7 +56,7 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     said: list[str] = []
     with Source(path) as source:
         tree = Path(source.path).parent / "topology.conf"
-        nodes, licenses = _described(source, said)
+        nodes, licenses, billing = _described(source, said)
         if not nodes:
             tree = Path(source.path)
             nodes = _leaves(tree, said)
@@ -70,7 +70,7 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
         if empty:
             said.append(f"nodes without processors are left out ({empty:,})")
         nodes = [node for node in nodes if node.cpus > 0]
-        cluster = replace(cluster_of(source.path, nodes), licenses=licenses)
+        cluster = replace(cluster_of(source.path, nodes), licenses=licenses, billing=billing)
         places = _places(tree, nodes, said)
         if places:
             cluster = replace(cluster, topology=topology_of(places, nodes, said))
@@ -104,7 +104,7 @@ def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:
 
 
 def _described(source: Source, said: list[str]) -> Described:
-    """Return the nodes and licences of a file."""
+    """Return the nodes, licences and billing of a file."""
     head = source.head.lstrip()
     is_json = head[:1] in {b"[", b"{"}
     if (_SLOT_JSON if is_json else _SLOT_HEAD).search(head):
@@ -116,9 +116,10 @@ def _described(source: Source, said: list[str]) -> Described:
             raise InputError(source.path, f"is larger than {LARGEST >> 20} MB; check the file")
     if is_json:
         return from_json(source.path, data)
+    text, billing = readable(data), billing_of(source.path, readable(data))
     if re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M):
-        return as_shown(readable(data))
-    return from_conf(source.path, readable(data), said)
+        return as_shown(text)._replace(billing=billing)
+    return from_conf(source.path, text, said)._replace(billing=billing)
 
 
 def _slots(source: Source, said: list[str]) -> list[Node]:

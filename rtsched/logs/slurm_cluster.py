@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -16,11 +16,13 @@ from rtsched.logs.cells import readable
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
 from rtsched.logs.slurm_text import licenses_in, with_totals
-from rtsched.model.resources import GRES, LICENSE
+from rtsched.model.billing import BillingWeights
+from rtsched.model.resources import GRES, LICENSE, MEMORY
 from rtsched.model.units import size_bytes
 
 _PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
+_WEIGHT = re.compile(r"([^=\s]+)=(\d+(?:\.\d*)?|\.\d+)([KMGTPkmgtp]?)")
 _DEEPEST = 10
 _MEGABYTE = 2**20
 
@@ -28,10 +30,11 @@ Pairs = dict[str, str]
 
 
 class Described(NamedTuple):
-    """The nodes that a file describes, and its licences, as `Cluster.licenses`."""
+    """The nodes that a file describes; its licences and billing, as `Cluster` has them."""
 
     nodes: list[Node]
     licenses: dict[str, int]
+    billing: BillingWeights | None = None
 
 
 def from_conf(path: str, text: str, said: list[str]) -> Described:
@@ -102,6 +105,81 @@ def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[t
     if pending:
         lines.append((first, pending.strip()))
     return lines
+
+
+def partition_settings(lines: list[tuple[int, str]], name: str) -> dict[str, tuple[int, str]]:
+    """Return what one setting of each partition is, with its line; empty: as none sets it.
+
+    Parameters
+    ----------
+    lines : list of (int, str)
+        Of a slurm.conf, or of what `scontrol show partition` prints; see `conf_lines`.
+    name : str
+        The setting, in lower case.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    partition, default = "", (0, "")
+    for number, line in lines:
+        pairs = pairs_of(line)
+        kind = next(iter(pairs), "")
+        if kind == "partitionname":
+            partition = pairs[kind]
+            found[partition] = default
+        elif kind == "nodename":
+            partition = ""
+        if partition and name in pairs:
+            found[partition] = number, pairs[name]
+        if partition.upper() == "DEFAULT":
+            default = found.pop(partition, default)
+    return found
+
+
+def billing_of(path: str, text: str) -> BillingWeights | None:
+    """Return what jobs are billed for, of a slurm.conf or what `scontrol show partition` prints.
+
+    None: the file tells of no partition.
+
+    Raises
+    ------
+    InputError
+        If weights are not `RESOURCE=NUMBER`.
+    """
+    lines = conf_lines(Path(path), text, [])
+    settings = partition_settings(lines, "tresbillingweights")
+    flags: set[str] = set()
+    for _, line in lines:
+        flags |= set(pairs_of(line).get("priorityflags", "").upper().split(","))
+    weights = {
+        name: _weights(path, number, value)
+        for name, (number, value) in settings.items()
+        if value and value.upper() not in {"N/A", "(NULL)"}
+    }
+    rule: Literal["sum", "max", "max-gres"] = "sum"
+    if "MAX_TRES_GRES" in flags:
+        rule = "max-gres"
+    elif "MAX_TRES" in flags:
+        rule = "max"
+    return BillingWeights(weights, rule) if settings else None
+
+
+def _weights(path: str, number: int, text: str) -> dict[str, float]:
+    """Return the weights in `CPU=1.0,Mem=0.25G,GRES/gpu=2.0`, of memory per byte.
+
+    A unit behind the number says of how much it is the weight; memory without one counts in MB.
+    """
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        match = _WEIGHT.fullmatch(part.strip())
+        if match is None:
+            raise InputError(
+                path,
+                f"TRESBillingWeights has {part.strip()!r}, which is not RESOURCE=NUMBER such as "
+                "Mem=0.25G; put it right",
+                line=number,
+            )
+        name, unit = match[1].lower(), match[3] or ""
+        weights[name] = float(match[2]) / size_bytes(f"1{unit}", "M" if name == MEMORY else "")
+    return weights
 
 
 def pairs_of(line: str) -> Pairs:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import Row, rows_in, rows_of, text_of
-from rtsched.logs.slurm_cluster import conf_lines, pairs_of
+from rtsched.logs.slurm_cluster import conf_lines, partition_settings
 from rtsched.model.limits import GROUP_SUBMITS, JOBS, Association, LimitSet, Qos, SiteLimits
 from rtsched.model.units import size_bytes, slurm_duration
 
@@ -251,19 +251,6 @@ def _partition_qos(path: str | Path) -> dict[str, str] | None:
     None: the file tells of no partition.
     """
     name, text = text_of(path)
-    found: dict[str, str] = {}
-    partition, default = "", ""
-    for _, line in conf_lines(Path(name), text, []):
-        pairs = pairs_of(line)
-        kind = next(iter(pairs), "")
-        if kind == "partitionname":
-            partition = pairs[kind]
-            found[partition] = default
-        elif kind == "nodename":
-            partition = ""
-        if partition and "qos" in pairs:
-            qos = pairs["qos"]
-            found[partition] = qos_named(qos)
-        if partition.upper() == "DEFAULT":
-            default = found.pop(partition, default)
-    return {name: qos for name, qos in found.items() if qos} if found else None
+    found = partition_settings(conf_lines(Path(name), text, []), "qos")
+    known = {name: qos_named(qos) for name, (_, qos) in found.items()}
+    return {name: qos for name, qos in known.items() if qos} if found else None

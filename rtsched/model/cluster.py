@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.model.billing import BillingWeights
+
 
 class NodeState(IntEnum):
     """Whether a node takes jobs."""
@@ -94,6 +96,8 @@ class Cluster:
     licenses : mapping of str to int
         How many there are of each licence, which any job may take wherever it runs, by the name of
         the resource, such as `license/matlab`.
+    billing : BillingWeights or None
+        What jobs are billed for; None: not known.
     node_sets : mapping of str to bool[n]
         Which nodes a `Jobs.node_request` means; a job with one that is listed uses no others,
         whatever its partition. Other mappings than dict are kept as they are: they may work out
@@ -111,6 +115,7 @@ class Cluster:
     version: int = 0
     by_clock: bool = False
     licenses: Mapping[str, int] = field(default_factory=dict)
+    billing: BillingWeights | None = None
     node_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -68,6 +68,11 @@ class Jobs(Table):
     node_request = Text("Which nodes it asks for, as options of sbatch (`Cluster.node_sets`).")
     qos = Text("Quality of service.")
     association = Column(np.int32, -1, "Row of `Accounts` that is charged; -1: none.")
+    billed = Column(
+        np.float64,
+        np.nan,
+        "Nodes that it is charged for at `size`, by what the site bills; nan: `size`.",
+    )
     nice = Column(np.float64, 0.0, "The user's own downward adjustment of priority.")
     dag = Column(np.int64, -1, "Key of the task graph it belongs to; -1: none (see `Edges`).")
     array = Column(np.int64, -1, "Key of the array or other group it is a task of; -1: none.")

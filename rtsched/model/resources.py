@@ -124,10 +124,13 @@ def served(
     seconds : float64[n]
         ... and for how long.
     """
-    resources = cluster.nodes.names("capacity")
-    if CPU not in resources:
+    if CPU not in cluster.nodes.names("capacity"):
         return None
-    cores = cluster.nodes.capacity[:, resources.index(CPU)]
-    mean = float(cores[cluster.usable].mean()) if cluster.usable.any() else 1.0
-    share = amounts_of(jobs, "demand", (CPU,))[:, 0] / max(mean, 1.0)
+    share = amounts_of(jobs, "demand", (CPU,))[:, 0] / mean_cores(cluster)
     return share * size * seconds
+
+
+def mean_cores(cluster: Cluster) -> float:
+    """Return how many cores a usable node of a cluster with shared nodes has on average, >= 1."""
+    cores = amounts_of(cluster.nodes, "capacity", (CPU,))[cluster.usable, 0]
+    return max(float(cores.mean()), 1.0) if len(cores) else 1.0

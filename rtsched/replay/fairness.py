@@ -99,7 +99,7 @@ def errors(
         results.start,
         results.end,
         *(order or in_order(workload, results)),
-        results.serving(),
+        charged(workload, results),
         whose,
         accounts.share()[rows],
         grid,
@@ -107,6 +107,14 @@ def errors(
     )
     names = accounts.texts("name")
     return Errors(rows, tuple(names[row] or "?" for row in rows.tolist()), error)
+
+
+def charged(workload: Workload, results: Results) -> NDArray[np.int32] | NDArray[np.float64]:
+    """Return [n]: nodes that each job is charged for, on average from its start to its end."""
+    jobs = workload.jobs
+    if not np.isfinite(jobs.billed[:1]).any():  # of all jobs, or of none
+        return results.serving()
+    return np.asarray(jobs.billed * (results.size / np.maximum(jobs.size, 1)))
 
 
 def _groups(accounts: Accounts, level: str) -> NDArray[np.int64]:

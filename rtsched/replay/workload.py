@@ -18,8 +18,9 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
-from rtsched.model.resources import fitting_nodes
+from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.gathering import gathered
+from rtsched.replay.job_amounts import JobAmounts, billing_sentences
 from rtsched.replay.limits import limits_of_jobs
 from rtsched.replay.machine import charge, cores_per_node, peak_use, with_speeds
 from rtsched.replay.node_requests import with_node_requests
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
 
     from rtsched.logs.slurm_events import Outage
     from rtsched.model.accounts import Accounts
+    from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Edges, Jobs
-    from rtsched.model.limits import Limits, SiteLimits
+    from rtsched.model.limits import SiteLimits
     from rtsched.model.log import Log
 
 HEADER = "RtschedWorkload"
@@ -272,7 +274,12 @@ def prepare(
         )
     jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
     events = node_events(outages, machine, float(jobs.submit[0]), said)
-    limits = _limits(read.jobs, rows, site, options.unit, machine, said)
+    billing = (cluster or read.cluster or machine).billing
+    limits = None
+    if site is not None or (billing is not None and billing.partitions):
+        amounts = _amounts(read.jobs, rows, options.unit, machine, billing)
+        jobs = _billed(jobs, amounts, machine, said)
+        limits = None if site is None else limits_of_jobs(amounts, site, said)
     return Workload(
         jobs=jobs,
         run_time=run_time,
@@ -292,20 +299,33 @@ def prepare(
     )
 
 
-def _limits(
+def _amounts(
     jobs: Jobs,
     rows: NDArray[np.int64] | None,
-    site: SiteLimits | None,
     unit: str,
     machine: Cluster,
-    said: list[str],
-) -> Limits | None:
-    """Return the limits of groups of jobs; the sizes of `jobs`, as read, count processors."""
-    if site is None:
-        return None
+    billing: BillingWeights | None,
+) -> JobAmounts:
+    """Return how much jobs ask for; the sizes of `jobs`, as read, count processors."""
     asked = jobs if rows is None else gathered(jobs, rows)
     whole = asked.exclusive & (unit == "resources") if unit != "node" else np.ones(len(asked), bool)
-    return limits_of_jobs(asked, site, whole, cores_per_node(machine), said)
+    return JobAmounts(asked, whole, cores_per_node(machine), billing)
+
+
+def _billed(jobs: Jobs, amounts: JobAmounts, machine: Cluster, said: list[str]) -> Jobs:
+    """Return the jobs with what they are billed for, where they share nodes and it is known."""
+    billing = amounts.billing
+    if billing is None or not billing.partitions:
+        return jobs
+    if not machine.shared:
+        said.append(
+            "TRESBillingWeights are not used: service for fair share counts what is allocated "
+            "(`--unit resources` uses them)."
+        )
+        return jobs
+    cores = mean_cores(machine)
+    said += billing_sentences(amounts, cores)
+    return gathered(jobs, None, {"billed": amounts.billing_units() / cores})
 
 
 def _mean_cores(machine: Cluster) -> float:

@@ -10,6 +10,7 @@ import pytest
 from rtsched.kernels.machine_limits import NO_LIMIT
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import Association, Limits, LimitSet, Qos, SiteLimits
+from rtsched.replay.job_amounts import JobAmounts
 from rtsched.replay.limits import limits_of_jobs
 
 RESOURCES = ("cpu", "mem", "gres/gpu")
@@ -36,7 +37,7 @@ def limits(
 ) -> tuple[dict[int, dict[str, dict[str, int]]], list[str], Limits | None]:
     """Return per job the limits of each group that it counts in, and what was said."""
     said: list[str] = []
-    made = limits_of_jobs(table, site, np.full(len(table), whole), 16, said)
+    made = limits_of_jobs(JobAmounts(table, np.full(len(table), whole), 16), site, said)
     found: dict[int, dict[str, dict[str, int]]] = {}
     for row in range(len(table)) if made is not None else ():
         assert made is not None

@@ -97,6 +97,20 @@ def test_nobody_waits_nobody_falls_behind() -> None:
     assert errors_after(TWO, jobs, events, 1000.0) == [0.0, 0.0]
 
 
+def test_billed_jobs_are_served_what_they_are_billed_for() -> None:
+    """A job of 2 nodes is billed for 3, one that waits for 1, which is all that it is owed of 3.
+
+    After 4 s the first has 4 node-seconds too much. With both running no error changes.
+    """
+    columns = {"association": np.array([0, 1], np.int32), "size": [2, 2]}
+    jobs = make_jobs(submit=0.0, billed=[3.0, 1.0], **columns)
+    alone = [(0.0, ARRIVED, 0), (0.0, ARRIVED, 1), (0.0, STARTED, 0), (4.0, ENDED, 0)]
+    assert errors_after(TWO, jobs, alone, 4.0) == [4.0, -4.0]
+    begun = [(0.0, kind, row) for kind in (ARRIVED, STARTED) for row in (0, 1)]
+    both = [*begun, (4.0, ENDED, 0), (4.0, ENDED, 1)]
+    assert errors_after(TWO, jobs, both, 4.0) == [0.0, 0.0]
+
+
 def test_half_life() -> None:
     """An error of 8 that was made long ago is 4 after one half-life and 2 after two."""
     jobs = make_jobs(submit=0.0, association=np.array([0, 1], np.int32), size=[12, 12])

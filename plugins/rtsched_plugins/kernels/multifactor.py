@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.api import EventKind
+from rtsched.kernels.billing import charged_nodes
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.fair_share import factor
 from rtsched_plugins.kernels.usage import (
@@ -162,14 +163,14 @@ def priorities(
 
 @compiled
 def charge_event(
-    instant: float, kind: int, account: int, size: int, params: Line, tables: Grid, state: Grid
+    instant: float, kind: int, account: int, nodes: float, params: Line, tables: Grid, state: Grid
 ) -> None:
     """Charge an account from a job's start to its end; nothing else is charged."""
     if account >= 0:
         if kind == STARTED:
-            charge_nodes(account, instant, float(size), params, tables, state)
+            charge_nodes(account, instant, nodes, params, tables, state)
         elif kind == ENDED:
-            charge_nodes(account, instant, -float(size), params, tables, state)
+            charge_nodes(account, instant, -nodes, params, tables, state)
 
 
 @compiled
@@ -178,13 +179,16 @@ def charge_events(
     kind: NDArray[np.int8],
     account: NDArray[np.int32],
     size: NDArray[np.int32],
+    asked: NDArray[np.int32],
+    billed: Line,
     params: Line,
     tables: Grid,
     state: Grid,
 ) -> None:
     """Charge a batch of events, in order."""
     for at in range(len(instant)):
-        charge_event(instant[at], kind[at], account[at], size[at], params, tables, state)
+        nodes = charged_nodes(float(size[at]), float(asked[at]), billed[at])
+        charge_event(instant[at], kind[at], account[at], nodes, params, tables, state)
 
 
 def observed(
@@ -198,4 +202,5 @@ def observed(
     state: Grid,
 ) -> None:
     """Charge one event; see `rtsched.kernels.hooks.OBSERVE`."""
-    charge_event(instant, kind, columns.association[row], size, params, tables, state)
+    nodes = charged_nodes(float(size), float(columns.size[row]), columns.billed[row])
+    charge_event(instant, kind, columns.association[row], nodes, params, tables, state)

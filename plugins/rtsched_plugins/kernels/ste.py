@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtsched.api import EventKind
+from rtsched.kernels.billing import charged_nodes
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.ideal import fill, kept, weight
 
@@ -156,13 +157,19 @@ def book(
     account: int,
     asked: float,
     size: float,
+    billed: float,
     params: Line,
     tables: Grid,
     state: Grid,
 ) -> None:
-    """Book one event of a job that asked for `asked` nodes and has `size`."""
+    """Book one event of a job that asked for `asked` nodes and has `size`.
+
+    Service counts in the nodes that the job is charged for (`billed`: `Jobs.billed`).
+    """
     if account < 0:
         return
+    size = charged_nodes(size, asked, billed)
+    asked = charged_nodes(asked, asked, billed)
     if kind == ARRIVED:
         change(account, now, 1.0, asked, 0.0, params, tables, state)
     elif kind == REJECTED:
@@ -184,13 +191,15 @@ def book_all(
     account: NDArray[np.int32],
     asked: NDArray[np.int32],
     size: NDArray[np.int32],
+    billed: Line,
     params: Line,
     tables: Grid,
     state: Grid,
 ) -> None:
     """Book a batch of events, in order; see `book`."""
     for at in range(len(now)):
-        book(now[at], kind[at], account[at], asked[at], size[at], params, tables, state)
+        asks, has = float(asked[at]), float(size[at])
+        book(now[at], kind[at], account[at], asks, has, billed[at], params, tables, state)
 
 
 def observed(
@@ -204,8 +213,9 @@ def observed(
     state: Grid,
 ) -> None:
     """Book one event; see `rtsched.kernels.hooks.OBSERVE`."""
-    account, asked = columns.association[row], columns.size[row]
-    book(now, kind, account, asked, size, params, tables, state)
+    account, asked = columns.association[row], float(columns.size[row])
+    billed = columns.billed[row]
+    book(now, kind, account, asked, float(size), billed, params, tables, state)
 
 
 @compiled
