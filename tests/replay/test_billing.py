@@ -13,8 +13,10 @@ from rtsched.errors import InputError
 from rtsched.logs import ReadOptions, read_cluster, read_logs
 from rtsched.model.billing import BillingWeights
 from rtsched.model.jobs import Jobs
+from rtsched.model.limits import LimitSet, Qos, SiteLimits
 from rtsched.replay.fairness import charged, errors
 from rtsched.replay.job_amounts import JobAmounts
+from rtsched.replay.limits import limits_of_jobs
 from rtsched.replay.measures import logged_results
 from rtsched.replay.workload import WorkloadOptions, prepare
 
@@ -201,3 +203,14 @@ def test_weights_of_cpus_alone_are_cores(tmp_path: Path) -> None:
     made = workload(tmp_path, SHOWN.replace(",GRES/gpu=7.0", ""))
     results = logged_results(made)
     assert charged(made, results).tolist() == results.serving().tolist()
+
+
+def test_limits_of_billing_units() -> None:
+    """They hold once it is known what jobs are billed for, by whole units."""
+    site = SiteLimits(qos={"normal": Qos(LimitSet(group={"billing": 30}))})
+    table = jobs(1, qos=["normal"])
+    weights = BillingWeights({"gpu": {"cpu": 1.2}})
+    made = limits_of_jobs(JobAmounts(table, np.zeros(1, bool), 16, weights), site, [])
+    assert made is not None
+    assert (made.things, made.asked.tolist(), made.most.tolist()) == (("billing",), [[9]], [[30]])
+    assert limits_of_jobs(JobAmounts(table, np.zeros(1, bool), 16), site, []) is None
