@@ -22,8 +22,8 @@ from rtsched.api import (
 )
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules, planning_reads
-from rtsched_plugins.resource_planning import PreparedResources, ResourceSession
+from rtsched_plugins.planning import PlanningSession, PreparedPlan, planning_reads
+from rtsched_plugins.resource_planning import PreparedResources, ResourceSession, resource_rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,11 +101,11 @@ class DeadlineAdmission:
         self.planner = planner
         self.offer_tests = offer_tests
         self.insurance = insurance
-        by_rules = isinstance(planner, Rules) and planner.rounds == 1
+        self._resource_rules = resource_rules(planner)
         self.capabilities = Capabilities(
             replay_only=replay_only,
             spare_nodes=insurance.max_nodes,
-            plans_resources=by_rules and not insurance.max_nodes,
+            plans_resources=self._resource_rules is not None and not insurance.max_nodes,
         )
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
@@ -243,8 +243,8 @@ class DeadlineAdmission:
     ) -> Session:
         """Return the session; the plan is prepared once as long as promises and plan stand."""
         reads = planning_reads(snapshot)
-        if snapshot.cluster.shared and isinstance(self.planner, Rules):
-            resources = prepared.get(PreparedResources, snapshot, self.planner, reads=reads)
+        if snapshot.cluster.shared and self._resource_rules is not None:
+            resources = prepared.get(PreparedResources, snapshot, self._resource_rules, reads=reads)
             return ResourceSession(snapshot, jobs, resources)
         if insurance != self.insurance:
             plan = PreparedPlan(snapshot, self.planner, insurance)

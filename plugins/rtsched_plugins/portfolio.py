@@ -22,11 +22,13 @@ from msgspec import Meta
 
 from rtsched.api import EventKind, Finding, Reason, Verdict, Verdicts, hookimpl, places
 from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded, senseless
+from rtsched_plugins.kernels.admission_rows import LOW
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
 from rtsched_plugins.planning import tasks_of
 from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
+from rtsched_plugins.resource_planning import scarcest_share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -229,8 +231,13 @@ class Portfolio(DeadlineAdmission):
         self, recent: Recent, jobs: Jobs, time: NDArray[np.float64], snapshot: Snapshot
     ) -> Recent:
         """Return the arrivals with these jobs, which came at these times, decided upon."""
-        config, nodes = self.config, len(snapshot.cluster)
-        rows = rows_of(tasks_of(jobs, snapshot.now), nodes, config.efficiency, config.rounds)
+        config, cluster = self.config, snapshot.cluster
+        nodes, rounds = len(cluster), 1 if cluster.shared else config.rounds
+        rows = rows_of(tasks_of(jobs, snapshot.now), nodes, config.efficiency, rounds)
+        work = least_work(rows)
+        if cluster.shared:  # the node-seconds that its scarcest resource is worth
+            size = np.maximum(rows.whole[:, LOW], 1)
+            work *= nodes * scarcest_share(jobs, cluster, size) / size
         reading = Reading(
             float(nodes),
             config.arrivals,
@@ -239,7 +246,7 @@ class Portfolio(DeadlineAdmission):
             config.spared,
             config.heard,
         )
-        return arrived(recent, jobs.id, time, least_work(rows), jobs.deadline, reading)
+        return arrived(recent, jobs.id, time, work, jobs.deadline, reading)
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

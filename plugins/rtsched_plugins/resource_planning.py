@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,15 @@ from rtsched.api import (
     room_of,
 )
 from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
-from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE, Tasks, joined, uniform
+from rtsched_plugins.kernels import portfolio_walk
+from rtsched_plugins.kernels.admission import (
+    BY_COST,
+    BY_DEADLINE,
+    LEAST_NODES,
+    Tasks,
+    joined,
+    uniform,
+)
 from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
     LOW,
@@ -38,6 +46,7 @@ from rtsched_plugins.kernels.admission_rows import (
 )
 from rtsched_plugins.kernels.fractions import plan_fractions
 from rtsched_plugins.kernels.resource_plan import (
+    FEWEST,
     FULL,
     Places,
     Requests,
@@ -45,22 +54,65 @@ from rtsched_plugins.kernels.resource_plan import (
     first_times,
     free_now,
     in_node_order,
+    latest_starts,
     nowhere,
     place_tasks,
     scratch_for,
     soonest,
 )
-from rtsched_plugins.planning import Refusal, instead_of, planning_origin, tasks_at, tasks_of
+from rtsched_plugins.planning import (
+    Refusal,
+    Rules,
+    instead_of,
+    planning_origin,
+    tasks_at,
+    tasks_of,
+)
+from rtsched_plugins.portfolio_parts import Several
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster, Jobs, Snapshot
     from rtsched_plugins.kernels.resource_plan import Placed
-    from rtsched_plugins.planning import Proposal, Rules
+    from rtsched_plugins.planning import NodeAware, Planner, Proposal
 
 OFFER_PLANS = 3
 """How often all promises are planned anew, at most, for one counter-offer."""
+
+
+ARRIVAL, COST, DEADLINE_FIRST, LAXITY, IN_TURN = range(5)
+"""Orders: by arrival, cost derivative, deadline, latest start; by deadline, and no
+job starts before one that comes before it."""
+_OF_SEVERAL = {
+    portfolio_walk.BY_DEADLINE: DEADLINE_FIRST,
+    portfolio_walk.BY_LAXITY: LAXITY,
+    portfolio_walk.IN_TURN: IN_TURN,
+}
+
+
+class ResourceRules(NamedTuple):
+    """How plans on nodes that jobs share are made."""
+
+    orders: tuple[int, ...]
+    """Tried one after the other; the first complete plan counts."""
+    node_rule: int
+    efficiency: float
+    generosity: float = FEWEST
+
+
+def resource_rules(planner: Planner | NodeAware) -> ResourceRules | None:
+    """Return how a planner plans on nodes that jobs share; None: it cannot.
+
+    Loads are sent in one round there.
+    """
+    if isinstance(planner, Several):
+        orders = tuple(_OF_SEVERAL[order] for order in planner.orders)
+        return ResourceRules(orders, LEAST_NODES, planner.efficiency, planner.generosity)
+    if isinstance(planner, Rules) and planner.rounds == 1:
+        order = {BY_COST: COST, BY_DEADLINE: DEADLINE_FIRST}.get(planner.order, ARRIVAL)
+        return ResourceRules((order,), planner.node_rule, planner.efficiency)
+    return None
 
 
 @dataclass(frozen=True)
@@ -151,14 +203,14 @@ class PreparedResources:
     ----------
     origin : float
         Seconds since the epoch.
-    rules : Rules
-        Order and node rule of plans.
+    rules : ResourceRules
+        Orders and node rule of plans.
     promised : jobs of the plan
     running, planned : RoomProfile
         What running jobs leave of each node; what the plan leaves of that.
     """
 
-    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+    def __init__(self, snapshot: Snapshot, rules: ResourceRules) -> None:
         self.origin, self.rules = planning_origin(snapshot), rules
         self._cluster = snapshot.cluster
         self._room = room_of(snapshot.cluster)
@@ -211,7 +263,8 @@ class PreparedResources:
         rules = self.rules
         rows = empty_rows(n, rules.efficiency)
         fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
-        return Requests(rows, jobs.demand, jobs.class_of, self._classes.bounds)
+        bounds = self._classes.bounds
+        return Requests(rows, jobs.demand, jobs.class_of, bounds, rules.generosity)
 
 
 @dataclass
@@ -276,8 +329,6 @@ class ResourceSession:
             return -1
         everybody = self._promised.with_one(new)
         anew, left, order = self._anew(everybody, self._places(everybody))
-        if anew.failed != -1:
-            anew, left, order = self._anew(everybody)
         if anew.failed == -1 and adopt:
             self._adopt(new, self._schedule([], everybody.take(order), anew), left)
         return anew.failed
@@ -287,12 +338,21 @@ class ResourceSession:
     ) -> tuple[Placed, RoomProfile, NDArray[np.int64]]:
         """Plan all these jobs anew; return the plan, what it leaves, and the order of its rows.
 
-        With `so_far`, those stay where they are planned that need not move for jobs before them.
+        With `so_far`, those stay where they are planned that need not move for jobs before them,
+        or if that fails, nobody need stay. Where no order gives a complete plan, that of the first
+        is returned.
         """
         requests = self.prepared.requests(jobs)
-        order = self._order(jobs, requests.rows)
-        placed, left = self._placed(requests, order, self.prepared.running, so_far)
-        return placed, left, order
+        failures = []
+        for which in self.prepared.rules.orders:
+            order, in_turn = self._order(jobs, requests.rows, which), which == IN_TURN
+            for staying in (so_far, None) if so_far else (None,):
+                left = self.prepared.running
+                placed, left = self._placed(requests, order, left, staying, in_turn)
+                if placed.failed == -1:
+                    return placed, left, order
+            failures.append((placed, left, order))
+        return failures[0]
 
     def _places(self, jobs: _Jobs) -> Places:
         """Return where jobs are planned now."""
@@ -305,13 +365,15 @@ class ResourceSession:
         size[known] = np.diff(taken.indptr)
         return Places(start, end, offsets_of(size), taken.nodes.copy())
 
-    def _order(self, jobs: _Jobs, rows: Rows) -> NDArray[np.int64]:
+    def _order(self, jobs: _Jobs, rows: Rows, order: int) -> NDArray[np.int64]:
         """Return the order in which jobs are planned."""
-        tasks, order = jobs.tasks, self.prepared.rules.order
+        tasks = jobs.tasks
         first: tuple[NDArray[np.float64], ...] = ()
-        if order == BY_DEADLINE:
+        if order in {DEADLINE_FIRST, IN_TURN}:
             first = (tasks.deadline,)
-        elif order == BY_COST:
+        elif order == LAXITY:
+            first = (latest_starts(rows),)
+        elif order == COST:
             first = (-cost_derivatives(rows, self._now),)
         return np.lexsort((tasks.rank, tasks.arrival, *first))
 
@@ -321,6 +383,7 @@ class ResourceSession:
         order: NDArray[np.int64],
         left: RoomProfile,
         so_far: Places | None = None,
+        in_turn: bool = False,
     ) -> tuple[Placed, RoomProfile]:
         """Place jobs on a copy of what is left; return how, and what is left then."""
         so_far = so_far or nowhere(len(requests.class_of))
@@ -328,7 +391,7 @@ class ResourceSession:
         while True:
             profile = _copied(left, more)
             scratch = scratch_for(requests)
-            placed = place_tasks(profile, requests, order, self._now, scratch, so_far)
+            placed = place_tasks(profile, requests, order, self._now, scratch, so_far, in_turn)
             if placed.failed != FULL:
                 return placed, profile
             more *= 4
@@ -414,6 +477,21 @@ class ResourceSession:
     def schedule(self) -> Schedule:
         """Return the plan of all promises."""
         return self._plan
+
+
+def scarcest_share(jobs: Jobs, cluster: Cluster, size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share that jobs on `size` nodes take of the resource that they take most of.
+
+    float64[n], of what the cluster has; licences count once. An exclusive job takes whole nodes.
+    """
+    room, demand = room_of(cluster).astype(np.float64), demand_of(jobs, cluster)
+    licensed, nodes = len(cluster.licenses), len(cluster)
+    total, count = room[:nodes].sum(axis=0), np.repeat(size[:, None], demand.shape[1], axis=1)
+    if licensed:
+        first = demand.shape[1] - 1 - licensed
+        total[first:-1], count[:, first:-1] = room[-1, first:-1], 1
+    share: NDArray[np.float64] = (demand * count / np.maximum(total, 1.0)).max(axis=1)
+    return share
 
 
 def _copied(profile: RoomProfile, more: int) -> RoomProfile:

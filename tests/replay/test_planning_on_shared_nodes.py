@@ -26,6 +26,8 @@ from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched_plugins.mcdf import Mcdf
+from rtsched_plugins.portfolio import Portfolio
+from rtsched_plugins.resource_planning import scarcest_share
 
 NOW = 1_795_000_000.0
 RESOURCES = ("cpu", "mem", "gres/gpu")
@@ -64,6 +66,11 @@ def asking(*rows: tuple[float, int, float, tuple[int, ...]], **columns: Any) -> 
 def chain(**settings: Any) -> Chain:
     """Return a chain of the one plug-in, as planner."""
     return Chain([Member("mcdf", Mcdf(Mcdf.Config(**settings)))], "mcdf")
+
+
+def several(**settings: Any) -> Chain:
+    """Return a chain of the planner that tries several orders."""
+    return Chain([Member("portfolio", Portfolio(Portfolio.Config(**settings)))], "portfolio")
 
 
 def verdicts(jobs: Jobs, machine: Cluster, **settings: Any) -> Verdicts:
@@ -201,6 +208,34 @@ def test_moldable_and_divisible_jobs_get_the_fewest_nodes_that_do() -> None:
         assert plan.entries.end[0] - NOW == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(("generosity", "nodes"), [(0.0, 2), (0.3, 3), (0.42, 4)])
+def test_portfolio_gives_more_nodes_where_they_cost_little(generosity: float, nodes: int) -> None:
+    """80 s on one node; with efficiency 1/2 four take sqrt(2) times the node-seconds of two.
+
+    On three they are sqrt(3/2) = 1.22 times as many. Two fit the deadline of 60 s.
+    """
+    job = asking((60.0, 1, 80.0, (4, 1, 0)), kind=Kind.MOLDABLE, size_min=1, size_max=4)
+    shape = {"orders": ("deadline",), "efficiency": 0.5, "generosity": generosity}
+    machine = cluster(*[(8, 8, 0)] * 4)
+    plan = several(**shape).admit(job, Snapshot(NOW, machine)).verdicts.plan
+    assert plan is not None
+    assert plan.entries.size.tolist() == [nodes]
+
+
+def test_in_turn_nobody_starts_before_an_earlier_deadline() -> None:
+    """The third job may stay beside the first, at 50 s; in turn it waits for the second."""
+    rows = [(100.0, 1, 100.0, (6, 1, 0)), (200.0, 1, 50.0, (8, 1, 0)), (300.0, 1, 50.0, (2, 1, 0))]
+    machine = cluster((8, 8, 0))
+    for order, start in (("deadline", [0, 100, 50]), ("in-turn", [0, 100, 150])):
+        policy = several(orders=(order,))
+        # The first comes last: all are planned anew.
+        jobs = asking(*rows).with_column("submit", NOW - np.array([0.0, 2.0, 1.0]))
+        plan = policy.admit(jobs, Snapshot(NOW, machine)).verdicts.plan
+        assert plan is not None
+        starts = dict(zip(plan.entries.job.tolist(), plan.entries.start - NOW, strict=True))
+        assert [starts[k] for k in range(3)] == start
+
+
 @pytest.mark.parametrize(
     ("deadline", "nodes", "end"), [(400.0, 1, 300.0), (299.0, 2, 200.0), (150.0, 3, 100.0)]
 )
@@ -257,12 +292,12 @@ def streams(draw: st.DrawFn) -> tuple[list[Job], list[float]]:
     return jobs, deadlines
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("policy", [*(chain(order=each) for each in ORDERS), several()])
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 @given(stream=streams(), capacity=st.lists(node, min_size=1, max_size=3))
 @settings(max_examples=60)
 def test_every_promise_is_kept_beside_best_effort_jobs(
-    order: str, loop: Any, stream: tuple[list[Job], list[float]], capacity: list[tuple[int, ...]]
+    policy: Chain, loop: Any, stream: tuple[list[Job], list[float]], capacity: list[tuple[int, ...]]
 ) -> None:
     """Jobs come one after the other; each plan passes the checker and is carried out."""
     jobs, deadlines = stream
@@ -277,7 +312,6 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
         demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
         exclusive=np.array([job.exclusive for job in jobs]),
     )
-    policy = chain(order=order)
     system = ExclusiveNodes(
         table,
         np.array([job.run for job in jobs]),
@@ -433,3 +467,14 @@ def test_the_checker_knows_drained_nodes_and_exclusive_jobs() -> None:
     assert plan_fault(both, none, Snapshot(NOW, MACHINE, light), nobody) == (
         "takes more of node 1 than it has"
     )
+
+
+def test_what_is_large_follows_from_the_scarcest_resource() -> None:
+    """Of 16 cores and 4 GPUs, two nodes of (1, 1, 1) take half the GPUs; two of three licences."""
+    jobs = taking((0, 2), (99.0, 2, 10.0), (99.0, 1, 10.0))
+    jobs = jobs.with_column("demand", np.array([[1, 1, 1, 0], [4, 1, 0, 2]]))
+    machine = licensed(3, (8, 8, 4), (8, 8, 0))
+    share = scarcest_share(jobs, machine, np.array([2, 1]))
+    assert share.tolist() == pytest.approx([1 / 2, 2 / 3])
+    alone = jobs.with_column("exclusive", np.array([True, True]))
+    assert scarcest_share(alone, machine, np.array([2, 1])).tolist() == pytest.approx([1, 2 / 3])

@@ -32,6 +32,7 @@ from rtsched_plugins.kernels.admission_rows import (
     least_size,
     meets,
 )
+from rtsched_plugins.kernels.portfolio_walk import BY_LAXITY, key_of, thrifty_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-6
 """Seconds by which tasks may overlap that stay: epoch seconds are exact to a quarter of that."""
+FEWEST = -1.0
+"""The generosity of plans in which each task has the fewest nodes with which it is in time."""
 FULL = -2
 """Returned by `place_tasks` if the profile's store has too few steps."""
 
@@ -56,6 +59,8 @@ class Requests(NamedTuple):
     """int64[n]: its row of `bounds`."""
     bounds: Floats
     """float64[c, m]: before that no task of a class fits on a node; inf: it may not use it."""
+    generosity: float
+    """Further nodes may cost this fraction of node-seconds more; `FEWEST`: there are none."""
 
 
 class Places(NamedTuple):
@@ -161,7 +166,7 @@ def start_of(
             wall,
             requests.demand,
             i,
-            free + 2.0 * (scratch.reach[which] - now),
+            free + 2.0 * max(scratch.reach[which] - now, 0.0),
             scratch.heap,
             scratch.picks,
         )
@@ -179,13 +184,44 @@ def next_size(n: int, high: int) -> int:
 
 
 @compiled
+def more_nodes(
+    profile: RoomProfile,
+    requests: Requests,
+    i: int,
+    start: float,
+    few: int,
+    now: float,
+    scratch: Scratch,
+) -> int:
+    """Return how many nodes task i gets at its start, where `few` do; they are in `picks`.
+
+    As many as it can have by bisection, as long as they cost few more node-seconds.
+    """
+    rows = requests.rows
+    if requests.generosity < 0.0 or rows.whole[i, HIGH] <= few:
+        return few
+    most = thrifty_count(rows, i, few, rows.whole[i, HIGH], requests.generosity)
+    low, high, n, last = few, most + 1, most, few
+    while low < n < high:
+        last = n
+        if meets(rows, i, n, start) and start_of(profile, requests, i, n, now, scratch) <= start:
+            low = n
+        else:
+            high = n
+        n = (low + high) // 2
+    if last != low:
+        start_of(profile, requests, i, low, now, scratch)
+    return low
+
+
+@compiled
 def place(
     profile: RoomProfile, requests: Requests, i: int, now: float, scratch: Scratch
 ) -> tuple[float, int]:
     """Return the start of task i on the fewest nodes with which it is in time, and their number.
 
-    Sizes are tried from the least that does if the task starts now. 0 nodes: there is no such
-    start.
+    Sizes are tried from the least that does if the task starts now; more nodes are given as
+    `more_nodes` says. 0 nodes: there is no such start.
     """
     rows = requests.rows
     low, high = rows.whole[i, LOW], rows.whole[i, HIGH]
@@ -195,7 +231,7 @@ def place(
             break
         start = start_of(profile, requests, i, n, now, scratch)
         if start < math.inf and meets(rows, i, n, start):
-            return start, n
+            return start, more_nodes(profile, requests, i, start, n, now, scratch)
         low = next_size(n, high)
     return math.inf, 0
 
@@ -236,6 +272,15 @@ def cost_derivatives(rows: Rows, now: float) -> Floats:
 
 
 @compiled
+def latest_starts(rows: Rows) -> Floats:
+    """Return float64[n]: when each task must start at the latest, on as many nodes as it can."""
+    found = np.empty(len(rows.real))
+    for i in range(len(found)):
+        found[i] = key_of(rows, i, BY_LAXITY)
+    return found
+
+
+@compiled
 def may_stay(
     profile: RoomProfile, requests: Requests, i: int, now: float, places: Places, picks: Integers
 ) -> int:
@@ -269,6 +314,7 @@ def place_tasks(
     now: float,
     scratch: Scratch,
     places: Places,
+    in_turn: bool,
 ) -> Placed:
     """Place tasks in the given order until one cannot be in time.
 
@@ -286,6 +332,8 @@ def place_tasks(
     scratch : Scratch
     places : Places
         Of all rows of `requests`.
+    in_turn : bool
+        Whether no task starts before one that is placed before it.
     """
     count, at = len(order), 0
     start, end, size = np.empty(count), np.empty(count), np.empty(count, np.int64)
@@ -311,4 +359,6 @@ def place_tasks(
             occupy(profile, scratch.picks[p], begin, end[k], requests.demand, i, 1)
         occupy_licenses(profile, begin, end[k], requests.demand, i, 1)
         at += n
+        if in_turn:
+            now = max(now, begin)
     return Placed(-1, start, end, size, nodes[:at])
