@@ -559,8 +559,8 @@ def test_columns_for_hooks_are_those_of_the_jobs_but_for_the_origin() -> None:
     arrays, records = job_arrays(jobs, 7.0), job_columns(jobs, 7.0)
     for name, values in arrays._asdict().items():
         shift = 7.0 if name in {"submit", "deadline"} else 0.0
-        assert values.tolist() == (jobs.column(name) - shift).tolist()
-        assert values.tolist() == getattr(records, name).tolist()
+        np.testing.assert_array_equal(values, jobs.column(name) - shift)
+        np.testing.assert_array_equal(values, getattr(records, name))
         assert np.shares_memory(values, jobs.column(name)) == (shift == 0.0)
 
 

@@ -402,7 +402,7 @@ def _bindings(
     wanted = {
         reservation.job: reservation.name for reservation in reservations if reservation.whole
     }
-    changes = []
+    changes, licensed = [], _licensed(view)
     for at, name in enumerate(view.rows.reservation):
         job = int(view.rows.id[at])
         waits = view.rows.state[at] in WAITING
@@ -418,9 +418,33 @@ def _bindings(
         waits = view.rows.state[row] in WAITING
         if waits and (view.rows.reservation[row] != name or name in renewed):
             text = f"bind job {job} to reservation {name}"
-            words = f"ReservationName={name}", only_waiting(view.rows, row, Rank.BIND)
+            words = [f"ReservationName={name}"]
+            if job in licensed and _is_rigid(view, job):
+                words.append(_least_limit(int(view.rows.limit[row] // 60)))
+            words.append(only_waiting(view.rows, row, Rank.BIND))
             changes.append(job_update("reserve", job, text, Rank.BIND, *words))
     return changes
+
+
+def _is_rigid(view: SlurmState, job: int) -> bool:
+    return bool(view.observation.queued.kind[view.queued[job]] == Kind.RIGID)
+
+
+def _licensed(view: SlurmState) -> frozenset[int]:
+    """Return the waiting jobs that need licences."""
+    queued = view.observation.queued
+    amounts = amounts_of(queued, "demand", tuple(view.observation.cluster.licenses))
+    return frozenset(queued.id[amounts.any(axis=1)].tolist())
+
+
+def _least_limit(minutes: int) -> str:
+    """Return the setting with which Slurm does not shorten the time limit of a job that it starts.
+
+    Backfill shortens the limit of each job with a deadline at its start so that it ends before what
+    it has planned on the same nodes, and where it plans with licences it may do so wrongly, down to
+    0 minutes (`_reset_job_time_limit` in sched/backfill; seen on 26.05).
+    """
+    return f"TimeMin={minutes}"
 
 
 def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[Change]:
@@ -429,13 +453,12 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
     """
-    changes = []
+    changes, licensed = [], _licensed(view)
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
-        row, asked = view.place[job], view.queued[job]
+        row, rigid = view.place[job], _is_rigid(view, job)
         size = int(plan.entries.size[at])
-        rigid = view.observation.queued.kind[asked] == Kind.RIGID
         most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))
         same = view.rows.min_nodes[row] == most == size
         words = [] if same else [f"NumNodes={size}-{size}"]
@@ -444,6 +467,7 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
             minutes = limit_minutes(duration, names_of_job(view.rows, row), view.facts)
             if minutes * 60.0 != view.rows.limit[row]:
                 words.append(f"TimeLimit={minutes}")
+                words += [_least_limit(minutes)] if job in licensed else []
         if words:
             text = f"set {' '.join(words)} of job {job}, as planned"
             words.append(only_waiting(view.rows, row))
