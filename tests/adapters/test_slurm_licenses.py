@@ -215,6 +215,7 @@ def test_licences_are_reserved_for_a_planned_job() -> None:
         f"Flags={LICENSE_FLAGS}",
     } == set(create.command.words[3:])
     assert bind.command.words[2:4] == ("JobId=1", "ReservationName=rtsched_1")
+    assert bind.command.words[4].startswith("TimeMin="), "backfill does not shorten its limit"
     assert "with the licences matlab:3 from" in create.text
     assert not changes(view, *entries)
 
