@@ -141,6 +141,9 @@ def test_what_cannot_be_evaluated_is_told() -> None:
     assert "cannot plan with the function regexp in its require_gpus" in wrong_in('regexp("a", B)')
     assert wrong_in("Capability >=") == "its require_gpus (Capability >=) cannot be read"
     assert "longer than 1000 characters" in wrong_in("A > 1 || " * 200 + "true")
+    name = "'\"' is undefined"  # an attribute whose name is a quotation mark
+    assert "the function regexp" in wrong_in(f'{name} && regexp("a", DeviceName) && {name}')
+    assert wrong_in("'f(x' =?= 1 && 'a\\'b' =?= 2") == ""
 
 
 def test_kinds_are_read_from_nested_ads() -> None:

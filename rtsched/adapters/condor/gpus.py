@@ -43,7 +43,7 @@ _OWN = frozenset({"id", "deviceuuid", "devicepcibusid"})
 _PLAIN = frozenset({str, int, float, bool})
 _OF_CLASS = "; RtClass = "
 _LIMIT = re.compile(rf"\b(?:MY\.)?({'|'.join(LIMITS)})\b", re.IGNORECASE)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTED = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.)*\1""", re.DOTALL)
 _REAL = re.compile(r"\b\d\.\d{15}E[-+]\d\d\b")
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _PLAIN_CALLS = frozenset(
@@ -103,7 +103,7 @@ def wrong_in(request: str) -> str:
     expression = expression_in(request)
     if len(expression) > _LONGEST:
         return f"its require_gpus is longer than {_LONGEST} characters"
-    for name in _CALL.findall(_STRING.sub('""', expression)):
+    for name in _CALL.findall(_QUOTED.sub('""', expression)):
         if name.lower() not in _PLAIN_CALLS:
             return (
                 f"cannot plan with the function {name[:60]} in its require_gpus; compare the "
