@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,6 +77,23 @@ def suiting(request: str) -> list[bool]:
 def test_a_slot_suits_where_all_its_gpus_do(request_: str, suits: list[bool]) -> None:
     """What cannot be evaluated suits nowhere."""
     assert suiting(request_) == suits
+
+
+def test_my_means_the_gpu_whatever_is_loaded() -> None:
+    """Only a process that has loaded htcondor2 has it from the bindings; the daemon has not."""
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from rtsched.adapters.condor.gpus import GpuSets\n"
+            "sets = GpuSets([''], [((('Capability', 8.0),),)])\n"
+            "print(sets['MY.Capability > 1 && MY.No is undefined'], 'htcondor2' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["[", "True]", "False"]
 
 
 @given(

@@ -167,7 +167,9 @@ def _suits(expression: str, gpus: tuple[Gpu, ...]) -> bool:
     tree = None if wrong_in(expression) else _parsed(expression)
     if tree is None:
         return False
-    return all(tree.eval(_bindings().ClassAd(dict(gpu))) is True for gpu in gpus)
+    # The bindings know MY of themselves only in a process that has loaded htcondor2.
+    ads = (_bindings().ClassAd(dict(gpu) | {"MY": dict(gpu)}) for gpu in gpus)
+    return all(tree.eval(ad) is True for ad in ads)
 
 
 @lru_cache(_MOST_KEPT)
