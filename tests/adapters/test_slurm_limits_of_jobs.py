@@ -224,6 +224,33 @@ def test_a_range_of_nodes_ends_where_a_limit_does(fields: dict[str, Any], most: 
     assert (described.problem, int(described.jobs.size_max[0])) == ("", most)
 
 
+@pytest.mark.parametrize(
+    ("licenses", "said"),
+    [("matlab:3", ""), ("matlab:5", "requests 5 license/matlab in all; GrpTRES=license/matlab=4")],
+)
+def test_licences_of_a_job_are_for_all_its_nodes(licenses: str, said: str) -> None:
+    """A job on one to three nodes has them once: no node takes some of its own."""
+    account = ASSOCIATIONS.replace("cpu=64", "cpu=64,license/matlab=4")
+    shared = replace(
+        facts(sharing=True),
+        sharing=Sharing(("cpu", "mem"), licenses={"license/matlab": 8}),
+        limits=limits_of(QOS, account, {}),
+    )
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 500000,
+        Tag.TIME_LIMIT: 30,
+        Tag.MIN_NODES: 2,
+        Tag.MAX_NODES: 3,
+        Tag.PN_MIN_MEMORY: 100,
+        Tag.LICENSES: licenses,
+    }
+    described = SlurmTranslator().describe(asked, shared, NOW)
+    assert described.problem[: len(said) or None] == said
+    if not said:
+        assert int(described.jobs.size_max[0]) == 3
+
+
 def test_tasks_of_an_array_share_nodes_only_as_a_limit_lets_them() -> None:
     """Three of two processors run on a node of 8 at a time, but the QOS lets a user have 7."""
     whole = facts(sharing=True)

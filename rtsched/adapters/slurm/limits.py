@@ -17,7 +17,7 @@ from rtsched.logs.slurm_limits import limits_in
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import NODE, WALL, JobLimits, JobNames, LimitRules
 from rtsched.model.limits import JOBS
-from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.resources import CPU, LICENSE, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +78,8 @@ def within_limits(
         each = {**amounts, NODE: 1, JOBS: 1}.get(one.thing, 0) * at_a_time
         if one.per_second or not each or (needs.kind == Kind.ARRAY and not one.group):
             continue
-        if needs.kind != Kind.ARRAY and one.thing == JOBS:
-            continue
+        if needs.kind != Kind.ARRAY and (one.thing == JOBS or one.thing.startswith(LICENSE)):
+            continue  # it is one job, and has its licences once, on however many nodes
         if each > one.most:
             problem = _task_by_task(one, at_a_time, each)
             break
@@ -109,11 +109,18 @@ def _too_many(needs: Requirements, limits: JobLimits) -> str:
 
 
 def _too_much(limits: JobLimits, nodes: int, amounts: dict[str, int], limit: float) -> str:
-    """Return which limit a job is beyond that takes such amounts on each of so many nodes."""
+    """Return which limit a job is beyond that takes such amounts on each of so many nodes.
+
+    Licences are for all of them.
+    """
     for one in limits.per_node:
         if (asked := amounts.get(one.thing, 0)) > one.most:
             return _beyond(one, asked, "per node")
-    whole = {name: amount * nodes for name, amount in amounts.items()} | {NODE: nodes, JOBS: 1}
+    times = {name: 1 if name.startswith(LICENSE) else nodes for name in amounts}
+    whole = {name: amount * times[name] for name, amount in amounts.items()} | {
+        NODE: nodes,
+        JOBS: 1,
+    }
     for one in limits.limits:
         asked = whole.get(one.thing, 0)
         if not one.per_second:
