@@ -181,7 +181,8 @@ def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
     }
     runs = set(site.snapshot.allocations.entries.job.tolist())
     for job in (then.keys() - late.keys()) & runs & site.records.keys():
-        texts[job] = messages.in_time_again(site.records[job].deadline, now)
+        if now < site.records[job].deadline:  # what completes then may seem to end before it
+            texts[job] = messages.in_time_again(site.records[job].deadline, now)
     return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 
 

@@ -49,6 +49,16 @@ def test_nobody_is_told_after_the_deadline() -> None:
     assert not poll(scene, deadline + 1, token, deadline + 30)
 
 
+def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline() -> None:
+    """What ends soon may end before the deadline but for the leeway; that has passed though."""
+    scene = Scene()
+    deadline = T0 + 3 * RUN
+    _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
+    scene.poll(T0 + 1, ((7, token),))
+    assert poll(scene, deadline - 1, token, deadline + 60)
+    assert not poll(scene, deadline + 5, token, deadline)
+
+
 def test_best_effort_jobs_may_run_for_ever() -> None:
     """They have no deadline to end by."""
     scene = Scene()
