@@ -66,7 +66,7 @@ def with_limits(
     if wanted != cluster.licenses:
         cluster = replace(cluster, licenses=wanted)
     if limits or limits_in(running):
-        counts = _counts(running, rules, cluster, limits)
+        counts = _counts(running, rules, cluster, limits, running=True)
         running = _with_counts(running, tuple(limits), counts)
     return cluster, running, counted_to_limits(requested, rules, cluster), held
 
@@ -95,7 +95,7 @@ def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
     if new:
         cluster = replace(snapshot.cluster, licenses={**snapshot.cluster.licenses, **new})
         limits = [name for name in cluster.licenses if name.startswith(LIMIT)]
-        counts = _counts(snapshot.running, rules, cluster, limits)
+        counts = _counts(snapshot.running, rules, cluster, limits, running=True)
         running = _with_counts(snapshot.running, tuple(limits), counts)
         requested = counted_to_limits(site.requested, rules, cluster)
         waits = np.isin(snapshot.queued.id, requested.id)
@@ -120,18 +120,22 @@ def _sums(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> tuple[Held,
     for at, names in enumerate(kinds):
         for name, thing, amount in _limits(rules, names, known):
             held[name] = held.get(name, 0) + sums[thing][at]
-            found[name] = min(amount, found.get(name, amount))
+            if amount is not None:
+                found[name] = min(amount, found.get(name, amount))
     return held, found
 
 
 def _limits(
     rules: LimitRules, names: JobNames, known: frozenset[str]
-) -> Iterator[tuple[str, str, int]]:
-    """Yield the limits that jobs of some names count to: name, what is counted, and the most."""
+) -> Iterator[tuple[str, str, int | None]]:
+    """Yield the limits that jobs of some names count to: name, what is counted, and the most.
+
+    None: it holds for others only, as that of an account whose jobs have another one of their QOS.
+    """
     groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
     for group, most in groups.items():
-        for thing, amount in most.items():
-            yield f"{LIMIT}{group}/{thing}", thing, amount
+        for thing in sorted(known):
+            yield f"{LIMIT}{group}/{thing}", thing, most.get(thing)
 
 
 def without_limits(job: Jobs) -> Jobs:
@@ -154,9 +158,18 @@ def _countable(cluster: Cluster) -> frozenset[str]:
 
 
 def _counts(
-    jobs: Jobs, rules: LimitRules | None, cluster: Cluster, limits: Collection[str]
+    jobs: Jobs,
+    rules: LimitRules | None,
+    cluster: Cluster,
+    limits: Collection[str],
+    *,
+    running: bool = False,
 ) -> NDArray[np.int64]:
-    """Return what each job counts to each limit, int64[n, l]."""
+    """Return what each job counts to each limit, int64[n, l].
+
+    Those that run count to limits that hold for others only, too; those that wait need not wait
+    for these.
+    """
     column = {name: at for at, name in enumerate(limits)}
     counts = np.zeros((len(jobs), len(column)), np.int64)
     if rules is None or not column:
@@ -165,7 +178,11 @@ def _counts(
     taken = {thing: _taken(jobs, cluster, thing) for thing in known}
     kinds, kind = kinds_of(jobs)
     for at, names in enumerate(kinds):
-        mine = [(name, thing) for name, thing, _ in _limits(rules, names, known) if name in column]
+        mine = [
+            (name, thing)
+            for name, thing, most in _limits(rules, names, known)
+            if name in column and (running or most is not None)
+        ]
         rows = np.flatnonzero(kind == at) if mine else kind[:0]
         for name, thing in mine:
             counts[rows, column[name]] = taken[thing][rows]

@@ -69,6 +69,7 @@ class Scene:
             self.cluster = Cluster(Nodes.build(nodes, name=names, **columns))
         self.demand: dict[int, tuple[int, int]] = {}
         self.accounts: dict[int, str] = {}  # of ann's jobs that run
+        self.qos: dict[int, str] = {}  # of them, too
         self.limit_rules: LimitRules | None = None
         self.site = Site(Snapshot(T0, self.cluster))
         self.poll(T0)
@@ -177,6 +178,7 @@ class Scene:
                 demand=demand,
                 user=["ann"] * len(running),
                 account=[self.accounts.get(r[0]) for r in running],
+                qos=[self.qos.get(r[0]) for r in running],
             )
         counts = [len(r[4]) for r in running]
         runs = Schedule.build(

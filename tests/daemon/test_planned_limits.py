@@ -118,6 +118,30 @@ def test_what_runs_counts() -> None:
     assert starts(scene) == [300.0, 0.0]
 
 
+def test_what_a_qos_lets_run_beyond_the_account_counts_there() -> None:
+    """GrpTRES of QOS `more` is instead of the account's for its jobs; for others these count.
+
+    Slurm lets a job of 4 run only when that of 6 in the QOS has left the account's 8.
+    """
+    limits = LimitRules(
+        SiteLimits(
+            {"normal": Qos(), "more": Qos(LimitSet(group={"cpu": 100}))},
+            (
+                Association("root"),
+                Association("physics", parent="root", limits=LimitSet(group={"cpu": 8})),
+                Association("physics", "ann"),
+            ),
+        )
+    )
+    scene = site(limits)
+    scene.demand |= {90: (6, 0)}
+    scene.accounts |= {90: "physics"}
+    scene.qos |= {90: "more"}
+    polled(scene, T0, running=((90, T0 + 300),))
+    assert submit(scene, 4).verdict == "admit"
+    assert starts(scene) == [300.0]
+
+
 @pytest.mark.parametrize(
     ("limits", "found"),
     [
