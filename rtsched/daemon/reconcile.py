@@ -371,12 +371,12 @@ def _delayed(requested: Jobs, observation: Observation) -> bool:
 
 
 def _same(one: Cluster, other: Cluster) -> bool:
-    """Return whether two machines have the same nodes, states, partitions and licences."""
+    """Return whether two machines have the same nodes, states, sets of nodes and licences."""
     if one is other:
         return True
     mine, theirs = one.partitions, other.partitions
     same = one.nodes.equals(other.nodes) and mine.keys() == theirs.keys()
-    same &= one.licenses == other.licenses
+    same &= one.licenses == other.licenses and one.node_sets == other.node_sets
     return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 

@@ -150,6 +150,14 @@ class NodeSets(Mapping[str, "Mask"]):
         """Return the nodes of a request, and what of it does not count."""
         return self._requested.meant(request, None, single=False)
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether they are those of the same nodes and partitions."""
+        if not isinstance(other, NodeSets):
+            return NotImplemented
+        (nodes, mine), (others, theirs) = self._of, other._of
+        same = nodes.equals(others) and mine.keys() == theirs.keys()
+        return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
     def __getitem__(self, request: str) -> Mask:
         if request not in self._known:
             mask, left_out = self.meant(request)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from scene import ANN, BOB, T0, Scene
 
+from rtsched.adapters.condor.gpus import GpuSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Observation
 from rtsched.daemon.drift import changed_by_users
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.site import on_nodes
+from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
@@ -664,3 +666,25 @@ def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
         assert not scene.site.records
         assert entries == []
     assert scene.site.snapshot.queued.id.tolist() == [7]
+
+
+def test_other_kinds_of_gpus_are_another_cluster() -> None:
+    """Node sets are compared by what they are made of: nodes and partitions stay as they are."""
+    scene = Scene(nodes=1)
+    kinds = [((("Capability", capability),),) for capability in (7.0, 7.0, 8.0)]
+    seen = []
+    for at, kind in enumerate(kinds):
+        scene.cluster = replace(scene.cluster, node_sets=GpuSets([""], [kind]))
+        scene.poll(T0 + at)
+        seen.append(scene.site.snapshot.cluster)
+    assert seen[1] is seen[0]
+    assert seen[2] is scene.cluster
+
+
+def test_equal_nodes_have_equal_node_sets() -> None:
+    """What was worked out of them does not matter."""
+    nodes = Nodes.build(2, name=["a", "b"])
+    one, other = (NodeSets(nodes.replace(state=nodes.state), {}) for _ in range(2))
+    assert one["--nodelist=a"].tolist() != other["--nodelist=b"].tolist()
+    assert one == other
+    assert one != NodeSets(Nodes.build(2, name=["a", "c"]), {})

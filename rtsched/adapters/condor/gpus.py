@@ -142,6 +142,10 @@ class GpuSets(Mapping[str, "Mask"]):
         """Return how to make it again: what was worked out does not go to other processes."""
         return GpuSets, self._of
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether the rows have the same classes and kinds of GPUs."""
+        return isinstance(other, GpuSets) and self._of == other._of
+
     def __getitem__(self, request: str) -> Mask:
         if request not in self._known:
             if len(self._known) >= _MOST_KEPT:
