@@ -79,6 +79,14 @@ def test_a_slot_suits_where_all_its_gpus_do(request_: str, suits: list[bool]) ->
     assert suiting(request_) == suits
 
 
+@pytest.mark.parametrize("name", ["Tesla  V100", "rev 1.500000000000000E+00"])
+def test_what_is_quoted_stays_as_it_is(name: str) -> None:
+    """Only blanks and numbers outside are brought into one form."""
+    request_ = request_in({"requiregpus": f'DeviceName   ==\n"{name}" && 1.5 < 2'})
+    assert request_ == f'DeviceName == "{name}" && 1.5 < 2'
+    assert GpuSets([""], [((("DeviceName", name),),)])[request_].tolist() == [True]
+
+
 def test_my_means_the_gpu_whatever_is_loaded() -> None:
     """Only a process that has loaded htcondor2 has it from the bindings; the daemon has not."""
     said = subprocess.run(

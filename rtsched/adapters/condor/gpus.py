@@ -44,7 +44,7 @@ _PLAIN = frozenset({str, int, float, bool})
 _OF_CLASS = "; RtClass = "
 _LIMIT = re.compile(rf"\b(?:MY\.)?({'|'.join(LIMITS)})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"""(["'])(?:(?!\1)[^\\]|\\.)*\1""", re.DOTALL)
-_REAL = re.compile(r"\b\d\.\d{15}E[-+]\d\d\b")
+_PIECE = re.compile(rf"{_QUOTED.pattern}|\s+|\b\d\.\d{{15}}E[-+]\d\d\b", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _PLAIN_CALLS = frozenset(
     {"is", "isnt", "isundefined", "ifthenelse", "stringlistmember", "stringlistimember"}
@@ -192,8 +192,16 @@ def _parsed(expression: str) -> Any:
 def _in_one_form(expression: str) -> str:
     """Return an expression in one form, whoever wrote it."""
     tree = _parsed(expression) if len(expression) <= _LONGEST else None
-    words = " ".join((expression if tree is None else str(tree)).split())
-    return _REAL.sub(lambda found: f"{float(found[0])!r}", words)
+    if tree is None:
+        return " ".join(expression.split())
+    return _PIECE.sub(_plain, str(tree)).strip()
+
+
+def _plain(piece: re.Match[str]) -> str:
+    """Return a piece of an expression: what is quoted as it is, a blank, or a number."""
+    if piece[1]:
+        return piece[0]
+    return " " if piece[0].isspace() else f"{float(piece[0])!r}"
 
 
 def _bindings() -> Any:
