@@ -114,8 +114,8 @@ def _sums(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> tuple[Held,
     known = _countable(cluster)
     kinds, kind = kinds_of(jobs)
     sums = {
-        thing: np.bincount(kind, weights=_taken(jobs, cluster, thing)).astype(np.int64).tolist()
-        for thing in known
+        thing: np.bincount(kind, weights=_taken(jobs, cluster, name)).astype(np.int64).tolist()
+        for thing, name in known.items()
     }
     for at, names in enumerate(kinds):
         for name, thing, amount in _limits(rules, names, known):
@@ -126,7 +126,7 @@ def _sums(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> tuple[Held,
 
 
 def _limits(
-    rules: LimitRules, names: JobNames, known: frozenset[str]
+    rules: LimitRules, names: JobNames, known: Collection[str]
 ) -> Iterator[tuple[str, str, int | None]]:
     """Yield the limits that jobs of some names count to: name, what is counted, and the most.
 
@@ -134,7 +134,7 @@ def _limits(
     """
     groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
     for group, most in groups.items():
-        for thing in sorted(known):
+        for thing in known:
             yield f"{LIMIT}{group}/{thing}", thing, most.get(thing)
 
 
@@ -152,9 +152,12 @@ def texts_of(site: Site, job: Jobs) -> list[str]:
     return [one.text for one in own.limits if f"{LIMIT}{one.group}/{one.thing}" in known]
 
 
-def _countable(cluster: Cluster) -> frozenset[str]:
-    """Return what of jobs can be counted: a node that they share counts once in Slurm."""
-    return frozenset((JOBS, *cluster.nodes.names("capacity")))
+def _countable(cluster: Cluster) -> dict[str, str]:
+    """Return what of jobs can be counted, by its name in limits, which is in lower case.
+
+    A node that they share counts once in Slurm.
+    """
+    return {name.lower(): name for name in (JOBS, *cluster.nodes.names("capacity"))}
 
 
 def _counts(
@@ -175,7 +178,7 @@ def _counts(
     if rules is None or not column:
         return counts
     known = _countable(cluster)
-    taken = {thing: _taken(jobs, cluster, thing) for thing in known}
+    taken = {thing: _taken(jobs, cluster, name) for thing, name in known.items()}
     kinds, kind = kinds_of(jobs)
     for at, names in enumerate(kinds):
         mine = [

@@ -251,6 +251,25 @@ def test_licences_of_a_job_are_for_all_its_nodes(licenses: str, said: str) -> No
         assert int(described.jobs.size_max[0]) == 3
 
 
+def test_names_of_resources_have_no_case() -> None:
+    """Slurm shows them as the admin wrote them, here and there."""
+    account = ASSOCIATIONS.replace("cpu=64", "cpu=64,license/Matlab=4")
+    shared = replace(
+        facts(sharing=True),
+        sharing=Sharing(("cpu", "mem"), licenses={"license/Matlab": 8}),
+        limits=limits_of(QOS, account, {}),
+    )
+    asked: dict[int, str | int] = {
+        Tag.USER_ID: 1000,
+        Tag.DEADLINE: int(NOW) + 500000,
+        Tag.TIME_LIMIT: 30,
+        Tag.PN_MIN_MEMORY: 100,
+        Tag.LICENSES: "Matlab:5",
+    }
+    said = SlurmTranslator().describe(asked, shared, NOW).problem
+    assert said.startswith("requests 5 license/matlab in all; GrpTRES=license/matlab=4 of account")
+
+
 def test_tasks_of_an_array_share_nodes_only_as_a_limit_lets_them() -> None:
     """Three of two processors run on a node of 8 at a time, but the QOS lets a user have 7."""
     whole = facts(sharing=True)

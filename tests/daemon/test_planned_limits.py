@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus
-from rtsched.daemon.limits import LIMIT, limits_in
+from rtsched.daemon.limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.messages import moment
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Jobs
 from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
+from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,6 +119,29 @@ def test_what_runs_counts() -> None:
     assert starts(scene) == [300.0]
     assert submit(scene, 2).verdict == "admit"
     assert starts(scene) == [300.0, 0.0]
+
+
+def test_names_of_resources_have_no_case() -> None:
+    """Nodes have gpu:A100, which sacctmgr may show as gpu:a100."""
+    names = ("cpu", "gres/gpu:A100")
+    nodes = Nodes.build(1, names={"capacity": names}, capacity=np.array([[8, 8]], np.int64))
+    running, requested = (
+        Jobs.build(
+            1,
+            id=[job],
+            names={"demand": names},
+            demand=np.array([[1, gpus]], np.int64),
+            account=["physics"],
+            user=["ann"],
+        )
+        for job, gpus in ((1, 3), (2, 2))
+    )
+    limits = rules({"gres/gpu:a100": 4})
+    cluster, running, requested, _ = with_limits(Cluster(nodes), running, requested, limits)
+    (limit,) = cluster.licenses
+    assert cluster.licenses[limit] == 4
+    assert amounts_of(running, "demand", (limit,)).tolist() == [[3]]
+    assert amounts_of(requested, "demand", (limit,)).tolist() == [[2]]
 
 
 def test_what_a_qos_lets_run_beyond_the_account_counts_there() -> None:

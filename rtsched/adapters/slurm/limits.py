@@ -70,6 +70,7 @@ def within_limits(
     if needs.problem:
         return needs
     nodes, amounts = _least(request, needs, part)
+    amounts = {name.lower(): amount for name, amount in amounts.items()}  # as limits name them
     problem = _too_long(limits, limit) or _too_many(needs, limits)
     problem = problem or _too_much(limits, nodes, amounts, limit)
     most = needs.size_max
