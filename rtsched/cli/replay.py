@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rtsched.core.plugins import Found
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.slurm_events import Outage
+    from rtsched.logs.slurm_reservations import Reservation
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
     from rtsched.report.columns import TableFormat
@@ -73,6 +74,7 @@ class Request:
     qos: Path | None
     associations: Path | None
     outages: Path | None
+    reservations: Path | None
     options: Mapping[str, Any]
     site_workload: Mapping[str, Any]
     policies: Mapping[str, Policy]
@@ -124,6 +126,7 @@ def request(given: Mapping[str, Any]) -> Request:
         qos=given["qos_file"],
         associations=given["associations_file"],
         outages=given["outages_file"],
+        reservations=given["reservations_file"],
         options=options,
         site_workload=site_workload,
         policies=policies,
@@ -207,6 +210,7 @@ def load(asked: Request) -> tuple[Workload, int]:
     from rtsched.logs.readers import read_logs
     from rtsched.logs.slurm_events import read_outages
     from rtsched.logs.slurm_limits import read_limits
+    from rtsched.logs.slurm_reservations import read_reservations
     from rtsched.replay.workload import prepare
 
     limits = None
@@ -225,7 +229,11 @@ def load(asked: Request) -> tuple[Workload, int]:
     outages: Sequence[Outage] = ()
     if asked.outages is not None:
         outages = read_outages(asked.outages, asked.reading.timezone)
-    return prepare(log, options, cluster, limits, outages), log.skipped.count.total()
+    reservations: Sequence[Reservation] = ()
+    if asked.reservations is not None:
+        reservations = read_reservations(asked.reservations, asked.reading.timezone)
+    workload = prepare(log, options, cluster, limits, outages, reservations)
+    return workload, log.skipped.count.total()
 
 
 def proposed_settings(path: Path) -> dict[str, Any]:
@@ -366,6 +374,14 @@ def say_results(asked: Request, summary: Summary) -> None:
     type=click.Path(path_type=Path),
     help="When nodes were down or drained: output of `sacctmgr -P show event start=DATE "
     "format=NodeName,TimeStart,TimeEnd,State`.",
+)
+@click.option(
+    "--reservations",
+    "reservations_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="When nodes were set aside: output of `scontrol show reservation`, or of `sacctmgr -P "
+    "show reservation start=DATE format=Name,Start,End,NodeNames,Flags`.",
 )
 @reading_options
 @options_of(WorkloadOptions)

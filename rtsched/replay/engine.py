@@ -86,6 +86,7 @@ class Replay:
             accounts=self.workload.accounts,
             edges=self.workload.edges,
             periodic=self.workload.periodic,
+            blocked=self.workload.blocked,
             limits=self.workload.limits,
             stop_at=stop_at,
             static=static,
@@ -331,6 +332,8 @@ def replay(
     )
     if problems:
         raise ConfigError([f"policy {name}: {problem}" for problem in problems])
+    if len(workload.blocked.node) and chain.planner is not None:
+        raise ConfigError([f"policy {name}: its planner does not keep nodes free for reservations"])
     begun = time.perf_counter()
     run = Replay(name, workload, chain, policy, record_nodes)
     run.run(progress)

@@ -13,6 +13,7 @@ from rtsched.model.jobs import Periodic
 from rtsched.model.log import Skipped
 from rtsched.model.table import Column, Table, Text
 from rtsched.replay.promisable import PromisableJobs
+from rtsched.simulator.interface import Blocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,6 +63,8 @@ class Workload:
         How many jobs of the log have a form that a deadline can be promised to.
     node_events : tuple of NodeEvent
         When nodes go out of service and come back, in order of time.
+    blocked : Blocked
+        When nodes are set aside by reservations.
     """
 
     jobs: Jobs
@@ -79,6 +82,7 @@ class Workload:
     promisable: PromisableJobs = field(default_factory=lambda: PromisableJobs(0, Skipped()))
     limits: Limits | None = None
     node_events: tuple[NodeEvent, ...] = ()
+    blocked: Blocked = field(default_factory=lambda: Blocked.of(()))
 
 
 class Results(Table):

@@ -35,6 +35,7 @@ from rtsched.replay.normalise import (
 from rtsched.replay.outages import node_events
 from rtsched.replay.periodic import PeriodicTable, periodic_work
 from rtsched.replay.promisable import obstacles, promisable_jobs
+from rtsched.replay.reservations import blocked_spans
 from rtsched.replay.results import Workload
 from rtsched.replay.rules import (
     CHOICE_DRAW,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.logs.slurm_events import Outage
+    from rtsched.logs.slurm_reservations import Reservation
     from rtsched.model.accounts import Accounts
     from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Edges, Jobs
@@ -215,6 +217,7 @@ def prepare(
     cluster: Cluster | None = None,
     site: SiteLimits | None = None,
     outages: Sequence[Outage] = (),
+    reservations: Sequence[Reservation] = (),
 ) -> Workload:
     """Return a log as a workload.
 
@@ -230,6 +233,8 @@ def prepare(
         Limits of accounts and QOS.
     outages : sequence of Outage
         When nodes were out of service.
+    reservations : sequence of Reservation
+        When nodes were set aside.
 
     Raises
     ------
@@ -274,6 +279,7 @@ def prepare(
         )
     jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
     events = node_events(outages, machine, float(jobs.submit[0]), said)
+    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), said)
     billing = (cluster or read.cluster or machine).billing
     limits = None
     if site is not None or (billing is not None and billing.partitions):
@@ -296,6 +302,7 @@ def prepare(
         promisable=promisable,
         limits=limits,
         node_events=events,
+        blocked=blocked,
     )
 
 

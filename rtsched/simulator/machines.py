@@ -9,7 +9,7 @@ from rtsched.model.actions import Reserve
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring_nodes import RecurringNodes
-from rtsched.simulator.settings import PreemptiveSettings
+from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings
 from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
@@ -61,8 +61,28 @@ def simulate(
     Raises
     ------
     ConfigError
-        If there is periodic work or an outage of nodes, and the machine has no place for it.
+        If there is periodic work, an outage or a reservation of nodes, and the machine has no
+        place for it.
     """
+    blocked = options.get("blocked")
+    if blocked is not None and len(blocked.node):
+        if not isinstance(settings, ExclusiveSettings):
+            raise ConfigError(
+                [f"reservations: machine {settings.machine!r} cannot keep nodes free for them"]
+            )
+        if settings.loop not in ("fcfs", "easy"):
+            raise ConfigError(
+                [f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs or easy"]
+            )
+        if cluster.shared:
+            raise ConfigError(
+                ["reservations: they are kept on whole nodes only, not on shared ones"]
+            )
+        if len(options.get("periodic") or ()):
+            raise ConfigError(["reservations and workload.periodic cannot be replayed together"])
+        if options.get("node_events"):
+            raise ConfigError(["outages and reservations cannot be replayed together"])
+        return RecurringNodes(jobs, run_time, cluster, settings, **options)
     machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
     if settings.machine not in machines:
         raise ConfigError(

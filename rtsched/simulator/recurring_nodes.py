@@ -5,7 +5,7 @@ the workload. So queued jobs start around it, and EASY counts with it. Occurrenc
 far ahead as the longest job asks for time, and further, before that is used up. A plan must leave
 them their time: one that does not delays them. A rigid job that fits between no two occurrences is
 turned away on arrival; one whose nodes never have a gap in common is given up when nothing else
-happens any more.
+happens any more. Times at which nodes are set aside are laid out in the same way, all at first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.model.events import Events
+from rtsched.model.jobs import Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import DecisionPoint, JobOutcomes, StaticAnswers
+from rtsched.simulator.interface import Blocked, DecisionPoint, JobOutcomes, StaticAnswers
 from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs, Periodic
+    from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
     from rtsched.model.snapshot import Snapshot
 
@@ -40,7 +41,7 @@ PATIENCE = 64
 
 
 class RecurringNodes(ExclusiveNodes):
-    """A batch system on exclusive nodes with periodic work, at least one row.
+    """A batch system on exclusive nodes with periodic work, or with nodes set aside at times.
 
     That of nodes out of service is left out. Other parameters are as `System` takes them.
 
@@ -58,19 +59,27 @@ class RecurringNodes(ExclusiveNodes):
         run_time: NDArray[np.float64],
         cluster: Cluster,
         *given: Any,
-        periodic: Periodic,
+        periodic: Periodic | None = None,
+        blocked: Blocked | None = None,
         limits: Limits | None = None,
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         **others: Any,
     ) -> None:
+        periodic = Periodic.build(0) if periodic is None else periodic
+        blocked = Blocked.of(()) if blocked is None else blocked
         check_apart(periodic, cluster)
+        self._spans = blocked.take(cluster.usable[blocked.node])
         self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))
         self._count = n = len(jobs)
         wall = jobs.wall_time[np.isfinite(jobs.wall_time)]
         self._ahead = float(wall.max(initial=0.0)) / float(cluster.nodes.speed.min(initial=1.0))
         self._stretch = max(self._ahead, 4.0 * float(self._work.period.max(initial=0.0)), 1.0)
+        if len(jobs):
+            last = float(self._spans.end.max(initial=-np.inf))
+            self._stretch = max(self._stretch, last - float(jobs.submit[0]))
         period = self._work.period
         room = int(np.ceil((self._ahead + self._stretch) / period + 2.0).sum()) + len(period) + 1
+        room += len(self._spans.node)
         self._laid = Schedule.empty()
         self._until, self._still = -np.inf, 0
         self._findings = without_gap(jobs, self._work, cluster)
@@ -80,6 +89,7 @@ class RecurringNodes(ExclusiveNodes):
             cluster,
             *given,
             periodic=periodic,
+            blocked=blocked,
             limits=None if limits is None else limits.with_rows(room if n else 0),
             static=_static(static, self._findings, n, room if n else 0),
             **others,
@@ -93,7 +103,12 @@ class RecurringNodes(ExclusiveNodes):
         tick, status = self._count, self._machine.jobs["status"]
         until = now + self._ahead + self._stretch
         begun = self._until if np.isfinite(self._until) else now - self._stretch
-        node, start, end = occurrences(self._work, begun, until)
+        node, start, end = (
+            np.concatenate(pair)
+            for pair in zip(
+                occurrences(self._work, begun, until), self._spans.within(begun, until), strict=True
+            )
+        )
         new = (start >= self._until) & (end > now)
         node, start, end = node[new], np.maximum(start[new], now), end[new]
         waits = status[self._rows.find(self._laid.entries.job)] == kernel.FUTURE

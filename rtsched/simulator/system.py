@@ -17,7 +17,7 @@ from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.interface import Blocked, HookCalls, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.ledger import Ledger
 from rtsched.simulator.rows import RowsById
 
@@ -59,6 +59,8 @@ class System(ABC):
         Passed on in snapshots.
     periodic : Periodic, optional
         Recurring work of the nodes, on machines that support it.
+    blocked : Blocked, optional
+        Times at which nodes are set aside, on machines that support it.
     limits : Limits, optional
         Of groups of jobs, row by row with them; machines with their own rules ignore them.
     stop_at : StopConditions
@@ -99,6 +101,7 @@ class System(ABC):
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         periodic: Periodic | None = None,
+        blocked: Blocked | None = None,
         limits: Limits | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
@@ -113,6 +116,7 @@ class System(ABC):
         self.edges = Edges.build(0) if edges is None else edges
         self._edges_of_jobs = self.edges.take(np.flatnonzero(~self.edges.whole_array))
         self.periodic = Periodic.build(0) if periodic is None else periodic
+        self.blocked = Blocked.of(()) if blocked is None else blocked
         self.limits = limits
         self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
         self.node_events = sorted(node_events, key=lambda event: event.time)

@@ -1,0 +1,127 @@
+"""Reservations of nodes, as `scontrol show reservation` or `sacctmgr -P show reservation` prints.
+
+Source: Slurm manual pages scontrol and sacctmgr; src/api/reservation_info.c of Slurm 25.05.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from rtsched.errors import InputError
+from rtsched.logs.hostlist import expand
+from rtsched.logs.sacctmgr import Row, rows_of, text_of
+from rtsched.model.units import known_zone, slurm_moment
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+    from pathlib import Path
+
+SHOW_RESERVATIONS = "scontrol show reservation"
+"""The command that writes the reservations of now and later, one line or several for each."""
+PAST_RESERVATIONS = (
+    "sacctmgr -P show reservation start=2026-01-01 format=Name,Start,End,NodeNames,Flags"
+)
+"""The command that writes those of the past."""
+
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_COLUMNS = {"timestart": "starttime", "timeend": "endtime", "nodename": "nodes"}
+_NO_NODES = frozenset(("", "(null)", "none"))
+_RECURRING = frozenset(("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"))
+
+
+class Reservation(NamedTuple):
+    """Nodes that are set aside for some time."""
+
+    name: str
+    nodes: tuple[str, ...]
+    """Their names, as Slurm lists them."""
+    start: float
+    """Seconds since the epoch."""
+    end: float
+    """Seconds since the epoch."""
+    obstacle: str
+    """Why it cannot be replayed; empty: it can."""
+    recurs: bool
+    """Whether it comes again, by its flags; this is the one time that is printed."""
+
+
+def read_reservations(path: str | Path, zone: str | None) -> list[Reservation]:
+    """Return the reservations of nodes.
+
+    Parameters
+    ----------
+    path : path
+        The output of `SHOW_RESERVATIONS`, with or without `-o`, or of `PAST_RESERVATIONS`.
+    zone : str or None
+        The time zone of its times, such as Europe/Berlin; None: this machine's.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is something else.
+    """
+    clock = known_zone(zone)
+    return [_reservation(row, clock) for row in _rows(path)]
+
+
+def _rows(path: str | Path) -> list[Row]:
+    """Return the fields of each reservation, under scontrol's names in lower case."""
+    name, text = text_of(path)
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line]
+    if lines and lines[0][1] == "No reservations in the system":
+        return []
+    if lines and "|" in lines[0][1] and "=" not in lines[0][1]:
+        needed = ("Name", "TimeStart", "TimeEnd", "NodeName", "Flags")
+        return [
+            row._replace(cells={_COLUMNS.get(key, key): cell for key, cell in row.cells.items()})
+            for row in rows_of(path, needed, PAST_RESERVATIONS)
+        ]
+    rows: list[Row] = []
+    for number, line in lines:
+        if line.startswith("ReservationName="):
+            rows.append(Row(name, number, SHOW_RESERVATIONS, {}))
+        elif not rows:
+            break
+        for key, cell in _FIELD.findall(line.partition("Comment=")[0]):
+            rows[-1].cells.setdefault(key.lower(), cell)
+    if not rows:
+        raise InputError(
+            name,
+            f"no reservation is in it; write it with `{SHOW_RESERVATIONS}` or "
+            f"`{PAST_RESERVATIONS}`",
+        )
+    return rows
+
+
+def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
+    """Return what the fields of one reservation mean."""
+    named, flags = row.text("nodes"), row.text("flags").upper().split(",")
+    nodes: tuple[str, ...] = ()
+    if named.lower() not in _NO_NODES:
+        try:
+            nodes = tuple(expand(named))
+        except ValueError as error:
+            raise row.error(f"the nodes: {error}") from None
+    start, end = _moment(row, "starttime", zone), _moment(row, "endtime", zone)
+    obstacle = ""
+    if not nodes:
+        obstacle = "names no nodes"
+    elif "coreids" in row.cells:
+        obstacle = "holds some cores of its nodes"
+    elif "TIME_FLOAT" in flags:
+        obstacle = "moves with the time"
+    recurs = any(flag in _RECURRING for flag in flags)
+    return Reservation(
+        row.text("reservationname") or row.text("name"), nodes, start, end, obstacle, recurs
+    )
+
+
+def _moment(row: Row, column: str, zone: tzinfo | None) -> float:
+    """Return a time in seconds since the epoch."""
+    moment = slurm_moment(row.text(column), 0.0, zone)
+    if math.isnan(moment):
+        raise row.error(f"the {column} is {row.text(column)!r}, which is not a time")
+    return moment

@@ -1,0 +1,72 @@
+"""`rtsched replay --reservations`: what waits for a reservation, and who keeps none."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+T0 = 1_767_225_600.0
+"""2026-01-01T00:00:00 UTC."""
+LOG = """JobID|JobIDRaw|User|Account|Partition|Submit|Start|End|TimelimitRaw|ReqCPUS|NNodes|State
+1|1|ann|a|p|2026-01-01T00:00:00|2026-01-01T00:00:00|2026-01-01T00:10:00|20|1|1|COMPLETED
+2|2|bob|b|p|2026-01-01T00:01:00|2026-01-01T00:10:00|2026-01-01T00:15:00|10|2|2|COMPLETED
+3|3|eve|b|p|2026-01-01T00:02:00|2026-01-01T00:10:00|2026-01-01T00:15:00|10|1|1|COMPLETED
+"""
+MACHINE = "NodeName=n[1-2] CPUs=1\nPartitionName=p Nodes=ALL Default=YES\n"
+SHOWN = """ReservationName=maint StartTime=2026-01-01T00:15:00 EndTime=2026-01-01T01:00:00
+   Duration=00:45:00
+   Nodes=n[1,9] NodeCnt=1 CoreCnt=1 Features=(null) PartitionName=p Flags=MAINT,SPEC_NODES
+   TRES=cpu=1
+   Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)
+   MaxStartDelay=(null)
+
+"""
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    """Return the arguments of a replay of three jobs on two nodes, one of them reserved."""
+    for name, text in (("log.txt", LOG), ("slurm.conf", MACHINE), ("reserved.txt", SHOWN)):
+        (tmp_path / name).write_text(text)
+    words = ["replay", tmp_path / "log.txt", "--cluster", tmp_path / "slurm.conf"]
+    words += ["--timezone", "UTC", "--deadline-rule", "none", "--table-format", "csv"]
+    words += ["--no-report", "--out", tmp_path / "out"]
+    return [*words, "--reservations", tmp_path / "reserved.txt"]
+
+
+def starts(tmp_path, policy):
+    """Return the starts of the jobs, in minutes since T0."""
+    with (tmp_path / "out" / policy / "jobs.csv").open() as table:
+        return [(float(row["start_s"]) - T0) / 60 for row in csv.DictReader(table)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("fcfs", [0.0, 60.0, 65.0]), ("easy", [0.0, 60.0, 2.0])],
+)
+def test_no_job_runs_into_a_reservation(run, arguments, tmp_path, policy, expected):
+    """n1 is set aside from minute 15 to 60.
+
+    Job 1 asks for 20 minutes and takes n2, for n1 is too short. Job 2 asks for 10 minutes of both,
+    at minute 10 that would run into it: it starts at 60. Job 3 asks for 10 minutes: on n1 from
+    minute 2 it is done in time, which only backfilling finds.
+    """
+    result = run(*arguments, "--policy", policy)
+    assert result.exit_code == 0, result.stderr
+    assert "Reservations replayed: 1, of 1 node." in " ".join(result.stdout.split())
+    assert starts(tmp_path, policy) == expected
+
+
+def test_a_machine_that_cannot_keep_nodes_free(run, arguments):
+    """It is said so, and nothing is replayed."""
+    result = run(*arguments, "--policy", "rr")
+    assert result.exit_code
+    assert "machine 'sliced' cannot keep nodes free" in result.stderr
+
+
+def test_a_planner_is_refused(run, arguments):
+    """Its plans know nothing of reservations."""
+    result = run(*arguments, "--policy", "mcdf")
+    assert result.exit_code
+    assert "planner does not keep nodes free for reservations" in result.stderr
