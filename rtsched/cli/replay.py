@@ -381,7 +381,7 @@ def say_results(asked: Request, summary: Summary) -> None:
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="When nodes were set aside: output of `scontrol show reservation`, or of `sacctmgr -P "
-    "show reservation start=DATE format=Name,Start,End,NodeNames,Flags`.",
+    "show reservation start=DATE format=Name,Start,End,NodeNames,Flags,TRES`.",
 )
 @reading_options
 @options_of(WorkloadOptions)

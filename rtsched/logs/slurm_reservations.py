@@ -1,6 +1,6 @@
 """Reservations of nodes, as `scontrol show reservation` or `sacctmgr -P show reservation` prints.
 
-Source: Slurm manual pages scontrol and sacctmgr; src/api/reservation_info.c of Slurm 25.05.
+Source: Slurm manual pages scontrol and sacctmgr; output of Slurm 26.05.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 SHOW_RESERVATIONS = "scontrol show reservation"
 """The command that writes the reservations of now and later, one line or several for each."""
 PAST_RESERVATIONS = (
-    "sacctmgr -P show reservation start=2026-01-01 format=Name,Start,End,NodeNames,Flags"
+    "sacctmgr -P show reservation start=2026-01-01 format=Name,Start,End,NodeNames,Flags,TRES"
 )
 """The command that writes those of the past."""
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _COLUMNS = {"timestart": "starttime", "timeend": "endtime", "nodename": "nodes"}
+_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,9})(?:,|$)", re.ASCII)
 _NO_NODES = frozenset(("", "(null)", "none"))
 _RECURRING = frozenset(("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"))
 
@@ -45,6 +46,8 @@ class Reservation(NamedTuple):
     """Why it cannot be replayed; empty: it can."""
     recurs: bool
     """Whether it comes again, by its flags; this is the one time that is printed."""
+    cpus: int = 0
+    """Reserved CPUs of all nodes together, as accounting says; 0: not known."""
 
 
 def read_reservations(path: str | Path, zone: str | None) -> list[Reservation]:
@@ -74,7 +77,7 @@ def _rows(path: str | Path) -> list[Row]:
     if lines and lines[0][1] == "No reservations in the system":
         return []
     if lines and "|" in lines[0][1] and "=" not in lines[0][1]:
-        needed = ("Name", "TimeStart", "TimeEnd", "NodeName", "Flags")
+        needed = ("Name", "TimeStart", "TimeEnd", "NodeName", "Flags", "TRES")
         return [
             row._replace(cells={_COLUMNS.get(key, key): cell for key, cell in row.cells.items()})
             for row in rows_of(path, needed, PAST_RESERVATIONS)
@@ -114,9 +117,10 @@ def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
     elif "TIME_FLOAT" in flags:
         obstacle = "moves with the time"
     recurs = any(flag in _RECURRING for flag in flags)
-    return Reservation(
-        row.text("reservationname") or row.text("name"), nodes, start, end, obstacle, recurs
-    )
+    name = row.text("reservationname") or row.text("name")
+    said = _CPUS.search(row.text("tres")) if row.command == PAST_RESERVATIONS else None
+    cpus = int(said[1]) if said else 0
+    return Reservation(name, nodes, start, end, obstacle, recurs, cpus)
 
 
 def _moment(row: Row, column: str, zone: tzinfo | None) -> float:

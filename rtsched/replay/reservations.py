@@ -42,6 +42,8 @@ def blocked_spans(
         if one.end <= max(first, one.start):
             continue
         reason = one.obstacle or ("" if nodes else "of nodes that the machine does not have")
+        if not reason and 0 < one.cpus < int(cluster.nodes.cores[nodes].sum()):
+            reason = "holds some cores of its nodes"
         if reason:
             left_out[reason] += 1
             continue
@@ -51,8 +53,8 @@ def blocked_spans(
         on = len({row for row, _, _ in spans})
         said.append(
             f"Reservations replayed: {len(meant)}, of {counted(on, 'node')}. No job starts on "
-            "their nodes that could run into them; jobs of the log that belong to one run elsewhere"
-            " or at another time."
+            "their nodes that could run into them. Jobs of the log that belong to one are not told "
+            "apart: they run elsewhere or at another time."
         )
     if again := sum(one.recurs for one in meant):
         said.append(f"Reservations that recur, replayed once, as printed: {again}.")

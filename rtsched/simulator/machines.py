@@ -74,6 +74,10 @@ def simulate(
             raise ConfigError(
                 [f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs or easy"]
             )
+        if settings.order != "arrival":
+            raise ConfigError(
+                [f"reservations: order {settings.order!r} does not keep nodes free; use arrival"]
+            )
         if cluster.shared:
             raise ConfigError(
                 ["reservations: they are kept on whole nodes only, not on shared ones"]

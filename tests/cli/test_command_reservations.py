@@ -65,6 +65,25 @@ def test_a_machine_that_cannot_keep_nodes_free(run, arguments):
     assert "machine 'sliced' cannot keep nodes free" in result.stderr
 
 
+def test_an_order_of_its_own_is_refused(run, arguments):
+    """A queue by priority is not known to keep to reservations."""
+    result = run(*arguments, "--policy", "multifactor")
+    assert result.exit_code
+    assert "order 'priority' does not keep nodes free; use arrival" in result.stderr
+
+
+@pytest.mark.parametrize("limit", ["UNLIMITED", "5"])
+@pytest.mark.parametrize(("end", "expected"), [("10", 0.0), ("20", 60.0)])
+def test_jobs_without_a_limit_or_past_it(run, arguments, tmp_path, limit, end, expected):
+    """Their run time stands in for it: 10 minutes end before minute 15, 20 minutes do not."""
+    log = LOG.replace("T00:10:00|20|1|1", f"T00:{end}:00|{limit}|1|1")
+    (tmp_path / "log.txt").write_text(log)
+    (tmp_path / "reserved.txt").write_text(SHOWN.replace("n[1,9]", "n[1-2]"))
+    result = run(*arguments, "--policy", "fcfs")
+    assert result.exit_code == 0, result.stderr
+    assert starts(tmp_path, "fcfs")[0] == expected
+
+
 def test_a_planner_is_refused(run, arguments):
     """Its plans know nothing of reservations."""
     result = run(*arguments, "--policy", "mcdf")

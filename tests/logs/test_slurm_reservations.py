@@ -7,26 +7,61 @@ import pytest
 from rtsched.errors import InputError
 from rtsched.logs.slurm_reservations import Reservation, read_reservations
 
-T0 = 1_767_225_600.0
-"""2026-01-01T00:00:00 UTC."""
-SHOWN = """ReservationName=a StartTime=2026-01-01T00:10:00 EndTime=2026-01-01T00:20:00 Duration=00:10:00
-   Nodes=n[1-2] NodeCnt=2 CoreCnt=2 Features=(null) PartitionName=p Flags=DAILY,SPEC_NODES
-   TRES=cpu=2
-   Comment=Nodes=n7 Flags=TIME_FLOAT
+SHOWN = """ReservationName=daily StartTime=2026-11-24T13:48:22 EndTime=2026-11-24T14:18:22 Duration=00:30:00
+   Nodes=fast1 NodeCnt=1 CoreCnt=4 Features=(null) PartitionName=(null) Flags=DAILY,SPEC_NODES
+   TRES=cpu=4
+   AllowedPartitions=(null) QOS=(null)
+   Users=alice Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)
+   MaxStartDelay=(null)
 
-ReservationName=b StartTime=2026-01-01T00:10:00 EndTime=2026-01-01T00:20:00 Duration=00:10:00
-   Nodes=n1 NodeCnt=1 CoreCnt=1 Features=(null) PartitionName=p Flags=SPEC_NODES
-     NodeName=n1 CoreIDs=0
+ReservationName=part StartTime=2026-11-24T15:48:22 EndTime=2026-11-24T16:18:22 Duration=00:30:00
+   Nodes=fast1 NodeCnt=1 CoreCnt=1 Features=(null) PartitionName=all Flags=SPEC_NODES
+     NodeName=fast1 CoreIDs=0
    TRES=cpu=1
+   AllowedPartitions=(null) QOS=(null)
+   Users=alice Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)
+   MaxStartDelay=(null)
 
-ReservationName=c StartTime=2026-01-01T00:10:00 EndTime=2026-01-01T00:20:00 Duration=00:10:00
-   Nodes= NodeCnt=0 CoreCnt=0 Features=(null) PartitionName=(null) Flags=ANY_NODES
-"""  # noqa: E501 - as Slurm prints it
-EXPECTED = [
-    Reservation("a", ("n1", "n2"), T0 + 600, T0 + 1200, "", recurs=True),
-    Reservation("b", ("n1",), T0 + 600, T0 + 1200, "holds some cores of its nodes", recurs=False),
-    Reservation("c", (), T0 + 600, T0 + 1200, "names no nodes", recurs=False),
-]
+ReservationName=note StartTime=2026-11-24T19:48:52 EndTime=2026-11-24T19:53:52 Duration=00:05:00
+   Nodes=slow[2,4] NodeCnt=2 CoreCnt=8 Features=(null) PartitionName=(null) Flags=SPEC_NODES
+   TRES=cpu=8
+   AllowedPartitions=(null) QOS=(null)
+   Users=alice Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)
+   MaxStartDelay=(null)
+   Comment=a Flags=TIME_FLOAT
+
+ReservationName=float StartTime=2026-11-24T10:58:22 EndTime=2026-11-24T11:28:22 Duration=00:30:00
+   Nodes=fast1 NodeCnt=1 CoreCnt=4 Features=(null) PartitionName=(null) Flags=IGNORE_JOBS,SPEC_NODES,TIME_FLOAT
+   TRES=cpu=4
+   AllowedPartitions=(null) QOS=(null)
+   Users=alice Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)
+   MaxStartDelay=(null)
+
+"""  # noqa: E501 - as Slurm 26.05 prints it
+ACCOUNTED = """Name|TimeStart|TimeEnd|NodeName|Flags|TRES
+hourly|2026-11-24T10:48:52|2026-11-24T10:49:52|slow1|IGNORE_JOBS,HOURLY,SPEC_NODES|cpu=4
+hourly|2026-11-24T11:48:52|2026-11-24T11:49:52|slow1|IGNORE_JOBS,HOURLY,SPEC_NODES|cpu=4
+daily|2026-11-24T13:48:22|2026-11-24T14:18:22|fast1|DAILY,SPEC_NODES|cpu=4
+part|2026-11-24T15:48:22|2026-11-24T16:18:22|fast1|SPEC_NODES|cpu=1
+note|2026-11-24T19:48:52|2026-11-24T19:53:52|slow[2,4]|SPEC_NODES|cpu=8
+"""
+"""Of the same reservations, but those that move; `hourly` has come once, and its next is known."""
+DAY = 1_795_478_400.0
+"""2026-11-24T00:00:00 UTC."""
+
+
+def reservation(name, nodes, clock, minutes, obstacle="", *, recurs=False, cpus=0):
+    """Return one that starts at hour, minute and second of the day."""
+    hour, minute, second = clock
+    start = DAY + 3600 * hour + 60 * minute + second
+    return Reservation(name, nodes, start, start + 60 * minutes, obstacle, recurs, cpus)
+
+
+DAILY = reservation("daily", ("fast1",), (13, 48, 22), 30, recurs=True)
+PART = reservation("part", ("fast1",), (15, 48, 22), 30, "holds some cores of its nodes")
+NOTE = reservation("note", ("slow2", "slow4"), (19, 48, 52), 5)
+HOURLY = reservation("hourly", ("slow1",), (10, 48, 52), 1, recurs=True, cpus=4)
+FLOAT = reservation("float", ("fast1",), (10, 58, 22), 30, "moves with the time")
 
 
 def read(tmp_path, text):
@@ -38,16 +73,26 @@ def read(tmp_path, text):
 
 def test_both_forms_of_scontrol(tmp_path):
     """Several lines each, or one; a comment says nothing of the reservation."""
-    assert read(tmp_path, SHOWN) == EXPECTED
-    lines = [" ".join(block.split()) for block in SHOWN.split("\n\n")]
-    assert read(tmp_path, "\n".join(lines)) == EXPECTED
+    assert read(tmp_path, SHOWN) == [DAILY, PART, NOTE, FLOAT]
+    lines = [" ".join(block.split()) for block in SHOWN.strip().split("\n\n")]
+    assert read(tmp_path, "\n".join(lines)) == [DAILY, PART, NOTE, FLOAT]
 
 
 def test_accounting(tmp_path):
-    """The columns have names of their own."""
-    text = "Name|TimeStart|TimeEnd|NodeName|Flags\n"
-    text += "a|2026-01-01T00:10:00|2026-01-01T00:20:00|n[1-2]|DAILY,SPEC_NODES\n"
-    assert read(tmp_path, text) == EXPECTED[:1]
+    """The columns have names of their own; whether some cores are meant, their number tells."""
+    assert read(tmp_path, ACCOUNTED) == [
+        HOURLY,
+        HOURLY._replace(start=HOURLY.start + 3600, end=HOURLY.end + 3600),
+        DAILY._replace(cpus=4),
+        PART._replace(obstacle="", cpus=1),
+        NOTE._replace(cpus=8),
+    ]
+
+
+def test_without_nodes(tmp_path):
+    """One of licenses alone."""
+    text = SHOWN.partition("\n\n")[0].replace("Nodes=fast1", "Nodes=")
+    assert read(tmp_path, text) == [DAILY._replace(nodes=(), obstacle="names no nodes")]
 
 
 def test_no_reservation(tmp_path):

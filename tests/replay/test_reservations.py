@@ -23,7 +23,7 @@ def machine(count: int) -> Cluster:
 
 
 def test_reservations_that_overlap_or_touch_are_one_span() -> None:
-    """n0 from 10 to 60; what is over at 5, or cannot be replayed, is none."""
+    """n0 from 10 to 60; what is over at 5, or has 7 of 8 cores, is none."""
     reservations = [
         Reservation("a", ("n0", "n9"), 10.0, 30.0, "", recurs=True),
         Reservation("b", ("n0", "n1"), 20.0, 50.0, "", recurs=False),
@@ -31,13 +31,16 @@ def test_reservations_that_overlap_or_touch_are_one_span() -> None:
         Reservation("d", ("n1",), 0.0, 5.0, "", recurs=False),
         Reservation("e", (), 0.0, 90.0, "names no nodes", recurs=False),
         Reservation("f", ("n9",), 0.0, 90.0, "", recurs=False),
+        Reservation("g", ("n0", "n1"), 0.0, 90.0, "", recurs=False, cpus=7),
     ]
     said: list[str] = []
-    found = blocked_spans(reservations, machine(2), 5.0, said)
+    nodes = Nodes.build(2, name=["n0", "n1"], cores=[4, 4])
+    found = blocked_spans(reservations, Cluster(nodes), 5.0, said)
     assert [column.tolist() for column in found] == [[0, 1], [10.0, 20.0], [60.0, 50.0]]
     assert said[0].startswith("Reservations replayed: 3, of 2 nodes.")
     assert said[1:] == [
         "Reservations that recur, replayed once, as printed: 1.",
+        "Reservations left out, holds some cores of its nodes: 1.",
         "Reservations left out, names no nodes: 1.",
         "Reservations left out, of nodes that the machine does not have: 1.",
     ]
