@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import T0, Scene
@@ -14,6 +15,8 @@ from rtsched.daemon.imminent import with_imminent_started
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue
 from rtsched.model.resources import demand_of, room_of
+from rtsched_plugins.mcdf import Mcdf
+from rtsched_plugins.portfolio import Portfolio
 
 if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
@@ -157,6 +160,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time() -> Non
     assert 7 not in scene.site.records
 
 
+@pytest.mark.parametrize("planner", [Mcdf, Portfolio])
 @settings(max_examples=60, deadline=None)
 @given(
     jobs=st.lists(
@@ -181,6 +185,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time() -> Non
     leeway=st.sampled_from([0.0, 60.0]),
 )
 def test_no_amount_is_planned_twice(
+    planner: type[Mcdf | Portfolio],
     jobs: list[tuple[int, int, float, int, int]],
     busy: list[tuple[int, int, int]],
     down: set[int],
@@ -189,7 +194,7 @@ def test_no_amount_is_planned_twice(
     leeway: float,
 ) -> None:
     """Whatever runs on, is lost, late, or may come back: by a plain count at every start."""
-    scene = Scene(nodes=3, capacity=NODES)
+    scene = Scene(nodes=3, capacity=NODES, plugin=planner())
     queued: tuple[tuple[int, str], ...] = ()
     for number, (size, hundreds, slack, cores, gpus) in enumerate(jobs):
         wall = 100.0 * hundreds
