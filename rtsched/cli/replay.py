@@ -31,7 +31,7 @@ from rtsched.replay.policies import presets
 from rtsched.replay.workload import WorkloadOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rtsched.core.plugins import Found
     from rtsched.logs.readers import ReadOptions
@@ -327,6 +327,13 @@ def say_results(asked: Request, summary: Summary) -> None:
         indented(out, place, 0)
 
 
+def _file_option(name: str, text: str) -> Callable[[Any], Any]:
+    """Return an option that names a file to read, given as `<name>_file`."""
+    return click.option(
+        f"--{name}", f"{name}_file", metavar="FILE", type=click.Path(path_type=Path), help=text
+    )
+
+
 @click.command("replay")
 @click.argument("logs", metavar="LOG...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
@@ -344,43 +351,28 @@ def say_results(asked: Request, summary: Summary) -> None:
     type=click.Path(path_type=Path),
     help="Policies, plug-ins and `[workload]` of the site.",
 )
-@click.option(
-    "--cluster",
-    "cluster_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: from "
+@_file_option(
+    "cluster",
+    "The machine: a slurm.conf, `scontrol show nodes` or `condor_status -long`. Default: from "
     "the log's header, else the peak use in the log.",
 )
-@click.option(
-    "--qos",
-    "qos_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Limits of QOS that the simulated system keeps to: output of `sacctmgr -P show qos`.",
+@_file_option(
+    "qos",
+    "Limits of QOS that the simulated system keeps to: output of `sacctmgr -P show qos`.",
 )
-@click.option(
-    "--associations",
-    "associations_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Limits of accounts and users that the simulated system keeps to: output of `sacctmgr -P "
+@_file_option(
+    "associations",
+    "Limits of accounts and users that the simulated system keeps to: output of `sacctmgr -P "
     "show assoc tree`.",
 )
-@click.option(
-    "--outages",
-    "outages_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="When nodes were down or drained: output of `sacctmgr -P show event start=DATE "
+@_file_option(
+    "outages",
+    "When nodes were down or drained: output of `sacctmgr -P show event start=DATE "
     "format=NodeName,TimeStart,TimeEnd,State`.",
 )
-@click.option(
-    "--reservations",
-    "reservations_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="When nodes were set aside: output of `scontrol show reservation`, or of `sacctmgr -P "
+@_file_option(
+    "reservations",
+    "When nodes were set aside: output of `scontrol show reservation`, or of `sacctmgr -P "
     "show reservation start=DATE format=Name,Start,End,NodeNames,Flags,TRES`.",
 )
 @reading_options

@@ -5,13 +5,16 @@ Source: Slurm manual page sacctmgr.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.errors import InputError
 from rtsched.logs.cells import readable
 from rtsched.logs.source import Source
+from rtsched.model.units import slurm_moment
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from pathlib import Path
 
 
@@ -26,6 +29,19 @@ class Row(NamedTuple):
     def text(self, column: str) -> str:
         """Return a cell, empty where the file has no such column."""
         return self.cells.get(column.lower(), "").strip()
+
+    def moment(self, column: str, zone: tzinfo | None) -> float:
+        """Return the time in a cell, seconds since the epoch.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        moment = slurm_moment(self.text(column), 0.0, zone)
+        if math.isnan(moment):
+            raise self.error(f"{column} is {self.text(column)!r}, which is not a time")
+        return moment
 
     def error(self, what: str) -> InputError:
         """Return an error about this line."""

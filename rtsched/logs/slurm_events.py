@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.logs.sacctmgr import rows_of
 from rtsched.model.cluster import NodeState
-from rtsched.model.units import known_zone, slurm_moment
+from rtsched.model.units import known_zone
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
     from pathlib import Path
 
-    from rtsched.logs.sacctmgr import Row
 
 SHOW_EVENTS = "sacctmgr -P show event start=2026-01-01 format=NodeName,TimeStart,TimeEnd,State"
 """The command that writes the file; a reason may have bars in it, and is left out."""
@@ -64,9 +62,9 @@ def read_outages(path: str | Path, zone: str | None) -> list[Outage]:
         state = _state(row.text("State"))
         if not row.text("NodeName") or state == NodeState.UP:
             continue
-        start, end = _moment(row, "TimeStart", clock), math.inf
+        start, end = row.moment("TimeStart", clock), math.inf
         if row.text("TimeEnd") != "Unknown":
-            end = _moment(row, "TimeEnd", clock)
+            end = row.moment("TimeEnd", clock)
         if end > start:
             found.append(Outage(row.text("NodeName"), start, end, state))
     return found
@@ -76,11 +74,3 @@ def _state(text: str) -> NodeState:
     """Return what a state such as `IDLE+DRAIN` or `DOWN*` means, the worst of its words."""
     words = text.upper().rstrip("*~#!%$@^-").split("+")
     return max((_STATES.get(word, NodeState.UP) for word in words), default=NodeState.UP)
-
-
-def _moment(row: Row, column: str, zone: tzinfo | None) -> float:
-    """Return a time in seconds since the epoch."""
-    moment = slurm_moment(row.text(column), 0.0, zone)
-    if math.isnan(moment):
-        raise row.error(f"{column} is {row.text(column)!r}, which is not a time")
-    return moment

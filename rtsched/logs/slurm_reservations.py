@@ -5,14 +5,13 @@ Source: Slurm manual pages scontrol and sacctmgr; output of Slurm 26.05.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.errors import InputError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.sacctmgr import Row, rows_of, text_of
-from rtsched.model.units import known_zone, slurm_moment
+from rtsched.model.units import known_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -108,7 +107,7 @@ def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
             nodes = tuple(expand(named))
         except ValueError as error:
             raise row.error(f"the nodes: {error}") from None
-    start, end = _moment(row, "starttime", zone), _moment(row, "endtime", zone)
+    start, end = row.moment("starttime", zone), row.moment("endtime", zone)
     obstacle = ""
     if not nodes:
         obstacle = "names no nodes"
@@ -121,11 +120,3 @@ def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
     said = _CPUS.search(row.text("tres")) if row.command == PAST_RESERVATIONS else None
     cpus = int(said[1]) if said else 0
     return Reservation(name, nodes, start, end, obstacle, recurs, cpus)
-
-
-def _moment(row: Row, column: str, zone: tzinfo | None) -> float:
-    """Return a time in seconds since the epoch."""
-    moment = slurm_moment(row.text(column), 0.0, zone)
-    if math.isnan(moment):
-        raise row.error(f"the {column} is {row.text(column)!r}, which is not a time")
-    return moment

@@ -14,6 +14,8 @@ from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -66,26 +68,8 @@ def simulate(
     """
     blocked = options.get("blocked")
     if blocked is not None and len(blocked.node):
-        if not isinstance(settings, ExclusiveSettings):
-            raise ConfigError(
-                [f"reservations: machine {settings.machine!r} cannot keep nodes free for them"]
-            )
-        if settings.loop not in ("fcfs", "easy"):
-            raise ConfigError(
-                [f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs or easy"]
-            )
-        if settings.order != "arrival":
-            raise ConfigError(
-                [f"reservations: order {settings.order!r} does not keep nodes free; use arrival"]
-            )
-        if cluster.shared:
-            raise ConfigError(
-                ["reservations: they are kept on whole nodes only, not on shared ones"]
-            )
-        if len(options.get("periodic") or ()):
-            raise ConfigError(["reservations and workload.periodic cannot be replayed together"])
-        if options.get("node_events"):
-            raise ConfigError(["outages and reservations cannot be replayed together"])
+        if problem := _unreserved(cluster, settings, options):
+            raise ConfigError([problem])
         return RecurringNodes(jobs, run_time, cluster, settings, **options)
     machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
     if settings.machine not in machines:
@@ -98,3 +82,20 @@ def simulate(
             [f"outages: nodes of machine {settings.machine!r}{beside} are never out of service"]
         )
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)
+
+
+def _unreserved(cluster: Cluster, settings: SystemSettings, options: Mapping[str, Any]) -> str:
+    """Return why a system cannot keep nodes free for reservations; empty: it can."""
+    if not isinstance(settings, ExclusiveSettings):
+        return f"reservations: machine {settings.machine!r} cannot keep nodes free for them"
+    if settings.loop not in ("fcfs", "easy"):
+        return f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs or easy"
+    if settings.order != "arrival":
+        return f"reservations: order {settings.order!r} does not keep nodes free; use arrival"
+    if cluster.shared:
+        return "reservations: they are kept on whole nodes only, not on shared ones"
+    if len(options.get("periodic") or ()):
+        return "reservations and workload.periodic cannot be replayed together"
+    if options.get("node_events"):
+        return "outages and reservations cannot be replayed together"
+    return ""
