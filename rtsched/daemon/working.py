@@ -179,9 +179,9 @@ def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
         for job, end in late.items()
         if job not in then and now < site.records[job].deadline
     }
-    runs = set(site.snapshot.allocations.entries.job.tolist())
-    for job in (then.keys() - late.keys()) & runs & site.records.keys():
-        if now < site.records[job].deadline:  # what completes then may seem to end before it
+    for job in (then.keys() - late.keys()) & site.records.keys():
+        runs = entry_of(site.snapshot.allocations, job) >= 0
+        if runs and now < site.records[job].deadline:  # what completes then may seem to end before
             texts[job] = messages.in_time_again(site.records[job].deadline, now)
     return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 

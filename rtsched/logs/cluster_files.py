@@ -116,7 +116,8 @@ def _described(source: Source, said: list[str]) -> Described:
             raise InputError(source.path, f"is larger than {LARGEST >> 20} MB; check the file")
     if is_json:
         return from_json(source.path, data)
-    text, billing = readable(data), billing_of(source.path, readable(data))
+    text = readable(data)
+    billing = billing_of(source.path, text)
     if re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M):
         return as_shown(text)._replace(billing=billing)
     return from_conf(source.path, text, said)._replace(billing=billing)

@@ -104,10 +104,11 @@ def reserve_changes(
     elif settings.promised_first:
         order = _priorities(plan, view, factors)
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
+    licensed = _licensed(view)
     return [
         *_reservations(moved, view),
-        *_bindings(kept, view, frozenset(moved.renew)),
-        *_sizes(single, view, counts),
+        *_bindings(kept, view, frozenset(moved.renew), licensed),
+        *_sizes(single, view, counts, licensed),
         *_records(plan, kept, view),
         *order,
         *_out_of_order(plan, view),
@@ -392,7 +393,10 @@ def clock(moment: float) -> str:
 
 
 def _bindings(
-    reservations: list[AdvanceReservation], view: SlurmState, renewed: frozenset[str]
+    reservations: list[AdvanceReservation],
+    view: SlurmState,
+    renewed: frozenset[str],
+    licensed: frozenset[int],
 ) -> list[Change]:
     """Return which jobs enter and leave reservations of ours.
 
@@ -402,7 +406,7 @@ def _bindings(
     wanted = {
         reservation.job: reservation.name for reservation in reservations if reservation.whole
     }
-    changes, licensed = [], _licensed(view)
+    changes = []
     for at, name in enumerate(view.rows.reservation):
         job = int(view.rows.id[at])
         waits = view.rows.state[at] in WAITING
@@ -447,13 +451,15 @@ def _least_limit(minutes: int) -> str:
     return f"TimeMin={minutes}"
 
 
-def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[Change]:
+def _sizes(
+    plan: Schedule, view: SlurmState, counts: Mapping[int, int], licensed: frozenset[int]
+) -> list[Change]:
     """Return which jobs get another node count or time limit, to be as planned.
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
     """
-    changes, licensed = [], _licensed(view)
+    changes = []
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
