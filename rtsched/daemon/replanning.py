@@ -35,6 +35,7 @@ from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.allowed_nodes import allowed_nodes
+from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.verdicts import Verdict
@@ -227,8 +228,7 @@ def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Sc
     taken = [job for job in failed.tolist() if site.records[job].standing != "offered"]
     rows = np.flatnonzero(np.isin(snapshot.plan.entries.job, taken))
     entries = snapshot.plan.entries.take(rows)
-    deadline = np.array([site.records[job].deadline for job in entries.job.tolist()])
-    in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
+    in_time = snapshot.now <= _latest_starts(site, entries.job, entries.end - entries.start)
     inside = np.ones(len(snapshot.plan), np.bool_)
     inside[snapshot.plan.rows()[_outside(site, snapshot.plan)]] = False
     late = snapshot.plan.take(rows[in_time & inside[rows]])
@@ -297,17 +297,27 @@ def _may_be_kept(site: Site, snapshot: Snapshot, flapping: NDArray[np.int64]) ->
     """Return the jobs whose promise does not break yet, though nothing can be planned for them.
 
     Those that are planned on flapping nodes, or have no entry while there are such nodes; and those
-    that are late on free nodes, and may end in time by their own limit.
+    that are late on free nodes: as long as they may end in time by their own limit.
     """
     plan, entries = snapshot.plan, snapshot.plan.entries
-    entry = plan.rows()
-    deadline = np.array([site.records[job].deadline for job in entries.job.tolist()])
-    in_time = snapshot.now + (entries.end - entries.start) - site.leeway <= deadline
-    late = _free_and_late(site, snapshot) & in_time
-    kept = [entries.job[late], entries.job[entry[np.isin(plan.nodes, flapping)]]]
-    if len(flapping):
-        kept.append(np.setdiff1d(site.requested.id, entries.job))
-    return np.unique(np.concatenate(kept))
+    latest = _latest_starts(site, entries.job, entries.end - entries.start)
+    kept = _free_and_late(site, snapshot)
+    kept[plan.rows()[np.isin(plan.nodes, flapping)]] = True
+    found = entries.job[kept & (snapshot.now <= latest)]
+    if not len(flapping):
+        return np.unique(found)
+    waiting = site.requested.take(~np.isin(site.requested.id, entries.job))
+    least = np.where(waiting.kind == Kind.RIGID, waiting.wall_time, 0.0)
+    in_time = snapshot.now <= _latest_starts(site, waiting.id, least)
+    return np.unique(np.concatenate([found, waiting.id[in_time]]))
+
+
+def _latest_starts(
+    site: Site, jobs: NDArray[np.int64], seconds: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return when promised jobs that run for so long must start to end in time, float64[n]."""
+    deadline = np.array([site.records[job].deadline for job in jobs.tolist()])
+    return deadline - seconds + site.leeway
 
 
 def _free_and_late(site: Site, snapshot: Snapshot) -> NDArray[np.bool_]:

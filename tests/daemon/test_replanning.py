@@ -327,6 +327,20 @@ def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> Non
     assert np.isfinite(start_of(scene, 7))
 
 
+@pytest.mark.parametrize("planned", [True, False])
+def test_nobody_waits_for_a_node_for_too_long(planned: bool) -> None:
+    """What waits for a node that may come back breaks while its deadline is ahead: 1 RUN before."""
+    scene = Scene(nodes=1)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 3 * RUN),)
+    scene.poll(T0 + 1, queued)
+    if not planned:
+        scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
+    scene.poll(T0 + 2 * RUN - 1, queued, down=(0,), flapping=(0,))
+    assert scene.site.records[7].standing == "firm"
+    settled = scene.poll(T0 + 2 * RUN + 1, queued, down=(0,), flapping=(0,))
+    assert [(record.id, record.standing) for record in settled.changed] == [(7, "broken")]
+
+
 def insured(nodes: int) -> Scene:
     """Return a site whose promises survive the loss of a node."""
     return Scene(nodes=nodes, plugin=Mcdf(Mcdf.Config(spare_nodes=1)))
