@@ -11,7 +11,7 @@ from typing import Any
 import dlt_reference
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import dlt
@@ -331,14 +331,20 @@ def last_end(table: Any, load: Load) -> float:
 
 
 @examples
+@example(Load(1.0, 0.0625, 7.0, 1.0, 0.0), 7, 1)
 @given(loads, st.integers(2, 12), st.integers(1, 12))
 def test_rounds_end_when_they_say(load: Load, rounds: int, n: int) -> None:
-    """Played through chunk by chunk, a table ends after the stated run time: no gap was assumed."""
+    """Played through chunk by chunk, a table ends after the stated run time: no gap was assumed.
+
+    Where all chunks are nearly equal, each round's rounding error is cps / (n cms) times that of
+    the one before. The table may then end a little sooner, and never later.
+    """
     chain = dlt.chain_of(load)
     time, count = variants.rounds_time(n, chain, rounds)
     assert time <= dlt.exec_time(n, load)
     if count > 1 or (dlt.fractions(n, load) > 0).all():
-        assert last_end(variants.chunk_table(rounds, n, load), load) == pytest.approx(time)
+        end = last_end(variants.chunk_table(rounds, n, load), load)
+        assert time * (1.0 - 1e-4) <= end <= time * (1.0 + 1e-6)
 
 
 def test_two_rounds_on_one_node_by_hand() -> None:
