@@ -33,6 +33,9 @@ REDUCED = Extent(70, 7, (1,), (1.6, 3.0), 60, (2, 3, 4, 6), 12_000)
 REDUCED_INSURED = Extent(100, 7, (1,), (1.6, 2.2), 60, (2, 3, 4, 6), 12_000)
 """Deadlines of insured promises are later by a second run of the longest job, and the recovery."""
 
+TOLD = {"broken", "missed", "void"}
+"""States of a promise that its user is told of when they begin."""
+
 
 @dataclass
 class Killer:
@@ -117,7 +120,7 @@ def _misses(system: type[Live], side: Side) -> Iterator[dict[str, Any]]:
         rows, promise = known.get(job, []), promises.get(job)
         if measure.fate(rows, deadline) == "met":
             continue
-        reported = promise is not None and promise.standing in {"broken", "missed"}
+        reported = promise is not None and promise.standing in TOLD
         yield {
             "job": system.named(job),
             "standing": promise.standing if promise else None,
