@@ -64,6 +64,10 @@ STARTD_ATTRS = $(STARTD_ATTRS) DedicatedScheduler
 RANK = (Scheduler =?= $(DedicatedScheduler)) * 10
 """
 
+OWN_PROCD = "STARTER.PROCD_ADDRESS = $ENV(CONDOR_PROCD_ADDRESS_BASE)"
+"""Starters use the procd of their startd. With one for all machines, most startds were seen to wait
+for its answer while many jobs started."""
+
 
 @dataclass(frozen=True)
 class PoolOptions:
@@ -145,6 +149,8 @@ class PoolOptions:
             f"NUM_SLOTS_TYPE_1 = {count}",
             f"SLOT_TYPE_1_PARTITIONABLE = {bool(self.partitionable or self.hardware)}",
         ]
+        if self.startds:
+            lines.append(OWN_PROCD)
         names = [f"STARTD_{node.upper()}" for node in self.nodes] if self.startds else ["STARTD"]
         daemons = ["MASTER", "SHARED_PORT", "COLLECTOR", "NEGOTIATOR", "SCHEDD", *names]
         lines.append(f"DAEMON_LIST = {', '.join(daemons)}")
@@ -177,4 +183,7 @@ def _startd(node: str) -> list[str]:
         f"{node}.STARTD_LOG = $(LOG)/StartLog.{node}",
         f"{node}.STARTD_ADDRESS_FILE = $(LOG)/.startd_address.{node}",
         f"{node}.EXECUTE = /var/lib/condor/execute/{node}",
+        # Each machine has a procd of its own, as on a real site (`OWN_PROCD`).
+        f"{node}.PROCD_ADDRESS = $(LOCK)/procd_pipe.{node}",
+        f"{node}.PROCD_LOG = $(LOG)/ProcLog.{node}",
     ]
