@@ -242,14 +242,15 @@ class DeadlineAdmission:
         self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance, prepared: PreparedState
     ) -> Session:
         """Return the session; the plan is prepared once as long as promises and plan stand."""
-        reads = planning_reads(snapshot)
-        if snapshot.cluster.shared and self._resource_rules is not None:
-            resources = prepared.get(PreparedResources, snapshot, self._resource_rules, reads=reads)
-            return ResourceSession(snapshot, jobs, resources)
+        reads, rules = planning_reads(snapshot), self._resource_rules
         if insurance != self.insurance:
             plan = PreparedPlan(snapshot, self.planner, insurance)
         else:
             plan = prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
+        one_plan = snapshot.cluster.shared or plan.has_overlapping_pools(jobs)
+        if rules is not None and one_plan and not self.insurance.max_nodes:
+            resources = prepared.get(PreparedResources, snapshot, rules, reads=reads)
+            return ResourceSession(snapshot, jobs, resources)
         return PlanningSession(snapshot, jobs, plan)
 
 

@@ -5,9 +5,8 @@ plan then replaces the old one. Rigid, moldable and divisible jobs pass the same
 a deadline are not judged: they are best effort and run around the plan. A job that must not begin
 yet is put off until it may: the plan knows no later arrivals.
 
-The cluster is taken as one pool of equal nodes per partition. Where partitions overlap, the plans
-of the others stand while one is planned anew, so nothing promised is broken, though a plan over
-both could admit more.
+The cluster is taken as one pool of equal nodes per partition. Where the partitions of promised jobs
+overlap, and on nodes that jobs share, there is one plan for all (`resource_planning`).
 
 References
 ----------

@@ -284,6 +284,20 @@ class PreparedPlan:
             alike = asking[(codes == code) & (own == partition)]
             pools[alike] = self._pool_on(masks[code], self.spare[partition])
 
+    def has_overlapping_pools(self, jobs: Jobs) -> bool:
+        """Return whether the pools of these jobs and of the planned ones overlap.
+
+        Each pool is planned by itself, after all that others have planned on its nodes: where pools
+        overlap, one plan for all jobs keeps more promises. Not where loads are sent in several
+        rounds.
+        """
+        used = np.unique(np.concatenate([self.pool_of_planned, self.pool_of(jobs)]))
+        if len(used) < 2:
+            return False
+        if any((each.rounds > 1).any() for each in (jobs, self._planned)):
+            return False
+        return bool((np.sum([self.masks[index] for index in used], axis=0) > 1).any())
+
     def _pool_on(self, mask: NDArray[np.bool_], spare: int) -> int:
         """Return the index of a set of nodes of which so many may be lost; it may be a new one."""
         index = self._known.setdefault((mask.tobytes(), spare), len(self.masks))

@@ -52,10 +52,12 @@ def demand_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.int64]:
     """Return what jobs take on each of their nodes, int64[n, r + l + 1], as in `room_of`.
 
     Licences are taken once, whatever the number of nodes. Resources that the cluster does not have
-    are left out: such jobs fit nowhere (`lacking`).
+    are left out: such jobs fit nowhere (`lacking`). Where jobs do not share nodes, each is
+    exclusive.
     """
     demand = amounts_of(jobs, "demand", (*cluster.nodes.names("capacity"), *cluster.licenses))
-    tenancy = np.where(jobs.exclusive, np.int64(TENANCY), np.int64(1))
+    alone = jobs.exclusive | (not cluster.shared)
+    tenancy = np.where(alone, np.int64(TENANCY), np.int64(1))
     return np.concatenate([demand, tenancy[:, None]], axis=1)
 
 
