@@ -12,7 +12,7 @@ import numpy as np
 
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
-from rtsched.logs.slurm_dependencies import waiting
+from rtsched.logs.slurm_dependencies import grouped, waiting
 from rtsched.logs.slurm_text import licenses_in, trackable
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
@@ -207,6 +207,7 @@ class SlurmRows:
             exclusive=unless_constant(take("exclusive"), False),
             array=unless_constant(waits.array, -1),
             array_limit=unless_constant(waits.array_limit, 0),
+            het_job=unless_constant(grouped(ids, shown, HET), -1),
             names={
                 "demand": resources,
                 "node_request": requests,

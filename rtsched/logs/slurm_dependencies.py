@@ -125,7 +125,7 @@ def waiting(
     assume : callable
         Called with a sentence and for how many jobs it holds.
     """
-    array = _arrays(ids, shown)
+    array = grouped(ids, shown, ARRAY)
     limit = np.zeros(len(ids), np.int32)
     tasks = np.flatnonzero(array >= 0)
     if shown["array_limit"].any():
@@ -160,15 +160,25 @@ def waiting(
     return Waiting(edges, array, limit, simple & (replayed | (code >= 0)))
 
 
-def _arrays(ids: Rows, shown: Mapping[str, NDArray[Any]]) -> Rows:
-    """Return the key of each task's array: the id of its first task."""
-    array = np.full(len(ids), -1, np.int64)
-    tasks = np.flatnonzero(shown["meaning"] == ARRAY)
-    if len(tasks):
-        both = np.column_stack([shown["base"][tasks], shown["cluster"][tasks]]).astype(np.int64)
+def grouped(ids: Rows, shown: Mapping[str, NDArray[Any]], meaning: int) -> Rows:
+    """Return the key of the array or heterogeneous job that each job is a part of, int64[n].
+
+    It is the id of its first part in the log; -1: none.
+
+    Parameters
+    ----------
+    ids, shown
+        As in `waiting`.
+    meaning : int
+        `ARRAY` or `HET`.
+    """
+    key = np.full(len(ids), -1, np.int64)
+    parts = np.flatnonzero(shown["meaning"] == meaning)
+    if len(parts):
+        both = np.column_stack([shown["base"][parts], shown["cluster"][parts]]).astype(np.int64)
         _, first, of = np.unique(both, axis=0, return_index=True, return_inverse=True)
-        array[tasks] = ids[tasks[first]][of.ravel()]
-    return array
+        key[parts] = ids[parts[first]][of.ravel()]
+    return key
 
 
 def _edges(

@@ -79,6 +79,9 @@ class Jobs(Table):
     tasks = Column(np.int32, 1, "Array with one promise: its tasks that have not been started.")
     tasks_per_node = Column(np.int32, 1, "Array with one promise: its tasks at a time on a node.")
     array_limit = Column(np.int32, 0, "How many of these may run at a time; 0: all.")
+    het_job = Column(
+        np.int64, -1, "Key of the heterogeneous job that it is a component of; -1: none."
+    )
     pinned = Column(np.int32, -1, "The one node it must run on; -1: any.")
     process_bytes = Column(np.int64, -1, "Size of one process, bytes, for migration; -1: unknown.")
     checkpoints = Column(np.bool_, False, "Whether it may be requeued or moved while it runs.")

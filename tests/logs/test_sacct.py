@@ -53,6 +53,9 @@ def test_the_sample_of_26_05() -> None:
     labels = jobs.labels()
     assert {"50241+0", "50241+1", "50240_1", "50240_6", "50188"} <= set(labels)
     assert len(set(jobs.id.tolist())) == 63
+    parts = [labels.index(f"50241+{part}") for part in (0, 1)]
+    assert jobs.het_job[parts].tolist() == [50241, 50241]
+    assert np.delete(jobs.het_job, parts).tolist() == [-1] * 61
     first = labels.index("50191")
     assert jobs.deadline[first] - jobs.submit[first] == 600
     assert np.isfinite(jobs.deadline).sum() == 20
@@ -101,6 +104,14 @@ def test_pending_arrays(read: Read) -> None:
     assert log.jobs.labels() == ["8_1", "8_[...]"]
     assert log.outcomes.ending.tolist() == [Ending.COMPLETED, Ending.PENDING]
     assert np.isnan(log.outcomes.start[1])
+
+
+def test_components_of_heterogeneous_jobs_belong_together(read: Read) -> None:
+    """Their key is the id of the first in the log; an array, and another cluster, is another."""
+    parts = [{"JobID": f"{number}+{part}"} for part in (1, 0) for number in (8, 11)]
+    log = read(table({"JobID": "7_1"}, *parts, {"JobID": "8+2", "Cluster": "far"}))
+    keys, ids = log.jobs.het_job, log.jobs.id
+    assert keys.tolist() == [-1, ids[1], ids[2], ids[1], ids[2], ids[5]]
 
 
 def test_requeued_jobs_keep_their_last_run(read: Read) -> None:

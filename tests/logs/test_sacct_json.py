@@ -127,6 +127,7 @@ def test_arrays_and_het_jobs(read: Read) -> None:
             record(job_id=9, array={"job_id": 8, "task_id": 0, "task": None}),
             record(job_id=10, array={"job_id": 8, "task_id": wrapped(3), "task": ""}),
             record(job_id=11, het={"job_id": 11, "job_offset": wrapped(0)}),
+            record(job_id=14, het={"job_id": 11, "job_offset": wrapped(1)}),
             record(
                 job_id=8,
                 array={"job_id": 8, "task_id": wrapped(None), "task": "4-9%2"},
@@ -136,9 +137,10 @@ def test_arrays_and_het_jobs(read: Read) -> None:
             record(job_id=12, array={"job_id": 0, "task_id": None}, het={"job_id": 0}),
         )
     )
-    assert log.jobs.labels() == ["8_0", "8_3", "11+0", "8_[...]", "12"]
-    assert np.isnan(log.outcomes.start[3])
-    assert log.outcomes.ending[3] == Ending.PENDING
+    assert log.jobs.labels() == ["8_0", "8_3", "11+0", "11+1", "8_[...]", "12"]
+    assert log.jobs.het_job.tolist() == [-1, -1, 11, 11, -1, -1]
+    assert np.isnan(log.outcomes.start[4])
+    assert log.outcomes.ending[4] == Ending.PENDING
 
 
 def test_processors_from_resources(read: Read) -> None:
