@@ -1,7 +1,8 @@
 """Which jobs of a log have a form that planners can promise a deadline to.
 
 The form is what a job asks for, not what became of it: jobs that were cancelled before they started
-count too. A task of an array counts as a job of its own.
+count too. A task of an array counts as a job of its own, a heterogeneous job whose components start
+together as one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
 
 
@@ -37,8 +37,8 @@ class Obstacle(IntEnum):
 
 REASONS = {
     Obstacle.NO_SIZE: "the log does not say how many processors it asks for",
-    Obstacle.HETEROGENEOUS: "it is a component of a heterogeneous job, whose components start "
-    "together",
+    Obstacle.HETEROGENEOUS: "it is a component of a heterogeneous job whose components ask for "
+    "different nodes, or in all for more than there are",
     Obstacle.LICENSES: "it asks for licences or burst buffers, which are not taken into account",
     Obstacle.GENERIC_RESOURCE: "it asks for GPUs or other generic resources, which only --unit "
     "resources takes into account",
@@ -76,7 +76,8 @@ def obstacles(
     Parameters
     ----------
     log : Log
-        As read, with `demand` where the log says what jobs ask for.
+        As read, with `demand` where the log says what jobs ask for; components of heterogeneous
+        jobs that start together are one job.
     size : int32[n]
         Rows of the cluster (nodes, processors) that each job asks for; 0 or less: not known.
     room : int or int32[n]
@@ -89,7 +90,7 @@ def obstacles(
     nowhere = [name for name in jobs.names("demand") if not _known(name, cluster)]
     holds = {
         Obstacle.NO_SIZE: size <= 0,
-        Obstacle.HETEROGENEOUS: _heterogeneous(jobs),
+        Obstacle.HETEROGENEOUS: jobs.het_job >= 0,
         Obstacle.LICENSES: asking_for(jobs, [n for n in nowhere if not n.startswith(GRES)]),
         generic: asking_for(jobs, [name for name in nowhere if name.startswith(GRES)]),
         Obstacle.TOO_LARGE: size > room,
@@ -121,9 +122,3 @@ def _known(resource: str, cluster: Cluster) -> bool:
     """Return whether a resource is taken into account where jobs are given nodes."""
     counts = (CPU, MEMORY, *cluster.nodes.names("capacity"), *cluster.licenses)
     return resource in counts
-
-
-def _heterogeneous(jobs: Jobs) -> NDArray[np.bool_]:
-    """Return which jobs are components, `123+1` in Slurm's accounting."""
-    plus = np.array([*("+" in name for name in jobs.names("label")), False], np.bool_)
-    return plus[jobs.label]

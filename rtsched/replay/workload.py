@@ -20,6 +20,7 @@ from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
 from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.gathering import gathered
+from rtsched.replay.heterogeneous import alike_components, joined
 from rtsched.replay.job_amounts import JobAmounts, billing_sentences
 from rtsched.replay.limits import limits_of_jobs
 from rtsched.replay.machine import charge, cores_per_node, peak_use, with_speeds
@@ -253,6 +254,10 @@ def prepare(
     said += sentences
     size = sizes(log.jobs, log.outcomes)
     log, machine = with_node_requests(log, machine, size, said)
+    together = alike_components(log, machine, said)
+    if together is not None:
+        log, read = joined(log, together), joined(read, together)
+        size = sizes(log.jobs, log.outcomes)
     periodic, sentences = periodic_work(options.periodic, machine)
     said += sentences
     room = (
