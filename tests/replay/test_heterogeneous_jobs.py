@@ -223,7 +223,7 @@ Split = tuple[int, int, int, int, int, int]
         min_size=1,
         max_size=8,
     ),
-    st.sampled_from(["fcfs", "easy", "conservative", "mcdf", "portfolio"]),
+    st.sampled_from(["fcfs", "easy", "conservative", "mcdf", "edf-mn", "portfolio"]),
     st.booleans(),
 )
 def test_as_a_rigid_job_of_all_nodes(cases: list[Split], policy: str, shared: bool) -> None:

@@ -90,6 +90,24 @@ def test_each_form(tmp_path: Path, unit: str) -> None:
         assert found.others.first[REASONS[Obstacle.HETEROGENEOUS]] == "job 11+0"
 
 
+@pytest.mark.parametrize(
+    ("limit", "share"),
+    [
+        ("RtRunTime = 300", 1.0),
+        ("AllowedExecuteDuration = 300", 1.0),
+        ("AllowedJobDuration = 5 * 60", 1.0),
+        ("JobLeaseDuration = 300", 0.0),  # of the claim, not of the job
+    ],
+)
+def test_what_limits_a_job_of_htcondor(tmp_path: Path, limit: str, share: float) -> None:
+    """A pool promises by the same attributes."""
+    ad = ("ClusterId = 1", "ProcId = 0", "QDate = 1700000000", "RequestCpus = 1", "JobStatus = 4")
+    times = ("JobCurrentStartDate = 1700000000", "CompletionDate = 1700000100")
+    (tmp_path / "history").write_text("\n".join([*ad, *times, limit, "*** ", ""]))
+    log = read_logs([tmp_path / "history"], ReadOptions())
+    assert prepare(log, WorkloadOptions(), Cluster.uniform(1)).promisable.share == share
+
+
 def test_the_first_obstacle_counts_and_the_most_frequent_is_told_first() -> None:
     """Codes are per job; a job without a size and without a limit has no size."""
     n = 5

@@ -188,6 +188,12 @@ def _divisible(
     return needs.as_divisible(load, least, most, longest, too_long)
 
 
+_HETEROGENEOUS = (
+    "a heterogeneous job, whose components Slurm submits one by one; ask for the nodes of all of "
+    "them in one job, or leave the deadline out"
+)
+
+
 def _problem(
     request: JobRequest, part: Partition | None, limit: float, *, shared: bool, several: bool
 ) -> str:
@@ -202,7 +208,7 @@ def _problem(
     for given, what in (
         (request.array and several, "an array with tasks of several nodes"),
         (request.array and request.spec.divisible, "an array of divisible loads"),
-        (request.het, "a heterogeneous job; submit its parts as single jobs"),
+        (request.het, _HETEROGENEOUS),
         (request.reservation, "a job in a reservation; leave --reservation out"),
         (request.licenses and not shared, "a job that needs licences"),
         (request.licenses and request.array, "an array whose tasks need licences"),
