@@ -82,16 +82,16 @@ def alike_components(log: Log, machine: Cluster, said: list[str]) -> Together | 
     differs = np.bincount(of, (form != form[at[of]]).any(axis=1)) > 0
     size = sizes(jobs, log.outcomes)[parts]
     room = fitting_nodes(jobs.take(parts[at]), machine, machine.usable)
-    apart = differs | (np.bincount(of, size) > room)
+    several = np.bincount(of) > 1  # others are alone in the log
+    apart = several & (differs | (np.bincount(of, size) > room))
     joins = ~apart[of]
     owner = np.arange(len(jobs))
     owner[parts[joins]] = parts[at][of[joins]]
-    together = ~apart & (np.bincount(of) > 1)  # not alone in the log
-    if together.any():
+    join = several & ~apart
+    if join.any():
         said.append(
-            f"{counted(int(together.sum()), 'heterogeneous job')} of {int(together[of].sum())} "
-            "components in all: the components start together, and hold their nodes until the last "
-            "one ends."
+            f"{counted(int(join.sum()), 'heterogeneous job')} of {int(join[of].sum())} components "
+            "in all: the components start together, and hold their nodes until the last one ends."
         )
     if apart.any():
         said.append(
@@ -108,7 +108,10 @@ def _form(jobs: Jobs, machine: Cluster) -> NDArray[np.int64]:
     """Return what must be the same in all components, int64[n, k]; of licences any number may."""
     names = jobs.names("demand")
     on_nodes = [at for at, name in enumerate(names) if not name.startswith(LICENSE)]
-    code = allowed_nodes(jobs, machine)[0]
+    code, masks = allowed_nodes(jobs, machine)
+    first: dict[bytes, int] = {}
+    same = [first.setdefault(mask.tobytes(), at) for at, mask in enumerate(masks)]
+    code = np.array([*same, -1])[code]
     return np.column_stack(
         [code, jobs.exclusive & machine.shared, jobs.demand[:, on_nodes]]
     ).astype(np.int64)

@@ -185,6 +185,16 @@ def test_other_components_stay_apart(columns: dict[str, Any]) -> None:
     assert work.promisable.others.count == {REASONS[Obstacle.HETEROGENEOUS]: 2}
 
 
+def test_partitions_of_the_same_nodes_are_the_same() -> None:
+    """Components in two partitions that share all their nodes are alike."""
+    half = [True, True, False]
+    cluster = machine((4, 1), (4, 0), (4, 0), slow=half, fast=half)
+    names = {"partition": ("slow", "fast")}
+    columns = {"names": names, "partition": [0, 1], "wall_time": [9.0, 9]}
+    read = log(2, cluster, size=[4, 4], node_count=[1, 1], het_job=[1, 1], **columns)
+    assert prepare(read, SHARED).jobs.size.tolist() == [2]
+
+
 def test_a_component_alone_in_the_log_is_a_job() -> None:
     """As where sacct printed one partition only: it keeps its own label and its range."""
     read = log(
@@ -204,6 +214,8 @@ def test_a_component_alone_in_the_log_is_a_job() -> None:
     assert (work.jobs.kind[0], work.jobs.size_max[0]) == (Kind.MOLDABLE, 3)
     assert work.promisable.share == 1.0
     assert not any("heterogeneous" in text for text in work.assumptions)
+    wide = log(2, Cluster.uniform(4), size=[5, 1], het_job=[1, -1], wall_time=[10.0, 10])
+    assert prepare(wide, NONE).promisable.others.count == {REASONS[Obstacle.TOO_LARGE]: 1}
 
 
 Split = tuple[int, int, int, int, int, int]
