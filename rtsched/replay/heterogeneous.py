@@ -137,31 +137,41 @@ def joined(log: Log, together: Together) -> Log:
 
 
 def _jobs(log: Log, together: Together, several: NDArray[np.bool_]) -> Jobs:
+    """Return the jobs; those of several rows ask for what all components ask for."""
     jobs, first = log.jobs, together.first
-    size = sizes(jobs, log.outcomes)
-    nodes = together.fold(np.add, jobs.node_count)
-    columns: dict[str, Any] = {
-        "submit": together.fold(np.minimum, jobs.submit),
-        "begin": together.fold(np.maximum, jobs.begin),
-        "wall_time": together.fold(np.maximum, jobs.wall_time),
-        "deadline": together.fold(np.minimum, jobs.deadline),
-        "kind": np.where(several, np.int8(Kind.RIGID), jobs.kind[first]),
-        "size": np.where(several, together.fold(np.add, size), jobs.size[first]),
-        "size_min": np.where(several, np.int32(-1), jobs.size_min[first]),
-        "size_max": np.where(several, np.int32(-1), jobs.size_max[first]),
-        "node_count": np.where(together.fold(np.minimum, jobs.node_count) > 0, nodes, np.int32(-1)),
-        "cores": together.fold(np.add, jobs.cores),
-        "memory": together.fold(np.maximum, jobs.memory),
-        "het_job": np.where(together.apart, jobs.het_job[first], -1),
+    size, fold = sizes(jobs, log.outcomes), together.fold
+    merged: dict[str, Any] = {
+        "submit": fold(np.minimum, jobs.submit),
+        "begin": fold(np.maximum, jobs.begin),
+        "wall_time": fold(np.maximum, jobs.wall_time),
+        "deadline": fold(np.minimum, jobs.deadline),
+        "kind": np.int8(Kind.RIGID),
+        "size": fold(np.add, size),
+        "size_min": np.int32(-1),
+        "size_max": np.int32(-1),
+        "node_count": _total(together, jobs.node_count),
+        "cores": _total(together, jobs.cores),
+        "memory": fold(np.maximum, jobs.memory),
     }
+    columns = {
+        name: np.where(several, values, jobs.column(name)[first]) for name, values in merged.items()
+    }
+    columns["het_job"] = np.where(together.apart, jobs.het_job[first], -1)
     if jobs.names("demand"):
-        columns["demand"] = _demand(jobs, np.maximum(size, 1), together)
+        demand = _demand(jobs, np.maximum(size, 1), together)
+        columns["demand"] = np.where(several[:, None], demand, jobs.demand[first])
     kept = gathered(jobs, first, columns)
     labels, names = kept.label.copy(), list(jobs.names("label"))
     for row in np.flatnonzero(several & (labels >= 0)).tolist():
         names.append(names[labels[row]].partition("+")[0])
         labels[row] = len(names) - 1
     return kept.replace_text("label", labels, names)
+
+
+def _total(together: Together, values: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the sum per job of what is known of all its rows, else -1."""
+    known = together.fold(np.minimum, values) > 0
+    return np.where(known, together.fold(np.add, values), -1)
 
 
 def _demand(jobs: Jobs, size: NDArray[np.int32], together: Together) -> NDArray[np.int64]:

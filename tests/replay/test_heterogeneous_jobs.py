@@ -106,6 +106,7 @@ def test_their_nodes_are_held_until_the_last_one_ends() -> None:
     jobs, outcomes = work.jobs, work.outcomes
     assert jobs.labels() == ["5"]
     assert (jobs.size[0], jobs.node_count[0], jobs.wall_time[0]) == (7, 4, 90)
+    assert jobs.cores[0] == -1  # as in the log
     assert (jobs.kind[0], jobs.size_min[0], jobs.size_max[0]) == (Kind.RIGID, -1, -1)
     assert (jobs.deadline[0], work.run_time[0], jobs.het_job[0]) == (300, 55, -1)
     assert (outcomes.start[0], outcomes.end[0], outcomes.restarts[0]) == (5, 60, 1)
