@@ -24,6 +24,7 @@ PAST_RESERVATIONS = (
 )
 """The command that writes those of the past."""
 
+_CORES = re.compile(r"NodeName=(\S+)\s+CoreIDs=(\S+)")
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _COLUMNS = {"timestart": "starttime", "timeend": "endtime", "nodename": "nodes"}
 _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,9})(?:,|$)", re.ASCII)
@@ -47,6 +48,8 @@ class Reservation(NamedTuple):
     """Whether it comes again, by its flags; this is the one time that is printed."""
     cpus: int = 0
     """Reserved CPUs of all nodes together, as accounting says; 0: not known."""
+    cpus_on: tuple[int, ...] = ()
+    """Reserved CPUs of each node, where scontrol lists their cores; empty: not known."""
 
 
 def read_reservations(path: str | Path, zone: str | None) -> list[Reservation]:
@@ -87,8 +90,11 @@ def _rows(path: str | Path) -> list[Row]:
             rows.append(Row(name, number, SHOW_RESERVATIONS, {}))
         elif not rows:
             break
-        for key, cell in _FIELD.findall(line.partition("Comment=")[0]):
-            rows[-1].cells.setdefault(key.lower(), cell)
+        said, cells = line.partition("Comment=")[0], rows[-1].cells
+        for pair in _CORES.findall(said):
+            cells["cores"] = " ".join([*cells.get("cores", "").split(), "=".join(pair)])
+        for key, cell in _FIELD.findall(said):
+            cells.setdefault(key.lower(), cell)
     if not rows:
         raise InputError(
             name,
@@ -102,21 +108,27 @@ def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
     """Return what the fields of one reservation mean."""
     named, flags = row.text("nodes"), row.text("flags").upper().split(",")
     nodes: tuple[str, ...] = ()
-    if named.lower() not in _NO_NODES:
-        try:
+    cores: dict[str, int] = {}
+    try:
+        if named.lower() not in _NO_NODES:
             nodes = tuple(expand(named))
-        except ValueError as error:
-            raise row.error(f"the nodes: {error}") from None
+        for pair in row.text("cores").split():
+            name, _, ids = pair.partition("=")
+            cores[name] = len(expand(f"[{ids}]"))
+    except ValueError as error:
+        raise row.error(f"the nodes: {error}") from None
     start, end = row.moment("starttime", zone), row.moment("endtime", zone)
     obstacle = ""
     if not nodes:
         obstacle = "names no nodes"
-    elif "coreids" in row.cells:
-        obstacle = "holds some cores of its nodes"
     elif "TIME_FLOAT" in flags:
         obstacle = "moves with the time"
     recurs = any(flag in _RECURRING for flag in flags)
     name = row.text("reservationname") or row.text("name")
-    said = _CPUS.search(row.text("tres")) if row.command == PAST_RESERVATIONS else None
+    said = _CPUS.search(row.text("tres"))
     cpus = int(said[1]) if said else 0
-    return Reservation(name, nodes, start, end, obstacle, recurs, cpus)
+    threads = max(cpus // max(sum(cores.values()), 1), 1)
+    cpus_on = tuple(cores.get(node, 0) * threads for node in nodes) if cores else ()
+    if row.command == SHOW_RESERVATIONS:
+        cpus = 0
+    return Reservation(name, nodes, start, end, obstacle, recurs, cpus, cpus_on)

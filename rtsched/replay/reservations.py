@@ -3,72 +3,139 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from rtsched.counting import counted
-from rtsched.simulator.interface import Blocked
+from rtsched.model.resources import CPU
+from rtsched.model.table import amounts_of
+from rtsched.simulator.interface import WHOLE, Blocked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rtsched.logs.slurm_reservations import Reservation
     from rtsched.model.cluster import Cluster
+
+    Span = tuple[float, float, int]
+    """Start, end, and how many CPUs of a node; in results `WHOLE` for all of it."""
+
+
+class _Node(NamedTuple):
+    """A node of the machine."""
+
+    rows: list[int]
+    """Its rows of the cluster: one, or as many as it has CPUs."""
+    cpus: int
+    divisible: bool
+    """Whether jobs may have some of its CPUs."""
 
 
 def blocked_spans(
     reservations: Sequence[Reservation], cluster: Cluster, first: float, said: list[str]
 ) -> Blocked:
-    """Return when nodes are set aside, by node and start; no two spans of a node touch.
+    """Return when nodes are set aside, by node and start; no two spans of a node overlap.
 
     Parameters
     ----------
     reservations : sequence of Reservation
         In any order; they may overlap.
     cluster : Cluster
-        The machine; a node may be several rows.
+        The machine.
     first : float
         Seconds since the epoch of the first submission: what is over by then is left out.
     said : list of str
         Grows by what is replayed, and what is not.
     """
-    rows: dict[str, list[int]] = {}
-    for row, name in enumerate(cluster.nodes.texts("name")):
-        rows.setdefault(name or "", []).append(row)
+    nodes = _nodes_of(cluster)
     left_out: Counter[str] = Counter()
     meant: list[Reservation] = []
-    spans: list[tuple[int, float, float]] = []
+    held: dict[str, list[Span]] = {}
     for one in reservations:
-        nodes = [row for name in one.nodes for row in rows.get(name, ())]
         if one.end <= max(first, one.start):
             continue
-        reason = one.obstacle or ("" if nodes else "of nodes that the machine does not have")
-        if not reason and 0 < one.cpus < int(cluster.nodes.cores[nodes].sum()):
-            reason = "holds some cores of its nodes"
-        if reason:
-            left_out[reason] += 1
+        counts = _cpus_held(one, nodes)
+        if isinstance(counts, str):
+            left_out[counts] += 1
             continue
         meant.append(one)
-        spans += [(row, max(one.start, first), one.end) for row in nodes]
+        for name, count in counts.items():
+            held.setdefault(name, []).append((max(one.start, first), one.end, count))
     if meant:
-        on = len({row for row, _, _ in spans})
         said.append(
-            f"Reservations replayed: {len(meant)}, of {counted(on, 'node')}. No job starts on "
-            "their nodes that could run into them. Jobs of the log that belong to one are not told "
-            "apart: they run elsewhere or at another time."
+            f"Reservations replayed: {len(meant)}, of {counted(len(held), 'node')}. No job starts "
+            "on their nodes that could run into them. Jobs of the log that belong to one are not "
+            "told apart: they run elsewhere or at another time."
         )
     if again := sum(one.recurs for one in meant):
         said.append(f"Reservations that recur, replayed once, as printed: {again}.")
     for reason, count in sorted(left_out.items()):
         said.append(f"Reservations left out, {reason}: {count}.")
-    return Blocked.of(_joined(spans))
+    spans: list[tuple[int, float, float, int]] = []
+    for name, given in held.items():
+        (rows, cpus, _), together = nodes[name], _added_up(given)
+        for place, row in enumerate(rows):
+            spans += [(row, *span) for span in _of_row(together, cpus, place, len(rows))]
+    return Blocked.of(sorted(spans))
 
 
-def _joined(spans: list[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
-    """Return spans by node and start, those of a node that overlap or touch as one."""
-    found: list[tuple[int, float, float]] = []
-    for row, start, end in sorted(spans):
-        if found and found[-1][0] == row and start <= found[-1][2]:
-            found[-1] = (row, found[-1][1], max(end, found[-1][2]))
+def _nodes_of(cluster: Cluster) -> dict[str, _Node]:
+    """Return the nodes by name."""
+    cpus = cluster.nodes.cores.astype(np.int64)
+    if cluster.shared and CPU in cluster.nodes.names("capacity"):
+        cpus = amounts_of(cluster.nodes, "capacity", (CPU,))[:, 0]
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(cluster.nodes.texts("name")):
+        rows.setdefault(name or "", []).append(row)
+    return {
+        name: _Node(mine, total := int(cpus[mine].sum()), cluster.shared or len(mine) == total)
+        for name, mine in rows.items()
+    }
+
+
+def _cpus_held(one: Reservation, nodes: Mapping[str, _Node]) -> dict[str, int] | str:
+    """Return how many CPUs of each node a reservation holds, or why it cannot be replayed."""
+    if one.obstacle:
+        return one.obstacle
+    known = [name for name in one.nodes if name in nodes]
+    cpus = dict(zip(one.nodes, one.cpus_on, strict=True)) if one.cpus_on else {}
+    if not known:
+        return "of nodes that the machine does not have"
+    if not cpus and 0 < one.cpus < sum(nodes[name].cpus for name in known):
+        if len(one.nodes) > 1:
+            return "holds some cores of its nodes, and it is not said how many of each"
+        cpus = {known[0]: one.cpus}
+    held = {name: min(cpus.get(name, nodes[name].cpus), nodes[name].cpus) for name in known}
+    if any(held[name] < nodes[name].cpus and not nodes[name].divisible for name in known):
+        return "holds some cores of its nodes, which are whole here"
+    return held
+
+
+def _added_up(spans: Sequence[Span]) -> list[Span]:
+    """Return how many CPUs spans that may overlap hold together, in order of time."""
+    changes: Counter[float] = Counter()
+    for start, end, cpus in spans:
+        changes[start] += cpus
+        changes[end] -= cpus
+    times = sorted(changes)
+    levels = accumulate(changes[time] for time in times)
+    return list(zip(times, times[1:], levels, strict=False))
+
+
+def _of_row(held: Sequence[Span], cpus: int, place: int, rows: int) -> list[Span]:
+    """Return the spans of one row of a node, of which CPUs are held; spans that touch differ.
+
+    Of a node with a row for each CPU, as many rows are held, from the first on.
+    """
+    found: list[Span] = []
+    for start, end, level in held:
+        if level <= place:
+            continue
+        count = WHOLE if level >= cpus or rows > 1 else level
+        if found and found[-1][1:] == (start, count):
+            found[-1] = (found[-1][0], end, count)
         else:
-            found.append((row, start, end))
+            found.append((start, end, count))
     return found

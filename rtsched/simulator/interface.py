@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rtsched.model.verdicts import Finding, Placement
 
 
+WHOLE = -1
+"""Stands for all of a node, in place of a number of its CPUs."""
+
+
 class StopConditions(NamedTuple):
     """At which occasions the system stops and asks."""
 
@@ -43,7 +47,7 @@ class StaticAnswers(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """Spans of time during which no job runs on a node; those of one node do not overlap."""
+    """Spans of time during which a node is set aside; those of one node do not overlap."""
 
     node: NDArray[np.int64]
     """int64[k]: rows of `Cluster.nodes`."""
@@ -51,16 +55,23 @@ class Blocked(NamedTuple):
     """float64[k]: seconds since the epoch."""
     end: NDArray[np.float64]
     """float64[k]: seconds since the epoch."""
+    cpus: NDArray[np.int64]
+    """int64[k]: how many of its CPUs, where jobs share nodes; `WHOLE`: all of the node."""
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[int, float, float]]) -> Blocked:
-        """Return spans given one by one, as node, start and end."""
-        node, start, end = zip(*spans, strict=True) if spans else ((), (), ())
-        return cls(np.array(node, np.int64), np.array(start, np.float64), np.array(end, np.float64))
+    def of(cls, spans: Sequence[tuple[int, float, float, int]]) -> Blocked:
+        """Return spans given one by one, as node, start, end and CPUs."""
+        node, start, end, cpus = zip(*spans, strict=True) if spans else ((), (), (), ())
+        return cls(
+            np.array(node, np.int64),
+            np.array(start, np.float64),
+            np.array(end, np.float64),
+            np.array(cpus, np.int64),
+        )
 
     def take(self, which: NDArray[np.bool_]) -> Blocked:
         """Return the spans where `which` (bool[k]) is true."""
-        return Blocked(self.node[which], self.start[which], self.end[which])
+        return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])
 
     def within(self, begin: float, end: float) -> Blocked:
         """Return the spans that are partly in [begin, end)."""

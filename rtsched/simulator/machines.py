@@ -68,7 +68,7 @@ def simulate(
     """
     blocked = options.get("blocked")
     if blocked is not None and len(blocked.node):
-        if problem := _unreserved(cluster, settings, options):
+        if problem := _unreserved(settings, options):
             raise ConfigError([problem])
         return RecurringNodes(jobs, run_time, cluster, settings, **options)
     machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
@@ -84,7 +84,7 @@ def simulate(
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)
 
 
-def _unreserved(cluster: Cluster, settings: SystemSettings, options: Mapping[str, Any]) -> str:
+def _unreserved(settings: SystemSettings, options: Mapping[str, Any]) -> str:
     """Return why a system cannot keep nodes free for reservations; empty: it can."""
     if not isinstance(settings, ExclusiveSettings):
         return f"reservations: machine {settings.machine!r} cannot keep nodes free for them"
@@ -92,8 +92,6 @@ def _unreserved(cluster: Cluster, settings: SystemSettings, options: Mapping[str
         return f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs or easy"
     if settings.order != "arrival":
         return f"reservations: order {settings.order!r} does not keep nodes free; use arrival"
-    if cluster.shared:
-        return "reservations: they are kept on whole nodes only, not on shared ones"
     if len(options.get("periodic") or ()):
         return "reservations and workload.periodic cannot be replayed together"
     if options.get("node_events"):

@@ -5,7 +5,8 @@ the workload. So queued jobs start around it, and EASY counts with it. Occurrenc
 far ahead as the longest job asks for time, and further, before that is used up. A plan must leave
 them their time: one that does not delays them. A rigid job that fits between no two occurrences is
 turned away on arrival; one whose nodes never have a gap in common is given up when nothing else
-happens any more. Times at which nodes are set aside are laid out in the same way, all at first.
+happens any more. Times at which nodes are set aside are laid out in the same way, all at first;
+where jobs share nodes, those may be of some CPUs only.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.model.events import Events
 from rtsched.model.jobs import Periodic
+from rtsched.model.resources import demand_of_cpus
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import Blocked, DecisionPoint, JobOutcomes, StaticAnswers
+from rtsched.simulator.interface import WHOLE, Blocked, DecisionPoint, JobOutcomes, StaticAnswers
 from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ PATIENCE = 64
 
 
 class RecurringNodes(ExclusiveNodes):
-    """A batch system on exclusive nodes with periodic work, or with nodes set aside at times.
+    """A batch system with periodic work on exclusive nodes, or with nodes set aside at times.
 
     That of nodes out of service is left out. Other parameters are as `System` takes them.
 
@@ -103,14 +105,17 @@ class RecurringNodes(ExclusiveNodes):
         tick, status = self._count, self._machine.jobs["status"]
         until = now + self._ahead + self._stretch
         begun = self._until if np.isfinite(self._until) else now - self._stretch
-        node, start, end = (
+        work = occurrences(self._work, begun, until)
+        node, start, end, cpus = (
             np.concatenate(pair)
             for pair in zip(
-                occurrences(self._work, begun, until), self._spans.within(begun, until), strict=True
+                (*work, np.full(len(work[0]), WHOLE)),
+                self._spans.within(begun, until),
+                strict=True,
             )
         )
         new = (start >= self._until) & (end > now)
-        node, start, end = node[new], np.maximum(start[new], now), end[new]
+        node, start, end, cpus = node[new], np.maximum(start[new], now), end[new], cpus[new]
         waits = status[self._rows.find(self._laid.entries.job)] == kernel.FUTURE
         kept = self._laid.take(np.flatnonzero(waits))
         used = np.zeros(len(status), np.bool_)
@@ -119,6 +124,8 @@ class RecurringNodes(ExclusiveNodes):
         used |= status == kernel.RUNNING
         rows = np.flatnonzero(~used)[: len(node)]
         status[rows] = kernel.FUTURE
+        if self.cluster.shared:
+            self._machine.demand[rows] = demand_of_cpus(cpus, self.cluster)
         added = Schedule.build(
             self.jobs.id[rows], start, end, np.arange(len(rows) + 1), node.astype(np.int32)
         )

@@ -58,6 +58,45 @@ def test_no_job_runs_into_a_reservation(run, arguments, tmp_path, policy, expect
     assert starts(tmp_path, policy) == expected
 
 
+PART = SHOWN.replace("n[1,9]", "n1").replace(
+    "TRES=cpu=1", "  NodeName=n1 CoreIDs=0-2\n   TRES=cpu=3"
+)
+ACCOUNTED = """Name|TimeStart|TimeEnd|NodeName|Flags|TRES
+maint|2026-01-01T00:15:00|2026-01-01T01:00:00|n1|MAINT|cpu=3
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("fcfs", [0.0, 60.0, 60.0]), ("easy", [0.0, 60.0, 2.0])],
+)
+@pytest.mark.parametrize("unit", ["core", "resources"])
+@pytest.mark.parametrize("shown", [PART, ACCOUNTED])
+def test_some_cores_of_a_node(run, arguments, tmp_path, shown, unit, policy, expected):
+    """3 of the 4 cores of n1 are set aside from minute 15 to 60.
+
+    Job 1 asks for 20 minutes of the core that is left. Job 2 asks for 20 minutes of two: it starts
+    at 60. Job 3 asks for 10 minutes of one: from minute 2 it is done in time.
+    """
+    (tmp_path / "log.txt").write_text(LOG.replace("|10|2|2|", "|20|2|1|"))
+    (tmp_path / "slurm.conf").write_text(MACHINE.replace("n[1-2] CPUs=1", "n1 CPUs=4"))
+    (tmp_path / "reserved.txt").write_text(shown)
+    result = run(*arguments, "--unit", unit, "--policy", policy)
+    assert result.exit_code == 0, result.stderr
+    assert "Reservations replayed: 1, of 1 node." in " ".join(result.stdout.split())
+    assert starts(tmp_path, policy) == expected
+
+
+def test_some_cores_where_nodes_are_whole(run, arguments, tmp_path):
+    """The reservation is left out, and that is said."""
+    (tmp_path / "slurm.conf").write_text(MACHINE.replace("CPUs=1", "CPUs=4"))
+    (tmp_path / "reserved.txt").write_text(PART)
+    result = run(*arguments, "--unit", "node", "--policy", "fcfs")
+    assert "holds some cores of its nodes, which are whole here: 1." in " ".join(
+        result.stdout.split()
+    )
+
+
 def test_a_machine_that_cannot_keep_nodes_free(run, arguments):
     """It is said so, and nothing is replayed."""
     result = run(*arguments, "--policy", "rr")

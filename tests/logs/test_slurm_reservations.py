@@ -58,7 +58,7 @@ def reservation(name, nodes, clock, minutes, obstacle="", *, recurs=False, cpus=
 
 
 DAILY = reservation("daily", ("fast1",), (13, 48, 22), 30, recurs=True)
-PART = reservation("part", ("fast1",), (15, 48, 22), 30, "holds some cores of its nodes")
+PART = reservation("part", ("fast1",), (15, 48, 22), 30)._replace(cpus_on=(1,))
 NOTE = reservation("note", ("slow2", "slow4"), (19, 48, 52), 5)
 HOURLY = reservation("hourly", ("slow1",), (10, 48, 52), 1, recurs=True, cpus=4)
 FLOAT = reservation("float", ("fast1",), (10, 58, 22), 30, "moves with the time")
@@ -84,9 +84,21 @@ def test_accounting(tmp_path):
         HOURLY,
         HOURLY._replace(start=HOURLY.start + 3600, end=HOURLY.end + 3600),
         DAILY._replace(cpus=4),
-        PART._replace(obstacle="", cpus=1),
+        PART._replace(cpus_on=(), cpus=1),
         NOTE._replace(cpus=8),
     ]
+
+
+def test_cores_of_several_nodes(tmp_path):
+    """3 cores of fast1 and 1 of fast3, of 2 threads each, as 8 CPUs say."""
+    text = SHOWN.split("\n\n")[1].replace("Nodes=fast1", "Nodes=fast[1-3]")
+    text = text.replace(
+        "NodeName=fast1 CoreIDs=0", "NodeName=fast1 CoreIDs=0-1,3\n  NodeName=fast3 CoreIDs=2"
+    )
+    text = text.replace("TRES=cpu=1", "TRES=cpu=8")
+    expected = PART._replace(nodes=("fast1", "fast2", "fast3"), cpus_on=(6, 0, 2))
+    assert read(tmp_path, text) == [expected]
+    assert read(tmp_path, " ".join(text.split())) == [expected]
 
 
 def test_without_nodes(tmp_path):
@@ -107,6 +119,7 @@ def test_no_reservation(tmp_path):
         ("", "no reservation is in it"),
         ("ReservationName=a StartTime=now-what Nodes=n1\n", "is not a time"),
         ("ReservationName=a Nodes=n[1\n", "the nodes: "),
+        ("ReservationName=a Nodes=n1 NodeName=n1 CoreIDs=0-\n", "the nodes: "),
         ("Name|TimeStart\n", "no header line with TimeEnd"),
     ],
 )

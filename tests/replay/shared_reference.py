@@ -217,13 +217,16 @@ def conservative(
     rule: str = "first",
     over: Over = nobody,
     licenses: int = 0,
+    plan: dict[int, tuple[float, list[int]]] | None = None,
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job if every queued job has a reservation.
 
     When a job ends early, each is taken out and put back in queue order. A job over a limit has
-    none, and loses its own, which the others may use.
+    none, and loses its own, which the others may use. Those of `plan`, with start and nodes, are
+    there from the beginning and are not in what is returned.
     """
-    held: dict[int, tuple[float, float, list[int]]] = {}
+    plan = plan or {}
+    held = {key: (start, start + jobs[key].wall, at) for key, (start, at) in plan.items()}
     queue: list[int] = []
     running: dict[int, float] = {}
     found: dict[int, tuple[float, list[int]]] = {}
@@ -276,7 +279,8 @@ def conservative(
             del running[key]
         while upcoming < len(jobs) and jobs[upcoming].submit == now:
             job = jobs[upcoming]
-            if sum(node.fits(job) for node in empty) >= job.nodes and job.licenses <= licenses:
+            fits = sum(node.fits(job) for node in empty) >= job.nodes
+            if fits and job.licenses <= licenses and upcoming not in plan:
                 queue.append(upcoming)
             upcoming += 1
         while sweep(now, early):

@@ -12,7 +12,7 @@ from rtsched.logs.slurm_reservations import Reservation
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.replay.reservations import blocked_spans
-from rtsched.simulator.interface import Blocked, NodeEvent
+from rtsched.simulator.interface import WHOLE, Blocked, NodeEvent
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -36,11 +36,17 @@ def test_reservations_that_overlap_or_touch_are_one_span() -> None:
     said: list[str] = []
     nodes = Nodes.build(2, name=["n0", "n1"], cores=[4, 4])
     found = blocked_spans(reservations, Cluster(nodes), 5.0, said)
-    assert [column.tolist() for column in found] == [[0, 1], [10.0, 20.0], [60.0, 50.0]]
+    assert [column.tolist() for column in found] == [
+        [0, 1],
+        [10.0, 20.0],
+        [60.0, 50.0],
+        [WHOLE, WHOLE],
+    ]
     assert said[0].startswith("Reservations replayed: 3, of 2 nodes.")
     assert said[1:] == [
         "Reservations that recur, replayed once, as printed: 1.",
-        "Reservations left out, holds some cores of its nodes: 1.",
+        "Reservations left out, holds some cores of its nodes, and it is not said how many of "
+        "each: 1.",
         "Reservations left out, names no nodes: 1.",
         "Reservations left out, of nodes that the machine does not have: 1.",
     ]
@@ -118,6 +124,6 @@ def test_outages_beside_reservations_are_refused() -> None:
             np.array([5.0]),
             machine(1),
             settings=ExclusiveSettings(),
-            blocked=Blocked.of([(0, 1.0, 2.0)]),
+            blocked=Blocked.of([(0, 1.0, 2.0, WHOLE)]),
             node_events=[NodeEvent(1.0, 0, NodeState.DOWN)],
         )
