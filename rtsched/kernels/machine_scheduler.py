@@ -364,7 +364,7 @@ def advance_with_hooks(
         Compiled hooks (`rtsched.kernels.hooks`), called where `state.ranking` and
         `state.observing` say so, each with its params, tables and state.
     submit, wall_time, deadline, nice, billed, size, association, partition, qos
-        What the hooks see of the jobs (`JobColumns`).
+        What the hooks see of the jobs (`JobColumns`). They are not told of rows behind those.
     """
     columns = JobColumns(
         submit, wall_time, deadline, nice, billed, size, association, partition, qos
@@ -375,7 +375,7 @@ def advance_with_hooks(
         if stop == TELL:
             for i in range(state.told, state.events):
                 event = machine.events[i]
-                if event.row >= 0:
+                if 0 <= event.row < len(columns.submit):
                     observe(
                         event.time,
                         event.kind,

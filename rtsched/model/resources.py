@@ -61,24 +61,6 @@ def demand_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.int64]:
     return np.concatenate([demand, tenancy[:, None]], axis=1)
 
 
-def demand_of_cpus(cpus: NDArray[np.int64], cluster: Cluster) -> NDArray[np.int64]:
-    """Return what so many CPUs of a node are, int64[k, r + l + 1], as in `room_of`.
-
-    Parameters
-    ----------
-    cpus : int64[k]
-        Below 0: the node with nobody else on it.
-    cluster : Cluster
-        With `nodes.capacity`.
-    """
-    names, whole = cluster.nodes.names("capacity"), cpus < 0
-    demand = np.zeros((len(cpus), len(names) + len(cluster.licenses) + 1), np.int64)
-    if CPU in names:
-        demand[:, names.index(CPU)] = np.where(whole, 0, cpus)
-    demand[:, -1] = np.where(whole, TENANCY, 1)
-    return demand
-
-
 def asking_for(jobs: Jobs, resources: Collection[str]) -> NDArray[np.bool_]:
     """Return which jobs ask for one of these resources, bool[n]."""
     columns = [at for at, name in enumerate(jobs.names("demand")) if name in resources]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.counting import counted
+from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.resources import CPU
 from rtsched.model.table import amounts_of
-from rtsched.simulator.interface import WHOLE, Blocked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

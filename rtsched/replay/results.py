@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.core.chain import HookMetrics
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Periodic
 from rtsched.model.log import Skipped
 from rtsched.model.table import Column, Table, Text
 from rtsched.replay.promisable import PromisableJobs
-from rtsched.simulator.interface import Blocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ class Workload:
     promisable: PromisableJobs = field(default_factory=lambda: PromisableJobs(0, Skipped()))
     limits: Limits | None = None
     node_events: tuple[NodeEvent, ...] = ()
-    blocked: Blocked = field(default_factory=lambda: Blocked.of(()))
+    blocked: Blocked = NOTHING_BLOCKED
 
 
 class Results(Table):

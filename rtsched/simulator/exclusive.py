@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.kernels.hooks import JobColumns
     from rtsched.model.events import Events
     from rtsched.model.verdicts import Finding
 
@@ -107,12 +108,16 @@ class ExclusiveNodes(System):
         self._hooks: tuple[Any, ...] = ()
         if hooks:
             self._loop = hooked_loop(self._machine)
-            columns = job_arrays(self.jobs, self.origin)
             self._hooks = (
                 *hooks.get("fair_share", NO_PRIORITY),
                 *hooks.get("observe", NO_OBSERVER),
-                *columns._replace(submit=self._machine.jobs["submit"]),
+                *self._seen_by_hooks(),
             )
+
+    def _seen_by_hooks(self) -> JobColumns:
+        """Return what compiled hooks see of the jobs."""
+        columns = job_arrays(self.jobs, self.origin)
+        return columns._replace(submit=self._machine.jobs["submit"])
 
     @property
     def now(self) -> float:

@@ -11,15 +11,9 @@ import numpy as np
 from rtsched.model.final_state import FinalState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from rtsched.model.verdicts import Finding, Placement
-
-
-WHOLE = -1
-"""Stands for all of a node, in place of a number of its CPUs."""
 
 
 class StopConditions(NamedTuple):
@@ -44,38 +38,6 @@ class StaticAnswers(NamedTuple):
     """float64[n]: higher is sooner; used where the queue is ordered by priority."""
     placement: Placement | None = None
     """Sizes and node sets, row by row with the jobs."""
-
-
-class Blocked(NamedTuple):
-    """Spans of time during which a node is set aside; those of one node do not overlap."""
-
-    node: NDArray[np.int64]
-    """int64[k]: rows of `Cluster.nodes`."""
-    start: NDArray[np.float64]
-    """float64[k]: seconds since the epoch."""
-    end: NDArray[np.float64]
-    """float64[k]: seconds since the epoch."""
-    cpus: NDArray[np.int64]
-    """int64[k]: how many of its CPUs, where jobs share nodes; `WHOLE`: all of the node."""
-
-    @classmethod
-    def of(cls, spans: Sequence[tuple[int, float, float, int]]) -> Blocked:
-        """Return spans given one by one, as node, start, end and CPUs."""
-        node, start, end, cpus = zip(*spans, strict=True) if spans else ((), (), (), ())
-        return cls(
-            np.array(node, np.int64),
-            np.array(start, np.float64),
-            np.array(end, np.float64),
-            np.array(cpus, np.int64),
-        )
-
-    def take(self, which: NDArray[np.bool_]) -> Blocked:
-        """Return the spans where `which` (bool[k]) is true."""
-        return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])
-
-    def within(self, begin: float, end: float) -> Blocked:
-        """Return the spans that are partly in [begin, end)."""
-        return self.take((self.start < end) & (self.end > begin))
 
 
 class NodeEvent(NamedTuple):

@@ -88,10 +88,11 @@ def _unreserved(settings: SystemSettings, options: Mapping[str, Any]) -> str:
     """Return why a system cannot keep nodes free for reservations; empty: it can."""
     if not isinstance(settings, ExclusiveSettings):
         return f"reservations: machine {settings.machine!r} cannot keep nodes free for them"
-    if settings.loop not in ("fcfs", "easy"):
-        return f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs or easy"
-    if settings.order != "arrival":
-        return f"reservations: order {settings.order!r} does not keep nodes free; use arrival"
+    if settings.loop not in ("fcfs", "easy", "conservative"):
+        return (
+            f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs, easy or "
+            "conservative"
+        )
     if len(options.get("periodic") or ()):
         return "reservations and workload.periodic cannot be replayed together"
     if options.get("node_events"):

@@ -19,13 +19,14 @@ import numpy as np
 
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
+from rtsched.kernels.hooks import JobColumns
+from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
 from rtsched.model.events import Events
 from rtsched.model.jobs import Periodic
-from rtsched.model.resources import demand_of_cpus
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import WHOLE, Blocked, DecisionPoint, JobOutcomes, StaticAnswers
+from rtsched.simulator.interface import DecisionPoint, JobOutcomes, StaticAnswers
 from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
 
 if TYPE_CHECKING:
@@ -62,13 +63,12 @@ class RecurringNodes(ExclusiveNodes):
         cluster: Cluster,
         *given: Any,
         periodic: Periodic | None = None,
-        blocked: Blocked | None = None,
+        blocked: Blocked = NOTHING_BLOCKED,
         limits: Limits | None = None,
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         **others: Any,
     ) -> None:
         periodic = Periodic.build(0) if periodic is None else periodic
-        blocked = Blocked.of(()) if blocked is None else blocked
         check_apart(periodic, cluster)
         self._spans = blocked.take(cluster.usable[blocked.node])
         self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))
@@ -100,35 +100,32 @@ class RecurringNodes(ExclusiveNodes):
             self._machine.jobs["submit"][n:] = np.inf
             self._lay_out(self.origin)
 
+    def _seen_by_hooks(self) -> JobColumns:
+        """Return what compiled hooks see of the jobs: nothing of occurrences."""
+        return JobColumns._make(column[: self._count] for column in super()._seen_by_hooks())
+
     def _lay_out(self, now: float) -> None:
         """Lay out the occurrences of the next stretch, and have the loop stop before its end."""
         tick, status = self._count, self._machine.jobs["status"]
         until = now + self._ahead + self._stretch
         begun = self._until if np.isfinite(self._until) else now - self._stretch
-        work = occurrences(self._work, begun, until)
-        node, start, end, cpus = (
-            np.concatenate(pair)
-            for pair in zip(
-                (*work, np.full(len(work[0]), WHOLE)),
-                self._spans.within(begun, until),
-                strict=True,
-            )
-        )
-        new = (start >= self._until) & (end > now)
-        node, start, end, cpus = node[new], np.maximum(start[new], now), end[new], cpus[new]
+        node, start, end = occurrences(self._work, begun, until)
+        work = Blocked(node, start, end, np.full(len(node), WHOLE))
+        given = self._spans.within(begun, until)
+        spans = Blocked(*(np.concatenate(pair) for pair in zip(work, given, strict=True)))
+        spans = spans.take((spans.start >= self._until) & (spans.end > now))
+        spans = spans._replace(start=np.maximum(spans.start, now))
         waits = status[self._rows.find(self._laid.entries.job)] == kernel.FUTURE
         kept = self._laid.take(np.flatnonzero(waits))
         used = np.zeros(len(status), np.bool_)
         used[: tick + 1] = True
         used[self._rows.find(kept.entries.job)] = True
         used |= status == kernel.RUNNING
-        rows = np.flatnonzero(~used)[: len(node)]
+        rows = np.flatnonzero(~used)[: len(spans.node)]
         status[rows] = kernel.FUTURE
         if self.cluster.shared:
-            self._machine.demand[rows] = demand_of_cpus(cpus, self.cluster)
-        added = Schedule.build(
-            self.jobs.id[rows], start, end, np.arange(len(rows) + 1), node.astype(np.int32)
-        )
+            self._machine.demand[rows] = spans.demand(self.cluster)
+        added = spans.schedule(self.jobs.id[rows])
         self._laid, self._until = Schedule.joined([kept, added]), until
         self._lay_plan(self._plan_left())
         status[tick] = kernel.FUTURE

@@ -13,11 +13,12 @@ import numpy as np
 
 from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.simulator.interface import Blocked, HookCalls, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.ledger import Ledger
 from rtsched.simulator.rows import RowsById
 
@@ -101,7 +102,7 @@ class System(ABC):
         accounts: Accounts | None = None,
         edges: Edges | None = None,
         periodic: Periodic | None = None,
-        blocked: Blocked | None = None,
+        blocked: Blocked = NOTHING_BLOCKED,
         limits: Limits | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
@@ -116,7 +117,7 @@ class System(ABC):
         self.edges = Edges.build(0) if edges is None else edges
         self._edges_of_jobs = self.edges.take(np.flatnonzero(~self.edges.whole_array))
         self.periodic = Periodic.build(0) if periodic is None else periodic
-        self.blocked = Blocked.of(()) if blocked is None else blocked
+        self.blocked = blocked
         self.limits = limits
         self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
         self.node_events = sorted(node_events, key=lambda event: event.time)

@@ -43,7 +43,12 @@ def starts(tmp_path, policy):
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("fcfs", [0.0, 60.0, 65.0]), ("easy", [0.0, 60.0, 2.0])],
+    [
+        ("fcfs", [0.0, 60.0, 65.0]),
+        ("easy", [0.0, 60.0, 2.0]),
+        ("conservative", [0.0, 60.0, 2.0]),
+        ("multifactor", [0.0, 60.0, 2.0]),
+    ],
 )
 def test_no_job_runs_into_a_reservation(run, arguments, tmp_path, policy, expected):
     """n1 is set aside from minute 15 to 60.
@@ -68,7 +73,12 @@ maint|2026-01-01T00:15:00|2026-01-01T01:00:00|n1|MAINT|cpu=3
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("fcfs", [0.0, 60.0, 60.0]), ("easy", [0.0, 60.0, 2.0])],
+    [
+        ("fcfs", [0.0, 60.0, 60.0]),
+        ("easy", [0.0, 60.0, 2.0]),
+        ("conservative", [0.0, 60.0, 2.0]),
+        ("multifactor", [0.0, 60.0, 2.0]),
+    ],
 )
 @pytest.mark.parametrize("unit", ["core", "resources"])
 @pytest.mark.parametrize("shown", [PART, ACCOUNTED])
@@ -104,11 +114,13 @@ def test_a_machine_that_cannot_keep_nodes_free(run, arguments):
     assert "machine 'sliced' cannot keep nodes free" in result.stderr
 
 
-def test_an_order_of_its_own_is_refused(run, arguments):
-    """A queue by priority is not known to keep to reservations."""
-    result = run(*arguments, "--policy", "multifactor")
+def test_a_loop_that_cannot_keep_nodes_free(run, arguments):
+    """HTCondor's matchmaking knows no reservations: that is said in one sentence."""
+    result = run(*arguments, "--policy", "negotiator")
     assert result.exit_code
-    assert "order 'priority' does not keep nodes free; use arrival" in result.stderr
+    assert "loop 'negotiator' does not keep nodes free; use fcfs, easy or conservative" in (
+        result.stderr
+    )
 
 
 @pytest.mark.parametrize("limit", ["UNLIMITED", "5"])

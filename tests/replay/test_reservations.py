@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
 import pytest
+from exclusive_scenarios import hooks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.errors import ConfigError
 from rtsched.logs.slurm_reservations import Reservation
+from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.replay.reservations import blocked_spans
-from rtsched.simulator.interface import WHOLE, Blocked, NodeEvent
+from rtsched.simulator.interface import NodeEvent, StaticAnswers
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def machine(count: int) -> Cluster:
@@ -56,28 +63,45 @@ spans = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=5
 )
 work = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 3), st.integers(1, 30), st.integers(0, 29)),
+    st.tuples(
+        st.integers(0, 30),
+        st.integers(1, 3),
+        st.integers(1, 30),
+        st.integers(0, 29),
+        st.floats(0, 1),
+    ),
     min_size=1,
     max_size=8,
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(spans, work)
-def test_fcfs_by_a_plain_loop(
-    given_spans: list[tuple[int, int, int]], given_jobs: list[tuple[int, int, int, int]]
-) -> None:
-    """The head of the queue starts at the first second at which enough nodes are free for it.
+class Run(NamedTuple):
+    """What was asked for, and what a simulation made of it."""
 
-    A job runs for its requested time less a part; which of several nodes that would do it takes,
-    the loop takes from the simulation, and checks that each was free for the requested time.
-    """
+    submit: NDArray[np.float64]
+    size: NDArray[np.int64]
+    wall: NDArray[np.float64]
+    run_time: NDArray[np.float64]
+    rank: NDArray[np.int64]
+    """Place of each job in the order of the queue."""
+    blocked: Blocked
+    start: NDArray[np.float64]
+    nodes: list[NDArray[np.int32]]
+
+
+def run_beside(
+    given_spans: list[tuple[int, int, int]],
+    given_jobs: list[tuple[int, int, int, int, float]],
+    loop: Any,
+    order: Any,
+) -> Run:
+    """Simulate jobs on three nodes; each runs for its requested time less a part."""
     reserved = [
         Reservation("r", (f"n{node}",), float(start), float(start + length), "", recurs=False)
         for node, start, length in given_spans
     ]
     rows = sorted(given_jobs)
-    submit, size, wall, early = (np.array(column) for column in zip(*rows, strict=True))
+    submit, size, wall, early, priority = (np.array(column) for column in zip(*rows, strict=True))
     run_time = np.maximum(wall - early, 1).astype(np.float64)
     jobs = Jobs.build(
         len(rows),
@@ -91,28 +115,107 @@ def test_fcfs_by_a_plain_loop(
         jobs,
         run_time,
         machine(3),
-        settings=ExclusiveSettings(loop="fcfs"),
+        settings=ExclusiveSettings(loop=loop, order=order),
+        static=StaticAnswers(priority=priority.astype(np.float64)),
         blocked=blocked,
         record_nodes=True,
     )
     while not system.advance().done:
         pass
-    start = system.job_outcomes().start
     offsets, nodes = system.node_rows()
-    until, now = np.zeros(3), 0.0
-    for job in range(len(rows)):
-        now = max(now, float(submit[job]))
-        while True:
-            clash = (blocked.start < now + wall[job]) & (blocked.end > now)
-            free = (until <= now) & ~np.isin(np.arange(3), blocked.node[clash])
-            if free.sum() >= size[job]:
+    ahead = (
+        np.lexsort((np.arange(len(rows)), -priority)) if order == "priority" else range(len(rows))
+    )
+    return Run(
+        submit,
+        size,
+        wall,
+        run_time,
+        np.array(ahead),
+        blocked,
+        system.job_outcomes().start,
+        np.split(nodes, offsets[1:-1]),
+    )
+
+
+@pytest.mark.parametrize("order", ["arrival", "priority"])
+@settings(max_examples=100, deadline=None)
+@given(spans, work)
+def test_fcfs_by_a_plain_loop(
+    order: str,
+    given_spans: list[tuple[int, int, int]],
+    given_jobs: list[tuple[int, int, int, int, float]],
+) -> None:
+    """The head of the queue starts at the first second at which enough nodes are free for it.
+
+    Which of several nodes that would do it takes, the loop takes from the simulation, and checks
+    that each was free for the requested time.
+    """
+    run = run_beside(given_spans, given_jobs, "fcfs", order)
+    until, now = np.zeros(3), float(run.submit[0])
+    left = run.rank.tolist()
+    while left:
+        for job in [job for job in left if run.submit[job] <= now]:
+            clash = (run.blocked.start < now + run.wall[job]) & (run.blocked.end > now)
+            free = (until <= now) & ~np.isin(np.arange(3), run.blocked.node[clash])
+            if free.sum() < run.size[job]:
                 break
-            now += 1.0
-        assert start[job] == now
-        taken = nodes[offsets[job] : offsets[job + 1]]
-        assert len(taken) == size[job]
-        assert free[taken].all()
-        until[taken] = now + run_time[job]
+            assert run.start[job] == now
+            assert len(run.nodes[job]) == run.size[job]
+            assert free[run.nodes[job]].all()
+            until[run.nodes[job]] = now + run.run_time[job]
+            left.remove(job)
+        now += 1.0
+
+
+@pytest.mark.parametrize("order", ["arrival", "priority"])
+@pytest.mark.parametrize("loop", ["easy", "conservative"])
+@settings(max_examples=100, deadline=None)
+@given(spans, work)
+def test_nobody_runs_into_a_span(
+    loop: str,
+    order: str,
+    given_spans: list[tuple[int, int, int]],
+    given_jobs: list[tuple[int, int, int, int, float]],
+) -> None:
+    """Each job starts, on nodes that are free of others, and of spans for its requested time."""
+    run = run_beside(given_spans, given_jobs, loop, order)
+    assert np.isfinite(run.start).all()
+    for job, (start, nodes) in enumerate(zip(run.start, run.nodes, strict=True)):
+        clash = (run.blocked.start < start + run.wall[job]) & (run.blocked.end > start)
+        assert len(nodes) == run.size[job]
+        assert not np.isin(nodes, run.blocked.node[clash]).any()
+        for other in range(job):
+            apart = start >= run.start[other] + run.run_time[other]
+            apart |= start + run.run_time[job] <= run.start[other]
+            assert apart or not np.isin(nodes, run.nodes[other]).any()
+
+
+def test_conservative_keeps_its_reservations() -> None:
+    """All nodes are set aside from 10 to 20. Job 1 waits for them, job 2 goes before, job 3 not.
+
+    Jobs 0 to 3 ask for 1, 3, 1 and 1 nodes, for 8, 12, 8 and 15 seconds, and take as long.
+    """
+    asked = [(0, 1, 8, 0, 0.0), (1, 3, 12, 0, 0.0), (2, 1, 8, 0, 0.0), (3, 1, 15, 0, 0.0)]
+    run = run_beside([(node, 10, 10) for node in range(3)], asked, "conservative", "arrival")
+    assert run.start.tolist() == [0.0, 20.0, 2.0, 32.0]
+
+
+def test_compiled_hooks_are_told_of_jobs_alone() -> None:
+    """One job comes, starts and ends: that the node is set aside from 10 to 20 is no event."""
+    jobs = Jobs.build(1, id=[0], submit=[0.0], size=[1], wall_time=[15.0], association=[-1])
+    system = simulate(
+        jobs,
+        np.array([15.0]),
+        machine(1),
+        settings=ExclusiveSettings(order="priority"),
+        blocked=Blocked.of([(0, 10.0, 20.0, WHOLE)]),
+        compiled=hooks(),
+    )
+    while not system.advance().done:
+        pass
+    assert system.job_outcomes().start.tolist() == [20.0]
+    assert system.hook_calls().observe_calls == 3
 
 
 def test_outages_beside_reservations_are_refused() -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared_reference import Job, starts_beside
+from shared_reference import Job, conservative, starts_beside
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
 
 from rtsched.logs.slurm_reservations import Reservation
+from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster
 from rtsched.replay.reservations import blocked_spans
-from rtsched.simulator.interface import WHOLE, Blocked
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -77,18 +77,20 @@ def test_spans_add_up() -> None:
     assert said[0].startswith("Reservations replayed: 6, of 2 nodes.")
 
 
-@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 def test_by_hand(loop: str) -> None:
-    """Node 0 is set aside from 20 to 30, and so are 3 of 4 CPUs of node 1 from 10 to 40.
+    """Of 4 CPUs each, those of node 0 are set aside from 20 to 30, 3 of node 1 from 10 to 40.
 
     Job 0 asks for 2 CPUs for 15 s, which node 0 has. Job 1 asks for 2 for 25 s: at 30 on node 0.
-    Job 2 asks for 2 for 10 s, on node 1 until 10. Job 3 asks for 1 for 50 s, which node 1 has left.
+    Job 2 asks for 2 for 10 s, which node 0 has beside job 0. Job 3 asks for 1 for 50 s, which
+    node 1 has left.
     """
     asked = [(2, 15), (2, 25), (2, 10), (1, 50)]
     jobs = [Job(0.0, 1, (cpus, 0, 0), float(wall), float(wall)) for cpus, wall in asked]
     system = beside([(0, 20, 30, WHOLE), (1, 10, 40, 3)], jobs, [(4, 8, 0), (4, 8, 0)], loop)
-    late = {"fcfs": {2: (30.0, [0]), 3: (30.0, [1])}, "easy": {2: (0.0, [0]), 3: (0.0, [1])}}
-    assert found(system) == {0: (0.0, [0]), 1: (30.0, [0])} | late[loop]
+    ahead = {2: (0.0, [0]), 3: (0.0, [1])}
+    others = {2: (30.0, [0]), 3: (30.0, [1])} if loop == "fcfs" else ahead
+    assert found(system) == {0: (0.0, [0]), 1: (30.0, [0])} | others
 
 
 spans_of_nodes = st.lists(
@@ -124,7 +126,7 @@ def as_plan(
     return jobs + held, plan
 
 
-@pytest.mark.parametrize("loop", ["fcfs", "easy"])
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 @given(
     jobs=workloads(),
     capacity=st.lists(node, min_size=1, max_size=3),
@@ -142,7 +144,11 @@ def test_as_the_plain_way(
     spans = drawn_apart(given_spans, capacity)
     started = found(beside(spans, jobs, capacity, loop, licenses))
     everybody, plan = as_plan(spans, jobs)
-    expected = starts_beside(everybody, capacity, loop, plan, licenses)
+    expected = (
+        conservative(everybody, capacity, licenses=licenses, plan=plan)
+        if loop == "conservative"
+        else starts_beside(everybody, capacity, loop, plan, licenses)
+    )
     assert started == {key: expected[key] for key in expected if key < len(jobs)}
     for key, (start, rows) in started.items():
         for row, begin, end, cpus in spans:

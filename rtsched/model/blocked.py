@@ -1,0 +1,75 @@
+"""When nodes are set aside, by reservations of the batch system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.kernels.machine_sharing import TENANCY
+from rtsched.model.resources import CPU
+from rtsched.model.schedule import Schedule
+from rtsched.model.table import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from rtsched.model.cluster import Cluster
+
+WHOLE = -1
+"""Stands for all of a node, in place of a number of its CPUs."""
+
+
+class Blocked(NamedTuple):
+    """Spans of time during which a node is set aside; those of one node do not overlap."""
+
+    node: NDArray[np.int64]
+    """int64[k]: rows of `Cluster.nodes`."""
+    start: NDArray[np.float64]
+    """float64[k]: seconds since the epoch."""
+    end: NDArray[np.float64]
+    """float64[k]: seconds since the epoch."""
+    cpus: NDArray[np.int64]
+    """int64[k]: how many of its CPUs, where jobs share nodes; `WHOLE`: all of the node."""
+
+    @classmethod
+    def of(cls, spans: Sequence[tuple[int, float, float, int]]) -> Blocked:
+        """Return spans given one by one, as node, start, end and CPUs."""
+        node, start, end, cpus = zip(*spans, strict=True) if spans else ((), (), (), ())
+        return cls(
+            read_only(np.array(node, np.int64)),
+            read_only(np.array(start, np.float64)),
+            read_only(np.array(end, np.float64)),
+            read_only(np.array(cpus, np.int64)),
+        )
+
+    def take(self, which: NDArray[np.bool_]) -> Blocked:
+        """Return the spans where `which` (bool[k]) is true."""
+        return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])
+
+    def within(self, begin: float, end: float) -> Blocked:
+        """Return the spans that are partly in [begin, end)."""
+        return self.take((self.start < end) & (self.end > begin))
+
+    def schedule(self, job: ArrayLike = -1) -> Schedule:
+        """Return the spans as entries on one node each, of these job ids if there are such."""
+        indptr = np.arange(len(self.node) + 1)
+        return Schedule.build(job, self.start, self.end, indptr, self.node.astype(np.int32))
+
+    def demand(self, cluster: Cluster) -> NDArray[np.int64]:
+        """Return what each span takes of its node, as `rtsched.model.resources.demand_of` of jobs.
+
+        int64[k, r + l + 1]; a whole node is one with nobody else on it.
+        """
+        names, whole = cluster.nodes.names("capacity"), self.cpus == WHOLE
+        demand = np.zeros((len(self.node), len(names) + len(cluster.licenses) + 1), np.int64)
+        if CPU in names:
+            demand[:, names.index(CPU)] = np.where(whole, 0, self.cpus)
+        demand[:, -1] = np.where(whole, TENANCY, 1)
+        return demand
+
+
+NOTHING_BLOCKED = Blocked.of(())
+"""No node is set aside at any time."""
