@@ -361,6 +361,7 @@ def planning_reads(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.plan,
         snapshot.promises,
         snapshot.queued,
+        snapshot.blocked,
     )
 
 

@@ -207,7 +207,7 @@ class PreparedResources:
         Orders and node rule of plans.
     promised : jobs of the plan
     running, planned : RoomProfile
-        What running jobs leave of each node; what the plan leaves of that.
+        What running jobs and reservations leave of each node; what the plan leaves of that.
     """
 
     def __init__(self, snapshot: Snapshot, rules: ResourceRules) -> None:
@@ -215,8 +215,10 @@ class PreparedResources:
         self._cluster = snapshot.cluster
         self._room = room_of(snapshot.cluster)
         self._now = snapshot.now - self.origin
-        held, plan = snapshot.allocations, snapshot.plan
-        demand = demand_of(snapshot.running, snapshot.cluster)
+        blocked, plan = snapshot.blocked, snapshot.plan
+        held = Schedule.joined([snapshot.allocations, blocked.schedule()])
+        running = demand_of(snapshot.running, snapshot.cluster)
+        demand = np.concatenate([running, blocked.demand(snapshot.cluster)])
         self.running = self._filled(held, demand)
         self._classes = _DemandClasses(snapshot.cluster, self.running, self._now)
         self.promised = self.jobs_of(snapshot.planned)

@@ -162,10 +162,15 @@ def _overcommitted(plan: Schedule, new: Mask, jobs: Jobs, snapshot: Snapshot) ->
     at, held_at = np.flatnonzero(touched[plan.nodes]), np.flatnonzero(touched[held.nodes])
     entry, holder = plan.ragged.rows_at(at), held.ragged.rows_at(held_at)
     begin = plan.node_start[at] if len(plan.node_start) else plan.entries.start[entry]
-    where = np.concatenate([plan.nodes[at], held.nodes[held_at]])
+    kept = snapshot.blocked
+    kept = kept.take(touched[kept.node] & (kept.end > snapshot.now))
+    begin = np.concatenate([begin, kept.start])
+    where = np.concatenate([plan.nodes[at], kept.node, held.nodes[held_at]])
     taken = _taken(plan, entry, holder, jobs, snapshot)
-    until = np.concatenate([plan.entries.end[entry], held.entries.end[holder]])
-    node = _overfull(where, begin, until, taken, new[entry], room_of(cluster))
+    taken = np.concatenate([taken[: len(entry)], kept.demand(cluster), taken[len(entry) :]])
+    until = np.concatenate([plan.entries.end[entry], kept.end, held.entries.end[holder]])
+    is_new = np.concatenate([new[entry], np.zeros(len(kept.node), np.bool_)])
+    node = _overfull(where, begin, until, taken, is_new, room_of(cluster))
     if node < 0:
         return None
     return f"takes more of node {cluster.nodes.texts('name')[node] or node} than it has"

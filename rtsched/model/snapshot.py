@@ -10,6 +10,7 @@ import numpy as np
 
 from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.schedule import Promises, Schedule
@@ -57,6 +58,9 @@ class Snapshot:
         Dependencies between jobs.
     periodic : Periodic
         Reserved recurring work.
+    blocked : Blocked
+        When nodes are set aside by the batch system's reservations, past times included. On live
+        systems nothing: nodes in a reservation are out of service there.
     states : mapping of plug-in name to State
         What each plug-in remembers.
     version : int
@@ -73,6 +77,7 @@ class Snapshot:
     plan: Schedule = field(default_factory=Schedule.empty)
     edges: Edges = field(default_factory=lambda: Edges.build(0))
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
+    blocked: Blocked = NOTHING_BLOCKED
     states: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
 

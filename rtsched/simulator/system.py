@@ -179,6 +179,7 @@ class System(ABC):
             plan=self._plan_left(),
             edges=self._edges_of_jobs,
             periodic=self._periodic_now(),
+            blocked=self.blocked,
             states=states or {},
             version=self.version,
         )

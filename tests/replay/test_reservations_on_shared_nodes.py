@@ -6,19 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_reference import Job, conservative, starts_beside
+from test_planning_on_shared_nodes import NOW, asking, chain, cluster, licensed, several, streams
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
 
+from rtsched.core.cycle import judge
+from rtsched.core.plan_check import plan_fault
 from rtsched.logs.slurm_reservations import Reservation
+from rtsched.model.actions import Reject, Reserve
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
 from rtsched.replay.reservations import blocked_spans
+from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
+    from rtsched.core.chain import Chain
     from rtsched.simulator.system import System
 
 Capacity = list[tuple[int, ...]]
@@ -150,8 +158,105 @@ def test_as_the_plain_way(
         else starts_beside(everybody, capacity, loop, plan, licenses)
     )
     assert started == {key: expected[key] for key in expected if key < len(jobs)}
+    assert_out_of_the_way(started, jobs, spans, capacity)
+
+
+def assert_out_of_the_way(
+    started: dict[int, tuple[float, list[int]]],
+    jobs: list[Job],
+    spans: list[Span],
+    capacity: Capacity,
+) -> None:
+    """Assert that no job had a node, or more CPUs than were left, while that was set aside."""
     for key, (start, rows) in started.items():
         for row, begin, end, cpus in spans:
             if row in rows and begin < start + jobs[key].wall and end > start:
                 assert cpus != WHOLE
                 assert jobs[key].demand[0] <= capacity[row][0] - cpus
+
+
+@pytest.mark.parametrize("policy", [chain(), several()])
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
+@given(
+    stream=streams(),
+    capacity=st.lists(node, min_size=1, max_size=3),
+    given_spans=spans_of_nodes,
+)
+@settings(max_examples=40)
+def test_promises_are_kept_beside_reservations(
+    policy: Chain,
+    loop: Any,
+    stream: tuple[list[Job], list[float]],
+    capacity: Capacity,
+    given_spans: list[tuple[int, int, int, int]],
+) -> None:
+    """Jobs come one after the other; plans pass the checker, and no start runs into a span."""
+    jobs, deadlines = stream
+    spans = [
+        (row, NOW + start, NOW + end, cpus)
+        for row, start, end, cpus in drawn_apart(given_spans, capacity)
+    ]
+    table = as_table(jobs)
+    table = table.replace(submit=NOW + table.submit, deadline=NOW + np.array(deadlines))
+    system = simulate(
+        table,
+        np.array([job.run for job in jobs]),
+        licensed(2, *capacity),
+        settings=ExclusiveSettings(loop=loop),
+        stop_at=StopConditions(arrivals=True, early_ends=True),
+        blocked=Blocked.of(spans),
+        record_nodes=True,
+    )
+    while not (point := system.advance()).done:
+        cycle = judge(system.snapshot(), policy, table.take(point.arrivals))
+        assert cycle.judgement is not None
+        assert not cycle.judgement.planner_error
+        system.apply(cycle.actions)
+    outcomes = system.job_outcomes()
+    promised = np.isfinite(outcomes.promise)
+    assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
+    assert_out_of_the_way(found(system), jobs, spans, capacity)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "demand", "wall", "deadline", "start"),
+    [
+        (WHOLE, 1, 100.0, 900.0, 0.0),  # ends as the reservation begins
+        (WHOLE, 1, 101.0, 900.0, 200.0),
+        (WHOLE, 1, 101.0, 300.0, None),
+        (5, 3, 101.0, 300.0, 0.0),  # 3 of 8 CPUs are left
+        (5, 4, 101.0, 900.0, 200.0),
+        (5, 4, 101.0, 300.0, None),
+    ],
+)
+def test_plans_leave_reservations_their_time(
+    cpus: int, demand: int, wall: float, deadline: float, start: float | None
+) -> None:
+    """The node, of 8 CPUs, is set aside from 100 to 200; a rejected job reads when it could end."""
+    jobs = asking((deadline, 1, wall, (demand, 1, 0)))
+    span = (0, NOW + 100.0, NOW + 200.0, cpus)
+    snapshot = Snapshot(NOW, cluster((8, 8, 4)), blocked=Blocked.of([span]))
+    first, *others = judge(snapshot, chain(), jobs).actions
+    if start is None:
+        assert isinstance(first, Reject)
+        assert (first.offer - NOW).tolist() == [200.0 + wall]
+    else:
+        assert isinstance(others[0], Reserve)
+        assert (others[0].plan.entries.start - NOW).tolist() == [start]
+
+
+def test_the_checker_knows_reservations() -> None:
+    """A plan from 50 to 151 on a node that is set aside from 100; what is over does not count."""
+    jobs = asking((900.0, 1, 101.0, (4, 1, 0)))
+    plan = Schedule.build(
+        [0], [NOW + 50.0], [NOW + 151.0], np.array([0, 1]), np.array([0], np.int32)
+    )
+    for span, fault in [
+        ((0, NOW + 100.0, NOW + 200.0, WHOLE), "takes more of node 0 than it has"),
+        ((0, NOW + 100.0, NOW + 200.0, 5), "takes more of node 0 than it has"),
+        ((0, NOW + 100.0, NOW + 200.0, 4), None),
+        ((0, NOW + 151.0, NOW + 200.0, WHOLE), None),
+        ((0, NOW - 100.0, NOW - 50.0, WHOLE), None),
+    ]:
+        snapshot = Snapshot(NOW, cluster((8, 8, 4)), blocked=Blocked.of([span]))
+        assert plan_fault(plan, jobs, snapshot, jobs.deadline) == fault
