@@ -130,6 +130,12 @@ class Association(msgspec.Struct):
     account: str | None = None
 
 
+class Reserved(msgspec.Struct):
+    """The reservation that the job ran in; its name is a number in schemas of old releases."""
+
+    name: str | int | None = None
+
+
 class Record(msgspec.Struct):
     """A job of `sacct --json`."""
 
@@ -152,6 +158,7 @@ class Record(msgspec.Struct):
     extra: str | None = None
     submit_line: str | None = None
     constraints: str | None = None
+    reservation: Reserved | str | None = None
     restart_cnt: Count = None
     allocation_nodes: Count = None
 
@@ -245,6 +252,8 @@ class SacctJsonReader:
         """Return the codes of a record's texts."""
         charged = record.association or Association()
         nodes = record.nodes if record.nodes not in {"None assigned", "(null)"} else None
+        reserved = record.reservation
+        inside = reserved.name if isinstance(reserved, Reserved) else reserved
         texts = {
             "user": record.user or charged.user,
             "account": record.account or charged.account,
@@ -253,6 +262,7 @@ class SacctJsonReader:
             "nodes": nodes,
             "cluster": record.cluster,
             "name": record.name if self._details else None,
+            "reservation": inside if isinstance(inside, str) else None,
         }
         return {name: self._texts[name].code(text) for name, text in texts.items()}
 

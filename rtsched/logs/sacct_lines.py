@@ -42,6 +42,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "comment": ("comment",),
     "name": ("jobname",),
     "constraint": ("constraints",),
+    "reservation": ("reservation",),
 }
 """What is read, and the columns that say it, best first."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, NDArray[Any]]
 
-TEXTS = ("user", "account", "partition", "qos", "nodes", "cluster", "name")
+TEXTS = ("user", "account", "partition", "qos", "nodes", "cluster", "name", "reservation")
 """Columns of codes."""
 
 COLUMNS: dict[str, tuple[Any, Any]] = {
@@ -228,7 +228,8 @@ class SlurmRows:
             ending=take("ending"),
             restarts=unless_constant(take("restarts"), 0),
             nodes=unless_constant(texts["nodes"], -1),
-            names={"nodes": names["nodes"]},
+            reservation=unless_constant(texts["reservation"], -1),
+            names={name: names[name] for name in ("nodes", "reservation")},
         )
         return jobs, outcomes, waits.edges
 

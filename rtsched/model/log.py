@@ -43,6 +43,7 @@ class Outcomes(Table):
     ending = Column(np.int8, Ending.UNKNOWN, "An `Ending`.")
     restarts = Column(np.int32, 0, "How often it was requeued or started again.")
     nodes = Text("The node list as the log writes it.")
+    reservation = Text("The site's reservation that it ran in, by name; missing: none, not read.")
     input_bytes = Column(np.float64, np.nan, "Bytes of input sent to it; nan: unknown, not read.")
 
 

@@ -59,8 +59,8 @@ class Snapshot:
     periodic : Periodic
         Reserved recurring work.
     blocked : Blocked
-        When nodes are set aside by the batch system's reservations, past times included. On live
-        systems nothing: nodes in a reservation are out of service there.
+        When nodes are set aside by reservations, past times included. Live systems show none:
+        there, nodes of a reservation are out of service.
     states : mapping of plug-in name to State
         What each plug-in remembers.
     version : int

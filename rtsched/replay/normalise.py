@@ -8,6 +8,7 @@ time; in order of (submission, job number).
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from rtsched.replay.machine import by_core, by_node, cores_per_node
 from rtsched.replay.sharing import shared_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -115,7 +116,12 @@ def _flaws(
         yield "too few nodes have what it asks for", size > max_size
 
 
-def replayable(log: Log, max_size: int | NDArray[np.int32], skipped: Skipped) -> Rows:
+def replayable(
+    log: Log,
+    max_size: int | NDArray[np.int32],
+    skipped: Skipped,
+    others: Mapping[str, NDArray[np.bool_]] | None = None,
+) -> Rows:
     """Return the rows of jobs that can be replayed; the others are counted in `skipped`.
 
     Parameters
@@ -126,9 +132,11 @@ def replayable(log: Log, max_size: int | NDArray[np.int32], skipped: Skipped) ->
         Units that the machine has; or on how many nodes each job fits.
     skipped : Skipped
         Grows.
+    others : mapping of str to bool[n]
+        Jobs to leave out besides, by reason.
     """
     jobs, keep = log.jobs, None
-    for reason, fails in _flaws(jobs, log.outcomes, max_size):
+    for reason, fails in chain(_flaws(jobs, log.outcomes, max_size), (others or {}).items()):
         if not fails.any():
             continue
         if keep is None:

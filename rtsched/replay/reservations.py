@@ -16,11 +16,20 @@ from rtsched.model.table import amounts_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from rtsched.logs.slurm_reservations import Reservation
     from rtsched.model.cluster import Cluster
+    from rtsched.model.log import Outcomes
 
     Span = tuple[float, float, int]
-    """Start, end, and how many CPUs of a node; in results `WHOLE` for all of it."""
+    """Start, end, and how many CPUs of a node, or `WHOLE`."""
+
+
+_NOT_TOLD_APART = (
+    "Jobs of the log that belong to one are not told apart (sacct's column Reservation): they run "
+    "elsewhere or at another time."
+)
 
 
 class _Node(NamedTuple):
@@ -34,7 +43,11 @@ class _Node(NamedTuple):
 
 
 def blocked_spans(
-    reservations: Sequence[Reservation], cluster: Cluster, first: float, said: list[str]
+    reservations: Sequence[Reservation],
+    cluster: Cluster,
+    first: float,
+    said: list[str],
+    told_apart: bool = False,
 ) -> Blocked:
     """Return when nodes are set aside, by node and start; no two spans of a node overlap.
 
@@ -48,6 +61,8 @@ def blocked_spans(
         Seconds since the epoch of the first submission: what is over by then is left out.
     said : list of str
         Grows by what is replayed, and what is not.
+    told_apart : bool
+        Whether the log says which jobs ran in a reservation (`ran_inside`).
     """
     nodes = _nodes_of(cluster)
     left_out: Counter[str] = Counter()
@@ -66,8 +81,8 @@ def blocked_spans(
     if meant:
         said.append(
             f"Reservations replayed: {len(meant)}, of {counted(len(held), 'node')}. No job starts "
-            "on their nodes that could run into them. Jobs of the log that belong to one are not "
-            "told apart: they run elsewhere or at another time."
+            "on their nodes that could run into them."
+            + ("" if told_apart else f" {_NOT_TOLD_APART}")
         )
     if again := sum(one.recurs for one in meant):
         said.append(f"Reservations that recur, replayed once, as printed: {again}.")
@@ -79,6 +94,30 @@ def blocked_spans(
         for place, row in enumerate(rows):
             spans += [(row, *span) for span in _of_row(together, cpus, place, len(rows))]
     return Blocked.of(sorted(spans))
+
+
+def ran_inside(
+    outcomes: Outcomes, reservations: Sequence[Reservation], cluster: Cluster, said: list[str]
+) -> dict[str, NDArray[np.bool_]]:
+    """Return which jobs ran in a reservation that is replayed, bool[n], by the reason to omit them.
+
+    Its nodes were theirs alone. Jobs that ran in another one, or at another time of one that
+    recurs, are counted in a sentence that is added to `said`.
+    """
+    names, start = outcomes.names("reservation"), outcomes.start
+    if not reservations or not names:
+        return {}
+    nodes, inside = _nodes_of(cluster), np.zeros(len(start), np.bool_)
+    for one in reservations:
+        if one.name in names and not isinstance(_cpus_held(one, nodes), str):
+            mine = outcomes.reservation == names.index(one.name)
+            inside |= mine & (start >= one.start) & (start < one.end)
+    if others := int(((outcomes.reservation >= 0) & ~inside & np.isfinite(start)).sum()):
+        said.append(
+            f"{counted(others, 'job')} ran in a reservation that is not replayed, or not then: "
+            "they are replayed as if they had asked for none."
+        )
+    return {"it ran in a reservation, whose nodes are set aside": inside}
 
 
 def _nodes_of(cluster: Cluster) -> dict[str, _Node]:
@@ -100,9 +139,9 @@ def _cpus_held(one: Reservation, nodes: Mapping[str, _Node]) -> dict[str, int] |
     if one.obstacle:
         return one.obstacle
     known = [name for name in one.nodes if name in nodes]
-    cpus = dict(zip(one.nodes, one.cpus_on, strict=True)) if one.cpus_on else {}
     if not known:
         return "of nodes that the machine does not have"
+    cpus = dict(zip(one.nodes, one.cpus_on, strict=True)) if one.cpus_on else {}
     if not cpus and 0 < one.cpus < sum(nodes[name].cpus for name in known):
         if len(one.nodes) > 1:
             return "holds some cores of its nodes, and it is not said how many of each"

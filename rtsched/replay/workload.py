@@ -36,7 +36,7 @@ from rtsched.replay.normalise import (
 from rtsched.replay.outages import node_events
 from rtsched.replay.periodic import PeriodicTable, periodic_work
 from rtsched.replay.promisable import obstacles, promisable_jobs
-from rtsched.replay.reservations import blocked_spans
+from rtsched.replay.reservations import blocked_spans, ran_inside
 from rtsched.replay.results import Workload
 from rtsched.replay.rules import (
     CHOICE_DRAW,
@@ -266,7 +266,8 @@ def prepare(
         else int(machine.usable.sum())
     )
     promisable = promisable_jobs(read, obstacles(read, size, room, machine))
-    rows = ordered(log.jobs, replayable(log, room, skipped))
+    inside = ran_inside(log.outcomes, reservations, machine, said)
+    rows = ordered(log.jobs, replayable(log, room, skipped, inside))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(
             log.sources[0] if log.sources else "log",
@@ -284,7 +285,8 @@ def prepare(
         )
     jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
     events = node_events(outages, machine, float(jobs.submit[0]), said)
-    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), said)
+    told_apart = len(read.outcomes.names("reservation")) > 0
+    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), said, told_apart)
     billing = (cluster or read.cluster or machine).billing
     limits = None
     if site is not None or (billing is not None and billing.partitions):

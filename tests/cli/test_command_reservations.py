@@ -63,6 +63,21 @@ def test_no_job_runs_into_a_reservation(run, arguments, tmp_path, policy, expect
     assert starts(tmp_path, policy) == expected
 
 
+def test_jobs_that_ran_in_a_reservation(run, arguments, tmp_path):
+    """It is omitted, and the others start as if it was not in the log."""
+    header, *jobs = LOG.splitlines()
+    times = "2026-01-01T00:02:00|2026-01-01T00:20:00|2026-01-01T00:30:00"
+    inside = f"4|4|eve|b|p|{times}|10|1|1|COMPLETED|maint"
+    lines = [f"{header}|Reservation", *(f"{job}|" for job in jobs), inside]
+    (tmp_path / "log.txt").write_text("\n".join(lines))
+    result = run(*arguments, "--policy", "fcfs")
+    assert result.exit_code == 0, result.stderr
+    told = " ".join(result.stdout.split())
+    assert "ran in a reservation, whose nodes are set aside" in told
+    assert "not told apart" not in told
+    assert starts(tmp_path, "fcfs") == [0.0, 60.0, 65.0]
+
+
 PART = SHOWN.replace("n[1,9]", "n1").replace(
     "TRES=cpu=1", "  NodeName=n1 CoreIDs=0-2\n   TRES=cpu=3"
 )

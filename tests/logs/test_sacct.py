@@ -601,3 +601,10 @@ def test_licenses(tmp_path: Path, line: str, asked: str, expected: dict[str, int
     assert found.pop("cpu", 4) == 4
     assert found == {f"license/{name}": number for name, number in expected.items()}
     assert not jobs.demand[1].any()
+
+
+def test_reservations(read: Read) -> None:
+    """The name of the reservation that a job ran in, where the log has it."""
+    log = read(table({"JobID": "7", "Reservation": "course"}, {"JobID": "8"}))
+    assert log.outcomes.texts("reservation") == ["course", None]
+    assert read(table({})).outcomes.texts("reservation") == [None]

@@ -237,3 +237,11 @@ def test_dependencies_and_limits_of_arrays(read: Read) -> None:
     assert (log.edges.before.tolist(), log.edges.after.tolist()) == ([21], [30])
     assert log.edges.whole_array.tolist() == [True]
     assert log.jobs.begin[3] == SUBMIT + 9
+
+
+def test_reservations(read: Read) -> None:
+    """The name of the reservation that a job ran in, in whatever shape; a number names none."""
+    shown = [{"id": 3, "name": "course"}, {"id": 0, "name": ""}, {"id": 0, "name": 0}, "lab", None]
+    jobs = [record(job_id=7 + at, reservation=one) for at, one in enumerate(shown)]
+    log = read(text(*jobs, record(job_id=20)))
+    assert log.outcomes.texts("reservation") == ["course", None, None, "lab", None, None]

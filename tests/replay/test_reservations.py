@@ -15,7 +15,8 @@ from rtsched.logs.slurm_reservations import Reservation
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
-from rtsched.replay.reservations import blocked_spans
+from rtsched.model.log import Outcomes
+from rtsched.replay.reservations import blocked_spans, ran_inside
 from rtsched.simulator.interface import NodeEvent, StaticAnswers
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
@@ -216,6 +217,34 @@ def test_compiled_hooks_are_told_of_jobs_alone() -> None:
         pass
     assert system.job_outcomes().start.tolist() == [20.0]
     assert system.hook_calls().observe_calls == 3
+
+
+def test_who_ran_inside() -> None:
+    """n0 is set aside from 10 to 60 as "a"; "b" holds some cores of whole nodes, "c" comes later.
+
+    Jobs ran in a from 9, 10, 59 and 60 on, in b and c from 20 on, in none; the last never started.
+    """
+    reservations = [
+        Reservation("a", ("n0",), 10.0, 60.0, "", recurs=True),
+        Reservation("b", ("n0",), 10.0, 60.0, "", recurs=False, cpus_on=(2,)),
+        Reservation("c", ("n1",), 30.0, 60.0, "", recurs=False),
+    ]
+    outcomes = Outcomes.build(
+        8,
+        start=[9.0, 10.0, 59.0, 60.0, 20.0, 20.0, 20.0, np.nan],
+        reservation=["a", "a", "a", "a", "b", "c", None, "a"],
+    )
+    cluster = Cluster(Nodes.build(2, name=["n0", "n1"], cores=[4, 4]))
+    said: list[str] = []
+    (inside,) = ran_inside(outcomes, reservations, cluster, said).values()
+    assert np.flatnonzero(inside).tolist() == [1, 2]
+    assert said == [
+        "4 jobs ran in a reservation that is not replayed, or not then: they are replayed as if "
+        "they had asked for none."
+    ]
+    assert not ran_inside(outcomes, [], cluster, said)
+    assert not ran_inside(Outcomes.build(1, start=[20.0]), reservations, cluster, said)
+    assert len(said) == 1
 
 
 def test_outages_beside_reservations_are_refused() -> None:
