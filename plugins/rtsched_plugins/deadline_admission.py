@@ -247,7 +247,8 @@ class DeadlineAdmission:
             plan = PreparedPlan(snapshot, self.planner, insurance)
         else:
             plan = prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
-        one_plan = snapshot.cluster.shared or plan.has_overlapping_pools(jobs)
+        one_plan = snapshot.cluster.shared or len(snapshot.blocked.node) > 0
+        one_plan = one_plan or plan.has_overlapping_pools(jobs)
         if rules is not None and one_plan and not self.insurance.max_nodes:
             resources = prepared.get(PreparedResources, snapshot, rules, reads=reads)
             return ResourceSession(snapshot, jobs, resources)

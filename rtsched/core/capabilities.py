@@ -46,7 +46,8 @@ class Capabilities:
         Planner: how many lost nodes its promises survive, in the partition where it is most.
     plans_resources : bool
         Planner: its plans give jobs amounts of resources on nodes that they share
-        (`snapshot.cluster.shared`), beside reservations of the site (`snapshot.blocked`).
+        (`snapshot.cluster.shared`), and leave reservations of the site their time
+        (`snapshot.blocked`).
     shares_nodes : bool or None
         Whether it chooses nodes for a machine whose nodes run several jobs at a time; None: for
         either kind.

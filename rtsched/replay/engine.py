@@ -329,16 +329,10 @@ def replay(
         found,
         periodic=len(workload.periodic) > 0,
         resources=workload.cluster.shared,
+        reservations=len(workload.blocked.node) > 0,
     )
     if problems:
         raise ConfigError([f"policy {name}: {problem}" for problem in problems])
-    if len(workload.blocked.node) and chain.planner is not None and not workload.cluster.shared:
-        raise ConfigError(
-            [
-                f"policy {name}: its planner does not keep whole nodes free for reservations; set "
-                "`workload.unit` to 'resources'"
-            ]
-        )
     begun = time.perf_counter()
     run = Replay(name, workload, chain, policy, record_nodes)
     run.run(progress)

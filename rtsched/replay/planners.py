@@ -25,6 +25,7 @@ def load_chain(
     *,
     periodic: bool,
     resources: bool = False,
+    reservations: bool = False,
 ) -> tuple[Chain, list[str]]:
     """Return a policy's chain, and why periodic work or promises would not be kept.
 
@@ -38,6 +39,8 @@ def load_chain(
         Whether nodes do periodic work.
     resources : bool
         Whether jobs share nodes, each taking amounts of resources.
+    reservations : bool
+        Whether nodes are set aside at times.
 
     Returns
     -------
@@ -74,6 +77,12 @@ def load_chain(
             f"planner: {name!r} ignores the periodic work of [[workload.periodic]] and would "
             "promise its time; remove these tables, or use a planner that supports it: "
             f"{', '.join(able) or 'none is installed'}"
+        )
+    if reservations and (declared.spare_nodes or not declared.plans_resources):
+        problems.append(
+            f"planner: {name!r} as configured would promise nodes that are set aside; replay "
+            "without --reservations, or use 'mcdf' or 'portfolio' without `spare_nodes`, `rounds`, "
+            "`unequal_nodes` and `staggered`"
         )
     return chain, problems
 

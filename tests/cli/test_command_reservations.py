@@ -150,23 +150,26 @@ def test_jobs_without_a_limit_or_past_it(run, arguments, tmp_path, limit, end, e
     assert starts(tmp_path, "fcfs")[0] == expected
 
 
-def test_promises_leave_a_reservation_its_time(run, arguments, tmp_path):
+@pytest.mark.parametrize("unit", ["node", "resources"])
+@pytest.mark.parametrize("policy", ["mcdf", "portfolio"])
+def test_promises_leave_a_reservation_its_time(run, arguments, tmp_path, policy, unit):
     """n1 is set aside from minute 15 to 60; jobs are due 4 times their limit after they come.
 
     Job 1, of 20 minutes, is promised n2. Job 2, of 10 minutes on both nodes, could end at minute 70
     and is due at 41: rejected. Job 3, of 10 minutes, has n1 from minute 2 on.
     """
     words = [word if word != "none" else "slowdown:4" for word in arguments]
-    result = run(*words, "--unit", "resources", "--policy", "mcdf")
+    result = run(*words, "--unit", unit, "--policy", policy)
     assert result.exit_code == 0, result.stderr
-    with (tmp_path / "out" / "mcdf" / "jobs.csv").open() as table:
+    with (tmp_path / "out" / policy / "jobs.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert [row["start_s"] and (float(row["start_s"]) - T0) / 60 for row in rows] == [0.0, "", 2.0]
     assert (float(rows[1]["offer_s"]) - T0) / 60 == 70.0
 
 
-def test_a_planner_of_whole_nodes_is_refused(run, arguments):
-    """When a node comes free is all that it knows, not until when."""
-    result = run(*arguments, "--policy", "mcdf")
+def test_a_planner_that_knows_no_reservations_is_refused(run, arguments):
+    """It would promise nodes that are set aside; the sentence names those that would not."""
+    result = run(*arguments, "--policy", "spare")
     assert result.exit_code
-    assert "set `workload.unit` to 'resources'" in result.stderr
+    assert "planner: 'spare' as configured would promise nodes that are set aside" in result.stderr
+    assert "use 'mcdf' or 'portfolio'" in result.stderr
