@@ -477,7 +477,7 @@ def start_job(machine: MachineState, row: int, first: int) -> None:
         running[at].width = job.width
     state.running += 1
     if state.limited:
-        count_running(machine.limits, row, 1)
+        count_running(machine.limits, row, 1, state.now, state.now + job.wall)
     if state.gated:
         dependency_over(machine, row, True, True)
     if state.loop == NEGOTIATOR:
@@ -520,7 +520,7 @@ def release(machine: MachineState, row: int) -> None:
     state.running -= 1
     state.settled = 0
     if state.limited:
-        count_running(machine.limits, row, -1)
+        count_running(machine.limits, row, -1, state.now, job.start + job.wall)
     if state.recording:
         record(machine, STOPPED, row, job.width, -1)
 

@@ -297,7 +297,7 @@ def start_planned(machine: MachineState) -> None:
         entry.row = -1
         state.plan_left -= 1
         if in_service:
-            if state.limited and limit_reached(machine.limits, row) >= 0:
+            if state.limited and limit_reached(machine.limits, row, state.now, entry.wall) >= 0:
                 state.beyond += 1
             job = machine.jobs[row]
             job.width, job.run, job.wall = entry.width, entry.run, entry.wall

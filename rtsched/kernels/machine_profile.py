@@ -288,7 +288,7 @@ def sweep_within_limits(machine: MachineState) -> bool:
     for at in range(state.head, state.tail):
         if queue[at].width == GONE:
             continue
-        if held_up(machine.limits, queue[at].row):
+        if held_up(machine.limits, queue[at].row, state.now, queue[at].wall):
             lost = lost or queue[at].reserved < np.inf
             unplace(machine, at)
             continue

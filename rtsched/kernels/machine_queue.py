@@ -14,7 +14,7 @@ import numpy as np
 from rtsched.kernels.machine import GONE, NEGOTIATOR, QUEUED, MachineState
 from rtsched.kernels.machine_claims import link, unlink
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.machine_limits import held_up
+from rtsched.kernels.machine_limits import held_up, limit_reached
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,10 +109,21 @@ def leave(machine: MachineState, at: int) -> None:
 @part
 def may_start(machine: MachineState, at: int) -> bool:
     """Return whether a job waits at one place of the queue, and limits let it start."""
-    slot = machine.queue[at]
+    state, slot = machine.state[0], machine.queue[at]
     if slot.width == GONE:
         return False
-    return not (machine.state[0].limited and held_up(machine.limits, slot.row))
+    return not (state.limited and held_up(machine.limits, slot.row, state.now, slot.wall))
+
+
+@part
+def head_over_limit(machine: MachineState) -> bool:
+    """Return whether a limit came to hold up the job that EASY keeps nodes for."""
+    state = machine.state[0]
+    if not state.limited:
+        return False
+    row = state.kept_for
+    wall = machine.jobs[row].wall
+    return bool(limit_reached(machine.limits, row, state.now, wall) >= 0)
 
 
 @part

@@ -75,6 +75,8 @@ def next_time(machine: MachineState) -> float:
         time = state.now
     if state.node_event < len(machine.node_events):
         time = min(time, machine.node_events[state.node_event].time)
+    if state.limited:
+        time = min(time, machine.limits.recheck[0])
     if state.loop == CONSERVATIVE:
         time = min(time, max(state.next_reserved, state.now))
     elif state.loop == NEGOTIATOR:
@@ -281,6 +283,9 @@ def next_instant(machine: MachineState) -> int:
     state.now = time
     state.early = 0
     state.changed = 0
+    if state.limited and machine.limits.recheck[0] < np.inf:
+        machine.limits.recheck[0] = np.inf
+        state.settled = 0
     end_jobs(machine)
     if state.node_event < len(machine.node_events):
         change_nodes(machine)

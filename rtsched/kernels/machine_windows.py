@@ -18,9 +18,8 @@ import numpy as np
 
 from rtsched.kernels.machine import EASY, UP, MachineState, is_free
 from rtsched.kernels.machine_compiling import inlined, outline, part
-from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_nodes import choose, group_of, start_on_picks, usable_count
-from rtsched.kernels.machine_queue import close_up, leave, may_start
+from rtsched.kernels.machine_queue import close_up, head_over_limit, leave, may_start
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -286,7 +285,7 @@ def window_pass(machine: MachineState) -> None:
         state.kept_for = machine.queue[first].row
         state.settled = state.plan_left == 0 and state.depth == 0
     backfill_windows(machine)
-    if state.limited and limit_reached(machine.limits, state.kept_for) >= 0:
+    if head_over_limit(machine):
         state.settled = 0
 
 

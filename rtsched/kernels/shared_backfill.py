@@ -20,9 +20,8 @@ import numpy as np
 
 from rtsched.kernels.machine import CONSERVATIVE, EASY, UP, MachineState, start_job
 from rtsched.kernels.machine_compiling import outline, part
-from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
-from rtsched.kernels.machine_queue import close_up, leave, may_start
+from rtsched.kernels.machine_queue import close_up, head_over_limit, leave, may_start
 from rtsched.kernels.machine_sharing import (
     fits,
     licenses_left,
@@ -282,6 +281,5 @@ def shared_pass(machine: MachineState) -> None:
             find_shared_shadow(machine)
     if state.loop == EASY:
         backfill_shared(machine)
-        over = state.limited and limit_reached(machine.limits, state.kept_for) >= 0
-        if state.depth > 0 or over:
+        if state.depth > 0 or head_over_limit(machine):
             state.settled = 0

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import Row, rows_in, rows_of, text_of
-from rtsched.logs.slurm_cluster import conf_lines, partition_settings
-from rtsched.model.limits import GROUP_SUBMITS, JOBS, Association, LimitSet, Qos, SiteLimits
+from rtsched.logs.slurm_cluster import conf_lines, pairs_of, partition_settings
+from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
+from rtsched.model.limits import (
+    GROUP_SUBMITS,
+    HALF_LIFE,
+    JOBS,
+    Association,
+    LimitSet,
+    Qos,
+    SiteLimits,
+)
 from rtsched.model.units import size_bytes, slurm_duration
 
 if TYPE_CHECKING:
@@ -33,21 +42,17 @@ _SCOPES = {
     "job": ("MaxTRES", ""),
 }
 _SUBMITS = (GROUP_SUBMITS, "MaxSubmit", "MaxSubmitPU", "MaxSubmitPA")
-_OTHERS = (
-    "GrpTRESMins",
-    "GrpTRESRunMins",
-    "GrpWall",
-    *_SUBMITS,
-    "MaxTRESPerNode",
-    "MaxTRESRunMinsPU",
-    "MaxTRESRunMinsPA",
-    "MinTRES",
-)
+_OTHERS = (*_SUBMITS, "MaxTRESPerNode")
 """Columns of limits that replays report, and do not enforce."""
 
 _PAIRS = [name for pair in _SCOPES.values() for name in pair if name]
-QOS_COLUMNS = ("Name", "Flags", "LimitFactor", "MaxWall", "MaxTRESMins", *_PAIRS, *_OTHERS)
+QOS_COLUMNS = (
+    *("Name", "Flags", "LimitFactor", "MaxWall", JOB_MINUTES, LEAST),
+    *(*MINUTES, *_PAIRS, *_OTHERS),
+)
 """Columns of QOS that are read; sacctmgr shows LimitFactor only where it is asked for."""
+
+Lines = list[tuple[int, str]]
 
 _UNSET = frozenset(("", "-1"))
 _COUNT = re.compile(r"\d{1,15}", re.ASCII)
@@ -70,8 +75,10 @@ def _number(row: Row, column: str, read: Callable[[str], float]) -> float | None
     return value
 
 
-def _amounts(row: Row, column: str, scale: int = 1) -> Amounts:
+def _amounts(row: Row, column: str) -> Amounts:
     """Return the amounts in a cell such as `cpu=8,gres/gpu=2,mem=4G`, memory in bytes.
+
+    Where Slurm counts minutes, they are amounts times seconds.
 
     Raises
     ------
@@ -79,14 +86,15 @@ def _amounts(row: Row, column: str, scale: int = 1) -> Amounts:
         If it is something else.
     """
     amounts: Amounts = {}
+    scale, bound = (60, 2.0**90) if column in {JOB_MINUTES, *MINUTES} else (1, 2.0**62)
     for pair in row.text(column).split(","):
         name, _, value = pair.strip().partition("=")
         if not name or value == "-1":
             continue
-        amount = size_bytes(value, "M" if name == "mem" else "") * scale
-        if not 0 <= amount < 2.0**62:
+        amount = size_bytes(value, "M" if name == "mem" else "")
+        if not 0 <= amount < bound:
             raise row.error(f"{column} has {pair.strip()!r}, which is not NAME=COUNT")
-        amounts[name.lower()] = int(amount)
+        amounts[name.lower()] = int(amount) * scale
     return amounts
 
 
@@ -104,7 +112,8 @@ def read_limits(
         stand below others.
     cluster : path, optional
         A slurm.conf, or the output of `scontrol show nodes` with that of `scontrol show partition`
-        behind it: the QOS of partitions is read from it.
+        behind it: the QOS of partitions is read from it, and from a slurm.conf how used time counts
+        (AccountingStorageEnforce, PriorityDecayHalfLife).
 
     Raises
     ------
@@ -112,7 +121,10 @@ def read_limits(
         If a file cannot be read or is something else.
     """
     said: list[str] = []
-    partitions = None if cluster is None else _partition_qos(cluster)
+    name, text = ("", "") if cluster is None else text_of(cluster)
+    lines = conf_lines(Path(name), text, [])
+    partitions = _partition_qos(lines)
+    safe, half_life = _used_time(name, lines)
     if qos is not None and partitions is None:
         said.append(
             "The QOS of partitions is not known, and taken to be none: a slurm.conf tells it, or "
@@ -124,6 +136,8 @@ def read_limits(
         if associations is None
         else _associations(rows_of(associations, ("Account", "User"), SHOW_ASSOCIATIONS), said),
         partitions or {},
+        safe,
+        half_life,
         tuple(said),
     )
 
@@ -143,7 +157,7 @@ def limits_in(qos: str, associations: str, partition_qos: Mapping[str, str]) -> 
             rows_in(SHOW_ASSOCIATIONS, associations, ("Account", "User"), SHOW_ASSOCIATIONS), said
         ),
         partition_qos,
-        tuple(said),
+        assumptions=tuple(said),
     )
 
 
@@ -156,12 +170,18 @@ def _limits(row: Row, scopes: dict[str, tuple[str, str]]) -> LimitSet:
         if jobs is not None:
             found[scope][JOBS] = int(jobs)
     wall = _number(row, "MaxWall", slurm_duration)
+    group_wall = _number(row, GROUP_WALL, slurm_duration)
+    seconds = {word: _amounts(row, word) for word in MINUTES if word != GROUP_WALL}
+    if group_wall is not None and group_wall < math.inf:
+        seconds[GROUP_WALL] = {JOBS: int(group_wall)}
     submits = {name: _number(row, name, _whole) for name in _SUBMITS}
     return LimitSet(
         **found,
+        seconds={word: amounts for word, amounts in seconds.items() if amounts},
         per_node=_amounts(row, "MaxTRESPerNode"),
+        least=_amounts(row, LEAST),
         submits={name: int(most) for name, most in submits.items() if most is not None},
-        job_seconds=_amounts(row, "MaxTRESMins", 60),
+        job_seconds=_amounts(row, JOB_MINUTES),
         wall=math.inf if wall is None else wall,
         others=tuple(name for name in _OTHERS if row.text(name) not in _UNSET),
     )
@@ -182,10 +202,12 @@ def _qos(rows: Iterable[Row]) -> dict[str, Qos]:
     found = {}
     for row in rows:
         factor = _number(row, "LimitFactor", _factor)
+        flags = row.text("Flags").lower().split(",")
         found[row.text("Name")] = Qos(
             _limits(row, _SCOPES),
-            "overpartqos" in row.text("Flags").lower().split(","),
+            "overpartqos" in flags,
             1.0 if factor is None else factor,
+            "nodecay" not in flags,
         )
     return found
 
@@ -245,12 +267,31 @@ def qos_named(text: str) -> str:
     return "" if text.upper() in {"N/A", "(NULL)"} else text
 
 
-def _partition_qos(path: str | Path) -> dict[str, str] | None:
+def _used_time(path: str, lines: Lines) -> tuple[bool, float]:
+    """Return how a slurm.conf says that used time counts, as `SiteLimits` has it.
+
+    Raises
+    ------
+    InputError
+        If PriorityDecayHalfLife is no time.
+    """
+    safe, half_life = False, HALF_LIFE
+    for number, line in lines:
+        pairs = pairs_of(line)
+        enforced = pairs.get("accountingstorageenforce", "").lower().split(",")
+        safe = safe or not {"safe", "all"}.isdisjoint(enforced)
+        if text := pairs.get("prioritydecayhalflife"):
+            half_life = slurm_duration(text) or math.inf
+            if math.isnan(half_life):
+                raise InputError(path, f"PriorityDecayHalfLife={text} is not a time", line=number)
+    return safe, half_life
+
+
+def _partition_qos(lines: Lines) -> dict[str, str] | None:
     """Return the QOS of partitions, of a slurm.conf or the output of `scontrol show partition`.
 
     None: the file tells of no partition.
     """
-    name, text = text_of(path)
-    found = partition_settings(conf_lines(Path(name), text, []), "qos")
+    found = partition_settings(lines, "qos")
     known = {name: qos_named(qos) for name, (_, qos) in found.items()}
     return {name: qos for name, qos in known.items() if qos} if found else None

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.machine_limits import NO_LIMIT
 from rtsched.model.limits import GROUP_SUBMITS, JOBS, Qos
 from rtsched.model.resources import MEMORY
+from rtsched.model.units import slurm_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,6 +36,22 @@ NODE = "node"
 WALL, PER_NODE, JOB_MINUTES = "MaxWall", "MaxTRESPerNode", "MaxTRESMins"
 """What Slurm calls limits of a job's time, of what it has on a node, of amounts times minutes."""
 
+LEAST = "MinTRES"
+"""What Slurm calls the least that a job asks for."""
+
+GROUP_MINUTES, GROUP_WALL = "GrpTRESMins", "GrpWall"
+"""What Slurm calls limits of what a group of jobs has used, in amounts times minutes and in time
+(it counts as that of jobs)."""
+
+MINUTES = {
+    GROUP_MINUTES: "group",
+    "GrpTRESRunMins": "group",
+    GROUP_WALL: "group",
+    "MaxTRESRunMinsPU": "user",
+    "MaxTRESRunMinsPA": "account",
+}
+"""What Slurm calls limits of groups that count time: of all jobs, or of each user or account."""
+
 _WORDS = {
     "group": ("GrpTRES", "GrpJobs"),
     "user": ("MaxTRESPU", "MaxJobsPU"),
@@ -43,6 +59,9 @@ _WORDS = {
     "job": ("MaxTRES", "MaxJobs"),
 }
 """What Slurm calls limits of amounts and of jobs."""
+
+_LARGEST = 2**62
+"""No limit of amounts is larger."""
 
 _REMEMBERED = 50_000
 """So many names' limits are remembered."""
@@ -96,7 +115,8 @@ class Limit(NamedTuple):
     def text(self) -> str:
         """The limit as Slurm shows it, and whose it is: `GrpTRES=cpu=8 of account physics`."""
         if self.thing == JOBS:
-            return f"{self.word}={self.most} of {self.owner}"
+            shown = slurm_time(self.most) if self.per_second else f"{self.most}"
+            return f"{self.word}={shown} of {self.owner}"
         most = self.most // 60 if self.per_second else self.most
         shown = f"{most >> 20}M" if self.thing == MEMORY else f"{most}"
         return f"{self.word}={self.thing}={shown} of {self.owner}"
@@ -109,10 +129,16 @@ class JobLimits:
     ----------
     limits : list of Limit
         Of amounts: of groups of jobs, and of each job.
+    seconds : list of Limit
+        Of groups of jobs: of amounts times seconds.
     per_node, submits : list of Limit
         What a job may have on each node, and of how many jobs that wait or run.
+    least : list of Limit
+        What a job must ask for at least.
     member_of : list of str
         The groups that the jobs count in.
+    undecayed : list of str
+        Those of them whose used time does not decay.
     wall : float
         Longest requested time of a job, seconds; inf: any.
     wall_owner : str
@@ -125,18 +151,21 @@ class JobLimits:
 
     def __init__(self) -> None:
         self.limits: list[Limit] = []
+        self.seconds: list[Limit] = []
         self.per_node: list[Limit] = []
+        self.least: list[Limit] = []
         self.submits: list[Limit] = []
         self.member_of: list[str] = []
+        self.undecayed: list[str] = []
         self.wall = np.inf
         self.wall_owner = ""
         self.others: list[str] = []
         self.unknown: list[str] = []
         self._defined: set[tuple[str, str]] = set()
 
-    def add_qos(self, name: str, limits: LimitSet, names: JobNames) -> None:
+    def add_qos(self, name: str, qos: Qos, names: JobNames) -> None:
         """Add what a QOS defines and none before it does."""
-        owner = f"QOS {name}"
+        owner, limits = f"QOS {name}", qos.limits
         scopes = {
             "group": (owner, limits.group),
             "user": (f"user {names.user} in QOS {name}" if names.user else "", limits.user),
@@ -150,6 +179,9 @@ class JobLimits:
             if scope == "job" or group:
                 self._add(scope, group, amounts, owner)
         self._define([(scope, limit) for scope, (_, some) in scopes.items() for limit in some])
+        self._add_seconds(limits, {scope: group for scope, (group, _) in scopes.items()}, owner)
+        self._define([(word, thing) for word, some in limits.seconds.items() for thing in some])
+        self.undecayed += [] if qos.decays else [owner]
         self._add_others(limits, owner)
         self._define([("group", "submits")] * (GROUP_SUBMITS in limits.submits))
 
@@ -165,6 +197,7 @@ class JobLimits:
                 most = limits.user[JOBS]
                 self.limits.append(Limit(own, "MaxJobs", JOBS, most, name))
                 jobs_defined = {("user", JOBS)}
+            self._add_seconds(limits, {"group": name}, name)
             self._add_others(limits, name)
 
     def _add(self, scope: str, group: str, amounts: Amounts, owner: str) -> None:
@@ -174,6 +207,15 @@ class JobLimits:
             if (scope, thing) not in self._defined:
                 word = _WORDS[scope][thing == JOBS]
                 self.limits.append(Limit(group, word, thing, most, owner))
+
+    def _add_seconds(self, limits: LimitSet, groups: dict[str, str], owner: str) -> None:
+        """Add limits that count time, of the groups that `MINUTES` names."""
+        for word, amounts in limits.seconds.items():
+            group = groups.get(MINUTES[word], "")
+            for thing, most in amounts.items() if group else ():
+                if (word, thing) not in self._defined:
+                    limit = Limit(group, word, thing, most, owner, per_second=True)
+                    self.seconds.append(limit)
 
     def _define(self, found: Iterable[tuple[str, str]]) -> None:
         self._defined |= set(found)
@@ -191,6 +233,12 @@ class JobLimits:
         ]
         self._define([("seconds", thing) for thing in limits.job_seconds])
         self._define([("node", thing) for thing in limits.per_node])
+        self.least += [
+            Limit("", LEAST, thing, least, owner)
+            for thing, least in limits.least.items()
+            if (LEAST, thing) not in self._defined
+        ]
+        self._define([(LEAST, thing) for thing in limits.least])
         for word, most in limits.submits.items():
             scope = "group" if word == GROUP_SUBMITS else "own"
             if (scope, "submits") not in self._defined:
@@ -210,7 +258,7 @@ class JobLimits:
         for limit in self.limits:
             if limit.group and known(limit.thing):
                 held = found[limit.group]
-                held[limit.thing] = min(limit.most, held.get(limit.thing, NO_LIMIT))
+                held[limit.thing] = min(limit.most, held.get(limit.thing, limit.most))
         return found
 
 
@@ -219,7 +267,7 @@ def _scaled(amounts: Amounts, factor: float) -> Amounts:
     if factor == 1.0:
         return amounts
     return {
-        thing: most if thing == JOBS else int(min(most * factor, NO_LIMIT))
+        thing: most if thing == JOBS else int(min(most * factor, _LARGEST))
         for thing, most in amounts.items()
     }
 
@@ -257,7 +305,7 @@ class LimitRules:
         rule, factor = JobLimits(), 1.0
         qos = self._qos(names, rule)
         for name, one in qos:
-            rule.add_qos(name, one.limits, names)
+            rule.add_qos(name, one, names)
             factor = one.factor if factor == 1.0 else factor
         if self._site.associations is not None:
             above = self._above(names)

@@ -20,6 +20,9 @@ JOBS = "jobs"
 GROUP_SUBMITS = "GrpSubmit"
 """What Slurm calls the limit of how many jobs of a QOS or account may wait or run."""
 
+HALF_LIFE = 7 * 86400.0
+"""Slurm's default of PriorityDecayHalfLife, seconds."""
+
 Amounts = dict[str, int]
 """What may be held at most, by name of the resource; memory in bytes."""
 
@@ -39,14 +42,19 @@ class LimitSet:
         Of each job (MaxTRES).
     job_seconds : dict of str to int
         Of each job, times its requested seconds (MaxTRESMins).
+    seconds : dict of str to dict of str to int
+        Of groups of jobs, amounts times seconds that running jobs may yet have or that were used,
+        by what Slurm calls the limit, such as `GrpTRESMins`. GrpWall is one of jobs.
     per_node : dict of str to int
         Of each job on each of its nodes (MaxTRESPerNode).
+    least : dict of str to int
+        What each job asks for at least (MinTRES).
     submits : dict of str to int
         How many jobs may wait or run, by what Slurm calls the limit, such as `MaxSubmit`.
     wall : float
         Longest requested time of a job, seconds (MaxWall).
     others : tuple of str
-        Names of limits that are set and that replays do not keep to, such as `GrpTRESMins`.
+        Names of limits that are set and that replays do not keep to, such as `MaxSubmit`.
     """
 
     group: Amounts = field(default_factory=dict)
@@ -54,7 +62,9 @@ class LimitSet:
     account: Amounts = field(default_factory=dict)
     job: Amounts = field(default_factory=dict)
     job_seconds: Amounts = field(default_factory=dict)
+    seconds: dict[str, Amounts] = field(default_factory=dict)
     per_node: Amounts = field(default_factory=dict)
+    least: Amounts = field(default_factory=dict)
     submits: Amounts = field(default_factory=dict)
     wall: float = np.inf
     others: tuple[str, ...] = ()
@@ -72,11 +82,14 @@ class Qos:
         Whether they come before those of the partition's QOS (flag OverPartQOS).
     factor : float
         By which those of the association on amounts are multiplied (LimitFactor).
+    decays : bool
+        Whether its used time decays (not with the flag NoDecay).
     """
 
     limits: LimitSet = LimitSet()
     over_partition: bool = False
     factor: float = 1.0
+    decays: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,11 @@ class SiteLimits:
         None: not known.
     partition_qos : mapping of str to str
         The QOS of partitions that have one.
+    safe : bool
+        Whether a job starts only if what is left of used time is enough for its time limit
+        (AccountingStorageEnforce with `safe`).
+    half_life : float
+        Seconds in which used time decays to the half (PriorityDecayHalfLife); inf: it does not.
     assumptions : tuple of str
         What had to be assumed, one plain sentence each.
     """
@@ -115,6 +133,8 @@ class SiteLimits:
     qos: Mapping[str, Qos] | None = None
     associations: tuple[Association, ...] | None = None
     partition_qos: Mapping[str, str] = field(default_factory=dict)
+    safe: bool = False
+    half_life: float = HALF_LIFE
     assumptions: tuple[str, ...] = ()
 
 
@@ -127,14 +147,20 @@ class Limits(NamedTuple):
 
     things: tuple[str, ...]
     """What is counted: `jobs`, `cpu`, ..."""
+    basis: NDArray[np.int64]
+    """int64[r]: what of it is compared with the limit, such as `HELD` or `REMAINING`
+    (`rtsched.kernels.machine_limits`)."""
     asked: NDArray[np.int64]
     """int64[n, r]: what each job counts for."""
     kind: NDArray[np.int64]
     """int64[n]: a row of `groups`."""
     groups: Ragged
     """Per kind the groups that its jobs count in."""
-    most: NDArray[np.int64]
-    """int64[e, r], row by row with `groups.values`: the most that the group may hold."""
+    most: NDArray[np.float64]
+    """float64[e, r], row by row with `groups.values`: the most that the group may hold, or have
+    times seconds; inf: any."""
+    half_life: NDArray[np.float64]
+    """float64[g]: seconds in which what a group used decays to the half; inf: it does not."""
     names: tuple[str, ...]
     """What each group is, such as `user alice in QOS long`."""
 

@@ -45,6 +45,14 @@ def slurm_duration(text: str) -> float:
     return whole + (float(f"0.{fraction}") if fraction else 0.0)
 
 
+def slurm_time(seconds: float) -> str:
+    """Return a duration as Slurm shows it, such as `1-12:00:00`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
+
+
 def size_bytes(text: str, default_unit: str = "") -> float:
     """Return the bytes of `4G`, `50M`, `2048` (in `default_unit`), nan if it is no size.
 

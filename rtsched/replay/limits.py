@@ -13,10 +13,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.kernels.machine_limits import NO_LIMIT
-from rtsched.model.limit_rules import NODE, WALL, LimitRules, kinds_of
+from rtsched.kernels.machine_limits import (
+    ALLOTTED,
+    HELD,
+    NO_LIMIT,
+    REMAINING,
+    USED,
+    USED_AND_ASKED,
+)
+from rtsched.model.limit_rules import (
+    GROUP_MINUTES,
+    GROUP_WALL,
+    LEAST,
+    NODE,
+    WALL,
+    LimitRules,
+    kinds_of,
+)
 from rtsched.model.limits import Limits
 from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.units import slurm_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +40,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.limit_rules import JobLimits, Limit
-    from rtsched.model.limits import Amounts, SiteLimits
+    from rtsched.model.limits import SiteLimits
     from rtsched.replay.job_amounts import JobAmounts
 
-_BEYOND = (
-    "beyond {} by themselves: Slurm would not start them, but they ran, so it does not hold them up"
-)
+_RAN = "Slurm would not start them, but they ran, so it does not hold them up"
+_BEYOND, _BELOW = f"beyond {{}} by themselves: {_RAN}", f"below {{}}: {_RAN}"
 _OTHER = "of accounts or QOS with {}, which does not hold them up in the replay"
+
+Most = dict[tuple[int, str], int]
+"""The most that a group may have, by what is compared with it (such as `HELD`) and of what."""
 
 
 def limits_of_jobs(amounts: JobAmounts, site: SiteLimits, said: list[str]) -> Limits | None:
@@ -50,24 +68,72 @@ def limits_of_jobs(amounts: JobAmounts, site: SiteLimits, said: list[str]) -> Li
     kinds, kind = kinds_of(amounts.jobs)
     rows_of = Ragged(offsets_of(np.bincount(kind)), np.argsort(kind, kind="stable"))
     told = Counter[str]()
-    groups: list[dict[str, Amounts]] = []
+    groups: list[dict[str, Most]] = []
+    undecayed = set[str]()
     for at, names in enumerate(kinds):
         rows, rule = rows_of.row(at), rules.of(names)
         told.update(dict.fromkeys(rule.unknown, len(rows)))
         told.update({_OTHER.format(name): len(rows) for name in _not_replayed(rule, amounts)})
-        for word, beyond in _beyond(rule, amounts, rows):
-            told[_BEYOND.format(word)] += int(beyond.sum())
-        groups.append(rule.groups(partial(_held, amounts)))
+        for sentence, beyond in _beyond(rule, amounts, rows, site.safe):
+            told[sentence] += int(beyond.sum())
+        groups.append(_groups(rule, amounts, site.safe))
+        undecayed |= set(rule.undecayed)
     limits = _arrays(amounts, kind, groups)
     if limits is not None:
-        within = int((limits.groups.lengths[kind] > 0).sum())
-        said.append(
-            f"{counted(within, 'job')} of accounts, users or QOS with limits of what runs at a "
-            "time: a job over a limit waits, and holds up nobody (machine 'exclusive' but for its "
-            "loop 'negotiator'; planners do not know limits)."
-        )
+        decays = [name not in undecayed for name in limits.names]
+        limits = limits._replace(half_life=np.where(decays, site.half_life, np.inf))
+        said += _kept(limits, site)
     said += [f"{counted(n, 'job')} {sentence}." for sentence, n in sorted(told.items()) if n]
     return limits
+
+
+def _kept(limits: Limits, site: SiteLimits) -> Iterator[str]:
+    """Yield what to say of the limits that are kept to."""
+    columns = (limits.basis != HELD) & (limits.basis != REMAINING)
+    some = (limits.most[:, columns] < NO_LIMIT).any(axis=1)
+    used = int(np.isin(limits.kind, limits.groups.rows()[some]).sum())
+    within = int((limits.groups.lengths[limits.kind] > 0).sum())
+    yield (
+        f"{counted(within, 'job')} of accounts, users or QOS with limits of what runs at a "
+        f"time{' or was used' if used else ''}: a job over a limit waits, and holds up nobody "
+        "(machine 'exclusive' but for its loop 'negotiator'; planners do not know limits)."
+    )
+    if not used:
+        return
+    decay = "never decays"
+    if site.half_life < np.inf:
+        decay = f"decays to the half in {slurm_time(site.half_life)}, but where a QOS has NoDecay"
+    start = "starts while some is left, and is not ended when none is"
+    if site.safe:
+        start = "starts if enough is left for its time limit"
+    yield (
+        f"{counted(used, 'job')} of accounts or QOS with limits of used time "
+        f"({GROUP_MINUTES}, {GROUP_WALL}): none is used when the log begins, it {decay} "
+        f"(PriorityDecayHalfLife), and a job {start} (AccountingStorageEnforce "
+        f"{'with' if site.safe else 'without'} 'safe')."
+    )
+
+
+def _groups(rule: JobLimits, amounts: JobAmounts, safe: bool) -> dict[str, Most]:
+    """Return the groups that jobs count in, and the most that each of them may have."""
+    found = {
+        group: {(HELD, thing): most for thing, most in held.items()}
+        for group, held in rule.groups(partial(_held, amounts)).items()
+    }
+    for one in rule.seconds:
+        if _counts(one, amounts):
+            most, key = found[one.group], (_compared(one.word, safe), one.thing)
+            most[key] = min(one.most, most.get(key, one.most))
+    return found
+
+
+def _compared(word: str, safe: bool) -> int:
+    """Return what Slurm compares with a limit that counts time when a job starts."""
+    if word == GROUP_WALL:
+        return USED_AND_ASKED if safe else USED
+    if word == GROUP_MINUTES:
+        return ALLOTTED if safe else USED
+    return REMAINING
 
 
 def _held(amounts: JobAmounts, thing: str) -> bool:
@@ -86,31 +152,36 @@ def _counts(one: Limit, amounts: JobAmounts) -> bool:
 
 def _not_replayed(rule: JobLimits, amounts: JobAmounts) -> list[str]:
     """Return the names of the limits that are reported only."""
-    unknown = [f"{one.word}={one.thing}" for one in rule.limits if not _counts(one, amounts)]
+    limits = (*rule.limits, *rule.seconds, *rule.least)
+    unknown = [f"{one.word}={one.thing}" for one in limits if not _counts(one, amounts)]
     return list(dict.fromkeys([*rule.others, *unknown]))
 
 
 def _beyond(
-    rule: JobLimits, amounts: JobAmounts, rows: NDArray[np.int64]
+    rule: JobLimits, amounts: JobAmounts, rows: NDArray[np.int64], safe: bool
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield limits that some jobs are beyond by themselves, with bool[k] for these rows."""
+    """Yield sentences of limits that some jobs are beyond by themselves, with bool[k] of them."""
     found: dict[str, NDArray[np.bool_]] = {}
     wall = amounts.wall[rows]
     if np.isfinite(rule.wall):
-        found[WALL] = np.isfinite(wall) & (wall > rule.wall)
-    for one in rule.limits:
+        found[_BEYOND.format(WALL)] = np.isfinite(wall) & (wall > rule.wall)
+    for one in (*rule.limits, *rule.seconds, *rule.least):
         if not _counts(one, amounts):
             continue
         asked: NDArray[np.float64] = amounts.of(one.thing)[rows].astype(np.float64)
-        if one.per_second:
-            asked = asked * np.where(np.isfinite(wall), wall, 0.0)
-        more = asked > one.most
-        found[one.word] = found[one.word] | more if one.word in found else more
+        sentence, more = _BEYOND.format(one.word), asked > one.most
+        if one.word == LEAST:
+            sentence, more = _BELOW.format(one.word), asked < one.most
+        elif one.word in (GROUP_MINUTES, GROUP_WALL) and not safe:
+            more = (asked > 0.0) & (one.most == 0)
+        elif one.per_second:
+            more = asked * np.where(np.isfinite(wall), wall, 0.0) > one.most
+        found[sentence] = found[sentence] | more if sentence in found else more
     yield from found.items()
 
 
 def _arrays(
-    amounts: JobAmounts, kind: NDArray[np.int64], kinds: list[dict[str, Amounts]]
+    amounts: JobAmounts, kind: NDArray[np.int64], kinds: list[dict[str, Most]]
 ) -> Limits | None:
     """Return limits as arrays, without groups that no limit is set for; None: no group is left."""
     limited = [(group, most) for groups in kinds for group, most in groups.items() if most]
@@ -121,10 +192,12 @@ def _arrays(
     members = [[group for group in groups if group in code] for groups in kinds]
     held = [groups[one] for groups, mine in zip(kinds, members, strict=True) for one in mine]
     return Limits(
-        things,
-        np.column_stack([amounts.of(thing) for thing in things]),
+        tuple(thing for _, thing in things),
+        np.array([basis for basis, _ in things], np.int64),
+        np.column_stack([amounts.of(thing) for _, thing in things]),
         kind,
         Ragged.of([[code[group] for group in mine] for mine in members], np.int64),
-        np.array([[most.get(thing, NO_LIMIT) for thing in things] for most in held], np.int64),
+        np.array([[most.get(thing, NO_LIMIT) for thing in things] for most in held], np.float64),
+        np.full(len(code), np.inf),
         tuple(code),
     )

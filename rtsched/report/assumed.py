@@ -65,6 +65,7 @@ ASSUMPTIONS = {
             "a dependency ",
             "--dependency=singleton of",
         ),
+        ("used_time", "What limits of used time count.", "limits of used time"),
         ("limits", "Limits of accounts and QOS that hold jobs up.", "holds up nobody"),
         (
             "other_limits",

@@ -92,6 +92,38 @@ def test_limits_hold_jobs_up(run, tmp_path, unit):
     assert summary["assumptions"]["other_limits_2"].startswith("2 jobs beyond MaxWall")
 
 
+@pytest.mark.parametrize(
+    ("limit", "enforced", "wait"),
+    [
+        # Both jobs ask for 5 core-minutes. The first has less than 4 to go from 60 s on, and ends
+        # at 100 s, when the second is looked at; it has used 1 then.
+        ("GrpTRESRunMins|cpu=8", "limits", 100),
+        ("GrpTRESRunMins|cpu=10", "limits", 0),
+        ("MaxTRESRunMinsPA|cpu=8", "limits", 100),
+        ("GrpTRESMins|cpu=8", "limits", 0),
+        ("GrpTRESMins|cpu=8", "safe", 100),
+        ("GrpWall|00:05:00", "safe", 0),
+    ],
+)
+def test_limits_that_count_time(run, tmp_path, limit, enforced, wait):
+    """They hold jobs up as Slurm has it, and what of it is assumed is told."""
+    asked = [*limited(tmp_path), "--policy", "fcfs,easy,conservative,multifactor", "--json"]
+    asked[asked.index("nodes.txt")] = "slurm.conf"
+    (tmp_path / "slurm.conf").write_text(
+        f"NodeName=n[0-3] CPUs=1 RealMemory=1000\nAccountingStorageEnforce={enforced}\n"
+    )
+    name, _, most = limit.partition("|")
+    (tmp_path / "qos.txt").write_text(f"Name|{name}\none|{most}\nfree|\n")
+    summary = json.loads(run(*asked, "--qos", "qos.txt").stdout)
+    for policy, entry in summary["policies"].items():
+        assert entry["mean_wait_s"] == pytest.approx(wait / 3), policy
+    said = summary["assumptions"]
+    assert said["limits"].startswith("2 jobs of accounts, users or QOS with limits")
+    used = name in {"GrpTRESMins", "GrpWall"}
+    assert said.get("used_time", "").startswith("2 jobs of accounts or QOS with limits" * used)
+    assert ("used_time" in said) is used
+
+
 def test_explain_names_the_limit(run, tmp_path):
     """A job that waited for a limit is not said to have waited for nodes."""
     asked = [word for word in limited(tmp_path) if word != "--no-out"]

@@ -40,10 +40,14 @@ QOS = printed(
     {"Name": "normal", "Priority": "0", "GraceTime": "00:00:00", "UsageFactor": "1.000000"},
     {
         "Name": "gpu",
-        "Flags": "DenyOnLimit,OverPartQOS",
+        "Flags": "DenyOnLimit,NoDecay,OverPartQOS",
         "LimitFactor": "2.500000",
         "GrpTRES": "cpu=1K,gres/gpu:a100=8,mem=2T",
-        "GrpTRESMins": "cpu=90000",
+        "GrpTRESMins": "cpu=90000,mem=9000000T",
+        "GrpTRESRunMins": "gres/gpu=600",
+        "GrpWall": "2-00:00:00",
+        "MaxTRESRunMinsPU": "cpu=5",
+        "MaxTRESRunMinsPA": "node=7",
         "GrpJobs": "40",
         "MaxTRES": "gres/gpu=4",
         "MaxTRESMins": "cpu=600",
@@ -65,6 +69,7 @@ ASSOCIATIONS = printed(
         "Account": " science",
         "GrpJobs": "100",
         "GrpTRES": "cpu=500",
+        "GrpTRESRunMins": "cpu=1000",
         "MaxJobs": "9",
     },
     {"Cluster": "c1", "Account": "  physics", "GrpTRES": "cpu=200,license/matlab=3"},
@@ -121,12 +126,21 @@ def test_a_qos(tmp_path: Path) -> None:
             account={"node": 6, "jobs": 5},
             job={"gres/gpu": 4},
             job_seconds={"cpu": 36000},
+            seconds={
+                "GrpTRESMins": {"cpu": 5400000, "mem": 540000000 * 2**40},
+                "GrpTRESRunMins": {"gres/gpu": 36000},
+                "GrpWall": {"jobs": 172800},
+                "MaxTRESRunMinsPU": {"cpu": 300},
+                "MaxTRESRunMinsPA": {"node": 420},
+            },
+            least={"cpu": 1},
             submits={"MaxSubmitPU": 100},
             wall=129600.0,
-            others=("GrpTRESMins", "MaxSubmitPU", "MinTRES"),
+            others=("MaxSubmitPU",),
         ),
         over_partition=True,
         factor=2.5,
+        decays=False,
     )
 
 
@@ -140,7 +154,11 @@ def test_associations_of_a_tree(tmp_path: Path) -> None:
         "root",
     )
     assert root_user == Association("root", "root")
-    assert science.limits == LimitSet(group={"cpu": 500, "jobs": 100}, user={"jobs": 9})
+    assert science.limits == LimitSet(
+        group={"cpu": 500, "jobs": 100},
+        user={"jobs": 9},
+        seconds={"GrpTRESRunMins": {"cpu": 60000}},
+    )
     assert physics.limits.group == {"cpu": 200, "license/matlab": 3}
     assert alice == Association(
         "physics",
@@ -203,6 +221,24 @@ def test_partitions_have_a_qos(tmp_path: Path) -> None:
         assert (len(found), found.nodes.state.tolist()) == (4, [NodeState.DOWN] * 4)
 
 
+@pytest.mark.parametrize(
+    ("conf", "safe", "half_life"),
+    [
+        ("AccountingStorageEnforce=associations,limits\n", False, 604800.0),
+        ("AccountingStorageEnforce=limits,Safe\nPriorityDecayHalfLife=14-0\n", True, 1209600.0),
+        ("AccountingStorageEnforce=all\nPriorityDecayHalfLife=0\n", True, math.inf),
+    ],
+)
+def test_how_used_time_counts(tmp_path: Path, conf: str, safe: bool, half_life: float) -> None:
+    """A slurm.conf says it; where it does not, Slurm's defaults hold."""
+    paths = files(tmp_path, conf=f"NodeName=n1 CPUs=4\n{conf}", qos="Name\nx\n")
+    told = read_limits(paths["qos"], None, paths["conf"])
+    assert (told.safe, told.half_life) == (safe, half_life)
+    paths = files(tmp_path, conf="\nPriorityDecayHalfLife=soon\n")
+    with pytest.raises(InputError, match="conf:2: PriorityDecayHalfLife=soon is not a time"):
+        read_limits(tmp_path / "qos", None, paths["conf"])
+
+
 def test_output_with_a_delimiter_at_the_end(tmp_path: Path) -> None:
     """`sacctmgr -p` prints one; empty lines do not count."""
     found = qos(tmp_path, "Name|MaxJobsPU|MaxWall|\n\nx|2|UNLIMITED|\n")
@@ -228,6 +264,8 @@ def test_output_with_a_delimiter_at_the_end(tmp_path: Path) -> None:
         ("Name|MaxTRES\nx|mem=9999999E\n", "qos:2: MaxTRES has 'mem=9999999E', which is not"),
         ("Name|MaxJobsPU\nx|two\n", "qos:2: MaxJobsPU is 'two', which is not a limit"),
         ("Name|MaxWall\nx|soon\n", "qos:2: MaxWall is 'soon', which is not a limit"),
+        ("Name|GrpWall\nx|soon\n", "qos:2: GrpWall is 'soon', which is not a limit"),
+        ("Name|GrpTRESMins\nx|cpu\n", "qos:2: GrpTRESMins has 'cpu', which is not NAME=COUNT"),
         ("Name|LimitFactor\nx|big\n", "qos:2: LimitFactor is 'big', which is not a limit"),
         ("Name|GrpJobs\nx|1\ny|1|2\n", "qos:3: 3 fields, where the header has 2; write the file"),
     ],

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-Over = Callable[[int, Collection[int]], bool]
-"""Whether a job would be over a limit if it started while others run."""
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
-def nobody(_row: int, _running: Collection[int]) -> bool:
-    """Return that no job is over a limit."""
-    return False
+class Over:
+    """Whether jobs would be over a limit if they started: here nobody is.
+
+    A loop tells it the time and who starts, and looks again at `again`.
+    """
+
+    def __init__(self) -> None:
+        self.now, self.again = 0.0, math.inf
+        self.begun: dict[int, float] = {}
+
+    def at(self, now: float) -> None:
+        """Take notice of the time."""
+        self.now, self.again = now, math.inf
+
+    def begin(self, row: int) -> None:
+        """Take notice of a job that starts."""
+        self.begun[row] = self.now
+
+    def __call__(self, row: int, running: Collection[int]) -> bool:
+        """Return whether a job would be over a limit if it started now while others run."""
+        return False
 
 
 class Work(NamedTuple):
@@ -29,13 +46,14 @@ def simulate(
     nodes: int,
     loop: str,
     keys: list[float] | None = None,
-    over: Over = nobody,
+    over: Over | None = None,
 ) -> list[float]:
     """Return when each job starts; `keys` order the queue (ties: row).
 
     Jobs over a limit are passed over.
     """
     order = keys or [0.0] * len(jobs)
+    over = over or Over()
     start = [math.nan] * len(jobs)
     running: list[int] = []
     queue: list[int] = []
@@ -44,15 +62,17 @@ def simulate(
     def end(row: int) -> float:
         return start[row] + min(jobs[row].run, jobs[row].wall)
 
-    while left or running:
+    while left or running or over.again < math.inf:
         now = min([jobs[left[0]].submit] if left else [math.inf])
-        now = min([now, *(end(row) for row in running)])
+        now = min([now, over.again, *(end(row) for row in running)])
+        over.at(now)
         running = [row for row in running if end(row) > now]
         while left and jobs[left[0]].submit <= now:
             queue.append(left.pop(0))
         queue.sort(key=lambda row: (order[row], row))
         for row in startable(jobs, nodes, loop, start, running, queue, now, over):
             start[row] = now
+            over.begin(row)
             running.append(row)
             queue.remove(row)
     return start
@@ -66,9 +86,10 @@ def startable(
     running: list[int],
     queue: list[int],
     now: float,
-    over: Over = nobody,
+    over: Over | None = None,
 ) -> list[int]:
     """Return which queued jobs FCFS or EASY start now."""
+    over = over or Over()
     free = nodes - sum(jobs[row].size for row in running)
     limits = [(start[row] + jobs[row].wall, jobs[row].size) for row in running]
     chosen: list[int] = []
@@ -107,12 +128,13 @@ def startable(
 
 
 def conservative(
-    jobs: list[Work], nodes: int, over: Over = nobody
+    jobs: list[Work], nodes: int, over: Over | None = None
 ) -> tuple[list[float], list[float]]:
     """Return when each job starts, and when it was to start by its first reservation.
 
     A job over a limit has none; one that gets over a limit loses its own, and the others move up.
     """
+    over = over or Over()
     first = [math.nan] * len(jobs)
     reserved: dict[int, float] = {}
     start: dict[int, float] = {}
@@ -152,18 +174,21 @@ def conservative(
                 reserved[row] = min(reserved[row], earliest(row, now))
             if reserved[row] <= now:
                 start[row] = now
+                over.begin(row)
                 del reserved[row]
                 queue.remove(row)
         return lost
 
-    while left or reserved or len(ended) < len(start):
+    while left or reserved or len(ended) < len(start) or over.again < math.inf:
         now = min(
             [
+                over.again,
                 *(jobs[row].submit for row in left[:1]),
                 *(end(row) for row in start if row not in ended),
                 *reserved.values(),
             ]
         )
+        over.at(now)
         early = False
         for row in list(start):
             if row not in ended and end(row) <= now:
@@ -174,7 +199,7 @@ def conservative(
             first[queue[-1]] = math.inf
         while sweep(now, early):
             early = True
-    return [start[row] for row in range(len(jobs))], first
+    return [start.get(row, math.nan) for row in range(len(jobs))], first
 
 
 def head_starts(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from plain_loops import Over, nobody
+from plain_loops import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,13 +89,14 @@ def starts(
     capacity: list[tuple[int, ...]],
     policy: str,
     rule: str = "first",
-    over: Over = nobody,
+    over: Over | None = None,
     licenses: int = 0,
 ) -> dict[int, tuple[float, list[int]]]:
     """Return start and nodes of each job, which are in order of submission.
 
     Jobs that do not fit on the empty machine are refused. Those over a limit are passed over.
     """
+    over = over or Over()
     nodes = [Node(list(amounts)) for amounts in capacity]
     possible = [
         sum(node.fits(job) for node in nodes) >= job.nodes and job.licenses <= licenses
@@ -118,6 +120,7 @@ def starts(
         for node in at:
             nodes[node].take(key, jobs[key], 1)
         found[key], running[key] = (now, at), now + min(jobs[key].run, jobs[key].wall)
+        over.begin(key)
         queue.remove(key)
 
     def earliest(head: int, now: float, and_key: int = -1, its: list[int] | None = None) -> float:
@@ -138,9 +141,10 @@ def starts(
         raise AssertionError("a job that fits on the empty machine starts some time")
 
     upcoming = 0
-    while upcoming < len(jobs) or running:
+    while upcoming < len(jobs) or running or over.again < math.inf:
         submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
-        now = min([*running.values(), *submits])
+        now = min([over.again, *running.values(), *submits])
+        over.at(now)
         for key in [key for key, end in running.items() if end == now]:
             for node in found[key][1]:
                 nodes[node].take(key, jobs[key], -1)
@@ -215,7 +219,7 @@ def conservative(
     jobs: list[Job],
     capacity: list[tuple[int, ...]],
     rule: str = "first",
-    over: Over = nobody,
+    over: Over | None = None,
     licenses: int = 0,
     plan: dict[int, tuple[float, list[int]]] | None = None,
 ) -> dict[int, tuple[float, list[int]]]:
@@ -225,7 +229,7 @@ def conservative(
     none, and loses its own, which the others may use. Those of `plan`, with start and nodes, are
     there from the beginning and are not in what is returned.
     """
-    plan = plan or {}
+    plan, over = plan or {}, over or Over()
     held = {key: (start, start + jobs[key].wall, at) for key, (start, at) in plan.items()}
     queue: list[int] = []
     running: dict[int, float] = {}
@@ -265,14 +269,17 @@ def conservative(
                 reserve(key, now)
             if held[key][0] <= now:
                 found[key] = (now, held[key][2])
+                over.begin(key)
                 running[key] = now + min(jobs[key].run, jobs[key].wall)
                 queue.remove(key)
         return lost
 
     upcoming = 0
-    while upcoming < len(jobs) or running or queue:
+    while upcoming < len(jobs) or running or over.again < math.inf or held:
         submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
-        now = min([*running.values(), *submits, *(held[key][0] for key in queue if key in held)])
+        reserved = [held[key][0] for key in queue if key in held]
+        now = min([over.again, *running.values(), *submits, *reserved])
+        over.at(now)
         early = False
         for key in [key for key, end in running.items() if end == now]:
             early |= held.pop(key)[1] > now

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_loops import Work, conservative, simulate
+from plain_loops import Over, Work, conservative, simulate
 from shared_reference import Job
 from shared_reference import conservative as conservative_on_shared_nodes
 from shared_reference import starts as starts_on_shared_nodes
 from test_shared_nodes import as_table, found, machine
 
-from rtsched.kernels.machine_limits import NO_LIMIT
+from rtsched.kernels.machine_limits import HELD, NO_LIMIT
 from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.jobs import Jobs, Periodic
@@ -30,45 +30,51 @@ from rtsched.simulator.settings import ExclusiveSettings
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from plain_loops import Over
-
 NODES = 4
 LOOPS = ["fcfs", "easy", "conservative"]
 THINGS = (JOBS, "cpu")
 
 
 def limits(
-    asked: list[tuple[int, int]], kind: list[int], kinds: list[dict[int, tuple[int, int]]]
+    asked: list[tuple[int, int]], kind: list[int], kinds: list[dict[int, tuple[float, float]]]
 ) -> Limits:
     """Return limits of jobs and cores: of each kind per group the most of both."""
     most = [amounts for groups in kinds for amounts in groups.values()]
-    names = {group for groups in kinds for group in groups}
+    names = range(max((group for groups in kinds for group in groups), default=-1) + 1)
     return Limits(
         THINGS,
+        np.full(2, HELD),
         np.array(asked, np.int64).reshape(-1, 2),
         np.array(kind, np.int64),
         Ragged.of([list(groups) for groups in kinds], np.int64),
-        np.array(most, np.int64).reshape(-1, 2),
-        tuple(f"group {name}" for name in range(max(names, default=-1) + 1)),
+        np.array(most, np.float64).reshape(-1, 2),
+        np.full(len(names), np.inf),
+        tuple(f"group {name}" for name in names),
     )
 
 
-def plain(
-    asked: list[tuple[int, int]], kind: list[int], kinds: list[dict[int, tuple[int, int]]]
-) -> Over:
-    """Return the same, worked out anew from who runs."""
+class Plain(Over):
+    """The same, worked out anew from who runs."""
 
-    def over(row: int, running: Collection[int]) -> bool:
-        for group, most in kinds[kind[row]].items():
-            inside = [other for other in running if group in kinds[kind[other]]]
+    def __init__(
+        self,
+        asked: list[tuple[int, int]],
+        kind: list[int],
+        kinds: list[dict[int, tuple[float, float]]],
+    ) -> None:
+        super().__init__()
+        self.asked, self.kind, self.kinds = asked, kind, kinds
+
+    def __call__(self, row: int, running: Collection[int]) -> bool:
+        """Return whether a job would be over a limit."""
+        for group, most in self.kinds[self.kind[row]].items():
+            inside = [other for other in running if group in self.kinds[self.kind[other]]]
             for thing in range(2):
-                held = sum(asked[other][thing] for other in inside)
-                mine = asked[row][thing]
+                held = sum(self.asked[other][thing] for other in inside)
+                mine = self.asked[row][thing]
                 if 0 < mine <= most[thing] < held + mine:
                     return True
         return False
-
-    return over
 
 
 def system(jobs: Jobs, run: list[float], loop: Any, given_limits: Limits, **more: Any) -> Any:
@@ -141,10 +147,12 @@ def test_whom_a_limit_held_up_is_told() -> None:
     asked = [(1, 4, 0), (1, 4, 0), (1, 6, 0), (1, 1, 2)]
     rule = Limits(
         (JOBS, "cpu", "gres/gpu"),
+        np.full(3, HELD),
         np.array(asked),
         np.array([0, 0, 1, 2]),
         Ragged.of([[0], [1], [2]], np.int64),
         np.array([[1, NO_LIMIT, 3], [NO_LIMIT, 8, NO_LIMIT], [NO_LIMIT, NO_LIMIT, 3]]),
+        np.full(3, np.inf),
         ("alice", "bob", "gpus"),
     )
     rule = rule._replace(
@@ -283,7 +291,7 @@ def whole_workloads(draw: st.DrawFn) -> list[Work]:
 def test_whole_nodes_as_the_plain_way(loop: str, data: Any, work: list[Work]) -> None:
     """Each job starts when the rules say, worked out without a kernel."""
     drawn = data.draw(rules(len(work)))
-    over = plain(*drawn)
+    over = Plain(*drawn)
     if loop == "conservative":
         expected = conservative(work, NODES, over)[0]
     else:
@@ -306,7 +314,7 @@ def test_shared_nodes_as_the_plain_way(
     made = system(
         as_table(jobs), [job.run for job in jobs], loop, limits(*drawn), cluster=machine(capacity)
     )
-    over = plain(*drawn)
+    over = Plain(*drawn)
     if loop == "conservative":
         expected = conservative_on_shared_nodes(jobs, capacity, over=over)
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rtsched.kernels.machine_limits import NO_LIMIT
+from rtsched.kernels.machine_limits import ALLOTTED, NO_LIMIT, REMAINING, USED, USED_AND_ASKED
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import Association, Limits, LimitSet, Qos, SiteLimits
 from rtsched.replay.job_amounts import JobAmounts
@@ -202,9 +203,17 @@ def test_limits_of_jobs_by_the_first_that_defines_them() -> None:
 
 
 def test_what_sets_no_limits_is_told() -> None:
-    """Unknown QOS, users without association, limits of time and of submissions."""
+    """Unknown QOS, users without association, limits of submissions and of what is not known."""
     site = SiteLimits(
-        qos={"normal": Qos(LimitSet(group={"billing": 5}, others=("GrpTRESMins", "MaxSubmitPU")))},
+        qos={
+            "normal": Qos(
+                LimitSet(
+                    group={"billing": 5},
+                    seconds={"GrpTRESMins": {"energy": 60}},
+                    others=("MaxSubmitPU",),
+                )
+            )
+        },
         associations=TREE,
         assumptions=("Something was assumed.",),
     )
@@ -213,11 +222,94 @@ def test_what_sets_no_limits_is_told() -> None:
     assert said[0] == "Something was assumed."
     assert said[2:] == [
         "1 job of accounts or QOS with GrpTRES=billing, which does not hold them up in the replay.",
-        "1 job of accounts or QOS with GrpTRESMins, which does not hold them up in the replay.",
+        "1 job of accounts or QOS with GrpTRESMins=energy, which does not hold them up in the "
+        "replay.",
         "1 job of accounts or QOS with MaxSubmitPU, which does not hold them up in the replay.",
         "2 jobs with a QOS that is not among those given, or not in the log: it sets no limits.",
         "2 jobs with an account and user that are not among the associations given: these set no "
         "limits.",
+    ]
+
+
+MINUTES = LimitSet(
+    seconds={
+        "GrpTRESMins": {"cpu": 36000},
+        "GrpTRESRunMins": {"cpu": 18000},
+        "GrpWall": {"jobs": 7200},
+        "MaxTRESRunMinsPU": {"cpu": 15000},
+    }
+)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_limits_that_count_time(safe: bool) -> None:
+    """What each of them compares, of which group; of the account what the QOS leaves open."""
+    own = LimitSet(seconds={"GrpTRESMins": {"cpu": 9, "node": 60}, "GrpTRESRunMins": {"mem": 60}})
+    site = SiteLimits(
+        qos={"normal": Qos(MINUTES, decays=False)},
+        associations=(Association("physics", limits=own), Association("physics", "alice")),
+        safe=safe,
+        half_life=1000.0,
+    )
+    _, said, made = limits(jobs(1), site)
+    assert made is not None
+    used, wall = (ALLOTTED, USED_AND_ASKED) if safe else (USED, USED)
+    found = {
+        (made.names[group], thing, basis): made.most[at, column]
+        for at, group in enumerate(made.groups.values.tolist())
+        for column, (thing, basis) in enumerate(zip(made.things, made.basis, strict=True))
+        if made.most[at, column] < NO_LIMIT
+    }
+    assert found == {
+        ("QOS normal", "cpu", used): 36000.0,
+        ("QOS normal", "cpu", REMAINING): 18000.0,
+        ("QOS normal", "jobs", wall): 7200.0,
+        ("user alice in QOS normal", "cpu", REMAINING): 15000.0,
+        ("account physics", "node", used): 60.0,
+        ("account physics", "mem", REMAINING): 60.0,
+    }
+    half_lives = dict(zip(made.names, made.half_life.tolist(), strict=True))
+    assert half_lives == {
+        "QOS normal": np.inf,
+        "user alice in QOS normal": 1000.0,
+        "account physics": 1000.0,
+    }
+    start = (
+        "starts if enough is left for its time limit (AccountingStorageEnforce with"
+        if safe
+        else "starts while some is left, and is not ended when none is (AccountingStorageEnforce "
+        "without"
+    )
+    assert said[1] == (
+        "1 job of accounts or QOS with limits of used time (GrpTRESMins, GrpWall): none is used "
+        "when the log begins, it decays to the half in 00:16:40, but where a QOS has NoDecay "
+        f"(PriorityDecayHalfLife), and a job {start} 'safe')."
+    )
+
+
+def test_jobs_beyond_limits_that_count_time_are_told() -> None:
+    """4 cores for an hour are 14400 core-seconds; MinTRES asks for 5 cores and a GPU."""
+    end = "Slurm would not start them, but they ran, so it does not hold them up."
+    seconds = {
+        "GrpTRESMins": {"cpu": 14399},
+        "GrpTRESRunMins": {"cpu": 14399},
+        "GrpWall": {"jobs": 3599},
+        "MaxTRESRunMinsPA": {"cpu": 14400},
+    }
+    normal = LimitSet(seconds=seconds, least={"cpu": 5, "gres/gpu": 1, "jobs": 1})
+    both = of_qos(normal=normal)
+    _, said, _ = limits(jobs(2, size=np.array([4, 3], np.int32)), replace(both, safe=True))
+    assert said[2:] == [
+        f"2 jobs below MinTRES: {end}",
+        f"1 job beyond GrpTRESMins by themselves: {end}",
+        f"1 job beyond GrpTRESRunMins by themselves: {end}",
+        f"2 jobs beyond GrpWall by themselves: {end}",
+    ]
+    # Without safe the job starts as long as some time is left.
+    _, said, _ = limits(jobs(2, size=np.array([4, 3], np.int32)), both)
+    assert said[2:] == [
+        f"2 jobs below MinTRES: {end}",
+        f"1 job beyond GrpTRESRunMins by themselves: {end}",
     ]
 
 

@@ -1,0 +1,309 @@
+"""Limits of groups of jobs that count time: what they used, and what they may yet hold."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_loops import Over, Work, conservative, simulate
+from shared_reference import Job
+from shared_reference import conservative as conservative_on_shared_nodes
+from shared_reference import starts as starts_on_shared_nodes
+from test_resource_limits import NODES, starts, system, whole_workloads
+from test_shared_nodes import as_table, found, machine
+
+from rtsched.kernels.machine_limits import (
+    ALLOTTED,
+    HELD,
+    NO_LIMIT,
+    RECHECK,
+    REMAINING,
+    USED,
+    USED_AND_ASKED,
+)
+from rtsched.model.jobs import Jobs
+from rtsched.model.limits import Limits
+from rtsched.model.ragged import Ragged
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+LOOPS = ["fcfs", "easy", "conservative"]
+MINUTE = 60.0
+
+
+def of_cores(cores: list[int], basis: int, minutes: float, half_life: float = math.inf) -> Limits:
+    """Return one limit, of core-minutes of jobs in one group."""
+    return Limits(
+        ("cpu",),
+        np.array([basis]),
+        np.array(cores).reshape(-1, 1),
+        np.zeros(len(cores), np.int64),
+        Ragged.of([[0]], np.int64),
+        np.array([[minutes * MINUTE]]),
+        np.array([half_life]),
+        ("account physics",),
+    )
+
+
+def hours(*work: tuple[float, float, float]) -> list[Work]:
+    """Return jobs of a node, with submission, run time and requested time in hours."""
+    return [Work(at * 3600, run * 3600, wall * 3600, 1) for at, run, wall in work]
+
+
+def in_hours(work: list[Work], loop: str, limits: Limits) -> list[float]:
+    """Return when the jobs start, in hours."""
+    return [round(start / 3600, 4) if start >= 0 else start for start in starts(work, loop, limits)]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_running_jobs_leave_room_as_their_time_limits_come_near(loop: str) -> None:
+    """GrpTRESRunMins=cpu=600: 10 core-hours to go.
+
+    The first job has 8 of them at 0, the second asks for 4: it fits when the first has 6 to go,
+    which is at 2 h. The third asks for 3 at 4 h: the first has 4 to go, the second 2; it fits at
+    once. The fourth asks for 12, which never fits, so that it is not held up.
+    """
+    work = hours((0, 8, 8), (1, 4, 4), (4, 3, 3), (4, 1, 12))
+    assert in_hours(work, loop, of_cores([1] * 4, REMAINING, 600)) == [0, 2, 4, 4]
+
+
+def test_a_job_that_ends_early_gives_the_rest_of_its_time_back() -> None:
+    """8 core-hours of 10 until 1 h, when the first job ends: nothing is to go."""
+    work = hours((0, 1, 8), (0, 1, 10))
+    assert in_hours(work, "easy", of_cores([1, 1], REMAINING, 600)) == [0, 1]
+
+
+def test_room_that_time_alone_makes_is_found_within_five_minutes() -> None:
+    """The first job has 10 min to go, of 12; the second one asks for 9.
+
+    It fits from 7 min on; nothing happens then, so the loop looks at 5 min and at 10.
+    """
+    work = [Work(0.0, 600.0, 600.0, 1), Work(0.0, 540.0, 540.0, 1)]
+    assert starts(work, "easy", of_cores([1, 1], REMAINING, 12)) == [0, 2 * RECHECK]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_used_time_without_safe(loop: str) -> None:
+    """GrpTRESMins=cpu=600: 10 core-hours in all; jobs of 4 cores start as long as some are left.
+
+    At 1 h 4 are used, at 2 h 8, at 3 h 12 by the first alone, which goes on to its end.
+    """
+    work = hours((0, 4, 9), (2, 1, 9), (3, 1, 1), (9, 1, 1))
+    limits = of_cores([4] * 4, USED, 600)
+    assert in_hours(work, loop, limits) == [0, 2, -1, -1]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_used_time_with_safe(loop: str) -> None:
+    """10 core-hours in all; the first job may use 8 of them, but uses 2.
+
+    The second asks for 3, which are left when it has ended; then 5 are left, so the third, which
+    asks for 6, never starts, and the fourth, which asks for 5, does.
+    """
+    work = hours((0, 2, 8), (1, 3, 3), (5, 1, 6), (5, 1, 5))
+    limits = of_cores([1] * 4, ALLOTTED, 600)
+    assert in_hours(work, loop, limits) == [0, 2, -1, 5]
+
+
+def test_running_time_of_a_group_with_safe() -> None:
+    """GrpWall=10:00:00: what runs counts with what it has used only, as in Slurm.
+
+    At 1 h the first has used 1 of its 8: the second one's 9 fit. At 5 h 9 are used.
+    """
+    work = hours((0, 8, 8), (1, 9, 9), (5, 1, 2), (5, 1, 1))
+    limits = of_cores([1] * 4, USED_AND_ASKED, 600)
+    assert in_hours(work, "easy", limits) == [0, 1, -1, 5]
+
+
+def test_used_time_decays() -> None:
+    """Half of it in 4 h; GrpTRESMins=cpu=120, of which the second job asks for 90.
+
+    A job that runs for t hours uses (1 - 2 ** (-t / 4)) * 4 / ln 2 core-hours: the first one 1.69,
+    by 2 h. The second fits when less than 31 min of them are left, 4 h * log2(1.69 * 60 / 31) =
+    6.84 h later. The loop looks at 3 h, when it comes, and then every 5 min: at 8 h 55 min.
+    """
+    used = (1 - 2**-0.5) * 4 / math.log(2)
+    assert 2 + 4 * math.log2(used * 60 / 31) == pytest.approx(8.84, abs=0.005)
+    work = hours((0, 2, 2), (3, 1, 1.5))
+    limits = of_cores([1, 1], ALLOTTED, 120, half_life=4 * 3600.0)
+    assert in_hours(work, "easy", limits) == [0, round(8 + 55 / 60, 4)]
+
+
+def test_less_than_a_minute_does_not_count() -> None:
+    """Slurm rounds used minutes down: 59 s of one hour are none, 60 s are one."""
+    for seconds, start in ((59.0, 100.0), (60.0, -1.0)):
+        work = [Work(0.0, seconds, 60.0, 1), Work(100.0, 60.0, 3600.0, 1)]
+        assert starts(work, "easy", of_cores([1, 1], ALLOTTED, 60)) == [0.0, start]
+
+
+def test_memory_counts_in_megabytes() -> None:
+    """100 TB times a month are more than 64 bits hold; the second job fits to the byte."""
+    month, memory = 30 * 86400.0, 100 << 40
+    limits = of_cores([memory, memory, 1 << 20], ALLOTTED, 2 * memory * month / MINUTE)._replace(
+        things=("mem",)
+    )
+    work = [Work(0.0, month, month, 1), Work(1.0, 60.0, month, 1), Work(2.0, 60.0, 60.0, 1)]
+    assert starts(work, "easy", limits) == [0, 1, 61]
+
+
+def test_whom_limits_of_time_held_up_is_told() -> None:
+    """With the minutes that the job asks for, and those that there are."""
+    jobs = Jobs.build(2, id=np.arange(2), submit=np.zeros(2), wall_time=np.full(2, 3600.0))
+    said = {}
+    for basis in (REMAINING, ALLOTTED):
+        made = system(jobs, [3600.0] * 2, "easy", of_cores([4, 2], basis, 300))
+        (finding,) = made.job_outcomes().findings
+        said[finding.reason.code] = finding.rows.tolist(), finding.text(0)
+    assert said == {
+        "site-limit.run-minutes": (
+            [1],
+            "it asks for 120 minutes of a resource, of which running jobs of its user, account or "
+            "QOS may have 300 left until their time limits",
+        ),
+        "site-limit.used-minutes": (
+            [1],
+            "it asks for 120 minutes of a resource or of run time, of which its account or QOS may "
+            "use 300 in all",
+        ),
+    }
+
+
+Drawn = tuple[list[int], list[int], list[int], list[list[tuple[int, list[float]]]], list[float]]
+"""What jobs ask for; their kinds; what is compared; per kind groups with limits; half-lives."""
+
+
+@st.composite
+def rules(draw: st.DrawFn, n: int) -> Drawn:
+    """Draw limits of up to three groups."""
+    bases = draw(st.lists(st.sampled_from([HELD, REMAINING, USED, USED_AND_ASKED, ALLOTTED])))
+    bases = bases[:3] or [REMAINING]
+    minutes = st.one_of(st.just(math.inf), st.integers(0, 60).map(lambda n: 60.0 * n))
+    held = st.sampled_from([2.0, 4.0, NO_LIMIT])
+    most = st.tuples(*(held if basis == HELD else minutes for basis in bases)).map(list)
+    groups = st.dictionaries(st.integers(0, 2), most, max_size=3).map(lambda some: [*some.items()])
+    kinds = draw(st.lists(groups, min_size=1, max_size=3))
+    kind = draw(st.lists(st.integers(0, len(kinds) - 1), min_size=n, max_size=n))
+    cores = draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    half_life = st.sampled_from([math.inf, math.inf, 1000.0])
+    return cores, kind, bases, kinds, draw(st.lists(half_life, min_size=3, max_size=3))
+
+
+def as_limits(cores: list[int], kind: list[int], bases: list[int], kinds: Any, half: Any) -> Limits:
+    """Return them as the system takes them; each basis is of cores."""
+    most = [amounts for groups in kinds for _, amounts in groups]
+    return Limits(
+        ("cpu",) * len(bases),
+        np.array(bases),
+        np.repeat(np.array(cores).reshape(-1, 1), len(bases), axis=1),
+        np.array(kind, np.int64),
+        Ragged.of([[group for group, _ in groups] for groups in kinds], np.int64),
+        np.array(most, np.float64).reshape(-1, len(bases)),
+        np.array(half),
+        ("a", "b", "c"),
+    )
+
+
+class Plain(Over):
+    """The same, worked out anew from all that ran."""
+
+    def __init__(self, work: list[Work], drawn: Drawn) -> None:
+        super().__init__()
+        self.work, (self.cores, self.kind, self.bases, kinds, self.half) = work, drawn
+        self.kinds = [dict(groups) for groups in kinds]
+
+    def used(self, row: int, half: float) -> float:
+        """Return the core-seconds that a job has used, decayed."""
+        begin, run = self.begun[row], min(self.work[row].run, self.work[row].wall)
+        end = min(begin + run, self.now)
+        if half == math.inf:
+            return self.cores[row] * (end - begin)
+        rate = math.log(2) / half
+        left = math.exp(rate * (end - self.now)) - math.exp(rate * (begin - self.now))
+        return self.cores[row] * left / rate
+
+    def __call__(self, row: int, running: Collection[int]) -> bool:
+        """Return whether a job would be over a limit."""
+        mine, wall = self.cores[row], self.work[row].wall
+        for group, limits in self.kinds[self.kind[row]].items():
+            inside = [r for r in self.begun if group in self.kinds[self.kind[r]]]
+            inside += [r for r in running if r not in inside and group in self.kinds[self.kind[r]]]
+            ends = {r: self.begun.get(r, self.now) + self.work[r].wall for r in inside}
+            to_go = sum(self.cores[r] * (ends[r] - self.now) for r in inside if r in running)
+            used = sum(self.used(r, self.half[group]) for r in inside if r in self.begun)
+            held = sum(self.cores[r] for r in inside if r in running)
+            for basis, most in zip(self.bases, limits, strict=True):
+                has = {
+                    HELD: held,
+                    REMAINING: to_go // 60,
+                    USED: used // 60,
+                    USED_AND_ASKED: used // 60,
+                    ALLOTTED: (used + to_go) // 60,
+                }[basis]
+                asked, most = mine * wall / 60, most / 60
+                if basis == HELD:
+                    asked, most = mine, most * 60
+                if basis == USED:
+                    over = mine > 0 and 0 < most <= has
+                else:
+                    over = mine > 0 and asked <= most < has + asked
+                if over:
+                    decays = basis != HELD and self.half[group] < math.inf
+                    if basis == REMAINING or decays:
+                        self.again = self.now + RECHECK
+                    return True
+        return False
+
+
+def minutes_long(work: list[Work]) -> list[Work]:
+    """Return jobs with minutes in place of seconds."""
+    return [
+        Work(job.submit * MINUTE, job.run * MINUTE, job.wall * MINUTE, job.size) for job in work
+    ]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@given(data=st.data(), work=whole_workloads())
+def test_whole_nodes_as_the_plain_way(loop: str, data: Any, work: list[Work]) -> None:
+    """Each job starts when the rules say, worked out without a kernel; or never."""
+    work = minutes_long(work)
+    drawn = data.draw(rules(len(work)))
+    over = Plain(work, drawn)
+    if loop == "conservative":
+        expected = conservative(work, NODES, over)[0]
+    else:
+        expected = simulate(work, NODES, loop, over=over)
+    expected = [-1.0 if math.isnan(start) else start for start in expected]
+    assert starts(work, loop, as_limits(*drawn)) == expected
+
+
+amount = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2))
+node = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@given(data=st.data(), work=whole_workloads(), capacity=st.lists(node, min_size=1, max_size=4))
+def test_shared_nodes_as_the_plain_way(
+    loop: str, data: Any, work: list[Work], capacity: list[tuple[int, ...]]
+) -> None:
+    """The same, also on which nodes."""
+    work = minutes_long(work)
+    jobs = [Job(job.submit, min(job.size, 3), data.draw(amount), job.wall, job.run) for job in work]
+    drawn = data.draw(rules(len(jobs)))
+    made = system(
+        as_table(jobs),
+        [job.run for job in jobs],
+        loop,
+        as_limits(*drawn),
+        cluster=machine(capacity),
+    )
+    over = Plain(work, drawn)
+    if loop == "conservative":
+        expected = conservative_on_shared_nodes(jobs, capacity, over=over)
+    else:
+        expected = starts_on_shared_nodes(jobs, capacity, loop, over=over)
+    assert found(made) == expected
