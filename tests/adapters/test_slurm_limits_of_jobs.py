@@ -20,7 +20,10 @@ from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.wire import Tag
 
 NOW = 1_800_000_000.0
-COLUMNS = "Name Flags GrpTRES GrpJobs MaxTRES MaxTRESPerNode MaxTRESMins MaxWall MaxTRESPU MinTRES"
+COLUMNS = (
+    "Name Flags GrpTRES GrpJobs MaxTRES MaxTRESPerNode MaxTRESMins MaxWall MaxTRESPU MinTRES "
+    "GrpTRESMins GrpTRESRunMins GrpWall MaxTRESRunMinsPU MaxTRESRunMinsPA"
+)
 LIMITS: dict[str, dict[str, str]] = {
     "normal": {},
     "short": {"Flags": "DenyOnLimit", "MaxWall": "01:00:00"},
@@ -28,6 +31,11 @@ LIMITS: dict[str, dict[str, str]] = {
     "fine": {"MaxTRESPerNode": "cpu=2", "MaxTRES": "mem=1000M", "MaxTRESMins": "cpu=120"},
     "none": {"GrpJobs": "0"},
     "part": {"MaxWall": "02:30:00"},
+    "run": {"GrpTRESRunMins": "cpu=240", "GrpWall": "01:30:00"},
+    "used": {"GrpTRESMins": "mem=6000,node=90"},
+    "each": {"MaxTRESRunMinsPU": "cpu=100", "MaxTRESRunMinsPA": "cpu=80"},
+    "large": {"MinTRES": "cpu=8,mem=2000"},
+    "gpu": {"MinTRES": "gres/gpu=1,node=1"},
 }
 QOS = "".join(
     "|".join((name, *(limits.get(column, "") for column in COLUMNS.split()[1:]))) + "\n"
@@ -37,7 +45,7 @@ ASSOCIATIONS = """\
 Cluster|Account|User|GrpTRES|GrpSubmit|MaxWall|QOS|Def QOS
 c|root||||||
 c| physics||cpu=64|||normal|
-c|  physics|ann|||1-00:00:00|short,normal,narrow,fine|normal
+c|  physics|ann|||1-00:00:00|short,normal,narrow,fine,run,used,each,large,gpu|normal
 c|  physics|bob||7||short|
 c| arts||||||
 c|  arts|ann||||normal,short|short
@@ -120,6 +128,35 @@ def problem(*, sharing: bool = False, **fields: Any) -> str:
             "requests 4 processors per node; MaxTRESPerNode=cpu=2 of QOS fine allows 2 processors; "
             "request at most that, or use another account or QOS",
         ),
+        # 4 processors for more than 60 min; one node for more than 90.
+        (
+            {"qos": "run", "time_limit": 61},
+            "its 4 processors for 61 min exceed GrpTRESRunMins=cpu=240 of QOS run; use --time=60 "
+            "or less",
+        ),
+        (
+            {"qos": "run", "time_limit": 91},
+            "its time limit of 91 min exceeds GrpWall=01:30:00 of QOS run; use --time=90 or less",
+        ),
+        (
+            {"qos": "used", "time_limit": 31, "min_nodes": 3},
+            "its 3 nodes for 31 min exceed GrpTRESMins=node=90 of QOS used; use --time=30 or less",
+        ),
+        (
+            {"qos": "each", "time_limit": 26},
+            "its 4 processors for 26 min exceed MaxTRESRunMinsPU=cpu=100 of QOS each; use "
+            "--time=25 or less",
+        ),
+        (
+            {"qos": "each", "time_limit": 21},
+            "its 4 processors for 21 min exceed MaxTRESRunMinsPA=cpu=80 of QOS each; use "
+            "--time=20 or less",
+        ),
+        (
+            {"qos": "large"},
+            "requests 4 processors in all; MinTRES=cpu=8 of QOS large asks for 8 processors; "
+            "request at least that, or use another QOS",
+        ),
         (
             {"user_id": 1001, "array_inx": "1-8"},
             "8 jobs would be submitted; GrpSubmit=7 of user bob of account physics allows 7; "
@@ -141,6 +178,12 @@ def test_whole_nodes(fields: dict[str, Any], said: str) -> None:
         {"user_id": 1001, "array_inx": "1-7"},
         {"min_nodes": 16, "max_nodes": 16},
         {"min_nodes": 10, "max_nodes": 20},  # it may run on 16
+        {"qos": "run", "time_limit": 60},
+        {"qos": "used", "time_limit": 30, "min_nodes": 3},
+        {"qos": "each", "time_limit": 20},
+        {"qos": "large", "min_nodes": 2},
+        {"qos": "large", "min_nodes": 1, "max_nodes": 2},  # it may run on 2
+        {"qos": "gpu"},  # GPUs come with whole nodes
     ],
 )
 def test_jobs_at_a_limit_may_run(fields: dict[str, Any]) -> None:
@@ -166,6 +209,25 @@ def test_jobs_at_a_limit_may_run(fields: dict[str, Any]) -> None:
             {"qos": "fine", "num_tasks": 2, "time_limit": 70},
             "its 2 processors for 70 min exceed MaxTRESMins=cpu=120 of QOS fine; use --time=60 or "
             "less",
+        ),
+        # 600 MiB for more than 10 min.
+        (
+            {"qos": "used", "num_tasks": 1, "pn_min_memory": 600, "time_limit": 11},
+            "its 600 MiB of memory for 11 min exceed GrpTRESMins=mem=6000M of QOS used; use "
+            "--time=10 or less",
+        ),
+        (
+            {"qos": "large", "num_tasks": 8, "min_nodes": 2, "pn_min_memory": 999},
+            "requests 1998 MiB of memory in all; MinTRES=mem=2000M of QOS large asks for 2000 MiB",
+        ),
+        ({"qos": "large", "num_tasks": 8, "min_nodes": 2, "pn_min_memory": 1000}, ""),
+        (
+            {"qos": "gpu", "num_tasks": 1},
+            "requests 0 gres/gpu in all; MinTRES=gres/gpu=1 of QOS gpu asks for 1 gres/gpu",
+        ),
+        (
+            {"qos": "large", "num_tasks": 1, "array_inx": "1-9"},
+            "requests 1 processor in all; MinTRES=cpu=8 of QOS large asks for 8 processors",
         ),
         # A task of an array counts by itself.
         ({"qos": "fine", "num_tasks": 2, "time_limit": 60, "array_inx": "1-9"}, ""),

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from rtsched.counting import counted
 from rtsched.logs.slurm_limits import limits_in
 from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import NODE, WALL, JobLimits, JobNames, LimitRules
+from rtsched.model.limit_rules import GROUP_WALL, NODE, WALL, JobLimits, JobNames, LimitRules
 from rtsched.model.limits import JOBS
-from rtsched.model.resources import CPU, LICENSE, MEMORY
+from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
+from rtsched.model.units import slurm_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +74,7 @@ def within_limits(
     amounts = {name.lower(): amount for name, amount in amounts.items()}  # as limits name them
     problem = _too_long(limits, limit) or _too_many(needs, limits)
     problem = problem or _too_much(limits, nodes, amounts, limit)
+    problem = problem or _too_little(limits, request, needs, part, amounts)
     most = needs.size_max
     at_a_time = needs.tasks_per_node if needs.kind == Kind.ARRAY else 1
     for one in limits.limits if most > 0 and not problem else ():
@@ -90,12 +92,14 @@ def within_limits(
 
 def _too_long(limits: JobLimits, limit: float) -> str:
     """Return what is wrong with a time limit in seconds; inf: none is given."""
-    if not limits.wall < limit < math.inf:
-        return ""
-    return (
-        f"its time limit of {limit / 60.0:.0f} min exceeds {WALL}={_duration(limits.wall)} of "
-        f"{limits.wall_owner}{_shorter(limits.wall)}"
-    )
+    walls = [(float(one.most), one.text) for one in limits.seconds if one.word == GROUP_WALL]
+    if limits.wall < math.inf:
+        text = f"{WALL}={slurm_time(limits.wall)} of {limits.wall_owner}"
+        walls.insert(0, (limits.wall, text))
+    for most, text in walls:
+        if most < limit < math.inf:
+            return f"its time limit of {limit / 60.0:.0f} min exceeds {text}{_shorter(most)}"
+    return ""
 
 
 def _too_many(needs: Requirements, limits: JobLimits) -> str:
@@ -122,7 +126,9 @@ def _too_much(limits: JobLimits, nodes: int, amounts: dict[str, int], limit: flo
         NODE: nodes,
         JOBS: 1,
     }
-    for one in limits.limits:
+    for one in (*limits.limits, *limits.seconds):
+        if one.word == GROUP_WALL:
+            continue
         asked = whole.get(one.thing, 0)
         if not one.per_second:
             if asked > one.most:
@@ -130,6 +136,38 @@ def _too_much(limits: JobLimits, nodes: int, amounts: dict[str, int], limit: flo
         elif limit < math.inf and asked * limit > one.most:
             what = f"its {_shown(one.thing, asked)} for {limit / 60.0:.0f} min exceed {one.text}"
             return f"{what}{_shorter(one.most / asked)}"
+    return ""
+
+
+def _too_little(
+    limits: JobLimits,
+    request: JobRequest,
+    needs: Requirements,
+    part: Partition,
+    amounts: dict[str, int],
+) -> str:
+    """Return which limit a job is below that takes such amounts on each of its nodes.
+
+    It counts with the most nodes that it may have, and all processors of those that it has to
+    itself; memory that it does not ask for, and what else comes with whole nodes, may be enough.
+    """
+    array = needs.kind == Kind.ARRAY
+    nodes = 1 if array else max(needs.size, needs.size_max)
+    whole = request.exclusive or part.exclusive  # an array's own nodes are shared by its tasks
+    whole = whole or (not array and (needs.exclusive or not needs.demand))
+    most = {**amounts, NODE: 1}
+    if whole:
+        largest = max((node.get(CPU, 0) for node, _ in part.hardware), default=0)
+        most = {NODE: 1, CPU: max(largest, part.cores)}
+    for one in limits.least:
+        known = one.thing in most or (not whole and one.thing.startswith((GRES, LICENSE)))
+        asked = most.get(one.thing, 0) * (1 if one.thing.startswith(LICENSE) else nodes)
+        if not known or asked >= one.most or (one.thing == MEMORY and not asked):
+            continue
+        return (
+            f"requests {_shown(one.thing, asked)} in all; {one.text} asks for "
+            f"{_shown(one.thing, one.most)}; request at least that, or use another QOS"
+        )
     return ""
 
 
@@ -184,11 +222,3 @@ def _shown(thing: str, amount: int) -> str:
     if thing == MEMORY:
         return f"{amount >> 20} MiB of memory"
     return counted(amount, _NAMES[thing]) if thing in _NAMES else f"{amount} {thing}"
-
-
-def _duration(seconds: float) -> str:
-    """Return a time as sacctmgr shows it."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
