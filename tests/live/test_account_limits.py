@@ -15,10 +15,12 @@ SHARED = "\n[slurm]\nshare_nodes = true\n"
 ACCOUNTING = (
     "add qos short set MaxWall=1",
     "add qos few set GrpTRESRunMins=cpu=21",
-    "modify user where name=alice set qos=normal,short,few",
+    "add qos large set MinTRES=cpu=12",
+    "modify user where name=alice set qos=normal,short,few,large",
     "modify account where name=science set GrpTRES=cpu=8 MaxTRESPerNode=mem=900",
 )
-"""`short` allows a minute, `few` has processors for 21 minutes; the account has two nodes'."""
+"""`short` allows a minute, `few` has processors for 21 minutes, `large` is for three nodes and
+more; the account has two nodes'."""
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
@@ -55,6 +57,15 @@ def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
         "sbatch: error: rtsched: its time limit of 2 min exceeds MaxWall=00:01:00 of QOS short; "
         "use --time=1 or less"
     )
+    said = live.submit("-N1", "--exclusive", "--qos=few", "--time=6", in_minutes(20))
+    assert said.job == 0
+    assert (
+        "its 4 processors for 6 min exceed GrpTRESRunMins=cpu=21 of QOS few; use --time=5 or less"
+        in " ".join(said.text.split())
+    )
+    said = live.submit("-N2", "--exclusive", "--qos=large", "--time=1", in_minutes(20))
+    assert said.job == 0
+    assert "requests 8 processors in all; MinTRES=cpu=12 of QOS large asks for 12" in said.text
     said = live.submit("-N3", "--exclusive", "--time=1", in_minutes(20))
     assert said.job == 0
     assert (
