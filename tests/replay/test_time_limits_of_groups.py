@@ -87,6 +87,23 @@ def test_room_that_time_alone_makes_is_found_within_five_minutes() -> None:
     assert starts(work, "easy", of_cores([1, 1], REMAINING, 12)) == [0, 2 * RECHECK]
 
 
+@pytest.mark.parametrize("loop", ["easy", "conservative"])
+def test_a_job_behind_one_that_waits_for_nodes_is_looked_at_again(loop: str) -> None:
+    """The first job has 100 of 120 core-minutes to go; the third asks for 40, from 20 min on.
+
+    The second, which no limit holds up, waits for all nodes until 100 min; nothing else happens.
+    """
+    limits = of_cores([1, 0, 1], REMAINING, 120)
+    sizes, minutes = [2, 4, 1], [100.0, 10.0, 40.0]
+    work = [Work(0.0, n * MINUTE, n * MINUTE, k) for n, k in zip(minutes, sizes, strict=True)]
+    expected = [0.0, 100 * MINUTE, 20 * MINUTE]
+    assert starts(work, loop, limits) == expected
+    jobs = [Job(0.0, job.size, (4, 0, 0), job.wall, job.run) for job in work]
+    walls = [job.run for job in work]
+    made = system(as_table(jobs), walls, loop, limits, cluster=machine([(4, 1, 0)] * NODES))
+    assert [found(made)[row][0] for row in range(3)] == expected
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_used_time_without_safe(loop: str) -> None:
     """GrpTRESMins=cpu=600: 10 core-hours in all; jobs of 4 cores start as long as some are left.
