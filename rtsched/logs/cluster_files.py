@@ -16,7 +16,7 @@ from rtsched.logs.slurm_cluster import Described, as_shown, billing_of, from_con
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source
 from rtsched.model.cluster import Cluster, NodeState
-from rtsched.model.resources import GPU
+from rtsched.model.resources import DISK, GPU
 
 if TYPE_CHECKING:
     from rtsched.logs.slurm_topology import Place
@@ -26,7 +26,7 @@ LARGEST = 256 << 20
 
 _WANTED = (
     "name machine cpus totalslotcpus totalcpus memory totalslotmemory gpus totalslotgpus totalgpus "
-    "state activity offline partitionableslot dynamicslot slottype"
+    "disk totalslotdisk state activity offline partitionableslot dynamicslot slottype"
 )
 _SLOT = frozenset(_WANTED.split())
 _SLOT_HEAD = re.compile(rb"^(?:Machine|SlotID|SlotType|TotalSlotCpus)[ \t]*=", re.M | re.I)
@@ -146,6 +146,8 @@ def _slot(name: str, ad: Record) -> Node:
     cpus = number(ad, "totalslotcpus", "cpus", "totalcpus")
     memory = number(ad, "totalslotmemory", "memory")
     gpus = number(ad, "totalslotgpus", "gpus", "totalgpus")
+    disk = number(ad, "totalslotdisk", "disk")
+    tres = {GPU: int(gpus)} if 0 < gpus < 2**31 else {}
     state = NodeState.UP
     if ad.get("offline") is True:
         state = NodeState.DOWN
@@ -157,5 +159,5 @@ def _slot(name: str, ad: Record) -> Node:
         cpus=int(cpus) if 0 < cpus < 2**31 else 0,
         memory=int(memory) * 2**20 if 0 < memory < 2**40 else -1,
         state=state,
-        tres={GPU: int(gpus)} if 0 < gpus < 2**31 else {},
+        tres=tres | ({DISK: int(min(disk, 2.0**40)) * 2**10} if disk > 0 else {}),
     )

@@ -25,7 +25,7 @@ from rtsched.logs.gather import (
 )
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
-from rtsched.model.resources import CPU, GPU, MEMORY
+from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 
 if TYPE_CHECKING:
     from rtsched.logs.readers import ReadOptions
@@ -35,11 +35,11 @@ _WANTED = (
     "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid cmd "
     "committedtime "
     "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
-    "dagmanjobid dagnodename dagparentnodenames "
+    "dagmanjobid dagnodename dagparentnodenames diskprovisioned diskusage "
     "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
-    "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestgpus "
-    "requestmemory requestruntime rtdeadline rtruntime transferinputsizemb user"
+    "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestdisk "
+    "requestgpus requestmemory requestruntime rtdeadline rtruntime transferinputsizemb user"
 )
 ATTRIBUTES = frozenset(_WANTED.split())
 """What is read of an ad."""
@@ -57,7 +57,7 @@ _STATUS: dict[float, Ending] = {
 _TEXTS = ("user", "account", "schedd", "nodes", "name", "dag_node", "parents")
 _COLUMNS = (
     "cluster proc submit start end run wall_time deadline size size_min size_max given memory "
-    "hosts gpus restarts nice ending input dag"
+    "hosts gpus disk restarts nice ending input dag"
 )
 _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
@@ -226,12 +226,13 @@ class CondorHistoryReader:
             ]
         size, size_min, size_max = (whole(take(name)) for name in ("size", "size_min", "size_max"))
         moldable = size_min > 0
-        memory, hosts, gpus = take("memory"), take("hosts"), take("gpus")
+        memory, hosts = take("memory"), take("hosts")
         demand = resources = None
         if self._resources:
-            resources = (CPU, MEMORY, GPU)
+            resources = (CPU, MEMORY, GPU, DISK)
             each = size // hosts
-            asked = [each, np.maximum(memory, 0.0) * each, np.nan_to_num(gpus)]
+            gpus, disk = np.nan_to_num(take("gpus")), take("disk")
+            asked = [each, np.maximum(memory, 0.0) * each, gpus, disk]
             demand = np.column_stack(asked).astype(np.int64)
         nice = np.nan_to_num(take("nice"), nan=0.0)
         codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes", "name")}
@@ -320,7 +321,17 @@ def _sizes(ad: Record, cpus: float) -> dict[str, float]:
         "memory": memory,
         "hosts": most,
         "gpus": max(0.0, min(number(ad, "requestgpus"), float(MOST))),
+        "disk": _disk(ad),
     }
+
+
+def _disk(ad: Record) -> float:
+    """Return the bytes that a job asks for of a slot's disk, in whole MiB as a startd gives them.
+
+    0 if that is not known, as of a job that never ran and whose RequestDisk is an expression.
+    """
+    asked = number(ad, "requestdisk", "diskprovisioned")
+    return math.ceil(min(asked, 2.0**41) / 1024.0) * _MEGABYTE if asked > 0 else 0.0
 
 
 def _times(ad: Record) -> tuple[float, float, float, Ending]:

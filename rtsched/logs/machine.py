@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.resources import CPU, DISK, MEMORY
 from rtsched.model.table import encode
 
 if TYPE_CHECKING:
@@ -98,9 +98,11 @@ def cluster_of(path: str, nodes: list[Node]) -> Cluster:
 def _resources(nodes: list[Node]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the names of the resources that nodes have, and how much of them: int64[n, r].
 
-    Memory is not counted unless that of all nodes is known.
+    Memory is not counted unless that of all nodes is known; disk neither.
     """
     others = sorted({name for node in nodes for name in node.tres})
+    if not all(DISK in node.tres for node in nodes):
+        others = [name for name in others if name != DISK]
     known = all(node.memory > 0 for node in nodes)
     resources = (CPU, *((MEMORY,) if known else ()), *others)
     own = [{CPU: node.cpus, MEMORY: node.memory, **node.tres} for node in nodes]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
 
-CPU, MEMORY, GPU = "cpu", "mem", "gres/gpu"
-"""Names of the resources that every batch system knows."""
+CPU, MEMORY, GPU, DISK = "cpu", "mem", "gres/gpu", "fs/disk"
+"""Names of the resources that every batch system knows; memory and local disk are in bytes."""
 GRES = "gres/"
 """How names of generic resources of nodes begin."""
 LICENSE = "license/"

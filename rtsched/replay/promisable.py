@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.model.log import Skipped
-from rtsched.model.resources import CPU, GRES, MEMORY, asking_for
+from rtsched.model.resources import CPU, DISK, GRES, MEMORY, asking_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,5 +120,5 @@ def promisable_jobs(log: Log, obstacle: NDArray[np.int8]) -> PromisableJobs:
 
 def _known(resource: str, cluster: Cluster) -> bool:
     """Return whether a resource is taken into account where jobs are given nodes."""
-    counts = (CPU, MEMORY, *cluster.nodes.names("capacity"), *cluster.licenses)
+    counts = (CPU, MEMORY, DISK, *cluster.nodes.names("capacity"), *cluster.licenses)
     return resource in counts

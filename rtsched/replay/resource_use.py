@@ -1,6 +1,7 @@
 """What jobs used of each resource where they share nodes, of all nodes and of each partition's.
 
-Hours of a resource are its amount times hours: core-hours, GPU-hours; of memory, GiB times hours.
+Hours of a resource are its amount times hours: core-hours, GPU-hours; of memory and disk, GiB times
+hours.
 Licences belong to no node: they are counted for all jobs, and not by partition.
 """
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.model.resources import CPU, GPU, MEMORY
+from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 HOUR = 3600.0
 GIBIBYTE = 2.0**30
+_IN_BYTES = frozenset({MEMORY, DISK})
 
 
 class Use(NamedTuple):
@@ -76,7 +78,7 @@ def resource_use(workload: Workload, results: Results) -> ResourceUse | None:
     at = np.where(jobs.partition >= 0, jobs.partition, len(partitions))
     used = {}
     for k, name in enumerate(names):
-        amount = demand[:, k] / GIBIBYTE if name == MEMORY else demand[:, k]
+        amount = demand[:, k] / GIBIBYTE if name in _IN_BYTES else demand[:, k]
         used[name] = np.bincount(at, hours * amount, len(partitions) + 1)
     started = np.isfinite(results.start)
     wait = np.where(started, results.start - jobs.submit, 0.0)
@@ -107,7 +109,7 @@ def _available(cluster: Cluster, nodes: NDArray[np.bool_], hours: float) -> dict
     names = cluster.nodes.names("capacity")
     amounts = cluster.nodes.capacity[nodes].sum(axis=0).tolist()
     return {
-        name: amount * hours / (GIBIBYTE if name == MEMORY else 1.0)
+        name: amount * hours / (GIBIBYTE if name in _IN_BYTES else 1.0)
         for name, amount in zip(names, amounts, strict=True)
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.model.jobs import Kind
-from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
+from rtsched.model.resources import CPU, DISK, GRES, LICENSE, MEMORY
 from rtsched.model.table import amounts_of
 from rtsched.replay.gathering import gathered
 from rtsched.replay.machine import by_resources, cores_per_node
@@ -89,7 +89,7 @@ def _counted(jobs: Jobs, machine: Cluster, said: list[str]) -> tuple[str, ...]:
     for at, name in enumerate(asked):
         n = int((jobs.demand[:, at] > 0).sum()) if name not in resources else 0
         if n and not name.startswith(GRES):
-            what = "every node's is not known" if name == MEMORY else "no node has it"
+            what = "every node's is not known" if name in {MEMORY, DISK} else "no node has it"
             what = _UNKNOWN_LICENSES if name.startswith(LICENSE) else what
             said.append(f"{name} is not modelled ({counted(n, 'job')}): {what}.")
     others = (name for name in asked if name.startswith(GRES) and name not in resources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtsched.counting import counted
-from rtsched.model.resources import CPU, GPU, GRES, MEMORY
+from rtsched.model.resources import CPU, DISK, GPU, GRES, MEMORY
 from rtsched.report.wording import MISSING, count, decimal, duration, percent, shortened
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_PARTITIONS = 12
 """Partitions in a table, those with most jobs; the summary has all."""
 
-_NAMES = {CPU: "cores", MEMORY: "memory", GPU: "GPUs"}
+_NAMES = {CPU: "cores", MEMORY: "memory", GPU: "GPUs", DISK: "disk"}
 
 
 class UseRow(NamedTuple):
@@ -108,8 +108,8 @@ def _entries(summary: Summary) -> list[Mapping[str, Any]]:
 
 def _hours(resource: str) -> str:
     """Return what hours of a resource are called: `core-hours`, `gpu:a100-hours`."""
-    if resource == MEMORY:
-        return "memory, GiB-hours"
+    if resource in {MEMORY, DISK}:
+        return f"{'memory' if resource == MEMORY else 'disk'}, GiB-hours"
     if resource == CPU:
         return "core-hours"
     return f"{'GPU' if resource == GPU else resource.removeprefix(GRES)}-hours"
