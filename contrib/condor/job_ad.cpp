@@ -151,6 +151,30 @@ long long integer_of(const ClassAd &ad, const char *name)
 	return ad.EvaluateAttr(name, value) && value.IsIntegerValue(integer) ? integer : -1;
 }
 
+/* Return an expression as it is written; empty: there is none. */
+std::string written(const ClassAd &ad, const std::string &name)
+{
+	classad::ClassAdUnParser unparser;
+	std::string text;
+
+	if (const classad::ExprTree *expression = ad.Lookup(name))
+		unparser.Unparse(text, expression);
+	return text;
+}
+
+/* Whether all procs of an array must have an attribute in common. Disk only where a number is stated:
+ * the default follows from each proc's files. */
+bool is_common(const ClassAd &ad, const char *name)
+{
+	double number;
+
+	if (strcasecmp(name, "RequestDisk"))
+		return is_one_of(name, common);
+	std::string text = written(ad, name);
+	const char *end = text.data() + text.size();
+	return !text.empty() && std::from_chars(text.data(), end, number).ptr == end;
+}
+
 /* Add a line, and keep its literal if the procs of an array have it in common. */
 bool add(const ClassAd &ad, const std::string &name, bool is_common, JobAd &job)
 {
@@ -166,13 +190,10 @@ bool add(const ClassAd &ad, const std::string &name, bool is_common, JobAd &job)
 /* Add an expression as a string; the procs of an array have it in common. */
 void add_written(const ClassAd &ad, const std::string &name, JobAd &job)
 {
-	const classad::ExprTree *written = ad.Lookup(name);
-	classad::ClassAdUnParser unparser;
-	std::string text, literal;
+	std::string text = written(ad, name), literal;
 
-	if (!written)
+	if (text.empty())
 		return;
-	unparser.Unparse(text, written);
 	add_string(literal, text.c_str());
 	job.lines += name + " = " + literal + '\n';
 	job.needs[name] = literal;
@@ -191,7 +212,7 @@ JobAd describe(const ClassAd &ad)
 	if (const ClassAd *cluster = ad.GetChainedParentAd())
 		collect(*cluster, names);
 	for (const char *name : sent)
-		add(ad, name, is_one_of(name, common), job);
+		add(ad, name, is_common(ad, name), job);
 	add_written(ad, REQUIRED_GPUS, job);
 	for (const std::string &name : names) {
 		bool is_deadline = !strcasecmp(name.c_str(), "RtDeadline");

@@ -108,7 +108,7 @@ void delay(const ArgumentList &arguments, EvalState &state, Value &result)
 /* Find the resource of that name; false: there is none. */
 bool find_resource(const char *name, rtsched::Resource &resource)
 {
-	static constexpr const char *names[] = {"cpus", "memory", "gpus"};
+	static constexpr const char *names[] = {"cpus", "memory", "gpus", "disk"};
 
 	for (size_t at = 0; at < rtsched::RESOURCES; at++)
 		if (!strcasecmp(name, names[at])) {
@@ -118,7 +118,7 @@ bool find_resource(const char *name, rtsched::Resource &resource)
 	return false;
 }
 
-/* rtschedKept(slot, end [, "cpus" | "memory" | "gpus"]); an end that is not known is none */
+/* rtschedKept(slot, end [, "cpus" | "memory" | "gpus" | "disk"]); an end that is not known is none */
 void kept(const ArgumentList &arguments, EvalState &state, Value &result)
 {
 	double end = std::numeric_limits<double>::infinity();

@@ -37,12 +37,12 @@ bool read_title(std::string_view line, Table &table)
 	       table.written >= 0 && table.valid >= 0;
 }
 
-/* Read `start:cpus`, or `start:cpus:memory:gpus`. */
+/* Read `start:cpus`, or with more amounts: `:memory:gpus`, and `:disk`. */
 bool read_step(std::string_view text, Step &step)
 {
 	size_t named = static_cast<size_t>(std::count(text.begin(), text.end(), ':'));
 
-	if ((named != 1 && named != RESOURCES) || !parse(cut(text, ':'), step.start))
+	if ((named != 1 && named != DISK && named != RESOURCES) || !parse(cut(text, ':'), step.start))
 		return false;
 	step.amounts.fill(UNSAID);
 	for (size_t at = 0; at < named; at++)

@@ -13,11 +13,11 @@
 
 namespace rtsched {
 
-/* What of a slot is kept: processors, memory in MiB, GPUs. */
-enum Resource { CPUS, MEMORY, GPUS };
-constexpr size_t RESOURCES = 3;
+/* What of a slot is kept: processors, memory in MiB, GPUs, disk in KiB. */
+enum Resource { CPUS, MEMORY, GPUS, DISK };
+constexpr size_t RESOURCES = 4;
 
-constexpr int64_t UNSAID = -1; /* a step that names processors only */
+constexpr int64_t UNSAID = -1; /* what a step does not name */
 
 /* From `start` (s since the epoch) on, so much of each resource must be free. */
 struct Step {

@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, PART
 from rtsched.daemon.site import LATE
 from rtsched.model.jobs import Kind
-from rtsched.model.resources import GPU, LICENSE
+from rtsched.model.resources import DISK, GPU, LICENSE
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of, encode
 
@@ -110,9 +110,10 @@ def with_present(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many, and of an array some
-    tasks may have run or been cancelled.
+    tasks may have run or been cancelled. HTCondor's RequestDisk may follow from what a job used
+    when it ran last, or differ among the procs of an array: the most that any asks for counts.
     """
-    requested = _with_fewer_tasks(requested, observation)
+    requested = _with_more_disk(_with_fewer_tasks(requested, observation), observation)
     place, there = places(observation.queued.id, requested.id)
     there &= _follows(requested)
     if not there.any():
@@ -140,6 +141,20 @@ def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
     tasks = requested.tasks.copy()
     tasks[row] = np.minimum(tasks[row], observation.queued.tasks[place[there]])
     return requested if np.array_equal(tasks, requested.tasks) else requested.replace(tasks=tasks)
+
+
+def _with_more_disk(requested: Jobs, observation: Observation) -> Jobs:
+    """Return the jobs, with the disk that they ask for now where that is more."""
+    names = requested.names("demand")
+    if DISK not in names:
+        return requested
+    place, there = places(observation.queued.id, requested.id)
+    now = amounts_of(observation.queued, "demand", (DISK,))[place[there], 0]
+    demand, at = requested.demand.copy(), names.index(DISK)
+    if not (now > demand[there, at]).any():
+        return requested
+    demand[there, at] = np.maximum(demand[there, at], now)
+    return requested.replace(demand=demand)
 
 
 def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:

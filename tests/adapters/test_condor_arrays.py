@@ -212,13 +212,13 @@ def test_where_jobs_share_slots() -> None:
     said = {"rtperslot": 2, "requestmemory": 256}
     view = poll(*procs(*(ad(7, at) for at in range(5)), **said))
     queued = view.observation.queued
-    assert queued.demand.tolist() == [[2, 512 << 20, 0, 2]]
+    assert queued.demand.tolist() == [[2, 512 << 20, 0, 0, 2]]
     assert (queued.tasks[0], queued.tasks_per_node[0], queued.size_max[0]) == (5, 2, 1)
     given = said | {"rtslots": "slot1@a", "rtplannedstart": int(NOW)}
     poll.pool.shown_slots = [machine, claimed("slot1_1@a", memory=256)]
     rest = [ad(7, 1, rtnodeset="slot1@a"), *(ad(7, at) for at in range(2, 5))]
     view = poll(*procs(runs(7, 0, on="slot1_1@a"), *rest, **given))
-    assert view.observation.running.demand.tolist() == [[2, 512 << 20, 0, 2]]
+    assert view.observation.running.demand.tolist() == [[2, 512 << 20, 0, 0, 2]]
     assert edits(view) == []
 
 
@@ -334,7 +334,7 @@ def test_how_many_run_on_a_slot_that_jobs_share(
     facts = CondorFacts(margin=30.0, parts=FACTS.parts, shared=True)
     row = described(facts, TotalSubmitProcs=count, RequestCpus=cpus, RequestMemory=128).jobs
     assert (row.tasks_per_node[0], row.size_max[0]) == (each, most)
-    assert row.demand[0].tolist() == [cpus * each, (128 << 20) * each, 0, each]
+    assert row.demand[0].tolist() == [cpus * each, (128 << 20) * each, 0, 0, each]
 
 
 def test_a_question_about_an_array() -> None:

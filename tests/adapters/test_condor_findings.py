@@ -329,9 +329,15 @@ def test_what_the_script_tells(told) -> None:
     assert told(table).endswith("- slot2@a\n")
 
 
-def test_what_the_script_tells_of_memory_and_gpus(told) -> None:
-    """They are told where the table names them."""
-    table = "rtsched-slots 1 1000 60\nslot1@a\t1\t2000:1:512:0,3000:4:2048:2\nslot2@a\t1\t-\n"
+@pytest.mark.parametrize("disk", [None, 4096])
+def test_what_the_script_tells_of_memory_gpus_and_disk(told, disk: int | None) -> None:
+    """They are told where the table names them; that of an earlier release names no disk."""
+    first, last = (
+        ("2000:1:512:0", "3000:4:2048:2")
+        if disk is None
+        else ("2000:1:512:0:7", f"3000:4:2048:2:{disk}")
+    )
+    table = f"rtsched-slots 1 1000 60\nslot1@a\t1\t{first},{last}\nslot2@a\t1\t-\n"
     first, second = told(table).split("\n- ")[:2]
     assert first.splitlines()[1:] == [
         "RtKeptFrom = 2000",
@@ -339,6 +345,7 @@ def test_what_the_script_tells_of_memory_and_gpus(told) -> None:
         "RtKeptUntil = 1060",
         "RtKeptMemory = 2048",
         "RtKeptGpus = 2",
+        *([] if disk is None else [f"RtKeptDisk = {disk}"]),
         "RtDelay = 1",
     ]
     assert "RtKeptMemory" not in second

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.commands import Edit, Publish
-from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts
+from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.last_applied import CLOSED_S, LastApplied
 from rtsched.adapters.condor.observer import Observer
@@ -37,21 +37,25 @@ MB, GB = 1 << 20, 1 << 30
 SETTINGS = CondorSettings(share_nodes=True)
 A, B, C, D = (job_id(cluster, 0) for cluster in (1, 2, 3, 4))
 OFFER = FIRST_OWN_ID
-WHOLE = (8, 16 * GB, 2, 8)
+WHOLE = (8, 16 * GB, 2, 100 * GB, 8)
 """What a slot of these tests has."""
 
 
 def machine(name: str = "slot1@a", **said: Any) -> Record:
-    """Return the ad of a partitionable slot of 8 CPUs, 16 GB and 2 GPUs, half of it in use."""
+    """Return the ad of a partitionable slot of 8 CPUs, 16 GB, 2 GPUs and 100 GB, half in use."""
     total = {"totalslotcpus": 8, "totalslotmemory": 16384, "totalslotgpus": 2}
+    total |= {"totalslotdisk": 100.0 * MB}
     plain: Record = {"name": name, "machine": name.partition("@")[2], "state": "Unclaimed"}
     plain |= {"partitionableslot": True, "cpus": 4, "memory": 8192, "gpus": 1}
+    plain |= {"disk": 50.0 * MB}
     return plain | total | said
 
 
-def part(name: str, cpus: int, memory: int, gpus: int = 0, schedd: str = "here") -> Record:
-    """Return the ad of a dynamic slot that somebody has; memory in MB."""
-    size = {"cpus": cpus, "memory": memory, "gpus": gpus}
+def part(
+    name: str, cpus: int, memory: int, gpus: int = 0, schedd: str = "here", disk: float = 0.0
+) -> Record:
+    """Return the ad of a dynamic slot that somebody has; memory in MB, disk in KB."""
+    size = {"cpus": cpus, "memory": memory, "gpus": gpus, "disk": disk}
     return {
         "name": name,
         "dynamicslot": True,
@@ -70,11 +74,12 @@ def static(name: str, **said: Any) -> Record:
 
 def test_a_slot_is_one_row_with_its_amounts() -> None:
     """All of a partitionable slot counts, not only what is free; a static one takes one job."""
-    ads = [machine(), static("slot2@a", gpus=1), part("slot1_1@a", 4, 8192, 1)]
+    ads = [machine(), static("slot2@a", gpus=1, disk=3072.0), part("slot1_1@a", 4, 8192, 1)]
     rows = layout_of(slots_of(ads, SETTINGS)[0])
     assert rows.nodes.texts("name") == rows.slots.texts("name") == ["slot1@a", "slot2@a"]
-    assert rows.nodes.names("capacity") == RESOURCES == ("cpu", "mem", "gres/gpu", "gres/slot")
-    assert rows.nodes.capacity.tolist() == [list(WHOLE), [4, 4 * GB, 1, 1]]
+    names = ("cpu", "mem", "gres/gpu", "fs/disk", "gres/slot")
+    assert rows.nodes.names("capacity") == RESOURCES == names
+    assert rows.nodes.capacity.tolist() == [list(WHOLE), [4, 4 * GB, 1, 3 * MB, 1]]
     assert rows.nodes.cores.tolist() == [8, 4]
     assert rows.shared
     assert rows.first == {"slot1@a": 0, "slot2@a": 1}
@@ -172,13 +177,14 @@ def proc(cluster: int, cpus: int, memory: int, gpus: int = 0, on: str = "", **sa
 
 def test_jobs_take_what_they_ask_for_and_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits as its request is rounded up; one that runs what its dynamic slot has."""
-    ads = [machine(), part("slot1_1@a", 2, 1024, 1), part("slot1_2@a", 1, 128)]
-    running = [proc(1, 2, 900, 1, on="slot1_1@a"), proc(2, 1, 1, on="slot1_2@a")]
-    view = polled(monkeypatch, ads, *running, proc(3, 4, 1000, 2), proc(4, 0, 0))
+    ads = [machine(), part("slot1_1@a", 2, 1024, 1, disk=2048.0), part("slot1_2@a", 1, 128)]
+    running = [proc(1, 2, 900, 1, on="slot1_1@a", requestdisk=1), proc(2, 1, 1, on="slot1_2@a")]
+    waiting = [proc(3, 4, 1000, 2, requestdisk=1025), proc(4, 0, 0)]
+    view = polled(monkeypatch, ads, *running, *waiting)
     seen = view.observation
     assert seen.running.names("demand") == seen.queued.names("demand") == RESOURCES
-    assert seen.running.demand.tolist() == [[2, 1024 * MB, 1, 1], [1, 128 * MB, 0, 1]]
-    assert seen.queued.demand.tolist() == [[4, 1024 * MB, 2, 1], [1, 0, 0, 1]]
+    assert seen.running.demand.tolist() == [[2, 1024 * MB, 1, 2 * MB, 1], [1, 128 * MB, 0, 0, 1]]
+    assert seen.queued.demand.tolist() == [[4, 1024 * MB, 2, 2 * MB, 1], [1, 0, 0, 0, 1]]
     assert seen.allocations.nodes.tolist() == [0, 0]
     assert seen.cluster.nodes.capacity.tolist() == [list(WHOLE)]
     assert seen.cluster.usable.tolist() == [True]
@@ -186,10 +192,14 @@ def test_jobs_take_what_they_ask_for_and_what_they_have(monkeypatch: pytest.Monk
 
 def test_what_others_have_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The jobs of another schedd take from the amounts; a static slot of theirs takes no job."""
-    ads = [machine(), part("slot1_1@a", 3, 2048, 1, schedd="there"), static("slot2@a")]
+    ads = [
+        machine(),
+        part("slot1_1@a", 3, 2048, 1, schedd="there", disk=1.0 * MB),
+        static("slot2@a"),
+    ]
     ads[2] |= {"state": "Claimed", "remotescheddname": "there"}
     cluster = polled(monkeypatch, ads).observation.cluster
-    assert cluster.nodes.capacity.tolist() == [[5, 14 * GB, 1, 7], [0, 0, 0, 0]]
+    assert cluster.nodes.capacity.tolist() == [[5, 14 * GB, 1, 99 * GB, 7], [0] * 5]
     assert set(cluster.nodes.state) == {NodeState.UP}
 
 
@@ -199,7 +209,7 @@ def test_a_job_that_may_start_takes_what_it_asks_for(monkeypatch: pytest.MonkeyP
     bound |= {"rtdeadline": NOW + 5000}
     view = polled(monkeypatch, [machine()], proc(1, 4, 1000, 2, **bound))
     assert view.bound == {A}
-    assert view.observation.running.demand.tolist() == [[4, 1024 * MB, 2, 1]]
+    assert view.observation.running.demand.tolist() == [[4, 1024 * MB, 2, 0, 1]]
     assert view.observation.allocations.nodes.tolist() == [0]
 
 
@@ -225,7 +235,7 @@ def test_a_load_has_the_most_of_any_slot(monkeypatch: pytest.MonkeyPatch) -> Non
     seen = polled(
         monkeypatch, ads, *[each | {"totalsubmitprocs": 3} for each in chunks]
     ).observation
-    assert seen.running.demand.tolist() == [[2, 256 * MB, 0, 2]]
+    assert seen.running.demand.tolist() == [[2, 256 * MB, 0, 0, 2]]
     assert seen.allocations.nodes.tolist() == [0, 1]
 
 
@@ -238,19 +248,19 @@ FACTS = CondorFacts(
 )
 
 
-def described(**said: Any) -> Any:
+def described(facts: CondorFacts = FACTS, **said: Any) -> Any:
     """Return what a submission with these lines means."""
     lines = {"Owner": '"root"', "RtDeadline": NOW + 9000, "RtRunTime": 60, "JobUniverse": 5} | said
     text = "".join(f"{name} = {value}\n" for name, value in lines.items())
-    return CondorTranslator(SETTINGS).describe({Tag.AD: text}, FACTS, NOW)
+    return CondorTranslator(SETTINGS).describe({Tag.AD: text}, facts, NOW)
 
 
 def test_a_submission_takes_what_it_asks_for() -> None:
     """GPUs too; memory as the startd rounds it up."""
-    found = described(RequestCpus=2, RequestMemory=1025, RequestGPUs=1)
+    found = described(RequestCpus=2, RequestMemory=1025, RequestGPUs=1, RequestDisk=2049)
     assert found.problem == ""
     assert found.jobs.names("demand") == RESOURCES
-    assert found.jobs.demand.tolist() == [[2, 1152 * MB, 1, 1]]
+    assert found.jobs.demand.tolist() == [[2, 1152 * MB, 1, 3 * MB, 1]]
     assert found.jobs.texts("partition") == [f"/4/{4 * GB}/2"]
 
 
@@ -261,6 +271,12 @@ def test_a_submission_takes_what_it_asks_for() -> None:
         ({"RequestGPUs": 1, "RtClass": '"x"'}, "no slot of class 'x' has 1 CPUs, 0 MB and 1 GPU"),
         ({"RequestCpus": 9}, "no slot has 9 CPUs and 0 MB"),
         ({"RequestMemory": 16385}, "no slot has 1 CPUs and 16385 MB"),
+        ({"RequestDisk": 101 * MB}, "no slot has 1 CPUs, 0 MB and 103424 MB of disk"),
+        (
+            {"RequestDisk": 101 * MB, "RequestGPUs": 1},
+            "no slot has 1 CPUs, 0 MB, 1 GPU and 103424 MB of disk",
+        ),
+        ({"RequestDisk": 101 * MB, "RequestCpus": 9}, "no slot has 9 CPUs and 0 MB"),
         ({"RequestMemory": 10**15}, "no slot has 1 CPUs and 1099511627776 MB"),
         (
             {"JobUniverse": PARALLEL, "MaxHosts": 2},
@@ -287,23 +303,71 @@ def test_memory_is_rounded_up_where_a_slot_has_so_much() -> None:
     assert rounded.tolist() == [0, 0, 128, 128, 256, 999, 1000, 1024]
 
 
+def test_disk_is_rounded_up_where_a_slot_has_so_much() -> None:
+    """To whole MiB; all of the largest slot is no multiple."""
+    parts = Parts(disk=(5, 3 * MB + 7))
+    asked = np.array([0, 1, MB, MB + 1, 3 * MB + 7, 3 * MB + 8], np.int64)
+    assert parts.rounded_disk(asked).tolist() == [0, MB, MB, 2 * MB, 3 * MB + 7, 4 * MB]
+
+
+DISKS = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=20)
+
+
+@given(DISKS, st.integers(1, 4), st.integers(0, 11))
+def test_slots_with_so_much_disk_counted_plainly(
+    slots: list[tuple[int, int]], cpus: int, disk: int
+) -> None:
+    """Of those that have the CPUs; none is no part."""
+    cores, disks = (np.array(column, np.int64) for column in zip(*slots, strict=True))
+    parts, _ = parts_of([""] * len(slots), cores, cores, disk=disks)
+    expected = sum(c >= cpus and d >= disk for c, d in slots)
+    name = parts.of("", cpus, 0, 0, disk)
+    assert (name != "") == (expected > 0)
+    assert parts.count(name or parts.of("", cpus, 0), disk) == expected
+
+
+@pytest.mark.parametrize(("disk", "each", "most"), [(0, 4, 3), (6, 3, 3), (12, 2, 2), (20, 1, 3)])
+def test_an_array_is_as_wide_as_its_disk_allows(disk: int, each: int, most: int) -> None:
+    """Machines of 4 CPUs with 24, 25 and 23 GB: most of its procs run at once."""
+    sizes = {"slot1@a": 24.0, "slot1@b": 25.0, "slot1@c": 23.0}
+    ads = [machine(name, totalslotcpus=4, totalslotdisk=size * MB) for name, size in sizes.items()]
+    facts = CondorFacts(parts=layout_of(slots_of(ads, SETTINGS)[0]).parts, shared=True)
+    said = {"RequestDisk": disk * MB, "TotalSubmitProcs": 1000, "WholeCluster": True, "ProcId": 0}
+    row = described(facts, **said).jobs
+    assert (row.tasks_per_node[0], row.size_max[0]) == (each, most)
+    assert row.demand[0].tolist() == [each, 0, 0, disk * GB * each, each]
+
+
+def test_procs_of_one_job_take_the_most_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their own files make the default of RequestDisk differ; others count by themselves."""
+    array = {"rtperslot": 2, "rtadmission": "judged", "rtdeadline": NOW + 9000}
+    jobs = [proc(1, 1, 128, requestdisk=kb, procid=at, **array) for at, kb in enumerate((1, 2049))]
+    jobs += [proc(2, 1, 128, requestdisk=5000.5), proc(3, 1, 128), proc(4, 1, 128, requestdisk=-3)]
+    demand = polled(monkeypatch, [machine()], *jobs).observation.queued.demand
+    assert demand[:, 3].tolist() == [6 * MB, 5 * MB, 0, 0]
+
+
 # --- what a plan keeps ----------------------------------------------------------------------------
 
 
-def takes(cpus: int, memory: int, gpus: int = 0) -> dict[str, Any]:
-    """Return what a job takes of a slot; memory in GB."""
-    return {"takes": (cpus, memory * GB, gpus, 1)}
+def takes(cpus: int, memory: int, gpus: int = 0, disk: int = 0) -> dict[str, Any]:
+    """Return what a job takes of a slot; memory and disk in GB."""
+    return {"takes": (cpus, memory * GB, gpus, disk * GB, 1)}
 
 
-def waits(cluster: int, cpus: int, memory: int, gpus: int = 0, **said: Any) -> Record:
-    """Return the ad of a promised job that waits; memory in GB."""
+def waits(
+    cluster: int, cpus: int, memory: int, gpus: int = 0, disk: int = 0, **said: Any
+) -> Record:
+    """Return the ad of a promised job that waits; memory and disk in GB."""
     words = {"rtadmission": "judged", "rtdeadline": NOW + 9000.0}
-    return ad(cluster, **(words | takes(cpus, memory, gpus) | said))
+    return ad(cluster, **(words | takes(cpus, memory, gpus, disk) | said))
 
 
-def runs(cluster: int, row: int, cpus: int, memory: int, gpus: int = 0, **said: Any) -> Record:
-    """Return the ad of a job that runs; memory in GB."""
-    return ad(cluster, jobstatus=2, on=[row], **(takes(cpus, memory, gpus) | said))
+def runs(
+    cluster: int, row: int, cpus: int, memory: int, gpus: int = 0, disk: int = 0, **said: Any
+) -> Record:
+    """Return the ad of a job that runs; memory and disk in GB."""
+    return ad(cluster, jobstatus=2, on=[row], **(takes(cpus, memory, gpus, disk) | said))
 
 
 def shared(*ads: Record, slots: int = 2, **said: Any) -> PoolState:
@@ -312,7 +376,7 @@ def shared(*ads: Record, slots: int = 2, **said: Any) -> PoolState:
 
 
 def kept(plan: Schedule, view: PoolState, **said: Any) -> dict[str, list[tuple[float, ...]]]:
-    """Return what is kept, in seconds after now, CPUs, GB and GPUs."""
+    """Return what is kept, in seconds after now, CPUs, GB, GPUs and GB of disk."""
     starting = np.isin(plan.entries.job, said.get("starting", []))
     bound = np.isin(view.observation.running.id, said.get("bound", []))
     found = kept_amounts(
@@ -324,18 +388,21 @@ def kept(plan: Schedule, view: PoolState, **said: Any) -> dict[str, list[tuple[f
         horizon=NOW + said.get("horizon", 1e6),
     )
     return {
-        name: [(at - NOW if at else 0, cpus, mb / 1024, gpus) for at, cpus, mb, gpus in steps]
+        name: [
+            (at - NOW if at else 0, cpus, mb / 1024, gpus, kb / MB)
+            for at, cpus, mb, gpus, kb in steps
+        ]
         for name, steps in found.items()
     }
 
 
 def test_each_instant_keeps_what_its_jobs_take_together() -> None:
     """Jobs that follow one another keep the most of any of them, not their sum."""
-    view = shared(waits(1, 4, 2), waits(2, 2, 8, 1), waits(3, 6, 1))
+    view = shared(waits(1, 4, 2, 0, 5), waits(2, 2, 8, 1, 7), waits(3, 6, 1))
     plan = plan_of((A, 100, [0]), (B, 300, [0]), (C, 700, [0, 1]), length=600)
     assert kept(plan, view) == {
-        "slot1@0": [(100, 4, 2, 0), (300, 6, 10, 1), (700, 8, 10, 1)],
-        "slot1@1": [(700, 6, 1, 0)],
+        "slot1@0": [(100, 4, 2, 0, 5), (300, 6, 10, 1, 12), (700, 8, 10, 1, 12)],
+        "slot1@1": [(700, 6, 1, 0, 0)],
     }
 
 
@@ -344,20 +411,20 @@ def test_a_job_that_is_not_in_the_queue_yet_keeps_what_it_takes() -> None:
     view, new = (
         shared(),
         Jobs.build(
-            1, id=[OFFER], names={"demand": RESOURCES}, demand=np.array([[4, 2 << 30, 1, 1]])
+            1, id=[OFFER], names={"demand": RESOURCES}, demand=np.array([[4, 2 << 30, 1, 0, 1]])
         ),
     )
     plan = plan_of((OFFER, 100, [0]))
-    assert kept(plan, view) == {"slot1@0": [(100, 8, 16, 2)]}
+    assert kept(plan, view) == {"slot1@0": [(100, 8, 16, 2, 100)]}
     view.planned = new
-    assert kept(plan, view) == {"slot1@0": [(100, 4, 2, 1)]}
+    assert kept(plan, view) == {"slot1@0": [(100, 4, 2, 1, 0)]}
 
 
 def test_starts_and_ends_are_told_earlier_by_the_lead() -> None:
     """A best-effort job may be there so much longer; what follows at an end comes for it."""
     view = shared(waits(1, 8, 1), waits(2, 8, 1))
     plan = plan_of((A, 100.5, [0]), (B, 700.5, [0]))
-    assert kept(plan, view, lead=20) == {"slot1@0": [(80, 8, 1, 0)]}
+    assert kept(plan, view, lead=20) == {"slot1@0": [(80, 8, 1, 0, 0)]}
 
 
 def test_what_may_start_at_once_is_kept_at_once() -> None:
@@ -365,13 +432,15 @@ def test_what_may_start_at_once_is_kept_at_once() -> None:
     view = shared(waits(1, 1, 1), runs(7, 1, 2, 2, 1), runs(8, 1, 1, 1))
     plan = plan_of((A, 100, [0]))
     found = kept(plan, view, lead=20, starting=[A], bound=[job_id(7, 0)])
-    assert found == {"slot1@0": [(0, 1, 1, 0)], "slot1@1": [(0, 2, 2, 1)]}
+    assert found == {"slot1@0": [(0, 1, 1, 0, 0)], "slot1@1": [(0, 2, 2, 1, 0)]}
 
 
 def test_a_job_that_is_not_in_the_queue_yet_keeps_its_slots() -> None:
     """Nobody knows what it takes."""
     plan = plan_of((OFFER, 100, [1]), (A, 50, [1]))
-    assert kept(plan, shared(waits(1, 1, 1))) == {"slot1@1": [(50, 1, 1, 0), (100, 9, 17, 2)]}
+    assert kept(plan, shared(waits(1, 1, 1))) == {
+        "slot1@1": [(50, 1, 1, 0, 0), (100, 9, 17, 2, 100)]
+    }
 
 
 def test_starts_beyond_the_horizon_keep_nothing() -> None:
@@ -431,9 +500,10 @@ def may(plan: Schedule, view: PoolState, **said: Any) -> list[bool]:
 
 def test_who_fits_beside_what_runs() -> None:
     """Each resource counts, on each of the slots; a job goes on beside others."""
-    busy = runs(7, 0, 4, 8, 1)
+    busy = runs(7, 0, 4, 8, 1, 60)
     for asked, fits in (
-        ((4, 8, 1), True),
+        ((4, 8, 1, 40), True),
+        ((1, 1, 0, 41), False),
         ((5, 1, 0), False),
         ((1, 9, 0), False),
         ((1, 1, 2), False),
@@ -468,7 +538,7 @@ def test_who_may_not_start() -> None:
     assert may(plan, shared(waits(1, 4, 1), down=[1])) == [False]
 
 
-DEMANDS = st.tuples(st.integers(1, 8), st.integers(1, 16), st.integers(0, 2))
+DEMANDS = st.tuples(st.integers(1, 8), st.integers(1, 16), st.integers(0, 2), st.integers(0, 100))
 ENTRIES = st.lists(
     st.tuples(DEMANDS, st.integers(-3, 6), st.sets(st.integers(0, 1), min_size=1)), max_size=5
 )
@@ -477,8 +547,8 @@ RUNNING = st.lists(st.tuples(DEMANDS, st.integers(0, 1)), max_size=3)
 
 @given(ENTRIES, RUNNING)
 def test_who_may_start_counted_plainly(
-    entries: list[tuple[tuple[int, int, int], int, set[int]]],
-    running: list[tuple[tuple[int, int, int], int]],
+    entries: list[tuple[tuple[int, int, int, int], int, set[int]]],
+    running: list[tuple[tuple[int, int, int, int], int]],
 ) -> None:
     """Beside what runs, and beside those before it on each slot."""
     ads = [waits(at + 1, *asked) for at, (asked, _, _) in enumerate(entries)]
@@ -494,8 +564,8 @@ def test_who_may_start_counted_plainly(
                 for before, (one, earlier, where) in enumerate(entries)
                 if row in where and (earlier, before) < (start, at)
             ]
-            sums = [sum(one[r] for one in [asked, *others]) for r in range(3)]
-            fits &= all(s <= w for s, w in zip(sums, (8, 16, 2), strict=True))
+            sums = [sum(one[r] for one in [asked, *others]) for r in range(4)]
+            fits &= all(s <= w for s, w in zip(sums, (8, 16, 2, 100), strict=True))
             fits &= len(others) < 8
         expected.append(fits)
     assert may(plan_of(*jobs), shared(*ads)) == expected
@@ -520,12 +590,12 @@ def changes_of(plan: Schedule, view: PoolState, memory: LastApplied, now: float 
 
 def test_a_job_is_bound_when_what_it_takes_has_been_kept_for_a_while() -> None:
     """Beside jobs that run on; the table names all that it takes."""
-    view, memory = shared(waits(1, 4, 8, 1), runs(7, 0, 4, 8, 1)), LastApplied()
+    view, memory = shared(waits(1, 4, 8, 1, 3), runs(7, 0, 4, 8, 1)), LastApplied()
     plan = plan_of((A, 10, [0]))
     sets, table = changes_of(plan, view, memory)
     assert sets == {}
-    assert table.kept == {"slot1@0": ((0, 4, 8192, 1),)}
-    assert table.text(5.0, 9.0).splitlines()[1] == "slot1@0\t1\t0:4:8192:1"
+    assert table.kept == {"slot1@0": ((0, 4, 8192, 1, 3 * MB),)}
+    assert table.text(5.0, 9.0).splitlines()[1] == "slot1@0\t1\t0:4:8192:1:3145728"
     memory.closed = {each: since - CLOSED_S for each, since in memory.closed.items()}
     assert changes_of(plan, view, memory)[0] == {A: '"slot1@0"'}
 
@@ -544,4 +614,4 @@ def test_a_job_that_does_not_fit_yet_is_kept_room_from_its_start_on() -> None:
     sets, table = changes_of(plan_of((A, 100, [0])), view, LastApplied())
     assert sets == {}
     lead = view.facts.tail + STARTING_S
-    assert table.kept == {"slot1@0": ((int(NOW + 100 - lead), 8, 1024, 0),)}
+    assert table.kept == {"slot1@0": ((int(NOW + 100 - lead), 8, 1024, 0, 0),)}

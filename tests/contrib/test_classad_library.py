@@ -574,6 +574,19 @@ def test_without_a_mark_each_proc_is_a_question(library: Library) -> None:
     assert len(server.asked) == 4
 
 
+def test_disk_that_follows_from_files_may_differ(library: Library) -> None:
+    """So it is by default; where a number is stated, all must state the same."""
+    asked = [
+        proc(at, RequestDisk=disk, DiskUsage=5 + at)
+        for at, disk in enumerate(("DiskUsage", "MAX({ 1,DiskUsage }) * 2", 5))
+    ]
+    with FilterServer(library.socket, answering(*ARRAY)) as server:
+        found = library.run(asked[0], PER_SLOT, asked[1], VERDICT, asked[2], VERDICT, MESSAGE)
+        assert sent(server)["RequestDisk"] == "5"
+    assert found[:3] == ["2", '"accept"', '"reject"']
+    assert "they differ in RequestDisk" in found[3]
+
+
 @pytest.mark.parametrize(
     ("said", "what"),
     [
@@ -583,6 +596,7 @@ def test_without_a_mark_each_proc_is_a_question(library: Library) -> None:
         ({"RtDeadline": 1_999_999_999}, "RtDeadline"),
         ({"TotalSubmitProcs": 4}, "TotalSubmitProcs"),
         ({"RequireGPUs": "Capability > 8"}, "RequireGPUs"),
+        ({"RequestDisk": 4096}, "RequestDisk"),
     ],
 )
 def test_procs_of_a_whole_cluster_are_alike(library: Library, said, what: str) -> None:

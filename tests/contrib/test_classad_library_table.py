@@ -75,12 +75,17 @@ def test_what_is_kept_is_of_the_last_step_before_the_end(
 
 @pytest.mark.parametrize(
     ("end", "kept"),
-    [(1000, [0, 0, 0]), (1001, [1, 2048, 0]), (5000, [1, 2048, 0]), (5001, [3, 4096, 2])],
+    [
+        (1000, [0, 0, 0, 0]),
+        (1001, [1, 2048, 0, 7]),
+        (5000, [1, 2048, 0, 7]),
+        (5001, [3, 4096, 2, 1 << 40]),
+    ],
 )
-def test_memory_and_gpus_are_kept_too(library: Library, end: int, kept: list[int]) -> None:
+def test_memory_gpus_and_disk_are_kept_too(library: Library, end: int, kept: list[int]) -> None:
     """Where a step names them, each is that of the last step before the end."""
-    write(library, head() + "slot1@a\t1\t1000:1:2048:0,5000:3:4096:2\n")
-    names = ("CPUs", "memory", "GPUs")
+    write(library, head() + "slot1@a\t1\t1000:1:2048:0:7,5000:3:4096:2:1099511627776\n")
+    names = ("CPUs", "memory", "GPUs", "Disk")
     asked = (f'eval rtschedKept("slot1@a", {end}, "{name}")' for name in names)
     assert found(library, *asked) == kept
 
@@ -92,7 +97,15 @@ def test_a_step_may_name_processors_only(library: Library) -> None:
     assert library.run(*asked) == ["0", "undefined", "512"]
 
 
-@pytest.mark.parametrize("more", ['"disk"', "1", "undefined", '"cpus", 1'])
+def test_a_table_of_an_earlier_release_names_no_disk(library: Library) -> None:
+    """Nothing is known of it then, and all else counts; a step that names it may follow."""
+    write(library, head() + "slot1@a\t1\t1000:1:512:0,2000:2:512:0,3000:2:512:0:9\n")
+    asked = [f'eval rtschedKept("slot1@a", {end}, "disk")' for end in (1000, 2500, 3500)]
+    assert library.run(*asked) == ["0", "undefined", "9"]
+    assert library.run('eval rtschedKept("slot1@a", 2500, "memory")') == ["512"]
+
+
+@pytest.mark.parametrize("more", ['"licences"', "1", "undefined", '"cpus", 1'])
 def test_what_is_no_resource_is_an_error(library: Library, more: str) -> None:
     """START then takes the slot for one of which nothing is known."""
     write(library, head() + GOOD)
@@ -136,7 +149,10 @@ def test_a_table_of_another_time_is_none(library: Library, age: float) -> None:
         "HEADslot1@a\t2\t2000:1,1000:2\n",
         "HEADslot1@a\t2\t1000:1;\n",
         "HEADslot1@a\t2\t1000:1:2\n",
-        "HEADslot1@a\t2\t1000:1:2:3:4\n",
+        "HEADslot1@a\t2\t1000:1:2:3:4:5\n",
+        "HEADslot1@a\t2\t1000:1:2:3:-4\n",
+        "HEADslot1@a\t2\t1000:1:2:3:4,2000:1:2:3:3\n",
+        "HEADslot1@a\t2\t1000:1:2:3:4,2000:1:2:3\n",
         "HEADslot1@a\t2\t1000:1:-2:3\n",
         "HEADslot1@a\t2\t1000:1:2:\n",
         "HEADslot1@a\t2\t1000:1:2:3,2000:1:1:3\n",

@@ -10,7 +10,7 @@ from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.condor.gpus import GpuSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Observation
-from rtsched.daemon.drift import changed_by_users
+from rtsched.daemon.drift import changed_by_users, with_present
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
@@ -19,7 +19,7 @@ from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Jobs, Kind
 
 HOUR = 3600.0
 
@@ -249,6 +249,18 @@ def test_a_job_that_asks_for_more_gpus_loses_its_promise(
     seen = scene.site.snapshot.queued.with_column("demand", np.array([[1, gpus]]))
     observation = Observation(T0 + 2, scene.cluster, seen, marks=scene.site.marks)
     assert changed_by_users(scene.site, observation, {}).get(7) == why
+
+
+@pytest.mark.parametrize(("disk", "planned"), [(7, 7), (5, 5), (3, 5)])
+def test_a_plan_follows_the_disk_of_a_job(disk: int, planned: int) -> None:
+    """RequestDisk may follow from what it used: that is no change by its user; less is no gain."""
+    names = ("cpu", "fs/disk")
+    requested = Jobs.build(2, id=[7, 8], names={"demand": names}, demand=np.array([[1, 5], [2, 4]]))
+    seen = requested.take(np.array([0])).replace(demand=np.array([[1, disk]]))
+    observation = Observation(T0, Scene(1).cluster, seen)
+    assert with_present(requested, observation).demand.tolist() == [[1, planned], [2, 4]]
+    bare = requested.replace_text("demand", np.array([[1], [2]]), ("cpu",))
+    assert with_present(bare, observation) is bare
 
 
 @pytest.mark.parametrize(("licenses", "more"), [(2, True), (1, False), (0, False)])

@@ -118,7 +118,7 @@ def test_what_is_kept_names_all_that_a_job_takes(live: LivePool) -> None:
     job = live.promise("request_cpus = 2", "request_gpus = 2", *within(120, 20), seconds=8)
     kept = eventually(lambda: live.kept_slots().get(SLOT), 10)
     start, *amounts = kept.split(",")[-1].split(":")
-    assert [int(each) for each in amounts] == [2, live.ad(job)["RequestMemory"], 2]
+    assert [int(each) for each in amounts[:3]] == [2, live.ad(job)["RequestMemory"], 2]
     assert int(start) <= entry(live, job)["start"]
     greedy = live.submit("+RtRunTime = 300", "request_gpus = 1", user="carol", seconds=200).job
     modest = live.submit("+RtRunTime = 300", "request_cpus = 3", user="dave", seconds=200).job

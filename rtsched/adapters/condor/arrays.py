@@ -34,6 +34,7 @@ from rtsched.adapters.condor.requirements import (
     CondorRequirements,
     is_late_materialized,
     is_whole,
+    nodes_for,
     part_of,
     size_of,
 )
@@ -89,7 +90,7 @@ def array_of(
         How many run on a row at a time.
     """
     part = part_of(ad, facts, per_slot) if facts.shared else needs.partition
-    nodes = facts.parts.nodes.get(part, 1)
+    nodes = nodes_for(ad, part, facts, 1, per_slot)
     most = max(1, min(-(-procs // per_slot), nodes))
     return replace(needs, partition=part).as_array(procs, per_slot, most)
 
@@ -101,10 +102,11 @@ def fitting_per_slot(ad: Record, facts: CondorFacts, procs: int) -> int:
     """
     if not facts.shared:
         return 1
-    cpus = max(size_of(ad)[0], 1)
+    cpus = max(size_of(ad).cpus, 1)
     best, most = 1, 0
     for each in range(1, min(procs, facts.parts.cores[-1] // cpus) + 1):
-        together = min(facts.parts.nodes.get(part_of(ad, facts, each), 0) * each, procs)
+        nodes = nodes_for(ad, part_of(ad, facts, each), facts, jobs=each)
+        together = min(nodes * each, procs)
         if together > most:
             best, most = each, together
     return best

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.gpus import GpuSets
 
 STEPS = 12
-"""Maximum number of distinct CPU counts, of distinct memory sizes, and of GPU counts."""
+"""Maximum number of distinct CPU counts, of sizes of memory and disk, and of GPU counts."""
 
 QUANTUM = 128 << 20
 """A dynamic slot's memory is rounded up to a multiple of this, bytes
 (MODIFY_REQUEST_EXPR_REQUESTMEMORY)."""
+
+DISK_QUANTUM = 1 << 20
+"""Likewise its disk (MODIFY_REQUEST_EXPR_REQUESTDISK)."""
 
 ALL = ""
 """The class of jobs that name none."""
@@ -39,37 +42,56 @@ class Parts:
 
     A job's part is named by its class and by the least sizes that hold it, such as
     `fast/4/8589934592`: all slots of the class that have as much of each, and more. GPUs, where it
-    asks for some, follow.
+    asks for some, follow. Disk, of which hardly two slots have the same, makes no parts.
 
     Attributes
     ----------
-    cores, memory, gpus : tuple of int
-        Distinct sizes, CPUs, bytes and GPUs, ascending.
+    cores, memory, gpus, disk : tuple of int
+        Distinct sizes, CPUs, bytes, GPUs and bytes, ascending.
     nodes : mapping of str to int
         How many rows each part has; a part without any is left out.
+    nodes_by_disk : mapping of str to tuple of int
+        How many of them have as much disk as each of `disk`.
     """
 
     cores: tuple[int, ...] = (1,)
     memory: tuple[int, ...] = (0,)
     nodes: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[int, ...] = (0,)
+    disk: tuple[int, ...] = (0,)
+    nodes_by_disk: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def of(self, wanted: str, cpus: int, memory: int, gpus: int = 0) -> str:
+    def of(self, wanted: str, cpus: int, memory: int, gpus: int = 0, disk: int = 0) -> str:
         """Return the part of a job of a class, empty: any; empty if no slot fits it."""
         asked = zip((self.cores, self.memory, self.gpus), (cpus, memory, gpus), strict=True)
         sizes = [steps[at:] for steps, least in asked for at in [bisect_left(steps, least)]]
         if not all(sizes):
             return ""
         name = _name(wanted, *(steps[0] for steps in sizes))
-        return name if name in self.nodes else ""
+        return name if self.count(name, disk) else ""
+
+    def count(self, part: str, disk: int = 0, otherwise: int = 0) -> int:
+        """Return how many rows of a part have so much disk; `otherwise`: there is no such part."""
+        if part not in self.nodes or disk <= self.disk[0]:
+            return self.nodes.get(part, otherwise)
+        having, at = self.nodes_by_disk.get(part, ()), bisect_left(self.disk, disk)
+        return having[at] if at < len(having) else 0
 
     def rounded(self, memory: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return memory that is asked for, bytes, as HTCondor rounds it up.
 
         It does not where no slot would have so much.
         """
-        up = -(-memory // QUANTUM) * QUANTUM
-        return np.where((up > self.memory[-1]) & (memory <= self.memory[-1]), memory, up)
+        return _rounded(memory, QUANTUM, self.memory[-1])
+
+    def rounded_disk(self, disk: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return disk that is asked for, bytes, likewise."""
+        return _rounded(disk, DISK_QUANTUM, self.disk[-1])
+
+
+def _rounded(amount: NDArray[np.int64], quantum: int, most: int) -> NDArray[np.int64]:
+    up = -(-amount // quantum) * quantum
+    return np.where((up > most) & (amount <= most), amount, up)
 
 
 def parts_of(
@@ -77,6 +99,7 @@ def parts_of(
     cores: NDArray[np.int64],
     memory: NDArray[np.int64],
     gpus: NDArray[np.int64] | None = None,
+    disk: NDArray[np.int64] | None = None,
 ) -> tuple[Parts, dict[str, NDArray[np.bool_]]]:
     """Return the parts of a pool and the rows of each.
 
@@ -84,10 +107,10 @@ def parts_of(
     ----------
     classes : sequence of str
         RtClass of each row, empty where it has none.
-    cores, memory, gpus : int64[n]
-        CPUs, bytes and GPUs of each row; no GPUs: None.
+    cores, memory, gpus, disk : int64[n]
+        CPUs, bytes, GPUs and bytes of each row; no GPUs, or no disk: None.
     """
-    gpus = np.zeros(len(cores), np.int64) if gpus is None else gpus
+    gpus, disk = (np.zeros(len(cores), np.int64) if one is None else one for one in (gpus, disk))
     kinds = np.array(classes, object)
     all_classes = (ALL, *sorted(set(classes) - {ALL}))
     steps, sizes, counts = _steps(cores), _steps(memory), _steps(np.append(gpus, 0))
@@ -99,7 +122,16 @@ def parts_of(
         if mask.any():
             masks[_name(wanted, least, size, count)] = mask
     nodes = {name: int(mask.sum()) for name, mask in masks.items()}
-    return Parts(steps, sizes, nodes, counts), masks
+    disks = _steps(disk)
+    step = np.searchsorted(disks, disk, "right")
+    by_disk = {name: _at_least(step[mask], len(disks)) for name, mask in masks.items()}
+    return Parts(steps, sizes, nodes, counts, disks, by_disk), masks
+
+
+def _at_least(step: NDArray[np.int64], steps: int) -> tuple[int, ...]:
+    """Return how many rows have at least each of so many steps; `step`: how many each row has."""
+    having = np.bincount(step, minlength=steps + 1)[:0:-1]
+    return tuple(having.cumsum()[::-1].tolist())
 
 
 def _steps(values: NDArray[np.int64]) -> tuple[int, ...]:

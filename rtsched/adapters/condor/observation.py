@@ -21,7 +21,7 @@ from rtsched.adapters.condor.pool_state import (
     slot_names,
     work_began,
 )
-from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
+from rtsched.adapters.condor.sharing import RESOURCES, demand_of_procs
 from rtsched.adapters.condor.slot_assignment import Occupant
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
@@ -112,14 +112,15 @@ def occupants_of(
     for row, slots, node_set, admission in words:
         names = slot_names(slots if runs[row] else node_set)
         number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
-        asked = int(procs.cpus[row]), int(procs.memory[row]), int(procs.gpus[row])
+        columns = (procs.cpus, procs.memory, procs.gpus, procs.disk)
+        asked = tuple(int(column[row]) for column in columns)
         first = admission not in {None, UNJUDGED}
         for at, name in enumerate(names):
             slot = name if name in known else parent_of(name)
             claim = shown.get(name)
-            size = (claim.cpus, claim.memory, claim.gpus) if claim is not None else asked
-            cpus, memory, gpus = size
-            occupants.append(Occupant((number, str(at)), slot, cpus, memory, first, gpus))
+            has = asked if claim is None else (claim.cpus, claim.memory, claim.gpus, claim.disk)
+            cpus, memory, gpus, disk = has
+            occupants.append(Occupant((number, str(at)), slot, cpus, memory, first, gpus, disk))
             of.append(int(groups.group[row]))
     for job, array in queue.arrays.items():
         if array.waits and begun[array.waits[0]]:
@@ -134,11 +135,11 @@ def _free_places(queue: Queue, job: int, known: Mapping[str, object]) -> list[Oc
     array, procs = queue.arrays[job], queue.procs
     row = array.waits[0]
     size = int(procs.cpus[row]), int(procs.memory[row])
-    gpus, left = int(procs.gpus[row]), len(array.waits)
+    more, left = (int(procs.gpus[row]), int(procs.disk[row])), len(array.waits)
     free = []
     for slot, count in free_places(array, slots_of_procs(procs, array.runs, known)).items():
         count, left = min(count, left), left - min(count, left)
-        free += [Occupant((job, f"{slot}/{at}"), slot, *size, True, gpus) for at in range(count)]
+        free += [Occupant((job, f"{slot}/{at}"), slot, *size, True, *more) for at in range(count)]
     return free
 
 
@@ -152,7 +153,14 @@ def slots_of_procs(procs: Procs, rows: Sequence[int], known: Container[str]) -> 
 def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Occupant]:
     """Return who has parts of slots without being a job of this schedd."""
     return [
-        Occupant((-1, claim.name), claim.slot, claim.cpus, claim.memory, gpus=claim.gpus)
+        Occupant(
+            (-1, claim.name),
+            claim.slot,
+            claim.cpus,
+            claim.memory,
+            gpus=claim.gpus,
+            disk=claim.disk,
+        )
         for claim in claims
         if claim.schedd != schedd
     ]
@@ -290,7 +298,7 @@ def jobs_of(
     shaped = _shaped(queue, first, procs, facts, sizes)
     counts = shaped["size"] if slots is None else np.maximum(slots, 1)
     if facts.shared and slots is None:
-        demand = demand_of_requests(procs.cpus, procs.memory, procs.gpus, facts)
+        demand = demand_of_procs(procs, facts)
         demand *= shaped["tasks_per_node"][:, None]
     charged = [facts.associations.get(name, -1) for name in procs.names("submitter")]
     return Jobs.build(

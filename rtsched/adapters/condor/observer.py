@@ -26,7 +26,15 @@ from rtsched.adapters.condor.observation import (
     strangers_of,
 )
 from rtsched.adapters.condor.pool_state import HELD, IDLE, PoolState, has_slot, slot_names
-from rtsched.adapters.condor.queue import CONSTRAINT, OF_JOBS, PROMISED, TO_PLACE, Queue, queue_of
+from rtsched.adapters.condor.queue import (
+    CONSTRAINT,
+    OF_DISK,
+    OF_JOBS,
+    PROMISED,
+    TO_PLACE,
+    Queue,
+    queue_of,
+)
 from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.sharing import demand_of_groups, held_by
 from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
@@ -121,7 +129,8 @@ class Observer:
         machine = self._machine_now(shown, now)
         facts = self._facts(machine, version)
         claims = claims_of(ads)
-        queue = queue_of(self._pool.jobs(CONSTRAINT, OF_JOBS), facts)
+        wanted = (*OF_JOBS, *OF_DISK) if machine.shared else OF_JOBS
+        queue = queue_of(self._pool.jobs(CONSTRAINT, wanted), facts)
         held = {claim.name for claim in claims}
         queue = replace(queue, procs=without_stale_claims(queue.procs, emptied_of(ads), held))
         queue = replace(queue, procs=self._without_false_spooling(queue.procs))

@@ -42,7 +42,7 @@ _COUNTED = re.compile(
     r"countMatches\(\s*MY\.RequireGPUs\s*,\s*TARGET\.AvailableGPUs\s*\)", re.IGNORECASE
 )
 _HAS_GPUS = "GPUs > 0 || TotalSlotGPUs > 0"
-_WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus")
+_WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus", "requestdisk")
 """Attributes of jobs that HTCondor itself often sets to expressions."""
 
 TRIES = 2

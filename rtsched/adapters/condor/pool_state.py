@@ -54,6 +54,11 @@ class Procs(Table):
     cpus = Column(np.int32, 1, "RequestCpus.")
     memory = Column(np.int64, -1, "RequestMemory, bytes; -1: not said.")
     gpus = Column(np.int32, 0, "RequestGPUs.")
+    disk = Column(
+        np.int64,
+        0,
+        "RequestDisk where jobs share slots, bytes, rounded up: the most of any proc of its job.",
+    )
     priority = Column(np.int32, 0, "JobPrio.")
     own_priority = Column(np.int32, 0, "JobPrio that its user gave it, where rtsched changed it.")
     reordered = Column(np.bool_, False, "RtJobPrio says so: JobPrio may be rtsched's.")

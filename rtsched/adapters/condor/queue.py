@@ -32,6 +32,7 @@ from rtsched.adapters.condor.pool_state import (
     Procs,
 )
 from rtsched.adapters.condor.requirements import (
+    KILOBYTE,
     MEGABYTE,
     OURS,
     PARALLEL,
@@ -83,6 +84,9 @@ OF_JOBS = (
     *OURS,
 )
 """What is read of a job."""
+
+OF_DISK = ("RequestDisk", "DiskUsage", "TransferInputSizeMB")
+"""What is read of it besides where jobs share slots; RequestDisk often refers to the others."""
 
 OF_ENDS = (
     *("ClusterId", "ProcId", "JobStatus", "JobUniverse", "RtSigma", "TotalSubmitProcs"),
@@ -200,6 +204,9 @@ def _with_procs(needs: CondorRequirements, procs: int) -> CondorRequirements:
 def _requirements_of_array(ads: Sequence[Record], facts: CondorFacts) -> CondorRequirements:
     """Return the requirements of an array with these procs."""
     ad, waiting = ads[0], sum(ad.get("jobstatus") in {IDLE, HELD} for ad in ads)
+    disk = _real(ads, "requestdisk")
+    if not np.isnan(disk).all():
+        ad = ad | {"requestdisk": float(np.nanmax(disk))}
     needs = _requirements_of_ad(ad, facts, ad.get("rtadmission") == DEFERRED)
     if needs.problem:
         return needs
@@ -244,6 +251,7 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
         cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
         memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
         gpus=np.clip(np.ceil(np.nan_to_num(_real(ads, "requestgpus"))), 0, _MOST).astype(np.int32),
+        disk=_disk_of_jobs(ads, job, facts) if facts.shared else None,
         priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
         own_priority=np.clip(own, -_MOST, _MOST).astype(np.int32),
         reordered=own <= _MOST,
@@ -259,6 +267,20 @@ def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) ->
 
 
 _MOST = (1 << 31) - 1
+
+
+def _disk_of_jobs(
+    ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts
+) -> NDArray[np.int64]:
+    """Return the bytes of disk that each proc's job takes for a proc, the most of any, int64[n]."""
+    kilobytes = np.clip(np.nan_to_num(_real(ads, "requestdisk")), 0.0, _MOST_KILOBYTES)
+    found = np.ceil(kilobytes).astype(np.int64) * KILOBYTE
+    most, place = np.zeros_like(found), np.unique(job, return_inverse=True)[1].ravel()
+    np.maximum.at(most, place, found)
+    return facts.parts.rounded_disk(most[place])
+
+
+_MOST_KILOBYTES = 2.0**50
 
 
 def _is_limited(ad: Record) -> bool:

@@ -9,7 +9,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.logs.classads import Record
 
-MEGABYTE = 1 << 20
+KILOBYTE, MEGABYTE = 1 << 10, 1 << 20
 PARALLEL = 11
 """JobUniverse of parallel jobs."""
 LAST = 2.0**33
@@ -152,7 +152,8 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
         whole = _divisible(ad, facts, length, needs)
         return whole if asks else replace(whole, problem=needs.problem)
     least, most = hosts(ad)
-    problem = problem or (_too_many(least, needs.partition, facts) if asks else "")
+    nodes = nodes_for(ad, needs.partition, facts, least)
+    problem = problem or (_too_many(least, nodes) if asks else "")
     needs = replace(needs, size=least, wall_time=length + facts.margin, problem=problem)
     if most == least or text(ad, "rtspeedup") == "none" or not needs_rtsched(ad):
         return needs
@@ -181,8 +182,9 @@ def _divisible(
     load["setup_node"] += facts.margin
     most = _count(ad, "totalsubmitprocs", 1)
     least = min(_count(ad, "rtminnodes", 1), most)
-    most = max(least, min(most, facts.parts.nodes.get(needs.partition, most)))
-    needs = replace(needs, problem=needs.problem or _too_many(least, needs.partition, facts))
+    nodes = nodes_for(ad, needs.partition, facts, most)
+    most = max(least, min(most, nodes))
+    needs = replace(needs, problem=needs.problem or _too_many(least, nodes))
     too_long = f"its load takes longer than its run time on {counted(most, 'slot')}"
     needs = replace(needs, rounds=_count(ad, "rtrounds", 1), setup_once=facts.margin)
     return needs.as_divisible(load, least, most, length + facts.margin, too_long)
@@ -259,22 +261,24 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
     if facts.shared and universe == PARALLEL:
         return "a parallel job gets no promise where jobs share slots (share_nodes)"
     if facts.parts.nodes and not part_of(ad, facts):
-        return _too_large(ad)
+        return _too_large(ad, facts)
     return ""
 
 
-def _too_large(ad: Record) -> str:
-    """Return that no slot is as large as a job asks for."""
-    cpus, memory, gpus = size_of(ad)
-    kind, sizes = text(ad, "rtclass"), f"{cpus} CPUs and {memory // MEGABYTE} MB"
-    if gpus:
-        sizes = f"{cpus} CPUs, {memory // MEGABYTE} MB and {counted(gpus, 'GPU')}"
-    return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {sizes}"
+def _too_large(ad: Record, facts: CondorFacts) -> str:
+    """Return that no slot is as large as a job asks for; of disk only if it lacks that."""
+    size, kind = size_of(ad), text(ad, "rtclass")
+    sizes = [f"{size.cpus} CPUs", f"{size.memory // MEGABYTE} MB"]
+    sizes += [counted(size.gpus, "GPU")] if size.gpus else []
+    if facts.shared and _part(size._replace(disk=0), kind, facts):
+        sizes.append(f"{-(-size.disk // MEGABYTE)} MB of disk")
+    said = f"{', '.join(sizes[:-1])} and {sizes[-1]}"
+    return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {said}"
 
 
 def _gpu_request(ad: Record, facts: CondorFacts) -> str:
     """Return what a job that rtsched plans asks of its GPUs; empty: nothing."""
-    gpus = facts.shared and needs_rtsched(ad) and size_of(ad)[2] > 0
+    gpus = facts.shared and needs_rtsched(ad) and size_of(ad).gpus > 0
     return request_in(ad) if gpus else ""
 
 
@@ -289,23 +293,52 @@ def _unsuited(gpus: str, facts: CondorFacts) -> str:
 
 def part_of(ad: Record, facts: CondorFacts, jobs: int = 1) -> str:
     """Return the partition of slots that so many such jobs may share; empty if none fits."""
-    cpus, memory, gpus = size_of(ad)
+    return _part(size_of(ad), text(ad, "rtclass"), facts, jobs)
+
+
+def nodes_for(ad: Record, part: str, facts: CondorFacts, otherwise: int = 0, jobs: int = 1) -> int:
+    """Return how many rows of a part have the disk for so many such jobs."""
+    disk = _taken(size_of(ad), facts, jobs).disk if facts.shared else 0
+    return facts.parts.count(part, disk, otherwise)
+
+
+class Size(NamedTuple):
+    """What a job asks for on each slot: CPUs, bytes of memory, GPUs, bytes of disk."""
+
+    cpus: int
+    memory: int
+    gpus: int
+    disk: int
+
+
+def size_of(ad: Record) -> Size:
+    """Return what a job asks for on each slot."""
+    names = ("cpus", "memory", "gpus", "disk")
+    cpus, memory, gpus, disk = (number(ad, f"request{name}") for name in names)
+    return Size(
+        min(int(_or(cpus, 1.0)), GREATEST),
+        min(int(_or(memory, 0.0) * MEGABYTE), GREATEST),
+        min(math.ceil(_or(gpus, 0.0)), GREATEST),
+        min(math.ceil(max(_or(disk, 0.0), 0.0)) * KILOBYTE, GREATEST),
+    )
+
+
+def _part(size: Size, kind: str | None, facts: CondorFacts, jobs: int = 1) -> str:
     if facts.shared:
-        memory = int(facts.parts.rounded(np.array(memory, np.int64)))
-        cpus, memory, gpus = (min(each * jobs, GREATEST) for each in (cpus, memory, gpus))
-    return facts.parts.of(text(ad, "rtclass") or "", cpus, memory, gpus if facts.shared else 0)
+        return facts.parts.of(kind or "", *_taken(size, facts, jobs))
+    return facts.parts.of(kind or "", size.cpus, size.memory)
 
 
-def size_of(ad: Record) -> tuple[int, int, int]:
-    """Return the CPUs, bytes and GPUs that a job asks for on each slot."""
-    cpus, memory, gpus = (number(ad, f"request{name}") for name in ("cpus", "memory", "gpus"))
-    found = int(_or(cpus, 1.0)), int(_or(memory, 0.0) * MEGABYTE), math.ceil(_or(gpus, 0.0))
-    return min(found[0], GREATEST), min(found[1], GREATEST), min(found[2], GREATEST)
+def _taken(size: Size, facts: CondorFacts, jobs: int) -> Size:
+    """Return what so many jobs take of a slot that they share."""
+    memory = int(facts.parts.rounded(np.array(size.memory, np.int64)))
+    disk = int(facts.parts.rounded_disk(np.array(size.disk, np.int64)))
+    each = size._replace(memory=memory, disk=disk)
+    return Size(*(min(amount * jobs, GREATEST) for amount in each))
 
 
-def _too_many(least: int, part: str, facts: CondorFacts) -> str:
+def _too_many(least: int, nodes: int) -> str:
     """Return whether a job needs more slots than there are."""
-    nodes = facts.parts.nodes.get(part, least)
     if least > nodes:
         return f"needs {counted(least, 'slot')} at a time, the pool has {nodes} suitable ones"
     return ""

@@ -28,7 +28,7 @@ from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
-from rtsched.adapters.condor.sharing import demand_of_requests, kept_amounts
+from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
 from rtsched.adapters.planned import first_starts, rounds_of, waiting
 from rtsched.counting import counted
@@ -267,9 +267,8 @@ def _has_all(array: Array, slot: str, view: PoolState) -> bool:
     given = array.slots.count(slot)
     if not view.observation.cluster.shared:
         return given == len(rows)
-    procs, first = view.procs, (array.waits or array.runs)[:1]
-    asked = (procs.cpus[list(first)], procs.memory[list(first)], procs.gpus[list(first)])
-    more = demand_of_requests(*asked, view.facts)[0] * (given * array.per_slot + 1)
+    first = view.procs.take(np.array((array.waits or array.runs)[:1], np.int64))
+    more = demand_of_procs(first, view.facts)[0] * (given * array.per_slot + 1)
     return bool(rows) and bool((view.observation.cluster.nodes.capacity[rows[0]] < more).any())
 
 

@@ -101,8 +101,8 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(
             description="A partitionable slot is one node, of which promised jobs take the CPUs, "
-            "memory and GPUs that they ask for; `unit_cpus` does not count then. Parallel jobs "
-            "get no promise."
+            "memory, GPUs and disk that they ask for; `unit_cpus` does not count then. Parallel "
+            "jobs get no promise."
         ),
     ] = False
     arrays: Annotated[

@@ -1,7 +1,7 @@
 """Slots that jobs share (`share_nodes`): what jobs take of them, and what a plan keeps.
 
-A partitionable slot is one node with amounts of CPUs, memory and GPUs. Each job also takes one
-`gres/slot`: a static slot has one of these, since whoever has a part of it has all of it.
+A partitionable slot is one node with amounts of CPUs, memory, GPUs and disk. Each job also takes
+one `gres/slot`: a static slot has one of these, since whoever has a part of it has all of it.
 
 A best-effort job may start if it leaves, of what is free then, so much as the planned starts before
 its own end take together, at any instant up to that end: the table's steps are the most that the
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.recurring import occurrences
-from rtsched.adapters.condor.requirements import MEGABYTE
+from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
 from rtsched.model.jobs import Jobs
-from rtsched.model.resources import CPU, GPU, MEMORY
+from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 
@@ -27,34 +27,42 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rtsched.adapters.condor.facts import CondorFacts, Parts
-    from rtsched.adapters.condor.pool_state import PoolState
+    from rtsched.adapters.condor.pool_state import PoolState, Procs
     from rtsched.adapters.condor.slot_assignment import Occupant
     from rtsched.adapters.condor.table import Steps
     from rtsched.model.schedule import Schedule
 
     Amounts = NDArray[np.int64]
 
-RESOURCES = (CPU, MEMORY, GPU, "gres/slot")
-"""Names of the amounts, in their order: CPUs, bytes, GPUs, and how many jobs."""
+RESOURCES = (CPU, MEMORY, GPU, DISK, "gres/slot")
+"""Names of the amounts, in their order: CPUs, bytes, GPUs, bytes, and how many jobs."""
 
 
-def amounts(cpus: Amounts, memory: Amounts, gpus: Amounts, jobs: Amounts | int = 1) -> Amounts:
-    """Return amounts of all `RESOURCES`, int64[n, 4]; memory that is not known (-1) counts as 0."""
-    columns = np.broadcast_arrays(cpus, np.maximum(memory, 0), gpus, np.int64(jobs))
+def amounts(
+    cpus: Amounts, memory: Amounts, gpus: Amounts, disk: Amounts, jobs: Amounts | int = 1
+) -> Amounts:
+    """Return amounts of all `RESOURCES`, int64[n, 5]; memory that is not known (-1) counts as 0."""
+    columns = np.broadcast_arrays(cpus, np.maximum(memory, 0), gpus, disk, np.int64(jobs))
     return np.column_stack(columns).astype(np.int64)
 
 
 def demand_of_requests(
-    cpus: ArrayLike, memory: ArrayLike, gpus: ArrayLike, facts: CondorFacts
+    cpus: ArrayLike, memory: ArrayLike, gpus: ArrayLike, disk: ArrayLike, facts: CondorFacts
 ) -> Amounts:
-    """Return what jobs that ask for so much take of a slot, int64[n, 4]; memory in bytes.
+    """Return what jobs that ask for so much take of a slot, int64[n, 5]; memory, disk in bytes.
 
     Each takes a CPU at least.
     """
-    cpus, memory, gpus = (
-        np.atleast_1d(np.asarray(each, np.int64)) for each in (cpus, memory, gpus)
+    cpus, memory, gpus, disk = (
+        np.atleast_1d(np.asarray(each, np.int64)) for each in (cpus, memory, gpus, disk)
     )
-    return amounts(np.maximum(cpus, 1), facts.parts.rounded(memory), np.maximum(gpus, 0))
+    memory, disk = facts.parts.rounded(memory), facts.parts.rounded_disk(disk)
+    return amounts(np.maximum(cpus, 1), memory, np.maximum(gpus, 0), disk)
+
+
+def demand_of_procs(procs: Procs, facts: CondorFacts) -> Amounts:
+    """Return what procs take of a slot as they request it, int64[n, 5]."""
+    return demand_of_requests(procs.cpus, procs.memory, procs.gpus, procs.disk, facts)
 
 
 def demand_of_groups(
@@ -64,7 +72,7 @@ def demand_of_groups(
     count: int,
     parts: Parts,
 ) -> Amounts:
-    """Return what each running job takes of each of its slots, int64[count, 4].
+    """Return what each running job takes of each of its slots, int64[count, 5].
 
     One that has several parts of a slot takes their sum, and the most that it takes of any.
 
@@ -92,7 +100,7 @@ def demand_of_groups(
 
 
 def held_by(occupants: list[Occupant], rows: list[list[int]], count: int, parts: Parts) -> Amounts:
-    """Return what some have of each of so many rows together, int64[count, 4]."""
+    """Return what some have of each of so many rows together, int64[count, 5]."""
     length = [len(each) for each in rows]
     total = np.zeros((count, len(RESOURCES)), np.int64)
     held = np.repeat(_held(occupants, parts), length, axis=0)
@@ -105,10 +113,10 @@ def _joined(rows: list[list[int]]) -> NDArray[np.int64]:
 
 
 def _held(occupants: list[Occupant], parts: Parts) -> Amounts:
-    """Return what each occupant has, int64[n, 4]."""
-    each = np.array([(one.cpus, one.memory, one.gpus) for one in occupants], np.int64)
-    cpus, memory, gpus = each.reshape(-1, 3).T
-    return amounts(cpus, parts.rounded(memory), gpus)
+    """Return what each occupant has, int64[n, 5]."""
+    each = np.array([(one.cpus, one.memory, one.gpus, one.disk) for one in occupants], np.int64)
+    cpus, memory, gpus, disk = each.reshape(-1, 4).T
+    return amounts(cpus, parts.rounded(memory), gpus, disk)
 
 
 def may_start_beside(
@@ -157,7 +165,7 @@ def kept_amounts(
     lead: float,
     horizon: float,
 ) -> dict[str, Steps]:
-    """Return what has to be kept of each slot for a plan: steps of CPUs, megabytes and GPUs.
+    """Return what has to be kept of each slot for a plan: steps of CPUs, MB, GPUs and KB.
 
     Parameters
     ----------
@@ -190,8 +198,8 @@ def kept_amounts(
     begin = [np.where(soon, lead, plan.starts())[planned], np.full(len(runs.nodes), lead), fixed]
     ends = [plan.per_node(plan.entries.end)[planned], runs.per_node(runs.entries.end)]
     end = np.concatenate([*ends, np.full(len(recurs), np.inf)])
-    amount = np.concatenate([taken[planned], own, capacity[recurs]])[:, :3]
-    amount[:, 1] = -(-amount[:, 1] // MEGABYTE)
+    amount = np.concatenate([taken[planned], own, capacity[recurs]])[:, :4]
+    amount[:, [1, 3]] = -(-amount[:, [1, 3]] // (MEGABYTE, KILOBYTE))
     names = view.slots.texts("name")
     found = most_before(row, np.concatenate(begin) - lead, end - lead, amount)
     return {names[at] or "": steps for at, steps in found.items()}

@@ -40,6 +40,8 @@ class Occupant:
         Whether it gets rows from the first one on.
     gpus : int
         How many GPUs it has.
+    disk : int
+        Bytes.
     """
 
     key: Key
@@ -48,6 +50,7 @@ class Occupant:
     memory: int
     first: bool = False
     gpus: int = 0
+    disk: int = 0
 
 
 class SlotAssignment:

@@ -22,7 +22,7 @@ from rtsched.adapters.condor import sharing
 from rtsched.adapters.condor.facts import QUANTUM, Parts, parts_of
 from rtsched.adapters.condor.gpus import GpuSets
 from rtsched.adapters.condor.pool_state import Slots
-from rtsched.adapters.condor.requirements import MEGABYTE
+from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 
@@ -39,6 +39,7 @@ OF_SLOTS = (
     *("Name", "Machine", "SlotID", "SlotType", "PartitionableSlot", "DynamicSlot", "BackfillSlot"),
     *("State", "Activity", "Offline", "SlotBrokenReason", "RtClass", "RtSpeed"),
     *("Cpus", "Memory", "GPUs", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotGPUs"),
+    *("Disk", "TotalSlotDisk"),
     *("RemoteScheddName", "GlobalJobId"),
     *("EnteredCurrentState", "DaemonStartTime"),
 )
@@ -81,6 +82,8 @@ class Slot:
         GPUs, where jobs share slots.
     jobs : int
         How many jobs it takes at a time, where jobs share slots; else 0.
+    disk : int
+        Bytes, where jobs share slots; 0: it has none, or does not say.
     kinds : tuple of Gpu
         The kinds of its GPUs, where jobs share slots; empty: it has none, or does not say.
     """
@@ -95,6 +98,7 @@ class Slot:
     units: int = 0
     gpus: int = 0
     jobs: int = 0
+    disk: int = 0
     kinds: tuple[Gpu, ...] = ()
 
     @property
@@ -107,8 +111,8 @@ class Slot:
 class Claim:
     """A part of a slot that somebody has: a dynamic slot, or all of a static one.
 
-    `slot` is the name of the static or partitionable slot; `memory` in bytes; `leaving`: whoever
-    has it has been told to go.
+    `slot` is the name of the static or partitionable slot; `memory` and `disk` in bytes;
+    `leaving`: whoever has it has been told to go.
     """
 
     name: str
@@ -118,6 +122,7 @@ class Claim:
     schedd: str
     leaving: bool = False
     gpus: int = 0
+    disk: int = 0
 
 
 @dataclass(frozen=True)
@@ -238,7 +243,8 @@ def claims_of(ads: Sequence[Record]) -> list[Claim]:
         slot = parent_of(name) if _is_dynamic(ad) else name
         leaving = ad.get("state") == "Preempting"
         cpus, memory = _size(ad, "cpus", "memory")
-        claims.append(Claim(name, slot, cpus, memory, schedd, leaving, _gpus(ad, "gpus")))
+        gpus, disk = _gpus(ad, "gpus"), _disk(ad, "disk")
+        claims.append(Claim(name, slot, cpus, memory, schedd, leaving, gpus, disk))
     return claims
 
 
@@ -254,8 +260,9 @@ def layout_of(slots: Sequence[Slot]) -> PoolLayout:
     cpus = np.array([slot.cpus for slot in rows], np.int64)
     memory = np.array([slot.memory for slot in rows], np.int64)
     gpus = np.array([slot.gpus for slot in rows], np.int64)
+    disk = np.array([slot.disk for slot in rows], np.int64)
     jobs = np.array([slot.jobs for slot in rows], np.int64)
-    parts, masks = parts_of([slot.kind for slot in rows], cpus, np.maximum(memory, 0), gpus)
+    parts, masks = parts_of([slot.kind for slot in rows], cpus, np.maximum(memory, 0), gpus, disk)
     shared = bool(jobs.any())
     nodes = Nodes.build(
         len(rows),
@@ -265,7 +272,7 @@ def layout_of(slots: Sequence[Slot]) -> PoolLayout:
         memory=memory,
         state=np.array([slot.state for slot in rows], np.int8),
         speed=np.array([slot.speed for slot in rows], np.float64),
-        capacity=sharing.amounts(cpus, memory, gpus, jobs) if shared else None,
+        capacity=sharing.amounts(cpus, memory, gpus, disk, jobs) if shared else None,
         names={"capacity": sharing.RESOURCES} if shared else None,
     )
     table = Slots.build(
@@ -305,7 +312,8 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     cpus, memory = _size(ad, f"{total}cpus", f"{total}memory")
     if settings.share_nodes:
         gpus, jobs = _gpus(ad, f"{total}gpus"), cpus if partitionable else 1
-        return Slot(name, machine, kind, cpus, memory, speed, _state(ad), 0, gpus, jobs)
+        disk = _disk(ad, f"{total}disk")
+        return Slot(name, machine, kind, cpus, memory, speed, _state(ad), 0, gpus, jobs, disk)
     if not partitionable:
         return Slot(name, machine, kind, cpus, memory, speed, _state(ad))
     units = cpus // settings.unit_cpus
@@ -329,6 +337,12 @@ def _gpus(ad: Record, name: str) -> int:
     """Return how many GPUs a slot has."""
     count = number(ad, name)
     return int(min(count, MOST)) if count > 0 else 0
+
+
+def _disk(ad: Record, name: str) -> int:
+    """Return the bytes of a slot's disk."""
+    kilobytes = number(ad, name)
+    return int(min(kilobytes, 1 << 40)) * KILOBYTE if kilobytes > 0 else 0
 
 
 def _speed(names: Iterable[str], ad: Record, speeds: Mapping[str, float]) -> float:

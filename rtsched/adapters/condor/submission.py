@@ -181,10 +181,9 @@ def job_of(
     job = _job_in(ad, needs)
     submitter = submitter_of(ad, facts)
     cpus, memory = number(ad, "requestcpus"), number(ad, "requestmemory")
-    cpus_each, memory_each, gpus_each = size_of(ad)
     demand = None
     if facts.shared:
-        demand = demand_of_requests(cpus_each, memory_each, gpus_each, facts) * needs.together
+        demand = demand_of_requests(*size_of(ad), facts) * needs.together
     return Jobs.build(
         1,
         label=["the job" if job < 0 else name_of(job)],

@@ -36,8 +36,8 @@ WORST = 1e6
 """The delay factor of a slot that is not to be used."""
 
 Steps = tuple[tuple[int, ...], ...]
-"""From which second since the epoch on how many CPUs are kept; and then megabytes and GPUs, where
-jobs share slots. All ascend."""
+"""From which second since the epoch on how many CPUs are kept; and then megabytes, GPUs and
+kilobytes of disk, where jobs share slots. All ascend."""
 
 
 @dataclass(frozen=True)

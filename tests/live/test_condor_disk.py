@@ -1,0 +1,103 @@
+"""Promised jobs take the disk that they request, of a slot that others share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from promised_pool import EAGER, SITE, LivePool, live_pool, within
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SLOT = "slot1@head.testbed"
+SHARED = SITE.replace("start_delay_s = 6", "start_delay_s = 16") + "\nshare_nodes = true\n"
+LONG = ("+RtRunTime = 300",)
+
+
+@pytest.fixture(scope="module", params=["forky", "trixie"])
+def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
+    """Run one machine of 12 CPUs that jobs share, with library and daemon."""
+    with live_pool(SHARED, suite=request.param, partitionable=(12, 1), settings=EAGER) as up:
+        yield up
+
+
+@pytest.fixture(autouse=True)
+def clean(live: LivePool) -> Iterator[None]:
+    """Each test begins without jobs, and the daemon knows that."""
+    yield
+    live.cancel_all()
+    live.polled()
+
+
+@pytest.fixture(scope="module")
+def disk(live: LivePool) -> int:
+    """Return how many kilobytes the slot has, as HTCondor measured them."""
+    words = ["condor_status", "-af", "TotalSlotDisk", "-constraint", "PartitionableSlot"]
+    return int(float(live.pool.run(words).stdout))
+
+
+def part(disk: int, percent: int) -> str:
+    """Return the line that asks for a part of the slot's disk."""
+    return f"request_disk = {disk * percent // 100}KB"
+
+
+def test_a_job_waits_for_its_disk_and_others_leave_it(live: LivePool, disk: int) -> None:
+    """It is planned at the end of those that have it, and starts then; nobody takes it before."""
+    hog = live.submit("+RtRunTime = 25", part(disk, 60), user="bob", seconds=20).job
+    live.wait_status(hog, "running", seconds=40)
+    live.polled()
+    job = live.promise(part(disk, 70), *within(120, 20), seconds=8)
+    kept = eventually(lambda: live.kept_slots().get(SLOT), 10)
+    start, *amounts = map(int, kept.split(",")[-1].split(":"))
+    assert amounts[::2] == [1, 0]
+    assert amounts[3] == -(-(disk * 70 // 100) // 1024) * 1024
+    greedy = live.submit(*LONG, part(disk, 31), user="carol", seconds=200).job
+    modest = live.submit(*LONG, part(disk, 5), user="dave", seconds=200).job
+    plain = live.submit(*LONG, user="dave", seconds=200).job  # what HTCondor itself requests
+    live.wait_status(modest, "running", seconds=40)
+    live.wait_status(plain, "running", seconds=40)
+    assert live.status(greedy) == "idle"
+    ad = live.wait_status(job, "completed", seconds=110)
+    assert ad["RtNodeSet"] == SLOT
+    assert ad["CompletionDate"] <= ad["RtPromise"] == ad["RtDeadline"]
+    assert live.past(f"ClusterId == {hog >> 20}")[hog]["CompletionDate"] <= ad["JobStartDate"]
+    assert live.wait_standing(job, "kept") == "kept"
+    assert start <= ad["JobStartDate"]
+    assert live.status(modest) == live.status(plain) == "running"
+    live.wait_status(greedy, "running", seconds=60)
+
+
+def test_jobs_follow_one_another_where_both_do_not_fit(live: LivePool, disk: int) -> None:
+    """The second is planned after the first, and rejected where that is too late."""
+    first = live.promise(part(disk, 60), *within(150, 20), seconds=10)
+    said = live.submit(part(disk, 60), *within(60, 20), seconds=10)
+    assert said.job == 0
+    assert "Feasible:" in said.text
+    second = live.promise(part(disk, 60), *within(150, 20), seconds=10)
+    ends = [live.wait_status(job, "completed", seconds=140) for job in (first, second)]
+    assert ends[0]["CompletionDate"] <= ends[1]["JobStartDate"]
+    assert all(ad["CompletionDate"] <= ad["RtPromise"] for ad in ends)
+
+
+def test_a_cluster_is_as_wide_as_its_disk_allows(live: LivePool, disk: int) -> None:
+    """Three of its procs fit at a time; all end in time."""
+    job = live.promise(part(disk, 30), *within(240, 9), "queue 6", seconds=2)
+    live.wait_standing(job, "kept", seconds=240)
+    ads = live.past(f"ClusterId == {job >> 20}").values()
+    assert len(ads) == 6
+    assert {ad["RtPerSlot"] for ad in ads} == {3}
+    assert max(ad["CompletionDate"] for ad in ads) <= next(iter(ads))["RtDeadline"]
+
+
+def test_what_cannot_be_had_is_refused(live: LivePool, disk: int) -> None:
+    """The user reads what is missing; procs that state other sizes than the first are not alike."""
+    said = live.submit(part(disk, 120), *within(300, 20))
+    assert said.job == 0
+    assert "no slot has 1 CPUs" in said.text
+    assert "MB of disk" in said.text
+    sizes = ("request_disk = $(size)", *within(300, 20), "queue size in (2048, 4096)")
+    said = live.submit(*sizes)
+    assert said.job == 0
+    assert "they differ in RequestDisk" in said.text
