@@ -28,6 +28,10 @@ REQUEUED = 180.0
 """Seconds by which the batch system itself puts off a job that it queues again, at the most, or as
 it is set to (see `Observation`) if that is more."""
 
+DISK_LEEWAY = 1 << 30
+"""Bytes of local disk by which a job, or a task of an array, may request more than was promised:
+HTCondor's default follows from its files."""
+
 
 def changed_by_users(
     site: Site, observation: Observation, names: Mapping[int, int]
@@ -94,8 +98,13 @@ def _follows(jobs: Jobs) -> NDArray[np.bool_]:
 
 def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     """Return which jobs ask for more of a node than they did, where that chooses the partition."""
-    gpus, before = (amounts_of(jobs, "demand", (GPU,))[:, 0] for jobs in (seen, requested))
-    more = (seen.cores > requested.cores) | (seen.memory > requested.memory) | (gpus > before)
+    now, before = (amounts_of(jobs, "demand", (GPU, DISK)) for jobs in (seen, requested))
+    tasks = np.maximum(requested.tasks_per_node, 1).astype(np.int64)
+    together = np.where(requested.kind == Kind.ARRAY, tasks, 1)
+    more = (seen.cores > requested.cores) | (seen.memory > requested.memory)
+    more |= now[:, 0] > before[:, 0]
+    planned = before[:, 1] > 0  # an earlier release planned no disk
+    more |= planned & (now[:, 1] > before[:, 1] + DISK_LEEWAY * together)
     return _follows(requested) & more
 
 
@@ -110,10 +119,9 @@ def with_present(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many, and of an array some
-    tasks may have run or been cancelled. HTCondor's RequestDisk may follow from what a job used
-    when it ran last, or differ among the procs of an array: the most that any asks for counts.
+    tasks may have run or been cancelled.
     """
-    requested = _with_more_disk(_with_fewer_tasks(requested, observation), observation)
+    requested = _with_fewer_tasks(requested, observation)
     place, there = places(observation.queued.id, requested.id)
     there &= _follows(requested)
     if not there.any():
@@ -141,20 +149,6 @@ def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
     tasks = requested.tasks.copy()
     tasks[row] = np.minimum(tasks[row], observation.queued.tasks[place[there]])
     return requested if np.array_equal(tasks, requested.tasks) else requested.replace(tasks=tasks)
-
-
-def _with_more_disk(requested: Jobs, observation: Observation) -> Jobs:
-    """Return the jobs, with the disk that they ask for now where that is more."""
-    names = requested.names("demand")
-    if DISK not in names:
-        return requested
-    place, there = places(observation.queued.id, requested.id)
-    now = amounts_of(observation.queued, "demand", (DISK,))[place[there], 0]
-    demand, at = requested.demand.copy(), names.index(DISK)
-    if not (now > demand[there, at]).any():
-        return requested
-    demand[there, at] = np.maximum(demand[there, at], now)
-    return requested.replace(demand=demand)
 
 
 def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:

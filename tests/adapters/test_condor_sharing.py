@@ -184,7 +184,7 @@ def test_jobs_take_what_they_ask_for_and_what_they_have(monkeypatch: pytest.Monk
     seen = view.observation
     assert seen.running.names("demand") == seen.queued.names("demand") == RESOURCES
     assert seen.running.demand.tolist() == [[2, 1024 * MB, 1, 2 * MB, 1], [1, 128 * MB, 0, 0, 1]]
-    assert seen.queued.demand.tolist() == [[4, 1024 * MB, 2, 2 * MB, 1], [1, 0, 0, 0, 1]]
+    assert seen.queued.demand.tolist() == [[4, 1024 * MB, 2, 2 * MB, 1], [1, 0, 0, MB, 1]]
     assert seen.allocations.nodes.tolist() == [0, 0]
     assert seen.cluster.nodes.capacity.tolist() == [list(WHOLE)]
     assert seen.cluster.usable.tolist() == [True]
@@ -209,7 +209,7 @@ def test_a_job_that_may_start_takes_what_it_asks_for(monkeypatch: pytest.MonkeyP
     bound |= {"rtdeadline": NOW + 5000}
     view = polled(monkeypatch, [machine()], proc(1, 4, 1000, 2, **bound))
     assert view.bound == {A}
-    assert view.observation.running.demand.tolist() == [[4, 1024 * MB, 2, 0, 1]]
+    assert view.observation.running.demand.tolist() == [[4, 1024 * MB, 2, MB, 1]]
     assert view.observation.allocations.nodes.tolist() == [0]
 
 
@@ -304,10 +304,11 @@ def test_memory_is_rounded_up_where_a_slot_has_so_much() -> None:
 
 
 def test_disk_is_rounded_up_where_a_slot_has_so_much() -> None:
-    """To whole MiB; all of the largest slot is no multiple."""
+    """To whole MiB, one at least; all of the largest slot is no multiple."""
     parts = Parts(disk=(5, 3 * MB + 7))
     asked = np.array([0, 1, MB, MB + 1, 3 * MB + 7, 3 * MB + 8], np.int64)
-    assert parts.rounded_disk(asked).tolist() == [0, MB, MB, 2 * MB, 3 * MB + 7, 4 * MB]
+    assert parts.rounded_disk(asked).tolist() == [MB, MB, MB, 2 * MB, 3 * MB + 7, 4 * MB]
+    assert Parts().rounded_disk(asked[:2]).tolist() == [0, MB]
 
 
 DISKS = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=20)
@@ -335,7 +336,7 @@ def test_an_array_is_as_wide_as_its_disk_allows(disk: int, each: int, most: int)
     said = {"RequestDisk": disk * MB, "TotalSubmitProcs": 1000, "WholeCluster": True, "ProcId": 0}
     row = described(facts, **said).jobs
     assert (row.tasks_per_node[0], row.size_max[0]) == (each, most)
-    assert row.demand[0].tolist() == [each, 0, 0, disk * GB * each, each]
+    assert row.demand[0].tolist() == [each, 0, 0, (disk * GB or MB) * each, each]
 
 
 def test_procs_of_one_job_take_the_most_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +345,7 @@ def test_procs_of_one_job_take_the_most_of_any(monkeypatch: pytest.MonkeyPatch) 
     jobs = [proc(1, 1, 128, requestdisk=kb, procid=at, **array) for at, kb in enumerate((1, 2049))]
     jobs += [proc(2, 1, 128, requestdisk=5000.5), proc(3, 1, 128), proc(4, 1, 128, requestdisk=-3)]
     demand = polled(monkeypatch, [machine()], *jobs).observation.queued.demand
-    assert demand[:, 3].tolist() == [6 * MB, 5 * MB, 0, 0]
+    assert demand[:, 3].tolist() == [6 * MB, 5 * MB, MB, MB]
 
 
 # --- what a plan keeps ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.condor.gpus import GpuSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Observation
-from rtsched.daemon.drift import changed_by_users, with_present
+from rtsched.daemon.drift import changed_by_users
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
@@ -19,7 +19,7 @@ from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import Kind
 
 HOUR = 3600.0
 
@@ -251,16 +251,31 @@ def test_a_job_that_asks_for_more_gpus_loses_its_promise(
     assert changed_by_users(scene.site, observation, {}).get(7) == why
 
 
-@pytest.mark.parametrize(("disk", "planned"), [(7, 7), (5, 5), (3, 5)])
-def test_a_plan_follows_the_disk_of_a_job(disk: int, planned: int) -> None:
-    """RequestDisk may follow from what it used: that is no change by its user; less is no gain."""
-    names = ("cpu", "fs/disk")
-    requested = Jobs.build(2, id=[7, 8], names={"demand": names}, demand=np.array([[1, 5], [2, 4]]))
-    seen = requested.take(np.array([0])).replace(demand=np.array([[1, disk]]))
-    observation = Observation(T0, Scene(1).cluster, seen)
-    assert with_present(requested, observation).demand.tolist() == [[1, planned], [2, 4]]
-    bare = requested.replace_text("demand", np.array([[1], [2]]), ("cpu",))
-    assert with_present(bare, observation) is bare
+@pytest.mark.parametrize("partition", ["/4/8", "batch"])
+@pytest.mark.parametrize(("kind", "together"), [(Kind.RIGID, 1), (Kind.ARRAY, 3)])
+@pytest.mark.parametrize(("before", "more"), [(5, 0), (5, 1), (0, 1)])
+def test_a_job_that_asks_for_far_more_disk_loses_its_promise(
+    partition: str, kind: Kind, together: int, before: int, more: int
+) -> None:
+    """Where sizes choose nodes: 1 GiB a task may follow from its files; 0 was none planned."""
+    scene = Scene(1, capacity=[(8, 2)])
+    given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": partition}
+    token = scene.submit(T0, demand=(1, 1), **given).reply.token
+    scene.poll(T0 + 1, queued=((7, token),))
+    requested, seen = (
+        jobs.replace(kind=[kind], tasks_per_node=[together]).replace_text(
+            "demand", np.array([[1, disk]]), ("cpu", "fs/disk")
+        )
+        for jobs, disk in (
+            (scene.site.requested, before),
+            (scene.site.snapshot.queued, before + (1 << 30) * together + more),
+        )
+    )
+    site = replace(scene.site, requested=requested)
+    observation = Observation(T0 + 2, scene.cluster, seen, marks=site.marks)
+    why = "it requests larger nodes than were promised" if more > 0 else None
+    expected = why if before and partition.startswith("/") else None
+    assert changed_by_users(site, observation, {}).get(7) == expected
 
 
 @pytest.mark.parametrize(("licenses", "more"), [(2, True), (1, False), (0, False)])

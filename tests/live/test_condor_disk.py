@@ -8,6 +8,8 @@ import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
 from testbed.waiting import eventually
 
+from rtsched.adapters.condor.ids import name_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -67,6 +69,18 @@ def test_a_job_waits_for_its_disk_and_others_leave_it(live: LivePool, disk: int)
     assert start <= ad["JobStartDate"]
     assert live.status(modest) == live.status(plain) == "running"
     live.wait_status(greedy, "running", seconds=60)
+
+
+def test_who_requests_far_more_later_loses_the_promise(live: LivePool, disk: int) -> None:
+    """A little more may follow from a job's files, and is no change."""
+    live.wait_status(live.submit(*LONG, part(disk, 60), seconds=200).job, "running", seconds=40)
+    live.polled()
+    jobs = [live.promise(part(disk, share), *within(900, 20)) for share in (45, 45)]
+    for job, more in zip(jobs, (2 << 20, 1 << 19), strict=True):
+        request = f"{disk * 45 // 100 + more}"
+        live.pool.run(["condor_qedit", name_of(job), "RequestDisk", request], user="alice")
+    live.wait_standing(jobs[0], "void")
+    assert live.standing(jobs[1]) == "firm"
 
 
 def test_jobs_follow_one_another_where_both_do_not_fit(live: LivePool, disk: int) -> None:

@@ -85,8 +85,8 @@ class Parts:
         return _rounded(memory, QUANTUM, self.memory[-1])
 
     def rounded_disk(self, disk: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return disk that is asked for, bytes, likewise."""
-        return _rounded(disk, DISK_QUANTUM, self.disk[-1])
+        """Return disk that is asked for, bytes, likewise; some at least, where slots have any."""
+        return _rounded(np.maximum(disk, min(self.disk[-1], 1)), DISK_QUANTUM, self.disk[-1])
 
 
 def _rounded(amount: NDArray[np.int64], quantum: int, most: int) -> NDArray[np.int64]:
