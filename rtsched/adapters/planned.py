@@ -58,31 +58,3 @@ def _first_places(plan: Schedule) -> NDArray[np.int64]:
     order = np.lexsort((plan.entries.job[plan.rows()], plan.starts()))
     _, first = np.unique(plan.nodes[order], return_index=True)
     return order[first]
-
-
-def last_end(
-    ends: NDArray[np.float64], tasks: int, at_a_time: int, limit: float, now: float
-) -> float:
-    """Return when the last task of an array ends at the latest.
-
-    Parameters
-    ----------
-    ends : float64[r]
-        When those that run end at the latest, seconds since the epoch.
-    tasks : int
-        How many still wait.
-    at_a_time : int
-        How many run at a time.
-    limit : float
-        Seconds of each.
-    now : float
-        Seconds since the epoch.
-
-    All that run end within one limit, so those that wait follow them in rounds, in that order.
-    """
-    last = float(ends.max(initial=now))
-    if tasks <= 0:
-        return last
-    free = np.sort(np.concatenate([ends, np.full(max(at_a_time - len(ends), 0), now)]))
-    rounds, place = divmod(tasks - 1, len(free))
-    return max(last, float(free[place]) + (rounds + 1) * limit)

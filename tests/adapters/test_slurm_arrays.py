@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
-from rtsched.adapters.planned import last_end
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.arrays import joined_arrays
 from rtsched.adapters.slurm.cluster_state import SlurmState
@@ -25,6 +24,7 @@ from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import NodeSets
+from rtsched.model.array_rounds import last_end
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule

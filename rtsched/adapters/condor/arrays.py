@@ -39,6 +39,7 @@ from rtsched.adapters.condor.requirements import (
     size_of,
 )
 from rtsched.logs.classads import number, text
+from rtsched.model.array_rounds import array_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ def array_of(
     """
     part = part_of(ad, facts, per_slot) if facts.shared else needs.partition
     nodes = nodes_for(ad, part, facts, 1, per_slot)
-    most = max(1, min(-(-procs // per_slot), nodes))
+    per_slot, most = array_width(procs, per_slot, 0, nodes)
     return replace(needs, partition=part).as_array(procs, per_slot, most)
 
 

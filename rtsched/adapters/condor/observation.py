@@ -25,10 +25,10 @@ from rtsched.adapters.condor.sharing import RESOURCES, demand_of_procs
 from rtsched.adapters.condor.slot_assignment import Occupant
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
-from rtsched.adapters.planned import last_end
 from rtsched.adapters.requirements import load_time, plain_columns
 from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number
+from rtsched.model.array_rounds import last_end
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule

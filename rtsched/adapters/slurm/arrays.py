@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rtsched.adapters.planned import last_end
 from rtsched.adapters.slurm.completions import ending_of
 from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
@@ -25,6 +24,7 @@ from rtsched.adapters.slurm.rows import WAITING, JobRows, alive, names_of
 from rtsched.adapters.slurm.spec import NOTHING
 from rtsched.logs.hostlist import fold
 from rtsched.logs.slurm_text import ENDINGS
+from rtsched.model.array_rounds import last_end
 from rtsched.model.log import Ending
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rtsched.adapters.slurm.rows import nodes_in
 from rtsched.logs.slurm_cluster import gres
 from rtsched.logs.slurm_text import licenses_in, trackable
+from rtsched.model.array_rounds import most_together
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 
 if TYPE_CHECKING:
@@ -129,15 +130,11 @@ def _most_together(task: Demand, part: Partition) -> int:
     """Return so many tasks on a node that the most of them run at a time in the partition."""
     if task.exclusive:
         return 1
-    room = [
-        (min((node.get(name, 0) // n for name, n in task.amounts.items()), default=0), count)
-        for node, count in part.hardware
+    fits = [
+        min((node.get(name, 0) // n for name, n in task.amounts.items()), default=0)
+        for node, _ in part.hardware
     ]
-    return max(
-        sorted({tasks for tasks, _ in room if tasks}),
-        key=lambda tasks: tasks * sum(count for fits, count in room if fits >= tasks),
-        default=1,
-    )
+    return most_together(fits, [count for _, count in part.hardware])
 
 
 def _cpus_and_memory(

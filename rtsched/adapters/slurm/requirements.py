@@ -13,6 +13,7 @@ from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import part_of, too_few_nodes
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
+from rtsched.model.array_rounds import array_width
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
@@ -153,13 +154,9 @@ def _array(
     request: JobRequest, part: Partition, facts: SlurmFacts, needs: Requirements
 ) -> Requirements:
     """Return the requirements of an array, whose tasks share the nodes that it is given."""
-    per_node = tasks_per_node(request, part, facts)
-    if request.parallel:
-        per_node = min(per_node, request.parallel)
-    most = -(-request.array // per_node)
-    if request.parallel:
-        most = min(most, request.parallel // per_node)
-    return needs.as_array(request.array, per_node, max(min(most, part.nodes), 1))
+    fits = tasks_per_node(request, part, facts)
+    per_node, most = array_width(request.array, fits, request.parallel, part.nodes)
+    return needs.as_array(request.array, per_node, most)
 
 
 def _divisible(
