@@ -18,6 +18,7 @@ from rtsched.kernels.machine import (
     SLEEPING,
     TURNED_AWAY,
     MachineState,
+    place_of,
     record,
 )
 from rtsched.kernels.machine_compiling import entry, inlined, part
@@ -135,6 +136,33 @@ def change(
             changed = resize(machine, row)
         done += changed
     return done
+
+
+@entry
+def shorten(machine: MachineState, row: int, wall: float) -> int:
+    """Let a running job end within `wall` seconds of its start at the latest; return its place.
+
+    That is less than it was so far. The place is that in the running list, -1: there is none.
+    """
+    state, job = machine.state[0], machine.jobs[row]
+    before, after = job.start + job.wall, job.start + wall
+    job.wall = wall
+    state.settled = 0
+    state.rebuild = 1
+    if not state.keeps_shadow:
+        return -1
+    running = machine.running
+    at = place_of(running, state.running, before, row)
+    while at > 0 and (
+        running[at - 1].time > after
+        or (running[at - 1].time == after and running[at - 1].row > row)
+    ):
+        running[at] = running[at - 1]
+        at -= 1
+    running[at].time = after
+    running[at].row = row
+    running[at].width = job.width
+    return at
 
 
 @entry

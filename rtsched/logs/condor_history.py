@@ -28,6 +28,8 @@ from rtsched.model.log import Ending, Log, Outcomes, Skipped
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
 
@@ -242,6 +244,7 @@ class CondorHistoryReader:
         dag = np.nan_to_num(take("dag"), nan=-1.0).astype(np.int64)
         texts = {name: self._coders[name].names() for name in nodes}
         array, edges = dag_edges(ids, np.column_stack([schedd, dag]), nodes, texts)
+        array = np.where(array >= 0, array, _clusters(ids, schedd, cluster))
         jobs = Jobs.build(
             n,
             id=ids,
@@ -280,6 +283,17 @@ class CondorHistoryReader:
             nodes=codes["nodes"],
         )
         return jobs, outcomes, edges
+
+
+def _clusters(
+    ids: NDArray[np.int64], schedd: NDArray[np.int32], cluster: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the key of each proc's cluster, the id of its first proc; -1: it is alone in there."""
+    both = (schedd.astype(np.int64) << 38) + cluster
+    _, first, of, count = np.unique(
+        both, return_index=True, return_inverse=True, return_counts=True
+    )
+    return np.where(count[of] > 1, ids[first[of]], -1)
 
 
 def _group(ad: Record) -> str | None:

@@ -25,11 +25,13 @@ from rtsched.errors import ConfigError
 from rtsched.model.final_state import FinalState
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
+from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rtsched.core.plugins import Found
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.actions import Action
+    from rtsched.model.ragged import Ragged
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
     from rtsched.simulator.interface import JobOutcomes
@@ -57,6 +60,7 @@ class Replay:
     chain: Chain
     policy: Policy
     record_nodes: bool = True
+    task_times: Ragged | None = None
     decisions: Decisions = field(default_factory=Decisions)
     undone: Counter[str] = field(default_factory=Counter)
 
@@ -88,6 +92,7 @@ class Replay:
             periodic=self.workload.periodic,
             blocked=self.workload.blocked,
             limits=self.workload.limits,
+            task_times=self.task_times,
             stop_at=stop_at,
             static=static,
             compiled=self.compiled,
@@ -334,6 +339,20 @@ def replay(
     if problems:
         raise ConfigError([f"policy {name}: {problem}" for problem in problems])
     begun = time.perf_counter()
-    run = Replay(name, workload, chain, policy, record_nodes)
+    whole = as_one_job(workload) if _promises_arrays(workload, chain, policy) else None
+    if whole is None:
+        run = Replay(name, workload, chain, policy, record_nodes)
+    else:
+        run = Replay(name, whole.workload, chain, policy, record_nodes, whole.task_times)
     run.run(progress)
-    return run.outcome(time.perf_counter() - begun)
+    outcome = run.outcome(time.perf_counter() - begun)
+    return outcome if whole is None else whole.told_by_task(outcome)
+
+
+def _promises_arrays(workload: Workload, chain: Chain, policy: Policy) -> bool:
+    """Return whether a policy's planner is asked about whole arrays."""
+    planner = chain.planner
+    if not workload.arrays or planner is None or chain.member(planner).mode != "enforce":
+        return False
+    steady = not (len(workload.periodic) or workload.node_events or len(workload.blocked.node))
+    return steady and isinstance(policy.system, ExclusiveSettings)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.replay.arrays import Arrays
     from rtsched.replay.resource_use import NodeRows
     from rtsched.replay.results import Workload
 
@@ -69,6 +70,12 @@ MEASURES: Mapping[str, Measure] = {
     "miss_ratio": Measure("1", "Missed jobs over all jobs.", -1, _MCDF),
     "promises": Measure("jobs", "Jobs that were promised to finish by a deadline.", 0),
     "promises_kept": Measure("jobs", "Promised jobs that ended by the promised deadline.", 1),
+    "array_promises": Measure(
+        "arrays", "Arrays of which all tasks were promised to finish by a deadline.", 0
+    ),
+    "array_promises_kept": Measure(
+        "arrays", "Promised arrays of which all tasks ended by the promised deadline.", 1
+    ),
     "mean_wait_s": Measure("s", "Mean time from submission to start.", -1),
     "median_wait_s": Measure("s", "Median time from submission to start.", -1),
     "p95_wait_s": Measure("s", "95th percentile of the time from submission to start.", -1),
@@ -174,6 +181,7 @@ def measure(workload: Workload, results: Results, node_rows: NodeRows | None = N
     }
     return (
         counts
+        | _of_arrays(workload.arrays, promised, broken)
         | _times(workload, results)
         | _span(workload, results)
         | {"stranded_gpu_h": stranded_gpu_hours(workload, results, node_rows)}
@@ -190,6 +198,7 @@ def logged(workload: Workload) -> Values:
     results = logged_results(workload)
     found = measure(workload, results)
     told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "promises", "promises_kept"]
+    told_nothing += ["array_promises", "array_promises_kept"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]
     else:
@@ -254,6 +263,16 @@ def _rejected_work(workload: Workload, rejected: NDArray[np.bool_]) -> float | N
         work = jobs.wall_time * jobs.size
     whole = float(work.sum())
     return _ratio(float(work[rejected].sum()), whole) if whole < np.inf else None
+
+
+def _of_arrays(arrays: Arrays, promised: NDArray[np.bool_], broken: NDArray[np.bool_]) -> Values:
+    """Return how many arrays were promised, and kept their promise; None where there are none."""
+    if not arrays:
+        return {"array_promises": None, "array_promises_kept": None}
+    rows, begins = arrays.tasks.values, arrays.tasks.offsets[:-1]
+    whole = np.logical_and.reduceat(promised[rows], begins)
+    kept = np.logical_and.reduceat((promised & ~broken)[rows], begins)
+    return {"array_promises": _count(whole), "array_promises_kept": _count(kept)}
 
 
 def _times(workload: Workload, results: Results) -> Values:

@@ -1,8 +1,8 @@
 """Which jobs of a log have a form that planners can promise a deadline to.
 
 The form is what a job asks for, not what became of it: jobs that were cancelled before they started
-count too. A task of an array counts as a job of its own, a heterogeneous job whose components start
-together as one.
+count too. Each task of an array is counted, and a heterogeneous job whose components start together
+as one job.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import numpy as np
 
 from rtsched.model.log import Skipped
 from rtsched.model.resources import CPU, DISK, GRES, MEMORY, asking_for
+from rtsched.replay.arrays import are_tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
 
 
@@ -33,6 +35,7 @@ class Obstacle(IntEnum):
     UNKNOWN_RESOURCE = 5
     TOO_LARGE = 6
     NO_TIME_LIMIT = 7
+    ARRAY = 8
 
 
 REASONS = {
@@ -45,6 +48,7 @@ REASONS = {
     Obstacle.UNKNOWN_RESOURCE: "it asks for a generic resource that no node has",
     Obstacle.TOO_LARGE: "too few nodes have what it asks for",
     Obstacle.NO_TIME_LIMIT: "it has no time limit",
+    Obstacle.ARRAY: "it is a task of an array whose tasks need several nodes or licences",
 }
 """Each obstacle in words."""
 
@@ -69,7 +73,12 @@ class PromisableJobs(NamedTuple):
 
 
 def obstacles(
-    log: Log, size: NDArray[np.int32], room: int | NDArray[np.int32], cluster: Cluster
+    log: Log,
+    size: NDArray[np.int32],
+    room: int | NDArray[np.int32],
+    cluster: Cluster,
+    *,
+    whole_arrays: bool = True,
 ) -> NDArray[np.int8]:
     """Return per job why no deadline can be promised to it, an `Obstacle`, int8[n].
 
@@ -84,6 +93,8 @@ def obstacles(
         On how many rows of the cluster each job fits.
     cluster : Cluster
         The machine.
+    whole_arrays : bool
+        Whether an array gets one promise for all of its tasks.
     """
     jobs = log.jobs
     generic = Obstacle.UNKNOWN_RESOURCE if cluster.shared else Obstacle.GENERIC_RESOURCE
@@ -95,6 +106,7 @@ def obstacles(
         generic: asking_for(jobs, [name for name in nowhere if name.startswith(GRES)]),
         Obstacle.TOO_LARGE: size > room,
         Obstacle.NO_TIME_LIMIT: ~(np.isfinite(jobs.wall_time) & (jobs.wall_time > 0)),
+        Obstacle.ARRAY: _of_wide_array(jobs, list(cluster.licenses)) & whole_arrays,
     }
     return np.select(list(holds.values()), [np.int8(code) for code in holds], np.int8(0))
 
@@ -122,3 +134,10 @@ def _known(resource: str, cluster: Cluster) -> bool:
     """Return whether a resource is taken into account where jobs are given nodes."""
     counts = (CPU, MEMORY, DISK, *cluster.nodes.names("capacity"), *cluster.licenses)
     return resource in counts
+
+
+def _of_wide_array(jobs: Jobs, licenses: list[str]) -> NDArray[np.bool_]:
+    """Return which jobs are tasks of arrays whose tasks need several nodes or licences."""
+    if not (jobs.array >= 0).any():
+        return np.zeros(len(jobs), np.bool_)
+    return are_tasks(jobs) & ((jobs.node_count > 1) | asking_for(jobs, licenses))

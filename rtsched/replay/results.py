@@ -13,6 +13,7 @@ from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Periodic
 from rtsched.model.log import Skipped
 from rtsched.model.table import Column, Table, Text
+from rtsched.replay.arrays import Arrays
 from rtsched.replay.promisable import PromisableJobs
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Workload:
         When nodes go out of service and come back, in order of time.
     blocked : Blocked
         When nodes are set aside by reservations.
+    arrays : Arrays
+        Those with one promise for all of their tasks, which planners are asked about as a whole.
     """
 
     jobs: Jobs
@@ -83,6 +86,7 @@ class Workload:
     limits: Limits | None = None
     node_events: tuple[NodeEvent, ...] = ()
     blocked: Blocked = NOTHING_BLOCKED
+    arrays: Arrays = field(default_factory=Arrays.none)
 
 
 class Results(Table):

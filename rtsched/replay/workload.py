@@ -19,6 +19,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
 from rtsched.model.resources import fitting_nodes, mean_cores
+from rtsched.replay.arrays import Arrays, whole_arrays
 from rtsched.replay.gathering import gathered
 from rtsched.replay.heterogeneous import alike_components, joined
 from rtsched.replay.job_amounts import JobAmounts, billing_sentences
@@ -111,6 +112,14 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "divisible loads, with seconds to send and to compute a unit and to set up both.",
         ),
     ] = "rigid"
+    arrays: Annotated[
+        Literal["whole", "tasks"],
+        Meta(
+            description="What a planner of a replay promises arrays with a deadline. `whole`: one "
+            "promise for all tasks, as on a live system, if these need one node each and no "
+            "licences; `tasks`: each task is a job with a promise of its own."
+        ),
+    ] = "whole"
     shares: Annotated[
         dict[str, Positive],
         Meta(
@@ -265,7 +274,8 @@ def prepare(
         if machine.shared
         else int(machine.usable.sum())
     )
-    promisable = promisable_jobs(read, obstacles(read, size, room, machine))
+    whole = options.arrays == "whole"
+    promisable = promisable_jobs(read, obstacles(read, size, room, machine, whole_arrays=whole))
     inside = ran_inside(log.outcomes, reservations, machine, said)
     rows = ordered(log.jobs, replayable(log, room, skipped, inside))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
@@ -283,7 +293,22 @@ def prepare(
         said.append(
             f"{running} jobs still ran when the log was written: they are taken to end just then."
         )
-    jobs, accounts = _ruled(jobs, deadline_rule, kind_rule, len(machine), options, said)
+    columns, sentences = kinds(jobs, kind_rule, len(machine))
+    said += sentences
+    jobs, arrays = gathered(jobs, None, columns), Arrays.none()
+    if whole:
+        arrays = whole_arrays(
+            jobs,
+            log.edges,
+            machine,
+            read.jobs.size if rows is None else read.jobs.size[rows],
+            options.unit,
+            fills_nodes=read.format != "condor-history",
+            all_due=deadline_rule.name != "none",
+            said=said,
+        )
+    jobs, accounts = _ruled(jobs, arrays, deadline_rule, len(machine), options, said)
+    arrays = _with_deadlines(arrays, jobs, said)
     events = node_events(outages, machine, float(jobs.submit[0]), said)
     told_apart = len(read.outcomes.names("reservation")) > 0
     blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), said, told_apart)
@@ -310,7 +335,21 @@ def prepare(
         limits=limits,
         node_events=events,
         blocked=blocked,
+        arrays=arrays,
     )
+
+
+def _with_deadlines(arrays: Arrays, jobs: Jobs, said: list[str]) -> Arrays:
+    """Return the arrays that have a deadline, and say how many they are."""
+    arrays = arrays.take(np.isfinite(jobs.deadline[arrays.first()]))
+    if arrays:
+        tasks = counted(len(arrays.tasks.values), "task")
+        said.append(
+            f"{counted(len(arrays.first()), 'array')} with {tasks} and a deadline: a planner gives "
+            "one promise for all tasks of each (machine 'exclusive' without outages; `--arrays "
+            "tasks` has it judge each task)."
+        )
+    return arrays
 
 
 def _amounts(
@@ -375,17 +414,15 @@ def _why(skipped: Skipped) -> str:
 
 def _ruled(
     jobs: Jobs,
+    arrays: Arrays,
     deadline_rule: DeadlineRule,
-    kind_rule: KindRule,
     machine: int,
     options: WorkloadOptions,
     said: list[str],
 ) -> tuple[Jobs, Accounts]:
-    """Return the jobs with kinds, deadlines and accounts, noting what was assumed."""
-    columns, sentences = kinds(jobs, kind_rule, machine)
-    said += sentences
-    jobs = gathered(jobs, None, columns)
-    deadline, sentences = _deadlines(jobs, deadline_rule, machine, options)
+    """Return the jobs with deadlines and accounts, noting what was assumed."""
+    asked = arrays.as_asked(jobs)
+    deadline, sentences = _deadlines(asked, deadline_rule, machine, options)
     said += sentences
     accounts, association, sentences = charge(jobs, options.shares)
     said += sentences

@@ -69,6 +69,7 @@ ROWS = (
     Row("rejected work", "rejected_work_ratio", optional=True),
     Row("missed deadlines", "miss_ratio", "missed"),
     Row("promises kept", "promises_kept", total="promises", optional=True),
+    Row("of whole arrays", "array_promises_kept", total="array_promises", optional=True),
     Row("never finished", "unfinished", optional=True),
     Row("wait, mean", "mean_wait_s"),
     Row("wait, median", "median_wait_s"),

@@ -34,6 +34,7 @@ from rtsched.model.actions import (
 from rtsched.model.resources import served
 from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
+from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.limits import held_up_by_limits, with_limits
@@ -91,6 +92,7 @@ class ExclusiveNodes(System):
         self._state: Any = kernel.scalars(self._machine)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
         self._places = self.jobs.size.astype(np.int64)
+        self._arrays = None if self.task_times is None else ArrayRuns(self.jobs, self.task_times)
         self._prepare_records()
 
     def _prepare_records(self) -> None:
@@ -140,6 +142,8 @@ class ExclusiveNodes(System):
                 break
         if state["changed"]:
             self._take_node_states()
+        if self._arrays is not None and asks:
+            self._see_latest_ends(self._arrays)
         return DecisionPoint(
             time=self.now,
             arrivals=self._machine.asked[: state["asked"]].copy(),
@@ -149,6 +153,16 @@ class ExclusiveNodes(System):
             arrived=int(state["upcoming"]),
             done=asks == 0,
         )
+
+    def _see_latest_ends(self, arrays: ArrayRuns) -> None:
+        """Let arrays that run end as soon as the tasks that are left allow, at the latest."""
+        rows = self._machine.ends["row"][: self._state["running"]].astype(np.int64)
+        for row in rows[arrays.among(rows)].tolist():
+            job = self._machine.jobs[row]
+            passed, seconds = (float(t - job["start"]) for t in (self._state["now"], job["end"]))
+            wall = arrays.latest_end(row, int(job["width"]), seconds, passed)
+            if max(wall, seconds) < job["wall"]:
+                command.shorten(self._machine, row, max(wall, seconds))
 
     def _grow(self) -> None:
         """Make room in the records of events and nodes."""
@@ -305,8 +319,11 @@ class ExclusiveNodes(System):
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one; its jobs' standing is the caller's matter."""
         rows = self._rows.find(plan.entries.job)
+        run_time = self.run_time[rows]
+        if self._arrays is not None:
+            run_time = self._arrays.run_times(rows, np.diff(plan.indptr), run_time)
         self._machine, self._plan_order = lay_out_plan(
-            self._machine, rows, plan, self.jobs.take(rows), self.run_time[rows], self.origin
+            self._machine, rows, plan, self.jobs.take(rows), run_time, self.origin
         )
         if self.cluster.shared:
             self._machine = with_room_for_plan(self._machine, self._places)

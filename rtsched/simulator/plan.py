@@ -31,7 +31,8 @@ def planned_times(
         Their run times at `jobs.size`.
     plan : Schedule
         Start, end and nodes. A divisible job runs as long as its plan says; a rigid one as long as
-        it does, a moldable one by that and its size, both at most until its planned end.
+        it does, a moldable one by that and its size, both at most until its planned end. The run
+        time of an array is that on its planned nodes.
     """
     entries = plan.entries
     span = entries.end - entries.start
@@ -39,9 +40,10 @@ def planned_times(
     own = jobs.wall_time * factor
     # A planned end is rounded to the clock's resolution: a job's own limit stands where it can.
     wall = np.where(np.isclose(own, span, rtol=1e-9, atol=1e-5), own, span)
-    divisible = jobs.kind == Kind.DIVISIBLE
-    wall = np.where(divisible, span, wall)
-    return np.where(divisible, span, run_time * factor), wall
+    divisible, array = jobs.kind == Kind.DIVISIBLE, jobs.kind == Kind.ARRAY
+    wall = np.where(divisible | array, span, wall)
+    run = run_time * np.where(array, 1.0, factor)
+    return np.where(divisible, span, run), wall
 
 
 class _Slots(NamedTuple):

@@ -12,6 +12,7 @@ from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind, array_time
 from rtsched.simulator.limits import no_limits
 from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
@@ -156,6 +157,8 @@ def _fill_jobs(
         table["submit"] -= jobs.submit[0]
     table["run"] = run_time
     table["wall"] = jobs.wall_time
+    if (arrays := jobs.kind == Kind.ARRAY).any():
+        table["wall"][arrays] = array_time(jobs, jobs.size)[arrays]
     table["width"] = jobs.size
     table["start"] = table["end"] = np.nan
     table["first"] = -1

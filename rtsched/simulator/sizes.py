@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels.dlt import exec_time, fastest_count
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Kind, array_time
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,12 +22,16 @@ def scaled(
 ) -> tuple[NDArray[np.int32], Floats, Floats]:
     """Return size, run time and wall time of jobs that are given `size` nodes each.
 
-    A rigid job keeps its own size; a moldable one runs `run_time * jobs.size / size`; a divisible
-    one E(n) by the divisible-load formula, where it is given another size than its own.
+    A rigid job or an array keeps its own size; a moldable one runs `run_time * jobs.size / size`; a
+    divisible one E(n) by the divisible-load formula, where it is given another size than its own.
     """
-    given = np.where((size > 0) & (jobs.kind != Kind.RIGID), size, jobs.size).astype(np.int32)
+    array = jobs.kind == Kind.ARRAY
+    bends = (size > 0) & (jobs.kind != Kind.RIGID) & ~array
+    given = np.where(bends, size, jobs.size).astype(np.int32)
     factor = jobs.size / np.maximum(given, 1)
     run, wall = run_time * factor, jobs.wall_time * factor
+    if array.any():
+        wall = np.where(array, array_time(jobs, given), wall)
     divided = (jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma) & (given != jobs.size)
     for row in np.flatnonzero(divided).tolist():
         run[row] = wall[row] = exec_time(int(given[row]), jobs.load(row))

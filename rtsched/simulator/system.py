@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
+    from rtsched.model.ragged import Ragged
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
     from rtsched.simulator.settings import SystemSettings
 
@@ -64,6 +65,8 @@ class System(ABC):
         Times at which nodes are set aside, on machines that support it.
     limits : Limits, optional
         Of groups of jobs, row by row with them; machines with their own rules ignore them.
+    task_times : Ragged of float64, optional
+        Of each job of kind `ARRAY` the seconds of its tasks, on machine 'exclusive'.
     stop_at : StopConditions
         At which occasions to stop.
     static : StaticAnswers
@@ -104,6 +107,7 @@ class System(ABC):
         periodic: Periodic | None = None,
         blocked: Blocked = NOTHING_BLOCKED,
         limits: Limits | None = None,
+        task_times: Ragged | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         compiled: Mapping[str, CompiledHook] | None = None,
@@ -118,7 +122,7 @@ class System(ABC):
         self._edges_of_jobs = self.edges.take(np.flatnonzero(~self.edges.whole_array))
         self.periodic = Periodic.build(0) if periodic is None else periodic
         self.blocked = blocked
-        self.limits = limits
+        self.limits, self.task_times = limits, task_times
         self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
         self.node_events = sorted(node_events, key=lambda event: event.time)
         self.record_events, self.record_nodes = record_events, record_nodes

@@ -63,6 +63,17 @@ def test_raw_history() -> None:
     assert jobs.memory[0] == 128 << 20
 
 
+def test_procs_of_a_cluster_are_an_array(read: Read) -> None:
+    """They have a key in common, the id of the first; a proc by itself has none."""
+    procs = (("7", "0"), ("8", "0"), ("7", "1"), ("9", "3"), ("9", "4"))
+    jobs = read("\n".join(ad(ClusterId=c, ProcId=p) for c, p in procs)).jobs
+    of = dict(zip(jobs.labels(), jobs.array.tolist(), strict=True))
+    ids = dict(zip(jobs.labels(), jobs.id.tolist(), strict=True))
+    assert of["8.0"] == -1
+    assert of["7.0"] == of["7.1"] == ids["7.0"]
+    assert of["9.3"] == of["9.4"] == ids["9.3"]
+
+
 def test_long_and_json_agree() -> None:
     """Both forms of one history give the same jobs."""
     one, two = (read_logs([LOGS / f"history_25.14.{form}"]) for form in ("long", "json"))
