@@ -20,15 +20,17 @@ from rtsched.logs import ReadOptions, read_logs
 from rtsched.model.array_rounds import most_together
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.final_state import FinalState
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.limits import Association, LimitSet, SiteLimits
 from rtsched.model.log import Log, Outcomes
+from rtsched.model.ragged import Ragged
 from rtsched.model.resources import fitting_nodes
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import choose
 from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.interface import NodeEvent
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -354,6 +356,29 @@ def test_how_many_tasks_run_on_a_node() -> None:
     assert most_together([4], [3], 3) == 1
     assert most_together([4], [3], 7) == 3
     assert most_together([4], [3], 5000) == 4
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 8))
+def test_the_course_of_an_array(runs: list[int], places: int) -> None:
+    """Each task starts on the place that is free first; no task that is left ends later than said.
+
+    The latest end that is known falls from all rounds at the limit to the real one.
+    """
+    table = Jobs.build(1, kind=np.array([Kind.ARRAY], np.int8), wall_time=[9.0])
+    times_of = Ragged.of([np.array(runs, np.float64)], np.float64)
+    arrays = ArrayRuns(table, times_of)
+    course = arrays.course(0, places)
+    free = [0.0] * min(places, len(runs))
+    for task, run in enumerate(runs):
+        place = free.index(min(free))
+        assert (course.start[task], course.place[task]) == (free[place], place)
+        free[place] += run
+        assert course.end[task] == free[place]
+    end = max(free)
+    known = [arrays.latest_end(0, places, end, at) for at in np.arange(0.0, end, 0.5).tolist()]
+    assert known[0] == -(-len(runs) // len(free)) * 9.0
+    assert (np.diff(known) <= 0).all()
+    assert min(known) >= end
 
 
 SACCT = """\
