@@ -169,7 +169,7 @@ def test_promises_leave_a_reservation_its_time(run, arguments, tmp_path, policy,
 
 def test_a_planner_that_knows_no_reservations_is_refused(run, arguments):
     """It would promise nodes that are set aside; the sentence names those that would not."""
-    result = run(*arguments, "--policy", "spare")
+    result = run(*arguments, "--policy", "spare-uf")
     assert result.exit_code
     assert "planner: 'spare' as configured would promise nodes that are set aside" in result.stderr
     assert "use 'mcdf' or 'portfolio'" in result.stderr
