@@ -2,8 +2,9 @@
 
 One plan over all nodes: each job may use the nodes of its partition on which it fits. A new job is
 first planned beside the present plan; only if it would be late there are all promises planned anew
-with it, in the planner's order. In the order of MCDF the cost derivative of a job is that at the
-fewest nodes with which it would be in time if it started now.
+with it, in the planner's order, and where that keeps not all of them, in order of deadline. In the
+order of MCDF the cost derivative of a job is that at the fewest nodes with which it would be in
+time if it started now.
 """
 
 from __future__ import annotations
@@ -104,14 +105,16 @@ class ResourceRules(NamedTuple):
 def resource_rules(planner: Planner | NodeAware) -> ResourceRules | None:
     """Return how a planner plans on nodes that jobs share; None: it cannot.
 
-    Loads are sent in one round there.
+    Loads are sent in one round there. The order of a planner of one order is followed by that of
+    deadlines: beside jobs that are promised much later deadlines, the others may keep no plan.
     """
     if isinstance(planner, Several):
         orders = tuple(_OF_SEVERAL[order] for order in planner.orders)
         return ResourceRules(orders, LEAST_NODES, planner.efficiency, planner.generosity)
     if isinstance(planner, Rules) and planner.rounds == 1:
-        order = {BY_COST: COST, BY_DEADLINE: DEADLINE_FIRST}.get(planner.order, ARRIVAL)
-        return ResourceRules((order,), planner.node_rule, planner.efficiency)
+        first = {BY_COST: COST, BY_DEADLINE: DEADLINE_FIRST}.get(planner.order, ARRIVAL)
+        orders = tuple(dict.fromkeys((first, DEADLINE_FIRST)))
+        return ResourceRules(orders, planner.node_rule, planner.efficiency)
     return None
 
 
