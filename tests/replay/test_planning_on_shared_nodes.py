@@ -226,6 +226,27 @@ def test_portfolio_gives_more_nodes_where_they_cost_little(generosity: float, no
     assert plan.entries.size.tolist() == [nodes]
 
 
+def test_on_more_nodes_a_job_may_start_earlier() -> None:
+    """On one node it takes 80 s, from 100 s on; on two 40 s, in a gap that ends at 50 s.
+
+    From 100 s on the second of the two is not free.
+    """
+    rows = [(100.0, 2, 50.0, (8, 1, 0)), (300.0, 1, 200.0, (8, 1, 0)), (200.0, 1, 80.0, (8, 1, 0))]
+    jobs = asking(*rows, kind=[Kind.RIGID, Kind.RIGID, Kind.MOLDABLE], size_min=1, size_max=2)
+    before = Snapshot(
+        NOW,
+        cluster(*[(8, 8, 0)] * 2),
+        queued=jobs.take([0, 1]),
+        plan=planned((0, 50.0, 100.0, [0, 1]), (1, 100.0, 300.0, [1])),
+        promises=Promises.build(2, job=[0, 1], deadline=jobs.deadline[:2], made_at=NOW),
+    )
+    plan = several().admit(jobs.take([2]), before).verdicts.plan
+    assert plan is not None
+    assert plan.entries.job.tolist() == [0, 1, 2]
+    assert (plan.entries.start[2] - NOW, plan.entries.end[2] - NOW) == (0.0, 40.0)
+    assert plan.nodes_of(2).tolist() == [0, 1]
+
+
 def test_in_turn_nobody_starts_before_an_earlier_deadline() -> None:
     """The third job may stay beside the first, at 50 s; in turn it waits for the second."""
     rows = [(100.0, 1, 100.0, (6, 1, 0)), (200.0, 1, 50.0, (8, 1, 0)), (300.0, 1, 50.0, (2, 1, 0))]

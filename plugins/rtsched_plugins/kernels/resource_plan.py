@@ -192,26 +192,29 @@ def more_nodes(
     few: int,
     now: float,
     scratch: Scratch,
-) -> int:
-    """Return how many nodes task i gets at its start, where `few` do; they are in `picks`.
+) -> tuple[float, int]:
+    """Return the start of task i, where `few` nodes do at `start`, and how many it gets.
 
-    As many as it can have by bisection, as long as they cost few more node-seconds.
+    As many as it can have by bisection, no later, as long as they cost few more node-seconds; they
+    are in `picks`. On more nodes it is shorter, and may fit earlier.
     """
     rows = requests.rows
     if requests.generosity < 0.0 or rows.whole[i, HIGH] <= few:
-        return few
+        return start, few
     most = thrifty_count(rows, i, few, rows.whole[i, HIGH], requests.generosity)
-    low, high, n, last = few, most + 1, most, few
+    low, high, n, last, begin = few, most + 1, most, few, start
     while low < n < high:
-        last = n
-        if meets(rows, i, n, start) and start_of(profile, requests, i, n, now, scratch) <= start:
-            low = n
+        last, found = n, math.inf
+        if meets(rows, i, n, start):
+            found = start_of(profile, requests, i, n, now, scratch)
+        if found <= start:
+            low, begin = n, found
         else:
             high = n
         n = (low + high) // 2
     if last != low:
-        start_of(profile, requests, i, low, now, scratch)
-    return low
+        begin = start_of(profile, requests, i, low, now, scratch)
+    return begin, low
 
 
 @compiled
@@ -231,7 +234,7 @@ def place(
             break
         start = start_of(profile, requests, i, n, now, scratch)
         if start < math.inf and meets(rows, i, n, start):
-            return start, more_nodes(profile, requests, i, start, n, now, scratch)
+            return more_nodes(profile, requests, i, start, n, now, scratch)
         low = next_size(n, high)
     return math.inf, 0
 
