@@ -38,3 +38,23 @@ def test_the_benchmark_runs_and_its_schedules_agree(tmp_path: Path) -> None:
         hooks = trace["hooks"]
         assert set(hooks) == {"admit", "fair_share", "partition", "observe"}
         assert hooks["fair_share"]["multifactor"]["calls"] > trace["records"] / 2
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_acceptance_compares_each_policy_with_the_search(tmp_path: Path) -> None:
+    """One instance of each load and kind of jobs; as many rows are in the table and the file."""
+    figures = tmp_path / "figures.json"
+    done = subprocess.run(
+        [sys.executable, "benchmarks/acceptance.py", "--instances", "1", "--json", figures],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(figures.read_text())
+    assert len(rows) == len(done.stdout.splitlines()) - 2 == 16
+    for row in rows:
+        assert row["questions"] == row["admitted"] + row["refused"] == 7
+        assert row["feasible"] <= row["refused"]
