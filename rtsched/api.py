@@ -23,6 +23,7 @@ from rtsched.kernels.hooks import (
 from rtsched.model.accounts import Accounts
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.dependencies import Dependencies, dependencies_of
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time
 from rtsched.model.ragged import Ragged, offsets_of
@@ -49,6 +50,7 @@ __all__ = [
     "Cluster",
     "CompiledHook",
     "DelayClasses",
+    "Dependencies",
     "Edges",
     "Entries",
     "EventKind",
@@ -76,6 +78,7 @@ __all__ = [
     "array_time",
     "compiled_hook",
     "demand_of",
+    "dependencies_of",
     "fitting_nodes",
     "hookimpl",
     "job_columns",

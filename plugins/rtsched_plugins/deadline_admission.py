@@ -9,6 +9,7 @@ import numpy as np
 
 from rtsched.api import (
     Capabilities,
+    Dependencies,
     Finding,
     Jobs,
     Kind,
@@ -17,6 +18,7 @@ from rtsched.api import (
     Schedule,
     Verdict,
     Verdicts,
+    dependencies_of,
     places,
     restored,
 )
@@ -41,7 +43,7 @@ TOO_WIDE = "needs more nodes than are in service"
 
 
 class Session(Protocol):
-    """Promises given and the new jobs of one batch: on whole nodes, or on nodes that jobs share."""
+    """Promises given and the new jobs of one batch: on whole nodes, or by what each has left."""
 
     def admit(self, row: int) -> Refusal | None:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
@@ -71,8 +73,8 @@ class DeadlineAdmission:
     offer_tests : int
         Admission tests that one counter-offer may cost; 0: no counter-offer.
     capabilities : Capabilities
-        With `replay_only`, why no live system can follow its plans (empty: one can), and
-        `spare_nodes`.
+        With `replay_only`, why no live system can follow its plans (empty: one can),
+        `spare_nodes`, and whether it plans by resources, and so jobs that wait for others.
     insurance : Insurance
         How many lost nodes promises survive.
     """
@@ -84,6 +86,8 @@ class DeadlineAdmission:
     """For jobs that could be kept only while no node is lost; None: the planner insures nothing."""
     endless: ClassVar[Reason]
     not_yet: ClassVar[Reason]
+    waits: ClassVar[Reason]
+    behind: ClassVar[Reason]
     no_load: ClassVar[Reason | None] = None
     """For loads whose numbers make no sense; None: they count as `endless`."""
     smaller_load: ClassVar[Reason | None] = None
@@ -102,10 +106,12 @@ class DeadlineAdmission:
         self.offer_tests = offer_tests
         self.insurance = insurance
         self._resource_rules = resource_rules(planner)
+        by_resources = self._resource_rules is not None and not insurance.max_nodes
         self.capabilities = Capabilities(
             replay_only=replay_only,
             spare_nodes=insurance.max_nodes,
-            plans_resources=self._resource_rules is not None and not insurance.max_nodes,
+            plans_resources=by_resources,
+            follows_dependencies=by_resources,
         )
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
@@ -155,7 +161,8 @@ class DeadlineAdmission:
                 code[row], promise[row] = Verdict.ADMIT, jobs.deadline[row]
                 continue
             code[row] = Verdict.REJECT
-            if self.offer_tests:
+            offers = self.offer_tests and refusal.why != "waits"
+            if offers:
                 offer[row] = session.offer(k, self.offer_tests)
             reason = getattr(self, refusal.why)
             if refusal.why == "no_room" and not refusal.numbers["promises"]:
@@ -164,7 +171,8 @@ class DeadlineAdmission:
                 reason = replace(reason, template=TOO_WIDE)
             numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
             findings.append(Finding(reason, np.array([row]), numbers))
-            findings += self._instead(session, k, jobs, int(row))
+            if offers:
+                findings += self._instead(session, k, jobs, int(row))
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
@@ -172,7 +180,7 @@ class DeadlineAdmission:
 
     def _instead(self, session: Session, k: int, jobs: Jobs, row: int) -> list[Finding]:
         """Return what the session's job k, a row of `jobs`, could ask for to keep its deadline."""
-        if not self.offer_tests or self.smaller_load is None:
+        if self.smaller_load is None:
             return []
         proposal = session.instead(k)
         if proposal is None:
@@ -242,17 +250,31 @@ class DeadlineAdmission:
         self, snapshot: Snapshot, jobs: Jobs, insurance: Insurance, prepared: PreparedState
     ) -> Session:
         """Return the session; the plan is prepared once as long as promises and plan stand."""
-        reads, rules = planning_reads(snapshot), self._resource_rules
+        rules, links = self._resource_rules, self._links(snapshot, jobs)
+        if rules is not None and not self.insurance.max_nodes:
+            one_plan = snapshot.cluster.shared or links is not None or len(snapshot.blocked.node)
+            pools = None if one_plan else self._pools(snapshot, insurance, prepared)
+            if pools is None or pools.has_overlapping_pools(jobs):
+                reads = planning_reads(snapshot)
+                resources = prepared.get(PreparedResources, snapshot, rules, reads=reads)
+                return ResourceSession(snapshot, jobs, resources, links)
+        return PlanningSession(snapshot, jobs, self._pools(snapshot, insurance, prepared))
+
+    def _pools(
+        self, snapshot: Snapshot, insurance: Insurance, prepared: PreparedState
+    ) -> PreparedPlan:
+        """Return what is planned by pool of nodes."""
         if insurance != self.insurance:
-            plan = PreparedPlan(snapshot, self.planner, insurance)
-        else:
-            plan = prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
-        one_plan = snapshot.cluster.shared or len(snapshot.blocked.node) > 0
-        one_plan = one_plan or plan.has_overlapping_pools(jobs)
-        if rules is not None and one_plan and not self.insurance.max_nodes:
-            resources = prepared.get(PreparedResources, snapshot, rules, reads=reads)
-            return ResourceSession(snapshot, jobs, resources)
-        return PlanningSession(snapshot, jobs, plan)
+            return PreparedPlan(snapshot, self.planner, insurance)
+        reads = planning_reads(snapshot)
+        return prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
+
+    def _links(self, snapshot: Snapshot, jobs: Jobs) -> Dependencies | None:
+        """Return what the jobs of the plan and the new ones wait for; None: for nobody."""
+        if not len(snapshot.edges) or not self.capabilities.follows_dependencies:
+            return None
+        ids = np.concatenate([snapshot.plan.entries.job, jobs.id])
+        return dependencies_of(ids, snapshot) or None
 
 
 def _begun_again(snapshot: Snapshot, anew: Jobs) -> tuple[Schedule, Jobs]:

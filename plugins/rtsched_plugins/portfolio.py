@@ -172,6 +172,16 @@ class Portfolio(DeadlineAdmission):
         "portfolio.not-yet",
         "may not start for another {wait:time}; it is evaluated then",
     )
+    waits: ClassVar = Reason(
+        "portfolio.waits",
+        "waits for job {task}, whose end cannot be predicted: it neither runs with a time limit "
+        "nor has a promise; give it a deadline too",
+    )
+    behind: ClassVar = Reason(
+        "portfolio.behind",
+        "deadline too soon: the jobs that it waits for may run for another {wait:time up}, and "
+        "it may need {needed:time up}; {left:time} are left",
+    )
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config = config or self.Config()

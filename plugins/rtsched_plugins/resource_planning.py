@@ -1,10 +1,21 @@
-"""The planner's view of nodes that jobs share: what is promised, and what each node has left.
+"""The planner's view of what each node has left over time, and of what is promised.
 
-One plan over all nodes: each job may use the nodes of its partition on which it fits. A new job is
-first planned beside the present plan; only if it would be late there are all promises planned anew
-with it, in the planner's order, and where that keeps not all of them, in order of deadline. In the
-order of MCDF the cost derivative of a job is that at the fewest nodes with which it would be in
-time if it started now.
+For nodes that jobs share, and for whole nodes where jobs wait for others, partitions overlap, or
+nodes are set aside. One plan over all nodes: each job may use the nodes of its partition on which
+it fits. A new job is first planned beside the present plan; only if it would be late there are all
+promises planned anew with it, in the planner's order, and where that keeps not all of them, in
+order of deadline. In the order of MCDF the cost derivative of a job is that at the fewest nodes
+with which it would be in time if it started now.
+
+A job that waits for others is placed after them, and starts when they have ended in the same plan.
+For that they must leave it its time: by their effective deadlines, d' = min(d, min(d'_j - w_j))
+over the jobs j that wait for them, of which each runs for w_j at least. The order of deadline is
+that of these.
+
+References
+----------
+Chetto, Silly, Bouchentouf, 1990: Dynamic scheduling of real-time tasks under precedence
+constraints (effective deadlines).
 """
 
 from __future__ import annotations
@@ -16,7 +27,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.api import (
+    Dependencies,
     Kind,
+    Ragged,
     Schedule,
     allowed_nodes,
     demand_of,
@@ -49,6 +62,7 @@ from rtsched_plugins.kernels.fractions import plan_fractions
 from rtsched_plugins.kernels.resource_plan import (
     FEWEST,
     FULL,
+    Chains,
     Places,
     Requests,
     cost_derivatives,
@@ -60,6 +74,7 @@ from rtsched_plugins.kernels.resource_plan import (
     place_tasks,
     scratch_for,
     soonest,
+    unchained,
 )
 from rtsched_plugins.planning import (
     Refusal,
@@ -70,6 +85,7 @@ from rtsched_plugins.planning import (
     tasks_of,
 )
 from rtsched_plugins.portfolio_parts import Several
+from rtsched_plugins.task_graphs import topological
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -262,21 +278,22 @@ class PreparedResources:
         """Return how many nodes in service each job could use if nobody else was there."""
         return fitting_nodes(jobs, self._cluster, self._cluster.usable)
 
-    def requests(self, jobs: _Jobs) -> Requests:
-        """Return jobs as the kernels take them."""
+    def requests(self, jobs: _Jobs, chains: Chains | None = None) -> Requests:
+        """Return jobs as the kernels take them; without `chains` they wait for nobody."""
         n, m = len(jobs.ids), len(self._cluster)
         rules = self.rules
         rows = empty_rows(n, rules.efficiency)
         fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
         bounds = self._classes.bounds
-        return Requests(rows, jobs.demand, jobs.class_of, bounds, rules.generosity)
+        chains = unchained(n) if chains is None else chains
+        return Requests(rows, jobs.demand, jobs.class_of, bounds, rules.generosity, chains)
 
 
 @dataclass
 class ResourceSession:
     """Promises given and the new jobs of one batch; grows as they are admitted.
 
-    As `rtsched_plugins.planning.PlanningSession`, on nodes that jobs share.
+    As `rtsched_plugins.planning.PlanningSession`, by what each node has left over time.
 
     Attributes
     ----------
@@ -286,13 +303,17 @@ class ResourceSession:
         The new jobs.
     prepared : PreparedResources
         What the snapshot says of promises and plan.
+    links : Dependencies or None
+        What the jobs of the plan, and behind them the new ones, wait for; None: for nobody.
     """
 
     snapshot: Snapshot
     jobs: Jobs
     prepared: PreparedResources
+    links: Dependencies | None = None
 
     def __post_init__(self) -> None:
+        self._ids = np.concatenate([self.prepared.promised.ids, self.jobs.id])
         self._now = self.snapshot.now - self.prepared.origin
         self._new, self._promised = self.prepared.jobs_of(self.jobs), self.prepared.promised
         self._plan = self.snapshot.plan
@@ -301,18 +322,23 @@ class ResourceSession:
     def admit(self, row: int) -> Refusal | None:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
         new = self._new.take(np.array([row]))
+        if (unknown := self._unknown(int(new.ids[0]))) >= 0:
+            return Refusal("waits", {"task": unknown})
         failed = self._try(new)
         if failed < 0:
             return None
         left = float(self.jobs.deadline[row] - self.snapshot.now)
-        requests = self.prepared.requests(new)
-        rows = requests.rows
+        requests = self.prepared.requests(new, self._chains(new))
+        rows, first = requests.rows, self._first(requests)
         nodes = int(self.prepared.in_service(self.jobs.take([row]))[0])
         needed = shortest_time(rows, 0) if rows.whole[0, LOW] <= nodes else math.inf
         if needed == math.inf:
             return Refusal("impossible", {"left": left})
         if least_size(rows, 0, rows.whole[0, LOW], self._now) == 0:
             return Refusal("impossible", {"left": left, "needed": needed})
+        if least_size(rows, 0, rows.whole[0, LOW], first) == 0:
+            wait = first - self._now
+            return Refusal("behind", {"left": left, "needed": needed, "wait": wait})
         promises = len(self._promised.ids)
         if failed < promises:
             other = float(self._promised.ids[failed])
@@ -326,7 +352,9 @@ class ResourceSession:
 
         That is a row of the promised jobs, or their number for the new job.
         """
-        requests = self.prepared.requests(new)
+        due = min(float(new.tasks.deadline[0]), self._needed_by(int(new.ids[0])))
+        sooner = replace(new, tasks=new.tasks._replace(deadline=np.array([due])))
+        requests = self.prepared.requests(sooner, self._chains(new))
         beside, left = self._placed(requests, np.zeros(1, np.int64), self._left)
         if beside.failed == -1:
             if adopt:
@@ -347,10 +375,17 @@ class ResourceSession:
         or if that fails, nobody need stay. Where no order gives a complete plan, that of the first
         is returned.
         """
-        requests = self.prepared.requests(jobs)
+        chains = self._chains(jobs)
+        requests, orders = self.prepared.requests(jobs, chains), self.prepared.rules.orders
+        if len(chains.after):
+            orders = tuple(dict.fromkeys([*orders, DEADLINE_FIRST]))
+            deadline = effective_deadlines(jobs.tasks.deadline, requests)
+            jobs = replace(jobs, tasks=jobs.tasks._replace(deadline=deadline))
+            requests = self.prepared.requests(jobs, chains)
         failures = []
-        for which in self.prepared.rules.orders:
+        for which in orders:
             order, in_turn = self._order(jobs, requests.rows, which), which == IN_TURN
+            order = in_sequence(order, chains)
             for staying in (so_far, None) if so_far else (None,):
                 left = self.prepared.running
                 placed, left = self._placed(requests, order, left, staying, in_turn)
@@ -362,6 +397,7 @@ class ResourceSession:
     def _places(self, jobs: _Jobs) -> Places:
         """Return where jobs are planned now."""
         row, known = places(self._plan.entries.job, jobs.ids)
+        known[known] = self._plan.entries.rounds[row[known]] == 1
         taken = self._plan.take(row[known])
         start, end = np.full((2, len(row)), np.nan)
         start[known] = taken.entries.start - self.prepared.origin
@@ -369,6 +405,63 @@ class ResourceSession:
         size = np.zeros(len(row), np.int64)
         size[known] = np.diff(taken.indptr)
         return Places(start, end, offsets_of(size), taken.nodes.copy())
+
+    def _chains(self, jobs: _Jobs) -> Chains:
+        """Return what jobs wait for: running ones, those among them, and others of the plan.
+
+        What waits for a job of the batch that is not among them stays where it is planned.
+        """
+        links = self.links
+        if links is None:
+            return unchained(len(jobs.ids))
+        row, here = places(jobs.ids, self._ids)
+        at, _ = places(self._ids, jobs.ids)
+        ready = links.ready[at] - self.prepared.origin
+        own, _ = self._times(jobs.ids)
+        stays = links.unknown[at] >= 0
+        ready[stays] = np.fmax(ready[stays], own[stays])
+        both = here[links.before] & here[links.after]
+        others = np.flatnonzero(here[links.after] & ~both)
+        start, end = self._times(self._ids[links.before[others]])
+        over = np.where(links.at_start[others], start, end) + links.lag[others]
+        after = row[links.after[others]]
+        np.fmax.at(ready, after, np.where(np.isnan(over), own[after], over))
+        rows = np.flatnonzero(both)[np.argsort(row[links.before[both]], kind="stable")]
+        count = np.bincount(row[links.before[rows]], minlength=len(jobs.ids))
+        after = row[links.after[rows]]
+        return Chains(ready, offsets_of(count), after, links.lag[rows], links.at_start[rows])
+
+    def _times(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return when jobs start and end by the plan, float64[2, n], seconds; nan: not planned."""
+        times = np.full((2, len(ids)), np.nan)
+        row, known = places(self._plan.entries.job, ids)
+        entries = self._plan.entries
+        times[0, known] = entries.start[row[known]] - self.prepared.origin
+        times[1, known] = entries.end[row[known]] - self.prepared.origin
+        return times
+
+    def _unknown(self, job: int) -> int:
+        """Return a job that a new one waits for and whose end is not known; -1: there is none."""
+        links = self.links
+        if links is None:
+            return -1
+        (row,) = np.flatnonzero(self._ids == job)
+        before = self._ids[links.before[links.after == row]]
+        lost = before[~np.isin(before, self._promised.ids)]
+        return int(lost[0]) if len(lost) else int(links.unknown[row])
+
+    def _needed_by(self, job: int) -> float:
+        """Return when a new job must have ended for those of the plan that wait for it, seconds."""
+        links = self.links
+        if links is None:
+            return math.inf
+        mine = self._ids[links.before] == job
+        start, _ = self._times(self._ids[links.after[mine]])
+        return float(np.fmin.reduce(start - links.lag[mine], initial=math.inf))
+
+    def _first(self, requests: Requests) -> float:
+        """Return when the only job of some requests can start at the earliest, seconds."""
+        return max(self._now, float(requests.chains.ready[0]))
 
     def _order(self, jobs: _Jobs, rows: Rows, order: int) -> NDArray[np.int64]:
         """Return the order in which jobs are planned."""
@@ -429,9 +522,9 @@ class ResourceSession:
         by bisection with at most `OFFER_PLANS` new plans.
         """
         new, origin = self._new.take(np.array([row])), self.prepared.origin
-        requests = self.prepared.requests(new)
+        requests = self.prepared.requests(new, self._chains(new))
         requests.rows.real[0, DEADLINE] = math.inf
-        end = soonest(self._left, requests, 0, self._now, scratch_for(requests))
+        end = soonest(self._left, requests, 0, self._first(requests), scratch_for(requests))
         if end == math.inf:
             return math.inf
         found = math.ceil(end + origin)
@@ -482,6 +575,29 @@ class ResourceSession:
     def schedule(self) -> Schedule:
         """Return the plan of all promises."""
         return self._plan
+
+
+def effective_deadlines(deadline: NDArray[np.float64], requests: Requests) -> NDArray[np.float64]:
+    """Return by when each task must have ended for those that wait for its end to be in time."""
+    due, chains, rows = deadline.copy(), requests.chains, requests.rows
+    for i in in_sequence(np.arange(len(due)), chains)[::-1].tolist():
+        for link in range(int(chains.indptr[i]), int(chains.indptr[i + 1])):
+            j = int(chains.after[link])
+            if not chains.at_start[link]:
+                due[i] = min(due[i], due[j] - shortest_time(rows, j) - chains.lag[link])
+    return due
+
+
+def in_sequence(order: NDArray[np.int64], chains: Chains) -> NDArray[np.int64]:
+    """Return an order of tasks in which each comes after those that it waits for."""
+    if not len(chains.after):
+        return order
+    place = np.argsort(order)
+    before = Ragged(chains.indptr, chains.after).rows()
+    ranks = topological(
+        list(range(len(order))), place[before].tolist(), place[chains.after].tolist()
+    )
+    return order[ranks]
 
 
 def scarcest_share(jobs: Jobs, cluster: Cluster, size: NDArray[np.int64]) -> NDArray[np.float64]:

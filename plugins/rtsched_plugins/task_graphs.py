@@ -56,7 +56,7 @@ def _graph(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Gra
     """Return the graph of the jobs in `rows`."""
     mine = np.isin(edges.after, ids)
     before, after, message = edges.before[mine], edges.after[mine], edges.message_time[mine]
-    placed = _topological(ids.tolist(), before.tolist(), after.tolist())
+    placed = topological(ids.tolist(), before.tolist(), after.tolist())
     row_of = dict(zip(ids.tolist(), rows.tolist(), strict=True))
     rank = {job: place for place, job in enumerate(placed)}
     order = np.array([rank.get(job, len(ids)) for job in after.tolist()], np.int64)
@@ -72,7 +72,7 @@ def _graph(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Gra
     )
 
 
-def _topological(ids: list[int], before: list[int], after: list[int]) -> list[int]:
+def topological(ids: list[int], before: list[int], after: list[int]) -> list[int]:
     """Return ids, predecessors first, the smallest ready one first; those on cycles left out."""
     waits = dict.fromkeys(ids, 0)
     follows: dict[int, list[int]] = {job: [] for job in ids}

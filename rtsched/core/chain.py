@@ -18,7 +18,7 @@ import structlog
 
 from rtsched.core import hookspecs
 from rtsched.core.capabilities import capabilities_of
-from rtsched.core.checks import CHECKS, check_no_promises
+from rtsched.core.checks import CHECKS, check_no_promises, check_order
 from rtsched.core.combine import first_classes, first_opinion, strictest, weighted_sum
 from rtsched.core.hook_metrics import HookMetrics
 from rtsched.core.plugins import discover, instantiate
@@ -371,6 +371,8 @@ class Chain:
                     CHECKS[hook](value, asked, snapshot)
                     if hook == "admit" and name != self.planner:
                         check_no_promises(value)
+                    elif hook == "admit" and entry.member.capabilities.follows_dependencies:
+                        check_order(value, snapshot)
             except ShapeError as cause:
                 value, error = None, str(cause)
             except (Exception, SystemExit) as cause:  # whatever it raises; the others go on

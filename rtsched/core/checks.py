@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.core.plan_check import broken_promise, plan_fault
+from rtsched.core.plan_check import broken_order, broken_promise, plan_fault
 from rtsched.errors import ShapeError
 from rtsched.kernels.overlaps import first_overlap
 from rtsched.model.snapshot import places
@@ -133,6 +133,13 @@ def check_verdicts(value: Verdicts, jobs: Jobs, snapshot: Snapshot) -> None:
         _finding(finding, n)
     if value.plan is not None:
         _plan(value.plan, jobs, snapshot, value.promise)
+
+
+def check_order(value: Verdicts, snapshot: Snapshot) -> None:
+    """Refuse plans that start a job before those that it waits for are to end."""
+    fault = None if value.plan is None else broken_order(value.plan, snapshot)
+    if fault is not None:
+        raise ShapeError(f"plan {fault}")
 
 
 def check_no_promises(value: Verdicts) -> None:

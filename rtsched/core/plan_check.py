@@ -54,6 +54,23 @@ def broken_promise(
     return f"ends job {plan.entries.job[k]} {seconds:g} s after the deadline it is promised"
 
 
+def broken_order(plan: Schedule, snapshot: Snapshot) -> str | None:
+    """Return which job of a plan starts before one that it waits for is to end, as `plan_fault`.
+
+    Not those that start as early in the present plan.
+    """
+    edges = snapshot.edges
+    if not len(edges):
+        return None
+    early, before = (too_early(each, snapshot) for each in (plan, snapshot.plan))
+    new = early > np.fmax(before, 0.0) + ROUNDING
+    if not new.any():
+        return None
+    k = int(np.argmax(new))
+    waits, first = edges.after[k], edges.before[k]
+    return f"starts job {waits} before job {first}, for which it waits, has ended"
+
+
 def plan_fault(
     plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: NDArray[np.float64]
 ) -> str | None:
@@ -84,6 +101,23 @@ def plan_fault(
     if snapshot.cluster.licenses:
         fault = _licenses_overcommitted(plan, new, jobs, snapshot)
     return fault or _overcommitted(plan, new, jobs, snapshot)
+
+
+def too_early(plan: Schedule, snapshot: Snapshot) -> NDArray[np.float64]:
+    """Return for each dependency how long before it is over the job that waits is planned.
+
+    float64, seconds; nan: that job is not planned, or the other one neither that nor running.
+    """
+    edges, runs = snapshot.edges, snapshot.allocations
+    over = np.full(len(edges), np.nan)
+    for schedule, column in ((runs, np.full(len(runs), -np.inf)), (plan, plan.entries.start)):
+        row, there = places(schedule.entries.job, edges.before)
+        row = row[there]
+        over[there] = np.where(edges.at_start[there], column[row], schedule.entries.end[row])
+    row, waits = places(plan.entries.job, edges.after)
+    early = np.full(len(edges), np.nan)
+    early[waits] = over[waits] - plan.entries.start[row[waits]]
+    return early
 
 
 def _jobs_of(

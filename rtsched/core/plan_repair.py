@@ -153,7 +153,8 @@ def _shifted(
 def _plain(snapshot: Snapshot, plan: Schedule) -> bool:
     """Whether jobs have all their nodes from start to end, and nothing else has to be minded."""
     shared = plan.preemptive or len(plan.node_start)
-    return not (shared or len(snapshot.periodic) or len(snapshot.edges))
+    waits = np.isin(snapshot.edges.after, plan.entries.job).any()
+    return not (shared or len(snapshot.periodic) or waits)
 
 
 def _allowed(snapshot: Snapshot, jobs: Jobs) -> dict[int, NDArray[np.bool_]]:

@@ -320,7 +320,7 @@ def _with_observation(
     plan = on_nodes(renamed(old.plan, names), old.cluster, observation.cluster)
     kept = np.isin(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
-    links = _links(site.links, names, records)
+    links = _links(site.links, names, records, observation)
     promises = promises_of(records.values())
     moved = plan is not old.plan or not promises.equals(old.promises)
     same = _same(old.cluster, cluster)
@@ -389,16 +389,22 @@ def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:
     return observation.queued.id, observation.running.id, observation.completions.job
 
 
-def _links(links: Edges, names: Mapping[int, int], records: Mapping[int, PromiseRecord]) -> Edges:
+def _links(
+    links: Edges,
+    names: Mapping[int, int],
+    records: Mapping[int, PromiseRecord],
+    observation: Observation,
+) -> Edges:
     """Return the edges of records that the batch system has not shown yet.
 
-    Those between two of them follow the first one to its new id, and go with it.
+    Those between two of them follow the first one to its new id; all go when the first one does.
     """
     if not len(links):
         return links
     before = [names.get(job, job) for job in links.before.tolist()]
+    open_ = {*observation.queued.id.tolist(), *observation.running.id.tolist(), *records}
     hidden = [
-        after in records and after not in names and (first < FIRST_OWN_ID or first in records)
+        after in records and after not in names and first in open_
         for first, after in zip(before, links.after.tolist(), strict=True)
     ]
     if all(hidden) and before == links.before.tolist():

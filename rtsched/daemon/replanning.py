@@ -1,13 +1,14 @@
 """When the plan no longer holds, or could be better: a new one, and who loses by it.
 
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
-on planned nodes before they were reserved. The jobs whose entries fail are judged anew against
-all the others; where the planner finds no plan, the one that there was is put off as far as need
-be. Those for which there is no place are told at once: their promise is broken. But where a
-planned node was lost only a moment ago, and may come back at once, they wait; and so does a job
-that is late on nodes that are free for it, as long as it may end in time: the batch system is slow
-then, and starts it yet. On nodes that jobs share a job without a place keeps its promise as long as
-it may end in time: it is planned too late, and the batch system starts it as soon as there is room.
+on planned nodes before they were reserved; and where a job may end after the planned start of one
+that waits for it. The jobs whose entries fail are judged anew against all the others; where the
+planner finds no plan, the one that there was is put off as far as need be. Those for which there is
+no place are told at once: their promise is broken. But where a planned node was lost only a moment
+ago, and may come back at once, they wait; and so does a job that is late on nodes that are free for
+it, as long as it may end in time: the batch system is slow then, and starts it yet. On nodes that
+jobs share a job without a place keeps its promise as long as it may end in time: it is planned too
+late, and the batch system starts it as soon as there is room.
 
 A job that a limit of its account or QOS keeps from its planned starts is not planned anew for ever:
 nodes would stay free for it in vain. After two of them its promise breaks, and its user is told of
@@ -24,6 +25,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.cycle import judge
+from rtsched.core.plan_check import too_early
 from rtsched.core.plan_repair import right_shifted
 from rtsched.core.planned_starts import free_now, put_off, start_delays, without_room
 from rtsched.counting import counted
@@ -523,6 +525,8 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True
+    early = snapshot.edges.after[too_early(plan, snapshot) > slack]
+    bad |= np.isin(plan.entries.job, early)
     if snapshot.cluster.shared:
         bad |= _ends_too_late(site, plan)
     waits = np.isin(site.requested.id, snapshot.queued.id)

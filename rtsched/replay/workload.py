@@ -488,8 +488,8 @@ def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, said: list[str]) -> Edges
     if len(edges):
         said.append(
             f"{counted(len(np.unique(edges.after)), 'job')} waiting for others that they depend "
-            "on: where such a job is rejected or never starts, nobody waits for it. A planner may "
-            "plan otherwise for the jobs that it promises something, and only machine 'exclusive' "
-            "holds jobs back."
+            "on: where such a job is rejected or never starts, nobody waits for it. Only machine "
+            "'exclusive' holds jobs back, and planners that follow dependencies promise a job "
+            "nothing that waits for one without a promise or a limit."
         )
     return edges

@@ -18,6 +18,7 @@ from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.simulator.dependencies import OpenDependencies
 from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.ledger import Ledger
 from rtsched.simulator.rows import RowsById
@@ -119,7 +120,7 @@ class System(ABC):
         self.settings = self.usual if settings is None else settings
         self.accounts = Accounts.build(0) if accounts is None else accounts
         self.edges = Edges.build(0) if edges is None else edges
-        self._edges_of_jobs = self.edges.take(np.flatnonzero(~self.edges.whole_array))
+        self._dependencies = OpenDependencies(jobs, self.edges)
         self.periodic = Periodic.build(0) if periodic is None else periodic
         self.blocked = blocked
         self.limits, self.task_times = limits, task_times
@@ -181,7 +182,7 @@ class System(ABC):
             accounts=self.accounts,
             promises=self._ledger.open(self._alive(self._ledger.open_rows)),
             plan=self._plan_left(),
-            edges=self._edges_of_jobs,
+            edges=self._dependencies.at(self.now, self._alive),
             periodic=self._periodic_now(),
             blocked=self.blocked,
             states=states or {},

@@ -22,6 +22,7 @@ from rtsched.adapters.slurm.completions import completions_in, find_completions
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
 from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
+    NEVER_SATISFIED,
     NOT_LAUNCHED,
     allocations_of,
     completions_of,
@@ -234,6 +235,8 @@ def test_tokens() -> None:
         ("launch failed requeued held", NOT_LAUNCHED),  # pyslurm, squeue
         ("launch_failed_requeued_held", NOT_LAUNCHED),  # scontrol
         ("JobHoldMaxRequeue", NOT_LAUNCHED),
+        ("DependencyNeverSatisfied", NEVER_SATISFIED),
+        ("Dependency", None),
         ("JobHeldAdmin", None),
         ("JobHeldUser", None),
         ("Resources", None),

@@ -14,6 +14,7 @@ from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.last_applied import AppliedFile
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import ReservationRow, job_rows
@@ -185,3 +186,12 @@ def test_a_site_that_shares_now_needs_fewer_reservations() -> None:
     assert [each.command.words for each in changes if each.command.words[1] == "delete"] == [
         ("scontrol", "delete", "ReservationName=rtsched_1")
     ]
+
+
+def test_a_job_that_waits_for_another_gets_no_promise_on_shared_nodes() -> None:
+    """Slurm keeps no room for it; with whole nodes reservations do."""
+    request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, dependency="afterok:5")
+    problem = requirements_of(request, FACTS).problem
+    assert problem.startswith("no promise can be given to a job with dependencies")
+    assert not requirements_of(replace(request, dependency=""), FACTS).problem
+    assert not requirements_of(request, replace(FACTS, sharing=Sharing())).problem

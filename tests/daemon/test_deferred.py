@@ -12,6 +12,7 @@ from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import AGAIN, AT_A_TIME
 from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Jobs
+from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
     from rtsched.daemon.site import Site
@@ -136,15 +137,17 @@ def test_a_deferred_job_takes_the_offer_that_its_user_was_made() -> None:
 
 
 def test_a_deferred_job_with_dependencies_needs_a_planner_that_minds_them() -> None:
-    """As at its submission: mcdf would plan it before the job that it waits for ends."""
-    scene, both = Scene(), deferred(2, wall_time=600.0)
+    """As at its submission: insured, it would be planned before the job that it waits for ends."""
+    scene = Scene(plugin=Mcdf(Mcdf.Config(spare_nodes=1)))
+    both = deferred(2, wall_time=600.0)
     both = both.replace(deadline=np.array([T0 + 1800, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
     assert "a job with dependencies gets no promise here" in scene.site.declined[2]
     assert list(scene.site.records) == [1]
-    scene = Scene(planner="spare")
-    scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
-    assert list(scene.site.records) == [1, 2]
+    for planner in ("spare", "mcdf"):
+        scene = Scene(planner=planner)
+        scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
+        assert list(scene.site.records) == [1, 2]
 
 
 def test_a_dry_run_judges_all_that_wait_with_a_deadline() -> None:

@@ -20,6 +20,7 @@ from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
+from rtsched_plugins.mcdf import Mcdf
 
 HOUR = 3600.0
 
@@ -555,20 +556,28 @@ def test_a_plan_follows_its_nodes() -> None:
 
 
 def test_a_planner_that_ignores_order_promises_nothing_to_jobs_that_wait() -> None:
-    """Under mcdf a job that waits for another one is turned away; under spare it is planned."""
-    for planner, verdict in (("mcdf", "reject"), ("spare", "admit")):
-        scene = Scene(planner=planner)
+    """Insured, a job that waits for another one is turned away; else it is planned behind it."""
+    insured = Mcdf(Mcdf.Config(spare_nodes=1))
+    for planner, plugin, verdict in (
+        ("mcdf", insured, "reject"),
+        ("mcdf", None, "admit"),
+        ("edf", None, "admit"),
+        ("spare", None, "admit"),
+    ):
+        scene = Scene(planner=planner, plugin=plugin)
         token = promised(scene, size=1, wall_time=600.0, deadline=T0 + HOUR)
         assert token
         judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=7)
         assert judged.verdict == verdict
-    plan = scene.site.snapshot.plan
-    assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
+        if verdict == "admit":
+            plan = scene.site.snapshot.plan
+            assert sorted(plan.entries.start.tolist()) == [T0, T0 + 600]
 
 
-def test_a_chain_submitted_in_one_breath_is_planned_in_order() -> None:
+@pytest.mark.parametrize("planner", ["spare", "mcdf"])
+def test_a_chain_submitted_in_one_breath_is_planned_in_order(planner: str) -> None:
     """The first job has no number here yet when the second one names it."""
-    scene = Scene(planner="spare")
+    scene = Scene(planner=planner)
     tokens = []
     for after in (None, 41):
         judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=after)

@@ -138,7 +138,7 @@ def test_dependencies_on_dropped_jobs_are_dropped_and_counted():
     assert work.skipped.count["a dependency on or of a job that is left out"] == 1
     (said,) = [line for line in work.assumptions if "depend" in line]
     assert said.startswith("1 job waiting for others that they depend on")
-    assert "only machine 'exclusive' holds jobs back" in said
+    assert "Only machine 'exclusive' holds jobs back" in said
 
 
 def test_a_dependency_on_an_array_needs_one_of_its_tasks():

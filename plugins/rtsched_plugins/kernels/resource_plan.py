@@ -48,6 +48,28 @@ FULL = -2
 """Returned by `place_tasks` if the profile's store has too few steps."""
 
 
+class Chains(NamedTuple):
+    """What `n` tasks wait for, `k` times one of their own number."""
+
+    ready: Floats
+    """float64[n], seconds: none starts before."""
+    indptr: Integers
+    """int64[n + 1]: the links of those that wait for task i are `indptr[i]` to `indptr[i + 1]`."""
+    after: Integers
+    """int64[k]: who waits."""
+    lag: Floats
+    """float64[k]: seconds after that ..."""
+    at_start: NDArray[np.bool_]
+    """bool[k]: ... for the start, and else for the end."""
+
+
+def unchained(count: int) -> Chains:
+    """Return that tasks wait for nobody."""
+    nobody = np.zeros(0, np.int64)
+    ready = np.full(count, -np.inf)
+    return Chains(ready, np.zeros(count + 1, np.int64), nobody, np.zeros(0), np.zeros(0, np.bool_))
+
+
 class Requests(NamedTuple):
     """What `n` tasks ask for."""
 
@@ -61,6 +83,8 @@ class Requests(NamedTuple):
     """float64[c, m]: before that no task of a class fits on a node; inf: it may not use it."""
     generosity: float
     """Further nodes may cost this fraction of node-seconds more; `FEWEST`: there are none."""
+    chains: Chains
+    """What they wait for."""
 
 
 class Places(NamedTuple):
@@ -147,14 +171,21 @@ def first_times(
 
 
 @compiled
-def start_of(
-    profile: RoomProfile, requests: Requests, i: int, n: int, now: float, scratch: Scratch
-) -> float:
-    """Return the earliest start of task i on n nodes, inf if there is none; they are in `picks`."""
+def begin_search(requests: Requests, i: int, now: float, scratch: Scratch) -> None:
+    """Set the bounds of task i's class, unless they are set: none of its tasks starts before."""
     which = requests.class_of[i]
     if math.isnan(scratch.reach[which]):
         scratch.bounds[which, :] = np.maximum(requests.bounds[which], now)
         scratch.reach[which] = now
+
+
+@compiled
+def start_of(
+    profile: RoomProfile, requests: Requests, i: int, n: int, now: float, scratch: Scratch
+) -> float:
+    """Return the earliest start of task i on n nodes, inf if there is none; they are in `picks`."""
+    begin_search(requests, i, now, scratch)
+    which = requests.class_of[i]
     wall = exec_of(requests.rows, i, n)
     start, free = -math.inf, now
     while start < free:
@@ -321,7 +352,8 @@ def place_tasks(
 ) -> Placed:
     """Place tasks in the given order until one cannot be in time.
 
-    Each stays where it is planned, if it may, and has its earliest start otherwise.
+    Each stays where it is planned, if it may, and has its earliest start otherwise. None starts
+    before those that it waits for, where these are placed before it, have ended.
 
     Parameters
     ----------
@@ -341,12 +373,15 @@ def place_tasks(
     count, at = len(order), 0
     start, end, size = np.empty(count), np.empty(count), np.empty(count, np.int64)
     nodes = np.empty(16 + 4 * count, np.int32)
+    chains, ready = requests.chains, requests.chains.ready.copy()
     for k in range(count):
         i = order[k]
-        n = may_stay(profile, requests, i, now, places, scratch.picks)
+        first = max(now, ready[i])
+        n = may_stay(profile, requests, i, first, places, scratch.picks)
         begin, until = places.start[i], places.end[i]
         if n == 0:
-            begin, n = place(profile, requests, i, now, scratch)
+            begin_search(requests, i, now, scratch)
+            begin, n = place(profile, requests, i, first, scratch)
             until = begin + exec_of(requests.rows, i, n) if n > 0 else math.inf
         if n == 0:
             return Placed(i, start[:k], end[:k], size[:k], nodes[:at])
@@ -362,6 +397,9 @@ def place_tasks(
             occupy(profile, scratch.picks[p], begin, end[k], requests.demand, i, 1)
         occupy_licenses(profile, begin, end[k], requests.demand, i, 1)
         at += n
+        for link in range(chains.indptr[i], chains.indptr[i + 1]):
+            over = (begin if chains.at_start[link] else until) + chains.lag[link]
+            ready[chains.after[link]] = max(ready[chains.after[link]], over)
         if in_turn:
             now = max(now, begin)
     return Placed(-1, start, end, size, nodes[:at])

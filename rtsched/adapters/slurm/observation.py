@@ -44,6 +44,8 @@ NOT_LAUNCHED = "Slurm could not launch it, and holds it"
 """Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
 jobs launched a second time that run already."""
 
+NEVER_SATISFIED = "a job that it waits for did not end as its dependency asks"
+
 _LIMITS = ("Assoc", "QOS")
 """How the reasons begin that name a limit of an account or QOS (manual page squeue)."""
 
@@ -136,7 +138,7 @@ def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
         held=np.array(held, np.bool_) & waits,
         requeues=rows.requeue[which],
         limit=[_limit(rows.reason[i]) for i in which.tolist()],
-        problem=[_not_launched(rows.reason[i]) for i in which.tolist()],
+        problem=[_never_starts(rows.reason[i]) for i in which.tolist()],
     )
 
 
@@ -159,8 +161,10 @@ def _limit(reason: str) -> str | None:
     return reason if reason.startswith(_LIMITS) else None
 
 
-def _not_launched(reason: str) -> str | None:
-    """Return what is said of a job that Slurm holds for this reason; scontrol writes no spaces."""
+def _never_starts(reason: str) -> str | None:
+    """Return why a job does not start by itself; scontrol writes no spaces in Slurm's reason."""
+    if reason == "DependencyNeverSatisfied":
+        return NEVER_SATISFIED
     return NOT_LAUNCHED if reason.replace("_", " ").startswith(_LAUNCHES) else None
 
 

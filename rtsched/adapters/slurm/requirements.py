@@ -250,6 +250,11 @@ def _not_first(request: JobRequest, part: Partition) -> str:
         )
     if request.begin > -math.inf:
         return "no promise can be given to a job that begins later; leave --begin out"
+    if request.dependency:
+        return (
+            "no promise can be given to a job with dependencies where jobs share nodes; submit it "
+            "when the jobs have ended that it waits for"
+        )
     return ""
 
 

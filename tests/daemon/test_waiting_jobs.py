@@ -1,0 +1,110 @@
+"""Promises to jobs that wait for others, while these start late, end early, fail or lose nodes."""
+
+from __future__ import annotations
+
+import pytest
+from scene import T0, Scene
+
+from rtsched.adapters.live import CompletionStatus
+
+PLANNERS = pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
+EDGE = ((7, 8),)
+
+
+def chained(planner: str, nodes: int = 2, deadline: float = 3600.0) -> tuple[Scene, str, str]:
+    """Return a site where job 8 is promised a deadline behind job 7, and both tokens."""
+    scene = Scene(nodes=nodes, planner=planner)
+    first = scene.submit(size=1, wall_time=600.0, deadline=T0 + 3600).reply.token
+    scene.poll(T0 + 1, queued=((7, first),))
+    judged = scene.submit(T0 + 1, size=1, wall_time=600.0, deadline=T0 + deadline, after=7)
+    assert judged.verdict == "admit"
+    scene.poll(T0 + 2, queued=((7, first), (8, judged.reply.token)), edges=EDGE)
+    return scene, first, judged.reply.token
+
+
+def planned(scene: Scene) -> dict[int, float]:
+    """Return the planned starts, seconds after the beginning."""
+    entries = scene.site.snapshot.plan.entries
+    return {
+        job: start - T0
+        for job, start in zip(entries.job.tolist(), entries.start.tolist(), strict=True)
+    }
+
+
+@PLANNERS
+def test_a_job_moves_with_one_that_starts_late(planner: str) -> None:
+    """Job 7 began 30 s late, on one of two nodes: job 8 is planned behind its present limit."""
+    scene, first, second = chained(planner)
+    late = (7, first, T0 + 30, T0 + 630, (0,))
+    settled = scene.poll(T0 + 31, queued=((8, second),), running=(late,), edges=EDGE)
+    assert not settled.changed
+    assert planned(scene) == {8: 630}
+
+
+@pytest.mark.parametrize("planner", ["mcdf", "edf"])
+def test_a_job_starts_early_when_the_one_before_has_ended(planner: str) -> None:
+    """Nothing is waited for any more, and the planner has a better plan."""
+    scene, first, second = chained(planner)
+    scene.poll(T0 + 3, ((8, second),), ((7, first, T0 + 3, T0 + 603, (0,)),), edges=EDGE)
+    over = ((7, T0 + 60, CompletionStatus.COMPLETED),)
+    scene.poll(T0 + 60, queued=((8, second),), completions=over)
+    assert planned(scene) == {8: 60}
+
+
+@PLANNERS
+def test_both_are_planned_anew_in_order(planner: str) -> None:
+    """All nodes but one are lost before either starts."""
+    scene, first, second = chained(planner)
+    waiting = ((7, first), (8, second))
+    down = tuple(sorted(set(scene.site.snapshot.plan.nodes_of(0).tolist())))
+    settled = scene.poll(T0 + 3, queued=waiting, edges=EDGE, down=down)
+    assert not settled.changed
+    plan = planned(scene)
+    assert plan[8] >= plan[7] + 600
+
+
+@PLANNERS
+def test_a_promise_that_cannot_wait_so_long_breaks(planner: str) -> None:
+    """Job 7 runs for longer than the deadline of job 8 allows: its user is told at once."""
+    scene, first, second = chained(planner, deadline=1250.0)
+    late = (7, first, T0 + 100, T0 + 700, (0,))
+    settled = scene.poll(T0 + 101, queued=((8, second),), running=(late,), edges=EDGE)
+    assert [(record.id, record.standing) for record in settled.changed] == [(8, "broken")]
+
+
+@PLANNERS
+def test_behind_a_job_that_may_end_at_any_time_nothing_is_promised(planner: str) -> None:
+    """Job 7 waits without a deadline; the reason says what would help."""
+    scene = Scene(planner=planner)
+    scene.poll(T0 + 1, queued=((7, ""),))
+    judged = scene.submit(T0 + 1, size=1, wall_time=600.0, deadline=T0 + 3600, after=7)
+    assert judged.verdict == "reject"
+    assert "waits for job 7, whose end cannot be predicted" in judged.reply.text
+    if planner != "spare":
+        assert judged.codes == ("mcdf.waits",)
+        assert judged.reply.text.endswith("give it a deadline too")
+
+
+@PLANNERS
+def test_a_dependency_that_is_never_satisfied_ends_the_promise(planner: str) -> None:
+    """Job 7 failed, and Slurm will not start job 8: its promise ends, with the reason."""
+    scene, _, second = chained(planner)
+    over = ((7, T0 + 60, CompletionStatus.FAILED),)
+    why = "a job that it waits for did not end as its dependency asks"
+    settled = scene.poll(T0 + 61, queued=((8, second),), completions=over, problems={8: why})
+    closed = {record.id: (record.standing, record.why) for record in settled.changed}
+    assert closed[8] == ("void", why)
+    assert planned(scene) == {}
+
+
+def test_other_jobs_that_wait_do_not_keep_a_plan_from_being_put_off() -> None:
+    """Best-effort jobs 30 and 31 depend on each other; a late node puts the promised one off."""
+    scene = Scene(nodes=1)
+    token = scene.submit(size=1, wall_time=600.0, deadline=T0 + 3600).reply.token
+    scene.poll(T0 + 1, queued=((7, token), (30, ""), (31, "")), edges=((30, 31),))
+    late = (9, "", T0 + 2, T0 + 1000, (0,))
+    settled = scene.poll(
+        T0 + 3, queued=((7, token), (30, ""), (31, "")), running=(late,), edges=((30, 31),)
+    )
+    assert not settled.changed
+    assert planned(scene) == {7: 1000}
