@@ -54,9 +54,15 @@ def _ask(policy: PluginChains, rules: CycleRules, *, shares: bool) -> None:
     site = Site(Snapshot(_NOW, Cluster(nodes)))
     site = settle(site, _observation(site), rules, _NOW).site
     admission = AdmissionController(policy.submits, policy.live.daemon, Wording(str, str))
-    for kind in (Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE):
+    free, waits = Edges.build(0), Edges.build(1, before=[2])  # job 2 runs
+    for kind, links in (
+        (Kind.RIGID, free),
+        (Kind.MOLDABLE, free),
+        (Kind.DIVISIBLE, free),
+        (Kind.RIGID, waits),
+    ):
         for left in (900.0, 3600.0, 100.0):  # fits, fits behind it, does not fit
-            submission = Submission(_job(kind, _NOW + left), Edges.build(0), 0)
+            submission = Submission(_job(kind, _NOW + left), links, 0)
             try:
                 site = admission.judge(site, submission, _NOW).site
             except PlannerError as error:  # it may still know what to do with the site's own jobs

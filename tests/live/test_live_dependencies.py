@@ -1,0 +1,89 @@
+"""Promises to jobs that depend on others, on a real Slurm whose planner is mcdf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run three nodes."""
+    options = SlurmOptions(
+        fast=0,
+        slow=NODES,
+        job_submit=("rtsched",),
+        settings={"SchedulerParameters": "bf_interval=5,bf_continue"},
+    )
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        cluster.start_daemon(SITE)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that may use all nodes."""
+    yield from without_jobs(live, NODES)
+
+
+def ran(live: Live, job: int) -> tuple[int, int]:
+    """Return when a job started and ended, when accounting knows it, seconds since the epoch."""
+    words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", "Start,End"]
+
+    def found() -> list[str]:
+        cells = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.strip().split("|")
+        return cells if all(cell.isdigit() for cell in cells) else []
+
+    start, end = eventually(found, 30, f"accounting knows job {job}")
+    return int(start), int(end)
+
+
+def test_a_chain_is_planned_in_order_and_starts_when_the_one_before_has_ended(live: Live) -> None:
+    """The second job is planned behind the limit of the first, and starts at its early end."""
+    first = live.promise("-N2", "--time=3", in_minutes(20), script="sleep 15")
+    second = live.promise(
+        "-N1", "--time=1", f"--dependency=afterok:{first}", in_minutes(20), script="sleep 1"
+    )
+    live.polled()
+    promise = live.ask("explain", str(second))["promise"]
+    begin = live.ask("explain", str(first))["promise"]["start"] or ran(live, first)[0]
+    assert promise["start"] >= begin + 180
+    for job in (first, second):
+        live.wait_standing(job, "kept", seconds=120)
+    over, started = ran(live, first)[1], ran(live, second)[0]
+    assert over <= started < begin + 170
+
+
+def test_a_dependency_that_is_never_satisfied_ends_the_promise(live: Live) -> None:
+    """Slurm keeps the second job in the queue; its promise does not stay open."""
+    first = live.promise("-N1", "--time=1", in_minutes(20), script="sleep 5; exit 3")
+    second = live.promise("-N1", "--time=1", f"--dependency=afterok:{first}", in_minutes(20))
+    live.wait_standing(second, "void", seconds=60)
+    (record,) = [each for each in live.kept() if each.id == second]
+    assert record.why == "a job that it waits for did not end as its dependency asks"
+
+
+def test_behind_jobs_without_a_promise(live: Live) -> None:
+    """One that runs ends by its time limit; of one that waits no end is known."""
+    words = [f"-N{NODES}", "--exclusive", "--time=2"]
+    runs = live.cluster.sbatch(words, user="bob", script="sleep 20")
+    live.cluster.wait_job(runs, "RUNNING")
+    waits = live.cluster.sbatch(words, user="bob", script="sleep 1")
+    live.polled()
+    said = live.submit("-N1", "--time=1", f"--dependency=afterany:{waits}", in_minutes(20))
+    assert not said.job
+    assert f"waits for job {waits}, whose end cannot be predicted" in said.text
+    job = live.promise(
+        "-N1", "--time=1", f"--dependency=afterany:{runs}", in_minutes(20), script="sleep 1"
+    )
+    live.wait_standing(job, "kept", seconds=120)
+    assert ran(live, job)[0] >= ran(live, runs)[1]
