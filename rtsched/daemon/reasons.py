@@ -8,7 +8,8 @@ REASONS: dict[str, str] = {
     "submit.too-many": "The user has reached the limit `promises_per_user`.",
     "submit.unused": "The user has reached the limit `unused_promises_per_hour` of admissions in "
     "the last hour that no job followed, as with `sbatch --test-only`: each reserved nodes.",
-    "submit.waits": "The job depends on other jobs, and the planner does not support dependencies.",
+    "submit.waits": "The job depends on other jobs, and the planner, as it is configured, does not "
+    "support dependencies.",
     "submit.unseen": "The job depends on a job that was submitted a moment ago and that no poll of "
     "the batch system has shown yet; it can be evaluated some seconds later.",
     "submit.held": "Not a rejection: the user holds the job, so it is not known when it may start; "

@@ -55,7 +55,7 @@ class Snapshot:
     plan : Schedule
         How promised jobs that have not started will be kept.
     edges : Edges
-        Dependencies between jobs.
+        Dependencies between jobs that were submitted and have not ended.
     periodic : Periodic
         Reserved recurring work.
     blocked : Blocked
