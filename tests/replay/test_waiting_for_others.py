@@ -121,6 +121,27 @@ def test_an_earlier_job_gives_way_for_the_one_that_waits(planner: str) -> None:
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
+def test_a_predecessor_planned_anew_leaves_the_others_their_time(planner: str) -> None:
+    """Job 1 lost its start; job 2, planned from 60 s on, waits for it, and job 3 comes before.
+
+    Beside them it would end at 70 s, so job 2 is planned anew with it, by 150 s.
+    """
+    jobs = asking((300, 1, 50), (200, 1, 50), (70, 2, 20))
+    plan = Schedule.build([3, 2], [NOW, NOW + 60], [NOW + 20, NOW + 110], *Ragged.of([[0, 1], [1]]))
+    promises = Promises.build(3, job=[1, 2, 3], deadline=jobs.deadline)
+    snapshot = Snapshot(
+        NOW, WHOLE, queued=jobs.take([1, 2]), promises=promises, plan=plan, edges=waiting((1, 2))
+    )
+    found = judge(snapshot, chain(planner), jobs.take([0])).judgement
+    assert found is not None
+    assert not found.planner_error
+    assert found.verdicts.code.tolist() == [Verdict.ADMIT]
+    new = starts(found.verdicts.plan)
+    assert new[2] >= new[1] + 50
+    assert new[2] <= 150
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize(("deadline", "admitted"), [(110.0, True), (109.0, False)])
 def test_what_runs_ends_by_its_limit(planner: str, deadline: float, admitted: bool) -> None:
     """Job 1 runs for another 60 s, job 2 takes 50 s after it, though the other node is free."""
