@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import judge
 from rtsched.core.plan_check import broken_order
+from rtsched.core.plan_repair import right_shifted
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.dependencies import dependencies_of
 from rtsched.model.jobs import Edges, Jobs
@@ -228,6 +229,15 @@ def test_the_checker_refuses_a_start_before_the_end() -> None:
     )
     started = edges.replace(at_start=np.array([True]))
     assert broken_order(both, Snapshot(NOW, WHOLE, edges=started)) is None
+
+
+def test_only_dependencies_of_planned_jobs_keep_a_plan_from_being_put_off() -> None:
+    """The node is busy for 30 s more; who waits among best-effort jobs does not matter."""
+    plan = Schedule.build([1], [NOW], [NOW + 50], *Ragged.of([[0]]))
+    held = Schedule.build([9], [NOW - 5], [NOW + 30], *Ragged.of([[0]]))
+    for edges, moved in ((waiting((8, 9)), {1: 30.0}), (waiting((8, 1)), {})):
+        snapshot = Snapshot(NOW, WHOLE, allocations=held, edges=edges)
+        assert starts(right_shifted(snapshot, plan, np.array([NOW + 90]), 1.0)) == moved
 
 
 def test_what_is_known_of_the_jobs_before() -> None:
