@@ -121,15 +121,15 @@ class ResourceRules(NamedTuple):
 def resource_rules(planner: Planner | NodeAware) -> ResourceRules | None:
     """Return how a planner plans on nodes that jobs share; None: it cannot.
 
-    Loads are sent in one round there. The order of a planner of one order is followed by that of
+    Loads are sent in one round there. The order by cost derivative is followed by that of
     deadlines: beside jobs that are promised much later deadlines, the others may keep no plan.
     """
     if isinstance(planner, Several):
         orders = tuple(_OF_SEVERAL[order] for order in planner.orders)
         return ResourceRules(orders, LEAST_NODES, planner.efficiency, planner.generosity)
     if isinstance(planner, Rules) and planner.rounds == 1:
-        first = {BY_COST: COST, BY_DEADLINE: DEADLINE_FIRST}.get(planner.order, ARRIVAL)
-        orders = tuple(dict.fromkeys((first, DEADLINE_FIRST)))
+        by = {BY_COST: (COST, DEADLINE_FIRST), BY_DEADLINE: (DEADLINE_FIRST,)}
+        orders = by.get(planner.order, (ARRIVAL,))
         return ResourceRules(orders, planner.node_rule, planner.efficiency)
     return None
 
