@@ -275,9 +275,11 @@ def conservative(
         return lost
 
     upcoming = 0
-    while upcoming < len(jobs) or running or over.again < math.inf or held:
+    while True:
         submits = [jobs[upcoming].submit] if upcoming < len(jobs) else []
         reserved = [held[key][0] for key in queue if key in held]
+        if not (submits or running or reserved or over.again < math.inf):
+            return found
         now = min([over.again, *running.values(), *submits, *reserved])
         over.at(now)
         early = False
@@ -292,7 +294,6 @@ def conservative(
             upcoming += 1
         while sweep(now, early):
             early = True
-    return found
 
 
 def starts_beside(
