@@ -137,7 +137,8 @@ def settle(
     actions += _may_end_late(site, before, now)
     plan = site.snapshot.plan
     planned = site.snapshot.planned if site.snapshot.cluster.shared else None
-    reserve = Reserve(plan.entries.job, plan, planned)
+    unplanned = np.setdiff1d(site.requested.id, plan.entries.job)
+    reserve = Reserve(plan.entries.job, plan, planned, frozenset(unplanned.tolist()))
     whole = (reserve, *actions)
     return Settled(site, tuple(changed), whole, reconciled.events, judged.journal, tuple(problems))
 

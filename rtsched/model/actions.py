@@ -74,11 +74,13 @@ class Reserve(Action):
     """Keep nodes for promised starts: the whole new plan, in place of the old one.
 
     `jobs` are those of the plan, row by row, where jobs share nodes: what each takes there. The
-    batch system may not know all of them yet.
+    batch system may not know all of them yet. `unplanned` are ids of promised jobs for which the
+    plan has no start now: they wait for one.
     """
 
     plan: Schedule
     jobs: Jobs | None = None
+    unplanned: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from rtsched.model.actions import (
     Place,
     Release,
     Requeue,
+    Reserve,
     SetNodeWeight,
     SetPriority,
     Tell,
@@ -288,6 +289,21 @@ def test_who_waits_for_others_is_not_let_go_before_these_have_ended() -> None:
         view = view_of(ad(1), deferred, wide, edges=edges)
         assert len(steered(Release(ids(2)), view)) == count
         assert len(steered(placed((3, 2, [0, 1])), view)) == count
+
+
+def test_who_has_no_start_yet_is_not_let_go() -> None:
+    """A promised job waits for a slot that may come back; without its promise it is best effort."""
+    bound = {"rtadmission": "judged", "rtnodeset": "slot1@node0"}
+    view = view_of(ad(1, **bound), ad(2, rtadmission="judged"))
+    no_plan = Reserve(ids(), Schedule.empty(), unplanned=frozenset(ids(1, 2).tolist()))
+    kept = [one for one in steered(no_plan, view) if one.job >= 0]
+    assert texts(kept) == ["make job 1.0 wait for its next planned start"]
+    assert {step.attribute for step in kept[0].command} == {"RtNodeSet"}
+    gone = [one for one in steered(Reserve(ids(), Schedule.empty()), view) if one.job >= 0]
+    assert [text.partition(":")[0] for text in texts(gone)] == [
+        "let job 1.0 start as best effort",
+        "let job 2.0 start as best effort",
+    ]
 
 
 def test_holds_and_releases() -> None:

@@ -321,9 +321,11 @@ def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> Non
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 3 * RUN),)
     scene.poll(T0 + 1, queued)
     scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
-    scene.poll(T0 + 30, queued, down=(0,), flapping=(0,))
+    settled = scene.poll(T0 + 30, queued, down=(0,), flapping=(0,))
     assert scene.site.records[7].standing == "firm"
-    scene.poll(T0 + 60, queued)
+    assert settled.actions[0].unplanned == {7}, "the batch system is not to let it go"
+    settled = scene.poll(T0 + 60, queued)
+    assert settled.actions[0].unplanned == frozenset()
     assert np.isfinite(start_of(scene, 7))
 
 

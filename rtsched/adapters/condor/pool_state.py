@@ -162,6 +162,8 @@ class PoolState:
         Slots whose jobs have been told to go, and have not gone yet.
     planned : Jobs or None
         The jobs of the plan that is kept, where jobs share slots; some may not be in the queue yet.
+    unplanned : frozenset of int
+        Promised jobs for which that plan has no start.
     arrays : dict of int to Array
         Clusters with one promise, by job.
     """
@@ -176,6 +178,7 @@ class PoolState:
     bound: frozenset[int] = frozenset()
     leaving: frozenset[str] = frozenset()
     planned: Jobs | None = None
+    unplanned: frozenset[int] = frozenset()
     arrays: dict[int, Array] = field(default_factory=dict)
 
     @cached_property

@@ -347,17 +347,20 @@ def _undone(view: PoolState, row: int) -> list[Edit]:
 def _let_go(plan: Schedule, view: PoolState) -> Iterator[Change]:
     """Yield which jobs start as any other from now on: nothing is promised to them any more.
 
-    One that waits for others stays where it starts nowhere until these have ended.
+    One that waits for others, or that is promised a start for which there is no place now, starts
+    nowhere until then. An array that was let go would be no array any more.
     """
-    jobs, behind = view.procs.job, view.behind
+    jobs = view.procs.job
     rows = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(jobs, view.observation.queued.id)
     rows &= ~np.isin(jobs, plan.entries.job) & judged(view)
     for row in np.flatnonzero(rows).tolist():
-        if int(jobs[row]) not in behind:
+        job = int(jobs[row])
+        if job not in view.behind and job not in view.unplanned:
             yield _freed(view, row)
         elif steps := _undone(view, row):
-            says = f"make job {name_of(int(view.numbers[row]))} wait for the jobs it depends on"
-            yield change("reserve", int(jobs[row]), says, *steps)
+            others = "the jobs it depends on" if job in view.behind else "its next planned start"
+            says = f"make job {name_of(int(view.numbers[row]))} wait for {others}"
+            yield change("reserve", job, says, *steps)
 
 
 def _freed(view: PoolState, row: int) -> Change:

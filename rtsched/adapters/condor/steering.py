@@ -89,7 +89,7 @@ class CondorSteering(Steering):
 
     def reserve(self, action: Reserve) -> Iterator[Change]:
         """Yield what a plan asks for, and which jobs end that have outlived their run time."""
-        self.view.planned = action.jobs
+        self.view.planned, self.view.unplanned = action.jobs, action.unplanned
         asked = self.view, self.settings, self.last_applied, self.now
         yield from reserve_changes(action.plan, *asked)
         yield from overrun_changes(*asked)
