@@ -111,13 +111,16 @@ def told(system: type[Live], side: Side, found: dict[str, Any], killer: Killer) 
 
 
 def _misses(system: type[Live], side: Side) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each admitted job that missed its deadline."""
+    """Yield what is known of each admitted job that missed its deadline.
+
+    Procs of an HTCondor cluster may have one promise, that of the first.
+    """
     known = measure.by_job(system.rows(side.accounting))
     promises = {promise.job: promise for promise in side.promises}
-    asked = ((job, said.work) for said in side.deadlines.said for job in said.jobs)
-    for job, work in asked:
-        deadline = side.deadlines.begun + work.at + work.deadline
-        rows, promise = known.get(job, []), promises.get(job)
+    asked = ((job, said) for said in side.deadlines.said for job in said.jobs)
+    for job, said in asked:
+        deadline = side.deadlines.begun + said.work.at + said.work.deadline
+        rows, promise = known.get(job, []), promises.get(job, promises.get(said.jobs[0]))
         if measure.fate(rows, deadline) == "met":
             continue
         reported = promise is not None and promise.standing in TOLD
