@@ -197,7 +197,7 @@ def test_another_user_of_the_account_has_a_limit_of_her_own() -> None:
 def test_who_has_no_time_for_the_limit_is_offered_later() -> None:
     """The deadline leaves no time after the job that uses the limit up; the offer is then."""
     scene = site(rules({"cpu": 8}))
-    submit(scene, 8)
+    submit(scene, 8, deadline=T0 + 1.2 * RUN)
     late = submit(scene, 4, deadline=T0 + 1.5 * RUN)
     assert (late.verdict, late.offer) == ("reject", pytest.approx(T0 + 2 * RUN, abs=60))
     assert "; without GrpTRES=cpu=8 of account physics it could be met. Feas" in late.reply.text
