@@ -84,12 +84,12 @@ def test_who_requests_far_more_later_loses_the_promise(live: LivePool, disk: int
 
 
 def test_jobs_follow_one_another_where_both_do_not_fit(live: LivePool, disk: int) -> None:
-    """The second is planned after the first, and rejected where that is too late."""
-    first = live.promise(part(disk, 60), *within(150, 20), seconds=10)
-    said = live.submit(part(disk, 60), *within(60, 20), seconds=10)
+    """The second is planned after the first, and rejected where neither could be the second."""
+    first = live.promise(part(disk, 60), *within(100, 60), seconds=10)
+    said = live.submit(part(disk, 60), *within(110, 60), seconds=10)
     assert said.job == 0
     assert "Feasible:" in said.text
-    second = live.promise(part(disk, 60), *within(150, 20), seconds=10)
+    second = live.promise(part(disk, 60), *within(240, 60), seconds=10)
     ends = [live.wait_status(job, "completed", seconds=140) for job in (first, second)]
     assert ends[0]["CompletionDate"] <= ends[1]["JobStartDate"]
     assert all(ad["CompletionDate"] <= ad["RtPromise"] for ad in ends)
