@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
 
 WHOLE = -1
-"""Stands for all of a node, in place of a number of its CPUs."""
+"""All of a node, in place of a number of its CPUs."""
 
 
 class Blocked(NamedTuple):

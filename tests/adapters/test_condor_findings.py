@@ -331,7 +331,7 @@ def test_what_the_script_tells(told) -> None:
 
 @pytest.mark.parametrize("disk", [None, 4096])
 def test_what_the_script_tells_of_memory_gpus_and_disk(told, disk: int | None) -> None:
-    """They are told where the table names them; that of an earlier release names no disk."""
+    """They are reported where the table names them; that of an earlier release names no disk."""
     first, last = (
         ("2000:1:512:0", "3000:4:2048:2")
         if disk is None

@@ -106,7 +106,7 @@ def test_limits_hold_jobs_up(run, tmp_path, unit):
     ],
 )
 def test_limits_that_count_time(run, tmp_path, limit, enforced, wait):
-    """They hold jobs up as Slurm has it, and what of it is assumed is told."""
+    """They hold jobs up as in Slurm, and the report says what is assumed."""
     asked = [*limited(tmp_path), "--policy", "fcfs,easy,conservative,multifactor", "--json"]
     asked[asked.index("nodes.txt")] = "slurm.conf"
     (tmp_path / "slurm.conf").write_text(
