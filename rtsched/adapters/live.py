@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from rtsched.model.accounts import Accounts
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import Column, Table, Text
@@ -106,8 +107,11 @@ class Observation:
         The rows of `queued`, then those of `running`.
     completions : Completions
         Jobs that ended within the batch system's memory.
-    accounts, edges, periodic
+    accounts, edges, periodic, blocked
         As in a `Snapshot`.
+    reserved_ahead : float
+        Seconds before a span of `blocked` from which on a planner that knows of no such spans uses
+        its node no more.
     facts : object
         What the translator needs of the batch system's configuration; opaque to the daemon.
     problems : tuple of str
@@ -137,6 +141,8 @@ class Observation:
     accounts: Accounts = field(default_factory=lambda: Accounts.build(0))
     edges: Edges = field(default_factory=lambda: Edges.build(0))
     periodic: Periodic = field(default_factory=lambda: Periodic.build(0))
+    blocked: Blocked = NOTHING_BLOCKED
+    reserved_ahead: float = 0.0
     facts: Any = None
     problems: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.core.planned_starts import put_off
+from rtsched.core.planned_starts import by_room, put_off
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def right_shifted(
         return Schedule.empty()
     entries, entry = plan.entries, plan.rows()
     length = entries.end - entries.start
-    if snapshot.cluster.shared:
+    if by_room(snapshot):
         return put_off(snapshot, plan, Schedule.empty(), deadline + ROUNDING - length)
     wanted = entries.start - snapshot.now
     free = np.zeros(len(plan))

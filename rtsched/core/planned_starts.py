@@ -1,7 +1,8 @@
 """Whether planned starts are still to be had: what runs, and what is planned before, stands first.
 
 On whole nodes an entry of a plan needs nodes that are free of running jobs. On nodes that jobs
-share it needs room beside those, and beside the entries that start before it.
+share, or that are set aside at times, it needs room beside those, and beside the entries that start
+before it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,24 @@ ROUNDING = 1e-6
 """Seconds by which entries may overlap: epoch seconds are exact to a quarter of that."""
 
 
+def by_room(snapshot: Snapshot) -> bool:
+    """Return whether nodes change in other ways than by jobs that end: they have room over time."""
+    return snapshot.cluster.shared or len(snapshot.blocked.node) > 0
+
+
+def with_leeway(snapshot: Snapshot, leeway: float) -> Snapshot:
+    """Return the snapshot in which nodes are set aside so many seconds later.
+
+    A job that starts late by that still ends by its own limit before they are (see `Observation`),
+    and the batch system starts it.
+    """
+    blocked = snapshot.blocked
+    if not len(blocked.node) or not leeway:
+        return snapshot
+    later = np.minimum(blocked.start + leeway, blocked.end)
+    return replace(snapshot, blocked=blocked._replace(start=later))
+
+
 def start_delays(snapshot: Snapshot, plan: Schedule, slack: float) -> NDArray[np.float64]:
     """Return how long each entry's nodes keep it from its planned start, float64[n], seconds.
 
@@ -38,13 +57,13 @@ def start_delays(snapshot: Snapshot, plan: Schedule, slack: float) -> NDArray[np
     plan : Schedule
         `n` entries of jobs that wait.
     slack : float
-        Where jobs share nodes, an entry that is later than that, in seconds, keeps none after it
-        from their starts.
+        Where nodes have room over time (`by_room`), an entry that is later than that, in seconds,
+        keeps none after it from their starts.
     """
     wanted = np.maximum(plan.starts() - snapshot.now, 0.0)
     delay = np.zeros(len(plan))
     entry = plan.rows()
-    if not snapshot.cluster.shared:
+    if not by_room(snapshot):
         np.maximum.at(delay, entry, snapshot.free_in[plan.nodes] - wanted)
         return delay
     delay[entry[~snapshot.cluster.usable[plan.nodes]]] = np.inf
@@ -56,11 +75,12 @@ def start_delays(snapshot: Snapshot, plan: Schedule, slack: float) -> NDArray[np
 def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bool_]:
     """Return whether each entry could start within so many seconds on its own nodes, bool[n].
 
-    Where jobs share nodes: beside those planned before it, each as early as it could itself.
+    Where nodes have room over time (`by_room`): beside those planned before it, each as early as it
+    could itself.
     """
     free = np.ones(len(plan), np.bool_)
     entry = plan.rows()
-    if not snapshot.cluster.shared:
+    if not by_room(snapshot):
         free[entry[snapshot.free_in[plan.nodes] > within]] = False
         return free
     free[entry[~snapshot.cluster.usable[plan.nodes]]] = False
@@ -73,7 +93,7 @@ def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bo
 def put_off(
     snapshot: Snapshot, some: Schedule, plan: Schedule, latest: NDArray[np.float64]
 ) -> Schedule:
-    """Return some entries as soon as there is room on their own, shared nodes beside a plan.
+    """Return some entries as soon as there is room on their own nodes beside a plan.
 
     None before its own start, and each beside those of them that are planned before. Without those
     that would start after `latest`, float64[n], seconds since the epoch, or have lost a node.
@@ -88,7 +108,7 @@ def put_off(
 
 
 def without_room(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
-    """Return which of some entries have no room beside a plan on shared nodes, bool[n].
+    """Return which of some entries have no room on their nodes beside a plan, bool[n].
 
     And beside those of them that are planned before.
     """
@@ -124,13 +144,14 @@ def _starts(
 
 
 def _left(snapshot: Snapshot, plan: Schedule, more: int) -> RoomProfile:
-    """Return what running jobs and a plan leave from now on.
+    """Return what running jobs, reservations of the site and a plan leave from now on.
 
     There is room for `more` jobs on a node, or with licences, to be taken off.
     """
-    cluster, held = snapshot.cluster, snapshot.allocations
-    both = Schedule.joined([held, plan])
-    demand = np.concatenate([demand_of(snapshot.running, cluster), _demand(snapshot, plan)])
+    cluster, blocked = snapshot.cluster, snapshot.blocked
+    both = Schedule.joined([snapshot.allocations, blocked.schedule(), plan])
+    running, kept = demand_of(snapshot.running, cluster), blocked.demand(cluster)
+    demand = np.concatenate([running, kept, _demand(snapshot, plan)])
     room = room_of(cluster)
     steps = len(room) + 2 * (len(both.nodes) + len(both) + more)
     profile = empty_profile(len(room), steps, room.shape[1], len(cluster.licenses))

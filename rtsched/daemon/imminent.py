@@ -13,7 +13,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
-from rtsched.core.planned_starts import free_now, start_delays
+from rtsched.core.planned_starts import free_now, start_delays, with_leeway
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 
@@ -39,8 +39,9 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     own = entries.job < FIRST_OWN_ID
     if not own.any():
         return snapshot, Schedule.empty()
-    late = start_delays(snapshot, plan, SOON) > SOON
-    due = own & ~late & (free_now(snapshot, plan, SOON) | (entries.start <= now + leeway + SOON))
+    seen = with_leeway(snapshot, leeway)
+    late = start_delays(seen, plan, SOON) > SOON
+    due = own & ~late & (free_now(seen, plan, SOON) | (entries.start <= now + leeway + SOON))
     if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
     return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())

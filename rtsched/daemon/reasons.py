@@ -28,6 +28,8 @@ REASONS: dict[str, str] = {
     "wait.nodes": "The job needs more nodes than are free.",
     "wait.kept": "Nodes are free, but reserved for promised jobs that start before this "
     "job would end.",
+    "wait.reservation": "Nodes are free, but set aside by a reservation of the site before "
+    "this job would end.",
     "wait.order": "Other jobs have a higher priority from rtsched.",
 }
 """By code, what it means."""

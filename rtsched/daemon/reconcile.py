@@ -340,6 +340,7 @@ def _with_observation(
         periodic=old.periodic
         if observation.periodic.equals(old.periodic)
         else observation.periodic,
+        blocked=old.blocked if observation.blocked.equals(old.blocked) else observation.blocked,
         version=old.version + moved,
     )
     return replace(

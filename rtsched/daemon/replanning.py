@@ -27,7 +27,14 @@ from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.cycle import judge
 from rtsched.core.plan_check import too_early
 from rtsched.core.plan_repair import right_shifted
-from rtsched.core.planned_starts import free_now, put_off, start_delays, without_room
+from rtsched.core.planned_starts import (
+    by_room,
+    free_now,
+    put_off,
+    start_delays,
+    with_leeway,
+    without_room,
+)
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.imminent import with_imminent_started, with_started
@@ -234,7 +241,7 @@ def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Sc
     inside = np.ones(len(snapshot.plan), np.bool_)
     inside[snapshot.plan.rows()[_outside(site, snapshot.plan)]] = False
     late = snapshot.plan.take(rows[in_time & inside[rows]])
-    return put_off(snapshot, late, plan, np.full(len(late), np.inf))
+    return put_off(with_leeway(snapshot, site.leeway), late, plan, np.full(len(late), np.inf))
 
 
 def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:
@@ -328,7 +335,9 @@ def _free_and_late(site: Site, snapshot: Snapshot) -> NDArray[np.bool_]:
     entry = plan.rows()
     late = (entries.start < snapshot.now) & (entries.job < FIRST_OWN_ID)
     late[entry[_outside(site, plan)]] = False
-    return late & free_now(snapshot, plan, SLACK) if late.any() else late
+    if not late.any():
+        return late
+    return late & free_now(with_leeway(snapshot, site.leeway), plan, SLACK)
 
 
 def _around(
@@ -347,7 +356,7 @@ def _around(
     """
     stays = _put_off(site, snapshot, spared)
     failed = np.setdiff1d(tried.failed, spared)
-    clash = _overlapping(snapshot, stays, tried.plan)
+    clash = _overlapping(site, snapshot, stays, tried.plan)
     if not clash.any():
         return Schedule.joined([tried.plan, stays]), failed
     others = np.flatnonzero(~np.isin(snapshot.plan.entries.job, spared))
@@ -382,15 +391,17 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     rows = np.flatnonzero(np.isin(plan.entries.job, jobs) & (end > start + ROUNDING))
     kept = _NONE
     for row in rows[np.argsort(plan.entries.start[rows], kind="stable")].tolist():
-        if not _overlapping(snapshot, moved.take(np.array([row])), moved.take(kept)).any():
+        if not _overlapping(site, snapshot, moved.take(np.array([row])), moved.take(kept)).any():
             kept = np.sort(np.append(kept, row))
     return moved.take(kept)
 
 
-def _overlapping(snapshot: Snapshot, some: Schedule, plan: Schedule) -> NDArray[np.bool_]:
+def _overlapping(
+    site: Site, snapshot: Snapshot, some: Schedule, plan: Schedule
+) -> NDArray[np.bool_]:
     """Return bool[n]: which of some entries have a node that the plan gives to others meanwhile."""
-    if snapshot.cluster.shared:
-        return without_room(snapshot, some, plan)
+    if by_room(snapshot):
+        return without_room(with_leeway(snapshot, site.leeway), some, plan)
     of = plan.rows()
     starts, ends = plan.starts(), plan.entries.end[of]
     clash = np.zeros(len(some), np.bool_)
@@ -462,7 +473,7 @@ def _later(
     entry = plan.rows()
     inside = plan.take(np.setdiff1d(np.arange(len(plan)), entry[outside]))
     deadline = np.array([site.records[job].deadline for job in inside.entries.job.tolist()])
-    moved = right_shifted(snapshot, inside, deadline, SLACK)
+    moved = right_shifted(with_leeway(snapshot, site.leeway), inside, deadline, SLACK)
     left = np.setdiff1d(np.union1d(plan.entries.job, lost), moved.entries.job)
     if not len(left):
         return moved, left
@@ -521,7 +532,7 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     plan, now = snapshot.plan, snapshot.now
     entry = plan.rows()
     slack = max(SLACK, site.leeway) if snapshot.cluster.shared else SLACK
-    bad = start_delays(snapshot, plan, slack) > slack
+    bad = start_delays(with_leeway(snapshot, site.leeway), plan, slack) > slack
     allowed = np.where(_free_and_late(site, snapshot), max(OVERDUE, site.leeway), OVERDUE)
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.core.planned_starts import without_room
+from rtsched.core.planned_starts import by_room, without_room
 from rtsched.counting import counted
 from rtsched.daemon.messages import moment
 from rtsched.daemon.reports import Reason
 from rtsched.daemon.site import entry_of
 from rtsched.model.allowed_nodes import allowed_nodes
+from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
@@ -48,6 +50,12 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
     size = int(row.size[0])
     free, kept = _free_and_kept(snapshot, row, now)
     found += [Reason("wait.nodes", f"it needs {counted(size, 'node')}, {int(free.sum())} free")]
+    if len(snapshot.blocked.node):
+        unreserved, _ = _free_and_kept(replace(snapshot, blocked=NOTHING_BLOCKED), row, now)
+        if reserved := int((unreserved & ~free).sum()):
+            nodes = counted(reserved, "node is", "nodes are")
+            text = f"{nodes} in a reservation of the site before it would end"
+            found.append(Reason("wait.reservation", text))
     if kept.any():
         nodes = counted(int(kept.sum()), "free node is", "free nodes are")
         text = f"{nodes} reserved for promised jobs that start before it would end"
@@ -67,7 +75,7 @@ def _free_and_kept(
     Both bool[m]. Where jobs share nodes, those are free that have room for it.
     """
     end, allowed = now + float(row.wall_time[0]), _allowed(snapshot, row)
-    if not snapshot.cluster.shared:
+    if not by_room(snapshot):
         free = (snapshot.free_in <= 0) & allowed
         return free, free & (_next_start(snapshot) < end)
     nodes = np.arange(len(snapshot.cluster), dtype=np.int32)

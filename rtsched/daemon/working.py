@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.core.capabilities import Capabilities
 from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
 from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
@@ -15,6 +16,7 @@ from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import entry_of, late_runs
 from rtsched.model.actions import Action, Reserve, SetNodeWeight, Tell
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
     from rtsched.model.state import State
+
+DAY = 86400.0
+"""Seconds."""
+RECURS_AHEAD = 15 * DAY
+"""Seconds for which the occurrences of recurring work are laid out, from the last midnight UTC on;
+what is promised on its nodes ends before that."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ def settle(
     At most `deferred` of the deferred jobs are judged.
     """
     before, wording = site, rules.admission.wording
-    seen = _without_periodic_nodes(observation, rules)
+    seen = _as_planned_with(observation, rules)
     reconciled = reconcile(site, seen, wording, now, rules.restart_policy)
     judged = judge_deferred(
         reconciled.site, rules.admission, now, deferred, everything=rules.everything
@@ -187,18 +195,47 @@ def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
     return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 
 
-def _without_periodic_nodes(observation: Observation, rules: CycleRules) -> Observation:
-    """Close nodes with recurring work to all jobs, if the planner ignores that work."""
-    if not len(observation.periodic) or rules.planner is None or rules.planner.planner is None:
-        return observation
-    if rules.planner.member(rules.planner.planner).capabilities.keeps_periodic:
+def _as_planned_with(observation: Observation, rules: CycleRules) -> Observation:
+    """Return a poll with times at which nodes are set aside as the planner knows them.
+
+    A planner that plans around spans of time has recurring work as such spans. For another one, and
+    where there is none, the nodes are closed to all jobs.
+    """
+    name = None if rules.planner is None else rules.planner.planner
+    declared = Capabilities()
+    if rules.planner is not None and name is not None:
+        declared = rules.planner.member(name).capabilities
+    recurs = len(observation.periodic) and not declared.keeps_periodic
+    if declared.plans_resources:
+        return _with_occurrences(observation) if recurs else observation
+    spans = observation.blocked.within(
+        observation.time, observation.time + observation.reserved_ahead
+    )
+    rows = spans.node
+    if recurs and name is not None:
+        rows = np.concatenate([rows, observation.periodic.node])
+    observation = replace(observation, blocked=NOTHING_BLOCKED)
+    if not len(rows):
         return observation
     state = observation.cluster.nodes.state.copy()
-    state[observation.periodic.node] = np.maximum(
-        state[observation.periodic.node], NodeState.DRAINED
-    )
+    state[rows] = np.maximum(state[rows], NodeState.DRAINED)
     nodes = observation.cluster.nodes.replace(state=state)
     return replace(observation, cluster=replace(observation.cluster, nodes=nodes))
+
+
+def _with_occurrences(observation: Observation) -> Observation:
+    """Return a poll in which recurring work is spans of time, and after `RECURS_AHEAD` one."""
+    periodic, given = observation.periodic, observation.blocked
+    begin = observation.time - observation.time % DAY  # the spans are the same ones all day
+    until = begin + RECURS_AHEAD
+    node, start, end = periodic.occurrences(begin, until)
+    always = np.unique(periodic.node).astype(np.int64)
+    blocked = Blocked.merged(
+        np.concatenate([given.node, node, always]),
+        np.concatenate([given.start, start, np.full(len(always), until)]),
+        np.concatenate([given.end, end, np.full(len(always), np.inf)]),
+    )
+    return replace(observation, blocked=blocked)
 
 
 def steered(site: Site, events: Events, rules: CycleRules) -> Steered:

@@ -45,6 +45,36 @@ class Blocked(NamedTuple):
             read_only(np.array(cpus, np.int64)),
         )
 
+    @classmethod
+    def merged(
+        cls, node: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]
+    ) -> Blocked:
+        """Return when whole nodes are set aside, by node and start; given spans may overlap.
+
+        Parameters
+        ----------
+        node, start, end : int64[n], float64[n], float64[n]
+            In any order.
+        """
+        order = np.lexsort((start, node))
+        node, start, end = node[order], start[order], end[order]
+        by_end = np.argsort(end, kind="stable")
+        rank = np.empty(len(node), np.int64)
+        rank[by_end] = np.arange(len(node))
+        highest = np.maximum.accumulate(node * len(node) + rank) - node * len(node)
+        reach = end[by_end[highest]]
+        """Until when each node is set aside by its spans so far."""
+        first = np.ones(len(node), np.bool_)
+        first[1:] = (node[1:] != node[:-1]) | (start[1:] > reach[:-1])
+        last = np.append(first[1:], True)[: len(node)]
+        whole = np.full(int(first.sum()), WHOLE, np.int64)
+        columns = (node[first].astype(np.int64), start[first], reach[last], whole)
+        return cls(*(read_only(column) for column in columns))
+
+    def equals(self, other: Blocked) -> bool:
+        """Return whether these are the same spans in the same order."""
+        return all(np.array_equal(mine, its) for mine, its in zip(self, other, strict=True))
+
     def take(self, which: NDArray[np.bool_]) -> Blocked:
         """Return the spans where `which` (bool[k]) is true."""
         return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])

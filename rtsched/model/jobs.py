@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels.loads import Load
+from rtsched.model.ragged import Ragged
 from rtsched.model.table import Amounts, Column, Table, Text
 
 if TYPE_CHECKING:
@@ -128,3 +129,14 @@ class Periodic(Table):
     relative_deadline = Column(np.float64, np.nan, "Seconds from release to deadline (paper: d).")
     phase = Column(np.float64, 0.0, "First release, seconds since the epoch.")
     left = Column(np.float64, 0.0, "Seconds that the instance released last still needs now.")
+
+    def occurrences(
+        self, begin: float, end: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return node, start and end (seconds since the epoch) of what occurs in [begin, end)."""
+        first = np.floor((begin - self.phase - self.exec_time) / self.period) + 1
+        first, last = np.maximum(first, 0), np.ceil((end - self.phase) / self.period)
+        instances = Ragged.counted(np.maximum(last - first, 0).astype(np.int64))
+        row = instances.rows()
+        start = self.phase[row] + (instances.values + first[row]) * self.period[row]
+        return self.node[row].astype(np.int64), start, start + self.exec_time[row]

@@ -1,4 +1,4 @@
-"""Periodic work on the simulated machines: whether it can be done in time, and when it occurs."""
+"""Periodic work on the simulated machines: whether it can be done in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from rtsched.errors import ConfigError
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
 from rtsched.model.jobs import Kind
-from rtsched.model.ragged import Ragged
 from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs, Periodic
-
-    Intervals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
 CHECKED = 1 << 20
 """Slots of periodic work that are run off, on each node, to see that no deadline is missed."""
@@ -114,18 +111,6 @@ def check_apart(periodic: Periodic, cluster: Cluster) -> None:
                     f"(periods of {one:g} s and {other:g} s); give one another first start or node"
                 ]
             )
-
-
-def occurrences(periodic: Periodic, begin: float, end: float) -> Intervals:
-    """Return node, start and end (seconds since the epoch) of what occurs in [begin, end)."""
-    first = np.floor((begin - periodic.phase - periodic.exec_time) / periodic.period) + 1
-    last = np.ceil((end - periodic.phase) / periodic.period)
-    first = np.maximum(first, 0)
-    counts = np.maximum(last - first, 0).astype(np.int64)
-    instances = Ragged.counted(counts)
-    row = instances.rows()
-    start = periodic.phase[row] + (instances.values + first[row]) * periodic.period[row]
-    return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
 
 
 def without_gap(jobs: Jobs, periodic: Periodic, cluster: Cluster) -> tuple[Finding, ...]:

@@ -27,7 +27,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import DecisionPoint, JobOutcomes, StaticAnswers
-from rtsched.simulator.recurring import STARVED, check_apart, occurrences, without_gap
+from rtsched.simulator.recurring import STARVED, check_apart, without_gap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +109,7 @@ class RecurringNodes(ExclusiveNodes):
         tick, status = self._count, self._machine.jobs["status"]
         until = now + self._ahead + self._stretch
         begun = self._until if np.isfinite(self._until) else now - self._stretch
-        node, start, end = occurrences(self._work, begun, until)
+        node, start, end = self._work.occurrences(begun, until)
         work = Blocked(node, start, end, np.full(len(node), WHOLE))
         given = self._spans.within(begun, until)
         spans = Blocked(*(np.concatenate(pair) for pair in zip(work, given, strict=True)))

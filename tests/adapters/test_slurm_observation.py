@@ -20,7 +20,7 @@ from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.commands import CommandResult
 from rtsched.adapters.slurm.completions import completions_in, find_completions
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
-from rtsched.adapters.slurm.layout import ClusterLayout, foreign, layout_of, periodic_of
+from rtsched.adapters.slurm.layout import ClusterLayout, blocked_of, foreign, layout_of, periodic_of
 from rtsched.adapters.slurm.observation import (
     NEVER_SATISFIED,
     NOT_LAUNCHED,
@@ -48,11 +48,11 @@ PARTITIONS = (
 )
 
 
-def machine(reserved: set[str] | None = None, **speeds: float) -> ClusterLayout:
+def machine(reserved: set[str] | None = None, shown: str = NODES, **speeds: float) -> ClusterLayout:
     """Return a machine of two fast nodes and four slow ones."""
     said, default = partitions_of(PARTITIONS)
     settings = SlurmSettings(speeds=speeds)
-    return layout_of(node_rows(NODES), said, default, reserved or set(), settings)
+    return layout_of(node_rows(shown), said, default, reserved or set(), settings)
 
 
 def facts() -> SlurmFacts:
@@ -84,10 +84,10 @@ def rows(*jobs: dict[str, str]) -> JobRows:
 
 def test_nodes_and_partitions() -> None:
     """Nodes have their features; speeds go by name first, then by feature."""
-    known = machine({"n5"}, fast=2.0, n1=3.0)
+    known = machine(fast=2.0, n1=3.0)
     assert known.cluster.nodes.speed.tolist() == [2.0, 3.0, 1.0, 1.0, 1.0, 1.0]
     assert known.cluster.pace.tolist() == [1.0] * 6, "limits count by the clock"
-    assert known.cluster.nodes.state[5] == NodeState.DRAINED
+    assert (known.cluster.nodes.state == NodeState.UP).all()
     assert known.cluster.nodes.texts("features") == ["fast"] * 2 + ["slow"] * 4
     fast, _ = known.parts.asked("all", "--constraint=fast --partition=all")
     assert (known.partitions["all"].cores, fast.cores, fast.nodes) == (4, 8, 2)
@@ -348,22 +348,46 @@ def test_any_words_of_accounting(shown: str) -> None:
 
 
 def test_reservations_of_others() -> None:
-    """Those near take their nodes, those far do not yet; recurring ones are periodic work."""
+    """They set their nodes aside from start to end; recurring ones are periodic work."""
     reservations = [
         ReservationRow("now", NOW - 5, NOW + 5, ("n0",), (), ()),
         ReservationRow("soon", NOW + 50, NOW + 60, ("n1",), (), ("MAINT",)),
         ReservationRow("far", NOW + 5000, NOW + 6000, ("n2",), (), ()),
         ReservationRow("over", NOW - 50, NOW - 5, ("n3",), (), ()),
         ReservationRow("rtsched_1", NOW, NOW + 5, ("n4",), (), ()),
-        ReservationRow("rtsched_maint", NOW, NOW + 5, ("n6",), (), ()),
+        ReservationRow("rtsched_maint", NOW, NOW + 5, ("n5", "n6"), (), ()),
+        ReservationRow("again", NOW + 55, NOW + 90, ("n1", "n0"), (), ()),
+        ReservationRow("floats", NOW + 60, NOW + 90, ("n3",), (), ("TIME_FLOAT",)),
+        ReservationRow("licenses", NOW, NOW + 5, (), (), ()),
         ReservationRow("daily", NOW - 100, NOW + 500, ("n4", "n5"), (), ("DAILY",)),
     ]
-    taken, recurring = foreign(reservations, NOW, 100.0)
-    assert taken == {"n0", "n1", "n6"}
+    single, recurring = foreign(reservations, NOW)
+    blocked = blocked_of(single, machine().row)
+    rows = zip(blocked.node.tolist(), blocked.start.tolist(), blocked.end.tolist(), strict=True)
+    assert list(rows) == [
+        (0, NOW - 5, NOW + 5),
+        (0, NOW + 55, NOW + 90),
+        (1, NOW + 50, NOW + 90),
+        (2, NOW + 5000, NOW + 6000),
+        (3, 0, np.inf),
+        (5, NOW, NOW + 5),
+    ]
     periodic = periodic_of(recurring, machine().row, NOW)
     assert periodic.node.tolist() == [4, 5]
     assert (periodic.exec_time[0], periodic.period[0], periodic.left[0]) == (600, 86400, 500)
     assert len(periodic_of([], {}, NOW)) == 0
+
+
+def test_nodes_in_maintenance() -> None:
+    """They are back when its reservation ends; one of which no reservation is known is drained."""
+    shown = NODES.replace("State=IDLE", "State=IDLE+MAINTENANCE+RESERVED")
+    state = machine({"n1", "n2"}, shown).cluster.nodes.state
+    assert np.flatnonzero(state == NodeState.UP).tolist() == [1, 2]
+    assert np.flatnonzero(state == NodeState.DRAINED).tolist() == [0, 3, 4, 5]
+    shown = NODES.replace("State=IDLE", "State=IDLE+DRAIN+MAINTENANCE")
+    assert (machine({"n1"}, shown).cluster.nodes.state == NodeState.DRAINED).all()
+    shown = NODES.replace("State=IDLE", "State=DOWN*+MAINTENANCE")
+    assert (machine({"n1"}, shown).cluster.nodes.state == NodeState.DOWN).all()
 
 
 @pytest.mark.parametrize("day", ["2026-10-20T12:00", "2026-03-20T02:30", "2026-07-01T12:00"])

@@ -115,8 +115,8 @@ def test_a_forged_record_in_a_dump() -> None:
         ("ALLOCATED+COMPLETING", NodeState.UP),
         ("IDLE+DRAIN", NodeState.DRAINED),
         ("ALLOCATED+DRAIN", NodeState.DRAINED),
-        ("IDLE+MAINTENANCE", NodeState.DRAINED),
-        ("MAINT", NodeState.DRAINED),
+        ("IDLE+MAINTENANCE", NodeState.UP),
+        ("IDLE+MAINTENANCE+DRAIN", NodeState.DRAINED),
         ("DOWN", NodeState.DOWN),
         ("DOWN*+DRAIN", NodeState.DOWN),
         ("IDLE+NOT_RESPONDING", NodeState.DOWN),
@@ -130,6 +130,7 @@ def test_node_states(state: str, meant: NodeState) -> None:
     """Only nodes that take jobs are up."""
     (row,) = node_rows(f"NodeName=n1 CPUTot=8 RealMemory=100 State={state} Partitions=a,b \n")
     assert row.state == meant
+    assert row.maintenance == ("MAINTENANCE" in state)
     assert row.partitions == ("a", "b")
 
 

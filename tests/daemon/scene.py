@@ -16,8 +16,9 @@ from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
 from rtsched.daemon.working import CycleRules, Settled, settle
+from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf
@@ -71,6 +72,9 @@ class Scene:
         self.accounts: dict[int, str] = {}  # of ann's jobs that run
         self.qos: dict[int, str] = {}  # of them, too
         self.limit_rules: LimitRules | None = None
+        self.blocked = NOTHING_BLOCKED
+        self.periodic = Periodic.build(0)
+        self.reserved_ahead = 0.0
         self.site = Site(Snapshot(T0, self.cluster))
         self.poll(T0)
 
@@ -237,6 +241,12 @@ class Scene:
         )
         observation = replace(observation, flapping=np.array(flapping, np.int64), leeway=leeway)
         observation = replace(observation, requeue_delay=requeue_delay, limits=self.limit_rules)
+        observation = replace(
+            observation,
+            blocked=self.blocked,
+            periodic=self.periodic,
+            reserved_ahead=self.reserved_ahead,
+        )
         settled = settle(self.site, observation, self.rules, now)
         self.site = settled.site
         return settled

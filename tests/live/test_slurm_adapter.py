@@ -557,7 +557,7 @@ def test_working_changes_out_touches_nothing(slurm: Cluster, remote: Remote) -> 
 
 
 def test_other_people_s_reservations(slurm: Cluster, remote: Remote) -> None:
-    """Their nodes take no promised job; a recurring one is periodic work on each of its nodes."""
+    """They set their nodes aside; a recurring one is periodic work on each of its nodes."""
     words = ["scontrol", "create", "reservation", "Users=root", "Duration=10"]
     slurm.run([*words, "ReservationName=maint", "StartTime=now+1hour", "Nodes=slow1"])
     slurm.run(
@@ -568,14 +568,15 @@ def test_other_people_s_reservations(slurm: Cluster, remote: Remote) -> None:
     finally:
         for name in ("maint", "daily"):
             slurm.run(["scontrol", "delete", f"ReservationName={name}"])
-    nodes = observation.cluster.nodes
-    names = nodes.texts("name")
-    drained = np.flatnonzero(nodes.state == NodeState.DRAINED)
-    assert [names[at] for at in drained] == ["slow1"]
+    names, blocked = observation.cluster.nodes.texts("name"), observation.blocked
+    assert [names[at] for at in blocked.node] == ["slow1"]
+    assert blocked.end - blocked.start == 600.0
+    assert 3590 <= blocked.start[0] - observation.time <= 3600
+    assert observation.cluster.usable.all()
     assert [names[at] for at in observation.periodic.node] == ["slow2", "slow3"]
     assert set(observation.periodic.period) == {86400.0}
     assert set(observation.periodic.exec_time) == {600.0}
-    assert remote.poll().cluster.version == observation.cluster.version + 1
+    assert not len(remote.poll().blocked.node)
     assert {field.name for field in fields(observation)} >= {"facts", "problems"}
 
 

@@ -27,7 +27,7 @@ from rtsched.replay.workload import WorkloadOptions
 from rtsched.simulator.interface import DecisionPoint, NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.preemptive import PreemptiveNodes
-from rtsched.simulator.recurring import called, check_apart, occurrences, without_gap
+from rtsched.simulator.recurring import called, check_apart, without_gap
 from rtsched.simulator.recurring_nodes import RecurringNodes
 from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings, SlicedSettings
 from rtsched.testing import make_cluster, make_jobs
@@ -226,7 +226,7 @@ def test_occurrences_that_overlap_at_any_time_are_refused() -> None:
 def test_occurrences_are_those_that_touch_the_interval(begin: float, length: float) -> None:
     """Listed one by one: release at 3 + 7 k for k >= 0, 2 s each."""
     one = Periodic.build(1, node=[0], exec_time=[2.0], period=[7.0], phase=[3.0])
-    _, start, end = occurrences(one, begin, begin + length)
+    _, start, end = one.occurrences(begin, begin + length)
     every = [3.0 + 7.0 * k for k in range(20)]
     expected = [s for s in every if s < begin + length and s + 2.0 > begin]
     assert start.tolist() == expected
@@ -240,7 +240,8 @@ def never_overlap(system: RecurringNodes, periodic: Periodic, jobs: Jobs) -> Non
     for row in range(len(jobs)):
         if np.isnan(outcomes.start[row]):
             continue
-        at, start, end = occurrences(periodic, float(outcomes.start[row]), float(outcomes.end[row]))
+        began, ended = float(outcomes.start[row]), float(outcomes.end[row])
+        at, start, end = periodic.occurrences(began, ended)
         mine = np.isin(at, nodes[offsets[row] : offsets[row + 1]])
         assert not (mine & (start < outcomes.end[row]) & (end > outcomes.start[row])).any()
 

@@ -12,11 +12,13 @@ from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import names_of, number
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
+from rtsched.model.blocked import Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -35,6 +37,9 @@ _PERIODS = {
     "WEEKEND": 86400.0,
     "WEEKLY": 604800.0,
 }
+
+_FLOATS = "TIME_FLOAT"
+"""Flag of a reservation that always begins so much later than now."""
 
 
 def is_ours(reservation: str) -> bool:
@@ -164,7 +169,7 @@ def layout_of(
     nodes: Sequence[NodeRow],
     said: Mapping[str, Mapping[str, str]],
     default: str,
-    reserved: set[str],
+    reserved: AbstractSet[str],
     settings: SlurmSettings,
     version: int = 1,
     sharing: Sharing | None = None,
@@ -180,7 +185,7 @@ def layout_of(
     default : str
         The default partition.
     reserved : set of str
-        Nodes in other people's reservations: no promise may use them.
+        Nodes in reservations of the site: one in maintenance is back when that ends.
     settings : SlurmSettings
         Relative speeds.
     version : int
@@ -235,9 +240,9 @@ def _capacity(nodes: Sequence[NodeRow], resources: Sequence[str]) -> NDArray[np.
     return np.array(amounts, np.int64).reshape(len(nodes), len(resources))
 
 
-def _state(node: NodeRow, reserved: set[str]) -> NodeState:
-    """Return the state of a node; one that others have reserved counts as drained."""
-    if node.state == NodeState.UP and node.name in reserved:
+def _state(node: NodeRow, reserved: AbstractSet[str]) -> NodeState:
+    """Return the state of a node; in maintenance without a known end it counts as drained."""
+    if node.state == NodeState.UP and node.maintenance and node.name not in reserved:
         return NodeState.DRAINED
     return node.state
 
@@ -251,23 +256,35 @@ def _speed(node: NodeRow, speeds: Mapping[str, float]) -> float:
 
 
 def foreign(
-    reservations: Sequence[ReservationRow], now: float, ahead: float
-) -> tuple[set[str], list[ReservationRow]]:
-    """Return the nodes that other people's reservations take, and the recurring reservations.
-
-    A reservation that begins within `ahead` seconds takes its nodes already now, since a plan
-    could reach into it. A recurring one takes none: it is periodic work.
-    """
-    taken: set[str] = set()
-    recurring = []
+    reservations: Sequence[ReservationRow], now: float
+) -> tuple[list[ReservationRow], list[ReservationRow]]:
+    """Return the site's own reservations of nodes that are not over: single and recurring ones."""
+    single, recurring = [], []
     for row in reservations:
         if is_ours(row.name) or not row.nodes:
             continue
         if _PERIODS.keys() & set(row.flags):
             recurring.append(row)
-        elif row.start <= now + ahead and not row.end <= now:
-            taken |= set(row.nodes)
-    return taken, recurring
+        elif not row.end <= now:
+            single.append(row)
+    return single, recurring
+
+
+def blocked_of(single: Sequence[ReservationRow], row: Mapping[str, int]) -> Blocked:
+    """Return when nodes are set aside by reservations, all of each node.
+
+    A reservation whose start floats, or whose times Slurm does not tell, takes its nodes for good.
+    """
+    node: list[int] = []
+    start: list[float] = []
+    end: list[float] = []
+    for each in single:
+        rows = [row[name] for name in each.nodes if name in row]
+        certain = each.start < each.end and _FLOATS not in each.flags
+        node += rows
+        start += [each.start if certain else 0.0] * len(rows)
+        end += [each.end if certain else math.inf] * len(rows)
+    return Blocked.merged(np.array(node, np.int64), np.array(start), np.array(end))
 
 
 def unreserved_licenses(
@@ -275,8 +292,8 @@ def unreserved_licenses(
 ) -> dict[str, int]:
     """Return how many of the licences other people's reservations leave.
 
-    A reservation that begins within `ahead` seconds takes its licences already now, as it does
-    nodes (`foreign`); a recurring one always.
+    A reservation that begins within `ahead` seconds takes its licences already now, since a plan
+    could reach into it; a recurring one always.
     """
     left = dict(counts)
     for row in reservations:

@@ -25,6 +25,7 @@ from rtsched.adapters.slurm.rows import (
     NodeRow,
     alive,
     arrays_in,
+    in_maintenance,
     state_of,
 )
 from rtsched.errors import AdapterError
@@ -233,6 +234,7 @@ def _node(node: Any) -> NodeRow:
         tuple(node.partitions or ()),
         int(node.weight or 0),
         threads=int(node.threads_per_core or 1),
+        maintenance=in_maintenance(str(node.state)),
     )
 
 

@@ -35,7 +35,8 @@ WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "RE
 """States of a job that waits."""
 
 _HARMLESS = {"RESERVED", "PLANNED", "COMPLETING"}
-_AWAY = ("MAINT", "POWER", "REBOOT", "INVAL", "BLOCKED")
+_MAINTENANCE = "MAINT"
+_AWAY = ("POWER", "REBOOT", "INVAL", "BLOCKED")
 
 _EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
 _NODE = re.compile(
@@ -152,6 +153,8 @@ class NodeRow:
     """Its generic resources, such as ("gres/gpu", 4), and how much there is of each."""
     threads: int = 1
     """Processors of one core."""
+    maintenance: bool = False
+    """It is in a reservation for maintenance now."""
 
 
 @dataclass(frozen=True)
@@ -352,6 +355,7 @@ def node_rows(output: str) -> list[NodeRow]:
                 number(pairs.get("Weight", "")),
                 tuple(sorted(gres(text(pairs.get("Gres", ""))).items())),
                 number(pairs.get("ThreadsPerCore", "")) or 1,
+                in_maintenance(pairs.get("State", "")),
             )
         )
     return rows
@@ -361,16 +365,22 @@ def state_of(state: str) -> NodeState:
     """Return what a node's state such as `IDLE+DRAIN` means for promises.
 
     A node that does not answer is down. One that the controller has not asked since it started is
-    up: if it is not, Slurm says so within `SlurmdTimeout`, and no promise breaks before. One in
-    maintenance, switched off or about to boot takes no promised job: nobody knows when it would
-    start.
+    up: if it is not, Slurm says so within `SlurmdTimeout`, and no promise breaks before. One that
+    is switched off or about to boot takes no promised job: nobody knows when it would start. For
+    maintenance see `in_maintenance`.
     """
     words = state.split("+")
     if "*" in state:
         return NodeState.DOWN
-    known = slurm_state(word for word in words if word not in _HARMLESS)
+    harmless = {*_HARMLESS, *(word for word in words if word.startswith(_MAINTENANCE))}
+    known = slurm_state(word for word in words if word not in harmless)
     away = any(word.startswith(_AWAY) for word in words)
     return NodeState.DRAINED if away and known == NodeState.UP else known
+
+
+def in_maintenance(state: str) -> bool:
+    """Return whether a node in a state such as `IDLE+MAINTENANCE` is in maintenance."""
+    return any(word.startswith(_MAINTENANCE) for word in state.split("+"))
 
 
 def words_of(value: str) -> tuple[str, ...]:

@@ -67,8 +67,9 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reserved_ahead_s: Annotated[
         Seconds,
         Meta(
-            description="Nodes in other reservations take no promised jobs from this many seconds "
-            "before the reservation starts; a plan farther ahead may overlap it."
+            description="Licenses in the site's own reservations, and their nodes with a planner "
+            "that cannot plan around these, are used for no promised job from this many seconds "
+            "before the reservation starts."
         ),
     ] = 86400.0
     promised_first: Annotated[

@@ -163,9 +163,15 @@ class SlurmSteering(Steering):
             yield job_update("place", job, text, Rank.JOB, f"ReqNodeList={name}")
 
     def _idle_nodes(self) -> NDArray[np.bool_]:
-        """Return bool[m]: nodes that take jobs, run none, and are not kept for a promise."""
+        """Return bool[m]: nodes that take jobs, run none, and are not reserved, now or soon."""
         view = self.view
-        kept = {name for row in view.reservations if is_ours(row.name) for name in row.nodes}
+        soon = view.now + self.settings.reserved_ahead_s
+        kept = {
+            name
+            for row in view.reservations
+            if is_ours(row.name) or row.start <= soon
+            for name in row.nodes
+        }
         unkept = np.array([name not in kept for name in view.names], np.bool_)
         return idle_nodes(view.observation, unkept)
 

@@ -32,6 +32,7 @@ from rtsched.adapters.slurm.facts import (
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
 from rtsched.adapters.slurm.layout import (
     ClusterLayout,
+    blocked_of,
     foreign,
     layout_of,
     periodic_of,
@@ -52,6 +53,7 @@ from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError, InputError
 from rtsched.model.accounts import Accounts
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +98,8 @@ class SlurmSystem:
         self._partition_qos: dict[str, str] = {}
         self._machine: ClusterLayout | None = None
         self._made_of: object = None
+        self._blocked = NOTHING_BLOCKED
+        self._reserved: tuple[list[ReservationRow], dict[str, int]] = ([], {})
 
     def poll(self) -> Observation:
         """Return Slurm's present state.
@@ -109,13 +113,13 @@ class SlurmSystem:
         rows = self._route.jobs()
         problems = [text for text in (self._route.problem, self._not_kept) if text]
         reservations = self._commands.reservations()
-        taken, recurring = foreign(reservations, now, self.settings.reserved_ahead_s)
+        single, recurring = foreign(reservations, now)
         nodes = self._route.nodes()
         self._read_config(now)
         given, problem = sharing_of(self._config)
         sharing = self._with_licenses(given, reservations, now)
         problems += [problem] if problem and self.settings.share_nodes else []
-        machine = self._machine_now(nodes, taken, sharing)
+        machine = self._machine_now(nodes, single, sharing)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, sharing, given, users, now, problems)
         rows = joined_arrays(rows, reservations, facts, now)
@@ -135,8 +139,10 @@ class SlurmSystem:
             self._shares[0],
             edges_of(rows, queued, rows.id[which]),
             periodic_of(recurring, machine.row, now),
-            facts,
-            tuple(problems),
+            blocked=self._blocked_now(single, machine.row),
+            reserved_ahead=self.settings.reserved_ahead_s,
+            facts=facts,
+            problems=tuple(problems),
             leeway=facts.margin,
             requeue_delay=facts.requeue_delay,
             limits=facts.limits,
@@ -201,17 +207,25 @@ class SlurmSystem:
         return replace(given, licenses=unreserved_licenses(counts, reservations, now, ahead))
 
     def _machine_now(
-        self, nodes: list[NodeRow], taken: set[str], sharing: Sharing
+        self, nodes: list[NodeRow], single: Sequence[ReservationRow], sharing: Sharing
     ) -> ClusterLayout:
         """Return the machine; the same object as before if nothing changed."""
         said, default = partitions_of(self._commands.partitions())
         self._partition_qos = qos_of_partitions(said)
-        made_of = (nodes, said, default, taken, sharing)
+        kept = {name for each in single for name in each.nodes}
+        kept.intersection_update(node.name for node in nodes if node.maintenance)
+        made_of = (nodes, said, default, kept, sharing)
         if self._machine is None or made_of != self._made_of:
             version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
-            self._machine = layout_of(nodes, said, default, taken, self.settings, version, sharing)
+            self._machine = layout_of(nodes, said, default, kept, self.settings, version, sharing)
             self._made_of = made_of
         return self._machine
+
+    def _blocked_now(self, single: list[ReservationRow], row: dict[str, int]) -> Blocked:
+        """Return when nodes are set aside; the same object as before if nothing changed."""
+        if self._reserved != (single, row):
+            self._reserved, self._blocked = (single, row), blocked_of(single, row)
+        return self._blocked
 
     def _read_config(self, now: float) -> None:
         """Read the configuration and the limits of accounts and QOS, now and then."""
