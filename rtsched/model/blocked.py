@@ -12,7 +12,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.table import read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -78,6 +78,29 @@ class Blocked(NamedTuple):
     def take(self, which: NDArray[np.bool_]) -> Blocked:
         """Return the spans where `which` (bool[k]) is true."""
         return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])
+
+    def cut(self, out: Mapping[int, Sequence[tuple[float, float]]]) -> Blocked:
+        """Return the spans without the times `out`, by node and ascending, which do not overlap."""
+        meets = np.isin(self.node, np.fromiter(out, np.int64, len(out)))
+        if not meets.any():
+            return self
+        left: list[tuple[int, float, float, int]] = []
+        rows = (column[meets].tolist() for column in self)
+        for node, start, end, cpus in zip(*rows, strict=True):
+            for begin, over in out[node]:
+                if begin > start:
+                    left.append((node, start, min(begin, end), cpus))
+                start = max(start, over)
+                if start >= end:
+                    break
+            if start < end:
+                left.append((node, start, end, cpus))
+        return Blocked.joined([self.take(~meets), Blocked.of(left)])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Blocked]) -> Blocked:
+        """Return the spans of several, one after the other."""
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def within(self, begin: float, end: float) -> Blocked:
         """Return the spans that are partly in [begin, end)."""

@@ -14,8 +14,6 @@ from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -68,7 +66,7 @@ def simulate(
     """
     blocked = options.get("blocked")
     if blocked is not None and len(blocked.node):
-        if problem := _unreserved(settings, options):
+        if problem := _unreserved(settings):
             raise ConfigError([problem])
         return RecurringNodes(jobs, run_time, cluster, settings, **options)
     machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
@@ -84,7 +82,7 @@ def simulate(
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)
 
 
-def _unreserved(settings: SystemSettings, options: Mapping[str, Any]) -> str:
+def _unreserved(settings: SystemSettings) -> str:
     """Return why a system cannot keep nodes free for reservations; empty: it can."""
     if not isinstance(settings, ExclusiveSettings):
         return f"reservations: machine {settings.machine!r} cannot keep nodes free for them"
@@ -93,8 +91,4 @@ def _unreserved(settings: SystemSettings, options: Mapping[str, Any]) -> str:
             f"reservations: loop {settings.loop!r} does not keep nodes free; use fcfs, easy or "
             "conservative"
         )
-    if len(options.get("periodic") or ()):
-        return "reservations and workload.periodic cannot be replayed together"
-    if options.get("node_events"):
-        return "outages and reservations cannot be replayed together"
     return ""

@@ -6,7 +6,8 @@ far ahead as the longest job asks for time, and further, before that is used up.
 them their time: one that does not delays them. A rigid job that fits between no two occurrences is
 turned away on arrival; one whose nodes never have a gap in common is given up when nothing else
 happens any more. Times at which nodes are set aside are laid out in the same way, all at first;
-where jobs share nodes, those may be of some CPUs only.
+where jobs share nodes, those may be of some CPUs only. A node that is out of service meanwhile does
+not do its work then, and is set aside again when it comes back.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.kernels.hooks import JobColumns
 from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
+from rtsched.model.cluster import NodeState
 from rtsched.model.events import Events
 from rtsched.model.jobs import Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
+from rtsched.simulator import views
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import DecisionPoint, JobOutcomes, StaticAnswers
+from rtsched.simulator.interface import DecisionPoint, JobOutcomes, StaticAnswers, StopConditions
 from rtsched.simulator.recurring import STARVED, check_apart, without_gap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
     from rtsched.model.snapshot import Snapshot
+    from rtsched.simulator.interface import NodeEvent
 
 PATIENCE = 64
 """Layouts with no job that runs or is to come, after which those that wait never start."""
@@ -46,15 +50,13 @@ PATIENCE = 64
 class RecurringNodes(ExclusiveNodes):
     """A batch system with periodic work on exclusive nodes, or with nodes set aside at times.
 
-    That of nodes out of service is left out. Other parameters are as `System` takes them.
+    Where nodes are set aside they do no periodic work. Parameters are as `System` takes them.
 
     Raises
     ------
     ConfigError
         If occurrences on one node overlap.
     """
-
-    nodes_change = False
 
     def __init__(
         self,
@@ -65,13 +67,18 @@ class RecurringNodes(ExclusiveNodes):
         periodic: Periodic | None = None,
         blocked: Blocked = NOTHING_BLOCKED,
         limits: Limits | None = None,
+        stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
+        node_events: Sequence[NodeEvent] = (),
         **others: Any,
     ) -> None:
         periodic = Periodic.build(0) if periodic is None else periodic
         check_apart(periodic, cluster)
-        self._spans = blocked.take(cluster.usable[blocked.node])
-        self._work = periodic.take(np.flatnonzero(cluster.usable[periodic.node]))
+        self._out, self._asks_nodes = _out_of_service(cluster, node_events), stop_at.nodes
+        self._spans, self._of_node = blocked, _by_node(blocked)
+        back = [event.node for event in node_events if event.state == NodeState.UP]
+        works = cluster.usable[periodic.node] | np.isin(periodic.node, back)
+        self._work = periodic.take(np.flatnonzero(works))
         self._count = n = len(jobs)
         wall = jobs.wall_time[np.isfinite(jobs.wall_time)]
         self._ahead = float(wall.max(initial=0.0)) / float(cluster.nodes.speed.min(initial=1.0))
@@ -81,10 +88,10 @@ class RecurringNodes(ExclusiveNodes):
             self._stretch = max(self._stretch, last - float(jobs.submit[0]))
         period = self._work.period
         room = int(np.ceil((self._ahead + self._stretch) / period + 2.0).sum()) + len(period) + 1
-        room += len(self._spans.node)
+        room += 2 * len(self._spans.node) + len(node_events)
         self._laid = Schedule.empty()
         self._until, self._still = -np.inf, 0
-        self._findings = without_gap(jobs, self._work, cluster)
+        self._findings = () if node_events else without_gap(jobs, self._work, cluster)
         super().__init__(
             _extended(jobs, room if n else 0),
             np.concatenate([run_time, np.full(room if n else 0, np.inf)]),
@@ -93,7 +100,9 @@ class RecurringNodes(ExclusiveNodes):
             periodic=periodic,
             blocked=blocked,
             limits=None if limits is None else limits.with_rows(room if n else 0),
+            stop_at=stop_at._replace(nodes=stop_at.nodes or len(node_events) > 0),
             static=_static(static, self._findings, n, room if n else 0),
+            node_events=node_events,
             **others,
         )
         if n:
@@ -111,9 +120,10 @@ class RecurringNodes(ExclusiveNodes):
         begun = self._until if np.isfinite(self._until) else now - self._stretch
         node, start, end = self._work.occurrences(begun, until)
         work = Blocked(node, start, end, np.full(len(node), WHOLE))
-        given = self._spans.within(begun, until)
-        spans = Blocked(*(np.concatenate(pair) for pair in zip(work, given, strict=True)))
-        spans = spans.take((spans.start >= self._until) & (spans.end > now))
+        parts = work, self._spans.within(begun, until)
+        work, given = (spans.take(spans.start >= self._until) for spans in parts)
+        spans = Blocked.joined([work.cut(self._of_node), given]).cut(self._out)
+        spans = spans.take(spans.end > now)
         spans = spans._replace(start=np.maximum(spans.start, now))
         waits = status[self._rows.find(self._laid.entries.job)] == kernel.FUTURE
         kept = self._laid.take(np.flatnonzero(waits))
@@ -135,7 +145,9 @@ class RecurringNodes(ExclusiveNodes):
 
     def _goes_on(self, status: NDArray[np.int8]) -> bool:
         """Return whether some job may still start."""
-        if (status == kernel.RUNNING).any() or self._state["upcoming"] < self._count:
+        state = self._state
+        more = state["upcoming"] < self._count or state["node_event"] < len(self.node_events)
+        if more or (status == kernel.RUNNING).any():
             self._still = 0
         else:
             self._still += 1
@@ -170,14 +182,24 @@ class RecurringNodes(ExclusiveNodes):
         while True:
             point = super().advance(max_arrivals)
             ticks = point.arrivals == self._count
-            if not ticks.any():
-                break
-            self._lay_out(self.now)
-            point = point._replace(arrivals=point.arrivals[~ticks])
-            if len(point.arrivals) or point.passes or point.early_end:
+            ours = ticks.any() or (point.nodes_changed and not self._asks_nodes)
+            if ticks.any():
+                self._lay_out(self.now)
+            if point.nodes_changed:
+                self._end_killed()
+            asks_nodes = point.nodes_changed and self._asks_nodes
+            point = point._replace(arrivals=point.arrivals[~ticks], nodes_changed=asks_nodes)
+            asks = len(point.arrivals) or point.passes or point.early_end or asks_nodes
+            if asks or not ours:
                 break
         early = point.early_end and len(self._of_jobs(self._plan_left())) > 0
         return point._replace(early_end=early, arrived=min(point.arrived, self._count))
+
+    def _end_killed(self) -> None:
+        """Let occurrences that began late, and whose node died since, not wait for another one."""
+        rows = views.waiting(self._machine)
+        if len(rows := rows[rows > self._count]):
+            self._change(command.CANCEL, rows)
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now; occurrences are in `periodic` alone."""
@@ -219,6 +241,32 @@ class RecurringNodes(ExclusiveNodes):
         known = np.isfinite(table["start"])
         start = table["start"][known] + self.origin
         return table["first"][known].copy(), start, table["end"][known] + self.origin
+
+
+def _out_of_service(
+    cluster: Cluster, node_events: Sequence[NodeEvent]
+) -> dict[int, list[tuple[float, float]]]:
+    """Return by node when it takes no jobs, in order; seconds since the epoch."""
+    out: dict[int, list[tuple[float, float]]] = {}
+    since = dict.fromkeys(np.flatnonzero(~cluster.usable).tolist(), -math.inf)
+    for event in sorted(node_events, key=lambda event: event.time):
+        if event.state != NodeState.UP:
+            since.setdefault(event.node, event.time)
+        elif event.node in since:
+            out.setdefault(event.node, []).append((since.pop(event.node), event.time))
+    for node, begin in since.items():
+        out.setdefault(node, []).append((begin, math.inf))
+    return out
+
+
+def _by_node(spans: Blocked) -> dict[int, list[tuple[float, float]]]:
+    """Return by node when it is set aside, in order; seconds since the epoch."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    order = np.lexsort((spans.start, spans.node))
+    columns = (column[order].tolist() for column in spans[:3])
+    for node, start, end in zip(*columns, strict=True):
+        found.setdefault(node, []).append((start, end))
+    return found
 
 
 def _extended(jobs: Jobs, room: int) -> Jobs:

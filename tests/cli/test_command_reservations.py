@@ -173,3 +173,23 @@ def test_a_planner_that_knows_no_reservations_is_refused(run, arguments):
     assert result.exit_code
     assert "planner: 'spare' as configured would promise nodes that are set aside" in result.stderr
     assert "use 'mcdf' or 'portfolio'" in result.stderr
+
+
+@pytest.mark.parametrize("unit", ["node", "resources"])
+@pytest.mark.parametrize("policy", ["easy", "mcdf"])
+def test_a_node_that_is_out_of_service_meanwhile(run, arguments, tmp_path, policy, unit):
+    """n1 is set aside from minute 15 to 60, and down from 10 to 70: job 2 of both starts at 70.
+
+    It is due at 81; mcdf plans it at 60 first, and anew when the node dies.
+    """
+    (tmp_path / "events.txt").write_text(
+        "NodeName|TimeStart|TimeEnd|State\nn1|2026-01-01T00:10:00|2026-01-01T01:10:00|DOWN\n"
+    )
+    words = [word if word != "none" else "slowdown:8" for word in arguments]
+    words += ["--outages", tmp_path / "events.txt", "--unit", unit]
+    result = run(*words, "--policy", policy)
+    assert result.exit_code == 0, result.stderr
+    told = " ".join(result.stdout.split())
+    assert "Reservations replayed: 1, of 1 node." in told
+    assert "Outages replayed: 1, of 1 node." in told
+    assert starts(tmp_path, policy)[1] == 70.0

@@ -36,12 +36,13 @@ WISHES = {
 }
 
 
-@pytest.fixture(scope="module")
-def live() -> Iterator[LivePool]:
+@pytest.fixture(scope="module", params=["mcdf", "portfolio"])
+def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
     """Run one machine of 12 CPUs, 8 GB and 2 GPUs that jobs share, with library and daemon."""
+    site = SHARED.replace('"mcdf"', f'"{request.param}"')
     machine = {"MEMORY": str(MEMORY), "MACHINE_RESOURCE_GPUs": str(GPUS)}
     settings = EAGER | machine
-    with live_pool(SHARED, partitionable=(CPUS, 1), settings=settings) as up:
+    with live_pool(site, partitionable=(CPUS, 1), settings=settings) as up:
         yield up
 
 

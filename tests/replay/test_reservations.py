@@ -10,14 +10,13 @@ from exclusive_scenarios import hooks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.errors import ConfigError
 from rtsched.logs.slurm_reservations import Reservation
 from rtsched.model.blocked import WHOLE, Blocked
-from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Outcomes
 from rtsched.replay.reservations import blocked_spans, ran_inside
-from rtsched.simulator.interface import NodeEvent, StaticAnswers
+from rtsched.simulator.interface import StaticAnswers
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -245,17 +244,3 @@ def test_who_ran_inside() -> None:
     assert not ran_inside(outcomes, [], cluster, said)
     assert not ran_inside(Outcomes.build(1, start=[20.0]), reservations, cluster, said)
     assert len(said) == 1
-
-
-def test_outages_beside_reservations_are_refused() -> None:
-    """In one sentence."""
-    jobs = Jobs.build(1, id=[0], submit=[0.0], size=[1], wall_time=[5.0])
-    with pytest.raises(ConfigError, match="outages and reservations cannot be replayed together"):
-        simulate(
-            jobs,
-            np.array([5.0]),
-            machine(1),
-            settings=ExclusiveSettings(),
-            blocked=Blocked.of([(0, 1.0, 2.0, WHOLE)]),
-            node_events=[NodeEvent(1.0, 0, NodeState.DOWN)],
-        )
