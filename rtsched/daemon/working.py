@@ -16,7 +16,7 @@ from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import entry_of, late_runs
 from rtsched.model.actions import Action, Reserve, SetNodeWeight, Tell
-from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
+from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
     from rtsched.model.state import State
-
-DAY = 86400.0
-"""Seconds."""
-RECURS_AHEAD = 15 * DAY
-"""Seconds for which the occurrences of recurring work are laid out, from the last midnight UTC on;
-what is promised on its nodes ends before that."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +201,10 @@ def _as_planned_with(observation: Observation, rules: CycleRules) -> Observation
         declared = rules.planner.member(name).capabilities
     recurs = len(observation.periodic) and not declared.keeps_periodic
     if declared.plans_resources:
-        return _with_occurrences(observation) if recurs else observation
+        if not recurs:
+            return observation
+        spans = with_recurring(observation.blocked, observation.periodic, observation.time)
+        return replace(observation, blocked=spans)
     spans = observation.blocked.within(
         observation.time, observation.time + observation.reserved_ahead
     )
@@ -221,21 +218,6 @@ def _as_planned_with(observation: Observation, rules: CycleRules) -> Observation
     state[rows] = np.maximum(state[rows], NodeState.DRAINED)
     nodes = observation.cluster.nodes.replace(state=state)
     return replace(observation, cluster=replace(observation.cluster, nodes=nodes))
-
-
-def _with_occurrences(observation: Observation) -> Observation:
-    """Return a poll in which recurring work is spans of time, and after `RECURS_AHEAD` one."""
-    periodic, given = observation.periodic, observation.blocked
-    begin = observation.time - observation.time % DAY  # the spans are the same ones all day
-    until = begin + RECURS_AHEAD
-    node, start, end = periodic.occurrences(begin, until)
-    always = np.unique(periodic.node).astype(np.int64)
-    blocked = Blocked.merged(
-        np.concatenate([given.node, node, always]),
-        np.concatenate([given.start, start, np.full(len(always), until)]),
-        np.concatenate([given.end, end, np.full(len(always), np.inf)]),
-    )
-    return replace(observation, blocked=blocked)
 
 
 def steered(site: Site, events: Events, rules: CycleRules) -> Steered:

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Periodic
 
 WHOLE = -1
 """All of a node, in place of a number of its CPUs."""
+
+RECURS_AHEAD = 15 * 86400.0
+"""Seconds for which occurrences of recurring work are laid out at the most, and ..."""
+OCCURRENCES = 1024
+"""... how many of them on a node, of the work with the shortest period."""
+STEPS = 15
+"""They are the same spans for such a part of that time."""
 
 
 class Blocked(NamedTuple):
@@ -122,6 +130,32 @@ class Blocked(NamedTuple):
             demand[:, names.index(CPU)] = np.where(whole, 0, self.cpus)
         demand[:, -1] = np.where(whole, TENANCY, 1)
         return demand
+
+
+def with_recurring(blocked: Blocked, periodic: Periodic, now: float) -> Blocked:
+    """Return spans that keep planned jobs from recurring work, too.
+
+    They reach only so far (`RECURS_AHEAD`); after that its nodes are set aside for good. A planner
+    that knows nothing of recurring work plans around it so.
+
+    Parameters
+    ----------
+    blocked : Blocked
+        Spans of whole nodes.
+    periodic : Periodic
+        The recurring work.
+    now : float
+        Seconds since the epoch.
+    """
+    ahead = min(RECURS_AHEAD, OCCURRENCES * float(periodic.period.min(initial=np.inf)))
+    begin = now - now % (ahead / STEPS)
+    node, start, end = periodic.occurrences(begin, begin + ahead)
+    always = np.unique(periodic.node).astype(np.int64)
+    return Blocked.merged(
+        np.concatenate([blocked.node, node, always]),
+        np.concatenate([blocked.start, start, np.full(len(always), begin + ahead)]),
+        np.concatenate([blocked.end, end, np.full(len(always), np.inf)]),
+    )
 
 
 NOTHING_BLOCKED = Blocked.of(())

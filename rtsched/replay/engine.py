@@ -22,6 +22,7 @@ import numpy as np
 from rtsched.core.chain import Answer, Judgement, Stage
 from rtsched.core.cycle import judge, observe, steer
 from rtsched.errors import ConfigError
+from rtsched.model.blocked import with_recurring
 from rtsched.model.final_state import FinalState
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
@@ -81,6 +82,8 @@ class Replay:
             nodes=self.chain.planner is not None,
         )
         self._steering = self._steering_stage()
+        self._recurs = self._plans_around_recurring()
+        self._blocked = self.workload.blocked
         self._told = bool(self.chain.asks("observe")) and not self.compiled
         self.system = simulate(
             self.workload.jobs,
@@ -151,9 +154,21 @@ class Replay:
     def _observed(self) -> Snapshot:
         """Return the system's snapshot after telling the plug-ins what happened."""
         snapshot = self.system.snapshot(self.states)
+        if self._recurs:
+            blocked = with_recurring(self.workload.blocked, self.workload.periodic, snapshot.now)
+            self._blocked = self._blocked if blocked.equals(self._blocked) else blocked
+            snapshot = replace(snapshot, blocked=self._blocked)
         if self._told:
             snapshot, self.states = observe(snapshot, self.chain, self.system.events())
         return snapshot
+
+    def _plans_around_recurring(self) -> bool:
+        """Return whether the planner knows recurring work as times at which nodes are set aside."""
+        name, recurs = self.chain.planner, len(self.workload.periodic) > 0
+        if name is None or not recurs:
+            return False
+        declared = self.chain.member(name).capabilities
+        return declared.plans_resources and not declared.keeps_periodic
 
     def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
         """Return the compiled hooks, if the only one that orders the queue has such a form."""

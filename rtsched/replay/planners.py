@@ -71,14 +71,14 @@ def load_chain(
         return chain, problems
     declared = chain.member(name).capabilities
     problems += _machine_problems(name, declared.suspends_every, policy)
-    if periodic and not declared.keeps_periodic:
-        able = [each for each in found if found[each].capabilities.keeps_periodic]
+    around = declared.plans_resources and not declared.spare_nodes
+    if periodic and not (declared.keeps_periodic or around):
         problems.append(
-            f"planner: {name!r} ignores the periodic work of [[workload.periodic]] and would "
-            "promise its time; remove these tables, or use a planner that supports it: "
-            f"{', '.join(able) or 'none is installed'}"
+            f"planner: {name!r} as configured would promise the time of the periodic work of "
+            "[[workload.periodic]]; remove these tables, or use 'spare', or 'mcdf' or 'portfolio' "
+            "without `spare_nodes`, `rounds`, `unequal_nodes` and `staggered`"
         )
-    if reservations and (declared.spare_nodes or not declared.plans_resources):
+    if reservations and not around:
         problems.append(
             f"planner: {name!r} as configured would promise nodes that are set aside; replay "
             "without --reservations, or use 'mcdf' or 'portfolio' without `spare_nodes`, `rounds`, "

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.daemon.waiting import waits
-from rtsched.daemon.working import DAY, RECURS_AHEAD
 from rtsched.model.actions import Tell
-from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
+from rtsched.model.blocked import NOTHING_BLOCKED, RECURS_AHEAD, WHOLE, Blocked, with_recurring
 from rtsched.model.jobs import Periodic
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
     from rtsched.daemon.admission import AdmissionResult
 
-RUN = 600.0
+RUN, DAY = 600.0, 86400.0
 BOTH_KINDS = pytest.mark.parametrize("shared", [False, True], ids=["whole nodes", "shared nodes"])
 
 
@@ -72,6 +71,17 @@ def test_merged_spans_without_an_end() -> None:
     assert merged.node.tolist() == [0, 1]
     assert merged.end.tolist() == [2.0, np.inf]
     assert Blocked.merged(*(column[:0] for column in merged[:3])).equals(NOTHING_BLOCKED)
+
+
+def test_recurring_work_of_a_short_period_is_laid_out_for_less() -> None:
+    """1,024 times of 10 s; the spans stay the same for a fifteenth of that."""
+    work = Periodic.build(1, node=[2], exec_time=[3.0], period=[10.0], phase=[0.0])
+    spans = with_recurring(NOTHING_BLOCKED, work, 700.0)
+    begin = 10240 / 15
+    assert spans.equals(with_recurring(NOTHING_BLOCKED, work, 2 * begin - 0.1))
+    assert not spans.equals(with_recurring(NOTHING_BLOCKED, work, 2 * begin))
+    assert spans.start[:2].tolist() == [680.0, 690.0]
+    assert (spans.start[-1], spans.end[-1]) == (10920.0, np.inf)
 
 
 @BOTH_KINDS

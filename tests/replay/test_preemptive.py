@@ -280,7 +280,7 @@ def test_occurrences_keep_their_time_on_exclusive_nodes(seed: int, loop: str) ->
     never_overlap(system, periodic, jobs)
 
 
-@pytest.mark.parametrize("policy", ["spare-rf", "spare-uf"])
+@pytest.mark.parametrize("policy", ["spare-rf", "spare-uf", "mcdf", "edf-mn", "portfolio"])
 @given(st.integers(0, 10_000))
 @settings(max_examples=12, deadline=None)
 def test_promises_are_kept_between_occurrences(policy: str, seed: int) -> None:
@@ -296,13 +296,13 @@ def test_promises_are_kept_between_occurrences(policy: str, seed: int) -> None:
     )
     work = workload(jobs, periodic, 4, run_time=np.ceil(wall * rng.random(n)))
     chosen = presets()[policy]
-    run = Replay("spare", work, Chain.load(chosen.plugin, chosen.planner), chosen)
+    run = Replay(policy, work, Chain.load(chosen.plugin, chosen.planner), chosen)
     run.run()
     results = run.outcome(0.0).results
     promised = np.isfinite(results.promise)
     assert (results.end[promised] <= results.promise[promised]).all()
     assert promised.any()
-    assert not run.chain.hook_metrics["admit"]["spare"].errors
+    assert not run.chain.hook_metrics["admit"][str(chosen.planner)].errors
     assert isinstance(run.system, RecurringNodes)
     never_overlap(run.system, periodic, jobs)
 
